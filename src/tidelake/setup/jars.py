@@ -1,0 +1,223 @@
+"""Bring the jars of `jars.lock` into the project's `.jars`, each checked by its sha256."""
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+PROJECT = Path(__file__).resolve().parents[3]
+ATTEMPTS_MAX = 3
+RESOLVE_TIMEOUT_S = 900.0
+
+
+class JarError(Exception):
+    """The jars on disk are not, and could not be made, the jars of the lock."""
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One line of `jars.lock`; `sha256` is empty for a line that was never locked.
+
+    >>> Jar("io.delta", "delta-storage", "4.4.0", "").file_name
+    'delta-storage-4.4.0.jar'
+    """
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def coordinate(self) -> str:
+        """The line's first word, as repositories write it."""
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+    @property
+    def file_name(self) -> str:
+        """The name that the jar has in its folder."""
+        return f"{self.artifact}-{self.version}.jar"
+
+
+def jars_folder(folder: Path | None = None) -> Path:
+    """The folder of the jars: `folder` where one is given, else the checkout's own `.jars`."""
+    return PROJECT / ".jars" if folder is None else folder
+
+
+def locked_jars(lock: Path | None = None) -> list[Jar]:
+    """Read the lock, by default the checkout's `jars.lock`, in its own order.
+
+    Raises:
+        JarError: there is no lock, or a line is not `group:artifact:version sha256`.
+    """
+    lock = PROJECT / "jars.lock" if lock is None else lock
+    try:
+        lines = lock.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise JarError(f"no lock file at {lock}. hint: jars are resolved from a checkout") from error
+    return [_jar_of(line, lock) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def resolve(folder: Path | None = None, *, java: str = "java", jars: Sequence[Jar] | None = None) -> list[Path]:
+    """Make `folder` hold every locked jar, and return their paths in the lock's order.
+
+    Jars that are there are only checked. Missing ones are fetched beside their place, checked, and moved in, so that a
+    stop at any moment leaves whole jars or none. Files that the lock does not name are left alone and not returned.
+
+    Args:
+        folder: where the jars live; by default `jars_folder()`.
+        java: the command that starts Java; needed only when a jar is missing.
+        jars: what to resolve; by default `locked_jars()`.
+
+    Raises:
+        JarError: a jar has another sha256 than the lock says, or could not be fetched.
+
+    Cost: one read of each jar (about 0.1 s in all); some 10 s and a Java process when jars are missing.
+    """
+    folder = jars_folder(folder)
+    jars = locked_jars() if jars is None else jars
+    missing = [jar for jar in jars if not (folder / jar.file_name).exists()]
+    for jar in jars:
+        if jar not in missing:
+            _check(jar, folder / jar.file_name)
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
+            fetched = _fetch(missing, Path(scratch), java)
+            for jar in missing:
+                _check(jar, fetched[jar])
+            for jar in missing:
+                fetched[jar].replace(folder / jar.file_name)
+    return [folder / jar.file_name for jar in jars]
+
+
+def relock(lock: Path, java: str = "java") -> None:
+    """Fetch every coordinate of `lock` afresh and rewrite the lock with the sha256 of what came.
+
+    Comment lines and the order of the lines stay.
+    """
+    jars = locked_jars(lock)
+    with tempfile.TemporaryDirectory(prefix="relock-") as scratch:
+        fetched = _fetch(jars, Path(scratch), java)
+        sums = {jar.coordinate: _sha256(fetched[jar]) for jar in jars}
+    lines = []
+    for line in lock.read_text(encoding="utf-8").splitlines():
+        coordinate = line.split()[0] if line.strip() else ""
+        lines.append(f"{coordinate} {sums[coordinate]}" if coordinate in sums else line)
+    lock.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Resolve the checkout's jars; say nothing when they are all there."""
+    parser = argparse.ArgumentParser(prog="python -m tidelake.setup.jars", description=__doc__)
+    parser.add_argument("--relock", action="store_true", help="write the sha256 of every jar into jars.lock anew")
+    arguments = parser.parse_args(argv)
+    java_home = os.environ.get("JAVA_HOME")
+    java = str(Path(java_home) / "bin" / "java") if java_home else "java"
+    try:
+        if arguments.relock:
+            relock(PROJECT / "jars.lock", java)
+        before = sum((jars_folder() / jar.file_name).exists() for jar in locked_jars())
+        paths = resolve(java=java)
+    except JarError as error:
+        print(f"jars: {error}", file=sys.stderr)
+        return 1
+    if before < len(paths):
+        print(f"jars: {len(paths) - before} fetched, {len(paths)} in place")
+    return 0
+
+
+def _jar_of(line: str, lock: Path) -> Jar:
+    coordinate, *sums = line.split()
+    parts = coordinate.split(":")
+    if len(parts) != 3 or not all(parts) or len(sums) > 1:
+        raise JarError(f"{lock.name} has the line {line!r}. hint: write group:artifact:version sha256")
+    return Jar(parts[0], parts[1], parts[2], sums[0].lower() if sums else "")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check(jar: Jar, path: Path) -> None:
+    found = _sha256(path)
+    if found != jar.sha256:
+        expected = jar.sha256 or "nothing yet"
+        raise JarError(
+            f"{jar.coordinate} has sha256 {found}, the lock says {expected} ({path}). hint: do not use this file; "
+            f"remove it and set up again, and if that ends the same way, find out who changed the jar"
+        )
+
+
+def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
+    """Fetch `jars`, and nothing that they depend on, with the Ivy that comes with PySpark."""
+    (scratch / "ivy.xml").write_text(_ivy_file(jars), encoding="utf-8")
+    command = [
+        java,
+        f"-Divy.default.ivy.user.dir={scratch / 'user'}",
+        *("-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
+        *("-cache", str(scratch / "cache")),
+        *("-ivy", str(scratch / "ivy.xml")),
+        *("-confs", "default"),
+        *("-retrieve", str(scratch / "out" / "[artifact]-[revision].[ext]")),
+    ]
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=RESOLVE_TIMEOUT_S,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise JarError(f"there is no Java at {java!r}. hint: install Java 17 or 21, or mend JAVA_HOME") from error
+        except subprocess.TimeoutExpired as error:
+            raise JarError(f"fetching took more than {RESOLVE_TIMEOUT_S:.0f} s. hint: try again") from error
+        fetched = {jar: scratch / "out" / jar.file_name for jar in jars}
+        absent = [jar.coordinate for jar, path in fetched.items() if not path.exists()]
+        if done.returncode == 0 and not absent:
+            return fetched
+        if attempt < ATTEMPTS_MAX:
+            print(f"jars: attempt {attempt} of {ATTEMPTS_MAX} did not bring all, trying again", file=sys.stderr)
+    said = "\n".join(done.stdout.splitlines()[-20:])
+    raise JarError(f"could not fetch {', '.join(absent) or 'the jars'}. hint: what Ivy said last:\n{said}")
+
+
+def _ivy_file(jars: Sequence[Jar]) -> str:
+    dependencies = "\n".join(
+        f"    <dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
+        f' transitive="false" conf="default-&gt;master"/>'
+        for jar in jars
+    )
+    return (
+        '<ivy-module version="2.0">\n'
+        '  <info organisation="tidelake" module="jars"/>\n'
+        '  <configurations><conf name="default"/></configurations>\n'
+        f"  <dependencies>\n{dependencies}\n  </dependencies>\n"
+        "</ivy-module>\n"
+    )
+
+
+def _ivy_jar() -> Path:
+    # Found, not imported: importing PySpark costs more than all the rest here.
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JarError("PySpark is not installed. hint: the jars come after requirements.lock")
+    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise JarError(f"PySpark at {spec.origin} has no Ivy. hint: install the version that requirements.lock names")
+    return found[-1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
