@@ -1,0 +1,98 @@
+# The set-up is one chain: Java and Python are looked for first, before anything is made or fetched.
+# Every target below "The set-up" may be called at once, on a clean checkout, with -j.
+
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON := python3.11
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet --retries 10
+ROOMS := $(wildcard jobs assets expectations orchestration)
+
+export PIP_NO_INPUT := 1
+
+.PHONY: help
+help:
+	@echo "make run     show what Tidelake does, on data of its own"
+	@echo "make test    run the tests"
+	@echo "make check   lint, format, types, and which room may import which"
+	@echo "make ui      Dagster's pages, on this machine only"
+	@echo "make setup   only what all of the above need: .venv and .jars"
+	@echo "make lock    choose package versions and jar sums anew, within pyproject.toml and jars.lock"
+	@echo "make clean   remove all that the set-up and the tools have made"
+
+# The set-up
+
+.PHONY: setup
+setup: .venv/.project | toolchain
+	@$(BIN)/python -m tidelake.setup.jars
+
+.PHONY: toolchain
+toolchain:
+	@sh src/tidelake/setup/java.sh
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  command -v $(PYTHON) >/dev/null && \
+	    echo "python: $(PYTHON) is here without venv. hint: apt-get install $(PYTHON)-venv" >&2 || \
+	    echo "python: no $(PYTHON) on PATH. hint: apt-get install $(PYTHON) $(PYTHON)-venv, dnf install $(PYTHON)," \
+	      "or brew install python@3.11" >&2; \
+	  exit 1; }
+
+# PySpark comes as source. The locked setuptools builds it, so that nothing unlocked is ever run.
+.venv/.packages: requirements.lock | toolchain
+	@$(BIN)/python -c '' 2>/dev/null || { echo "python: a new .venv"; $(PYTHON) -m venv --clear .venv; }
+	@echo "packages: installing what requirements.lock says (about 1.4 GB; one to three minutes)"
+	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > .venv/build.txt
+	@$(PIP) install --no-deps --require-hashes -r .venv/build.txt
+	@$(PIP) install --no-deps --require-hashes --no-build-isolation -r requirements.lock
+	@$(PIP) check >/dev/null || $(PIP) check
+	@touch $@
+
+.venv/.project: pyproject.toml .venv/.packages | toolchain
+	@echo "project: installing this checkout"
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# What people call
+
+.PHONY: run
+run: setup
+	@$(BIN)/tidelake demo
+
+.PHONY: test
+test: setup
+	@$(BIN)/pytest
+
+.PHONY: check
+check: setup
+	@echo "check: ruff" && $(BIN)/ruff check --quiet .
+	@echo "check: format" && $(BIN)/ruff format --quiet --check .
+	@echo "check: types" && $(BIN)/mypy --no-error-summary src $(ROOMS)
+	@echo "check: imports" && $(BIN)/lint-imports
+
+.PHONY: ui
+ui: setup
+	@mkdir -p .dagster_home && cp orchestration/dagster.yaml .dagster_home/dagster.yaml
+	@PATH="$(CURDIR)/$(BIN):$$PATH" DAGSTER_HOME="$(CURDIR)/.dagster_home" $(BIN)/dg dev --host 127.0.0.1 --port 3000
+
+# uv writes addresses into a lock of its own, so it works in a folder that does not stay. The second pass only tells
+# which extras the packages are asked for with: pip wants them named where it checks hashes.
+.PHONY: lock
+lock: setup
+	@set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
+	  $(PYTHON) -m venv "$$scratch/venv"; "$$scratch/venv/bin/pip" install --quiet uv; uv=$$scratch/venv/bin/uv; \
+	  cp pyproject.toml "$$scratch"; cd "$$scratch"; \
+	  $$uv lock --quiet --python $(PYTHON); \
+	  $$uv export --quiet --all-groups --no-emit-project --no-header --no-annotate --output-file pins.txt >/dev/null; \
+	  $$uv pip compile --quiet --python $(PYTHON) --no-strip-extras --no-annotate --no-header \
+	    --group dev --group build --constraint pins.txt pyproject.toml \
+	    | sed -nE 's/^([a-z0-9._-]+)(\[[^]]+\])==.*/s|^\1==|\1\2==|/p' > extras.sed; \
+	  sed -f extras.sed pins.txt > "$(CURDIR)/requirements.lock"
+	@$(BIN)/python -m tidelake.setup.jars --relock
+	@echo "lock: requirements.lock and jars.lock are new; read the change, then make test"
+
+.PHONY: clean
+clean:
+	@rm -rf .venv .jars .dagster_home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
+	  build dist spark-warehouse metastore_db derby.log
+	@find src $(ROOMS) $(wildcard tests benchmarks examples) -name __pycache__ -type d -prune -exec rm -rf {} +
