@@ -3,7 +3,7 @@
 `ProtocolError`: the source contradicts itself. `CodecError`: bytes do not fit. `InvalidUsage`: the caller broke a rule.
 `CapabilityError`: a right is unknown or gone. `CommitError`: a commit did not happen, or perhaps did.
 
-Every error keeps its values as attributes and as `args`, so that it survives a pickle between an executor and the driver.
+Every error keeps its values as attributes and as `args`, so that it survives a pickle from an executor to the driver.
 """
 
 from __future__ import annotations
@@ -267,7 +267,9 @@ class SinceError(InvalidUsage):
     @property
     def hint(self) -> str | None:
         """What can be read instead."""
-        return "read at since or after it" if self.since else "the collection is unreadable for ever: its since is empty"
+        return (
+            "read at since or after it" if self.since else "the collection is unreadable for ever: its since is empty"
+        )
 
 
 class UpperError(InvalidUsage):

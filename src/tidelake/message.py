@@ -42,6 +42,7 @@ class Update(_UpdateFields):
     __slots__ = ()
 
     def __new__(cls, data: Any, time: Time | Sequence[int], diff: int) -> Update:
+        """Make an update whose time and diff are checked."""
         problems = Problems()
         checked = problems.check_time(time)
         problems.check_diff(diff, time)
@@ -129,8 +130,8 @@ class Problems:
 class Updates:
     """A batch of facts. How facts are batched means nothing.
 
-    A copy of an update in the batch is legal, it counts once. Two diffs for one `(data, time)` are legal here, too: they
-    are a contradiction between facts, and the reader finds it.
+    A copy of an update in the batch is legal, it counts once. Two diffs for one `(data, time)` are legal here, too:
+    they are a contradiction between facts, and the reader finds it.
 
     Args:
         batch: `(data, time, diff)` triples, or updates.
@@ -215,7 +216,8 @@ class Progress:
         else:
             checked = _check_counts(problems, counts, None)
         problems.raise_if_any()
-        assert lower_frontier is not None and upper_frontier is not None
+        assert lower_frontier is not None
+        assert upper_frontier is not None
         self.lower, self.upper = lower_frontier, upper_frontier
         self.counts: dict[Time, int] = checked
         self.width = problems.width

@@ -1,0 +1,39 @@
+"""What both books of the ledger share: the saved form of times and contradictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tidelake.errors import ConflictingCount, ConflictingDiff, Contradiction, LateContradiction, OverCount
+from tidelake.order import Time
+
+_CLASSES: dict[str, type[Contradiction]] = {
+    error.kind: error for error in (ConflictingDiff, ConflictingCount, OverCount, LateContradiction)
+}
+
+
+def time_from_json(value: Any) -> Time:
+    """Read a time: an integer, or a list for a product."""
+    return tuple(value) if isinstance(value, (list, tuple)) else value
+
+
+def time_to_json(time: Time) -> Any:
+    """Write a time: an integer, or a list for a product."""
+    return list(time) if isinstance(time, tuple) else time
+
+
+def contradictions_to_json(errors: Iterable[Contradiction]) -> list[list[Any]]:
+    """Write contradictions as `[kind, time, further values...]`."""
+    return [[error.kind, time_to_json(error.time), *error.args[1:]] for error in errors]
+
+
+def contradiction_from_json(value: list[Any]) -> Contradiction:
+    """Read one contradiction."""
+    return _CLASSES[value[0]](time_from_json(value[1]), *value[2:])
+
+
+def conflicting_count(time: Time, values: Iterable[int]) -> ConflictingCount:
+    """Give the conflict among two or more announced counts, whatever order they came in."""
+    first, second, *_ = sorted(values)
+    return ConflictingCount(time, first, second)

@@ -1,0 +1,288 @@
+"""The ledger's book for integer times: merged intervals and sorted open times, no rescans.
+
+Every open time is in exactly one of two sorted lists. `_plain`: no statement says 0 of it, by omission; the next
+statement around it may. `_fixed`: one does, or somebody decided; no omission can tell anything new about it. A
+statement looks only at the plain times in its interval: it names them, or they move to `_fixed` for good. That is what
+keeps each fact at O(log n) amortised, however often wide statements repeat.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any, cast
+
+from sortedcontainers import SortedDict, SortedList
+
+from tidelake.antichain import Antichain
+from tidelake.errors import ConflictingCount, Contradiction, OverCount
+from tidelake.ledger_entries import conflicting_count, contradiction_from_json, contradictions_to_json
+from tidelake.message import Progress
+from tidelake.order import INT64_MAX, Time
+
+NEVER = INT64_MAX + 1
+"""The upper of a statement that closes the stream; no time is at or after it."""
+
+
+class IntegerBook:
+    """Open integer times. See `Ledger` for what its methods promise."""
+
+    def __init__(self, start: Antichain) -> None:
+        self._frontier: int = cast(int, start.elements[0]) if start.elements else NEVER
+        self.settled_times: list[Time] = []
+        self._coverage: SortedDict[int, int] = SortedDict()  # lower -> upper, disjoint, not touching
+        self._named: dict[int, int] = {}  # the greatest announced count, where one was named
+        self._values: dict[int, set[int]] = {}  # all announced counts, where they disagree
+        self._counted: dict[int, int] = {}
+        self._poisoned: dict[int, Contradiction] = {}
+        self._decided: dict[int, int] = {}
+        self._plain: SortedList[int] = SortedList()
+        self._fixed: SortedList[int] = SortedList()
+
+    @property
+    def frontier(self) -> Antichain:
+        """The first unsettled time."""
+        return Antichain() if self._frontier == NEVER else Antichain((self._frontier,))
+
+    @property
+    def coverage(self) -> list[tuple[Antichain, Antichain]]:
+        """The merged intervals."""
+        return [
+            (Antichain((max(lower, self._frontier),)), Antichain(() if upper == NEVER else (upper,)))
+            for lower, upper in self._coverage.items()
+        ]
+
+    def announce(self, progress: Progress) -> list[Contradiction]:
+        """Accept a statement."""
+        if not progress.lower.elements:
+            return []
+        low = max(cast(int, progress.lower.elements[0]), self._frontier)
+        high = cast(int, progress.upper.elements[0]) if progress.upper.elements else NEVER
+        if low >= high:
+            return []
+        counts = cast(dict[int, int], progress.counts)
+        errors: list[Contradiction] = []
+        overlapping = self._overlaps(low, high)
+        for time, count in counts.items():
+            if time >= low:
+                self._name(time, count, overlapping, errors)
+        for time in [time for time in self._plain.irange(low, high, (True, False)) if time not in counts]:
+            self._omit(time, errors)
+        self._cover(low, high)
+        return errors
+
+    def _name(self, time: int, count: int, overlapping: bool, errors: list[Contradiction]) -> None:
+        """Note that a statement names `time` with `count`, which is not 0."""
+        if time in self._decided:
+            return
+        named = self._named.get(time)
+        if named is None:
+            self._named[time] = count
+            if overlapping and self._covers(time):  # by a statement that leaves it out
+                self._values[time] = {0, count}
+                if time not in self._counted and time not in self._poisoned:
+                    self._fixed.add(time)
+                errors.append(ConflictingCount(time, 0, count))
+                return
+            counted = self._counted.get(time)
+            if counted is None:
+                if time not in self._poisoned:
+                    self._plain.add(time)
+            elif counted > count:
+                errors.append(OverCount(time, count, counted))
+        elif named != count:
+            values = self._values.setdefault(time, {named})
+            if count not in values:
+                errors.append(ConflictingCount(time, named, count))
+                values.add(count)
+                self._named[time] = max(values)
+
+    def _omit(self, time: int, errors: list[Contradiction]) -> None:
+        """Note that a statement covers `time`, which is plain, without naming it."""
+        self._plain.remove(time)
+        self._fixed.add(time)
+        named = self._named.get(time)
+        if named is not None:
+            self._values.setdefault(time, {named}).add(0)
+            errors.append(ConflictingCount(time, named, 0))
+        elif time in self._counted:
+            errors.append(OverCount(time, 0, self._counted[time]))
+
+    def _overlaps(self, low: int, high: int) -> bool:
+        before = next(self._coverage.irange(maximum=high, inclusive=(True, False), reverse=True), None)
+        return before is not None and self._coverage[before] > low
+
+    def _covers(self, time: int) -> bool:
+        before = next(self._coverage.irange(maximum=time, reverse=True), None)
+        return before is not None and self._coverage[before] > time
+
+    def _cover(self, low: int, high: int) -> None:
+        """Add `[low, high)` to the coverage, merged with all that it overlaps or touches."""
+        before = next(self._coverage.irange(maximum=low, reverse=True), None)
+        if before is not None and self._coverage[before] >= low:
+            low, high = before, max(high, self._coverage[before])
+        for absorbed in list(self._coverage.irange(low, high)):
+            high = max(high, self._coverage[absorbed])
+            if absorbed != low:
+                del self._coverage[absorbed]
+        self._coverage[low] = high
+
+    def count_all(self, counts: Iterable[tuple[Time, int]]) -> list[Contradiction]:
+        """Add newly seen distinct updates."""
+        errors: list[Contradiction] = []
+        for time, distinct in cast(Iterable[tuple[int, int]], counts):
+            if time < self._frontier or not distinct:
+                continue
+            before = self._counted.get(time)
+            counted = self._counted[time] = (before or 0) + distinct
+            announced = self._named.get(time)
+            if announced is None:
+                announced = self._decided.get(time)
+            if announced is None:
+                covered = self._covers(time)
+                if before is None and time not in self._poisoned:
+                    (self._fixed if covered else self._plain).add(time)
+                if not covered:
+                    continue
+                announced = 0
+            if counted > announced:
+                errors.append(OverCount(time, announced, counted))
+        return errors
+
+    def contradict(self, error: Contradiction) -> None:
+        """Mark a time as one that cannot settle."""
+        time = cast(int, error.time)
+        if time < self._frontier:
+            return
+        if not (time in self._named or time in self._counted or time in self._decided or time in self._poisoned):
+            (self._fixed if self._covers(time) else self._plain).add(time)
+        self._poisoned.setdefault(time, error)
+
+    def decide(self, time: Time, count: int) -> list[Contradiction]:
+        """Let `count` stand for whatever is announced."""
+        time = cast(int, time)
+        if time < self._frontier:
+            return []
+        self._plain.discard(time)
+        if time not in self._fixed:
+            self._fixed.add(time)
+        self._named.pop(time, None)
+        self._values.pop(time, None)
+        self._decided[time] = count
+        counted = self._counted.get(time, 0)
+        return [OverCount(time, count, counted)] if counted > count else []
+
+    def _is_met(self, time: int) -> bool:
+        """Tell whether a covered time is settled."""
+        expected = self._decided[time] if time in self._decided else self._named.get(time, 0)
+        return self._counted.get(time, 0) == expected and time not in self._values and time not in self._poisoned
+
+    def advance(self) -> None:
+        """Move the frontier, forget what lies before it."""
+        self.settled_times = []
+        lower, upper = self._coverage.peekitem(0) if self._coverage else (NEVER, NEVER)
+        if lower > self._frontier or self._frontier == NEVER:
+            return
+        frontier = upper
+        settled: list[int] = []
+        fixed_settled = 0
+        open_times = heapq.merge(self._plain, self._fixed) if self._fixed else iter(self._plain)
+        for time in open_times:
+            if time >= upper:
+                break
+            if not self._is_met(time):
+                frontier = time
+                break
+            settled.append(time)
+            if self._fixed and time in self._decided:
+                fixed_settled += 1
+        # A fixed time that settles was decided: any other one is contradicted.
+        _drop_first(self._fixed, fixed_settled)
+        _drop_first(self._plain, len(settled) - fixed_settled)
+        self._frontier = frontier
+        if frontier >= upper:
+            self._coverage.popitem(0)
+        self._forget(settled)
+
+    def _forget(self, settled: list[int]) -> None:
+        counted = self._counted
+        self.settled_times = [time for time in settled if time in counted]
+        for book in (self._named, counted, self._decided):
+            if book:
+                for time in settled:
+                    book.pop(time, None)
+
+    def announced(self, time: Time) -> int | None:
+        """Give what is announced for a time."""
+        time = cast(int, time)
+        if not self._covers(time):
+            return None
+        return self._decided[time] if time in self._decided else self._named.get(time, 0)
+
+    def outstanding(self) -> list[tuple[Time, int | None, int]]:
+        """Tell what the frontier waits for."""
+        times = {time for time in chain(self._plain, self._fixed) if not (self._covers(time) and self._is_met(time))}
+        if self._frontier != NEVER and not self._covers(self._frontier):
+            times.add(self._frontier)
+        return [(time, self.announced(time), self._counted.get(time, 0)) for time in sorted(times)]
+
+    def contradictions(self) -> dict[Time, list[Contradiction]]:
+        """Give what is contradictory now."""
+        found: dict[Time, list[Contradiction]] = {}
+        for time in sorted(chain(self._plain, self._fixed)):
+            errors: list[Contradiction] = []
+            if time in self._poisoned:
+                errors.append(self._poisoned[time])
+            if time in self._values:
+                errors.append(conflicting_count(time, self._values[time]))
+            announced, counted = self._decided.get(time, self.announced(time)), self._counted.get(time, 0)
+            if announced is not None and counted > announced:
+                errors.append(OverCount(time, announced, counted))
+            if errors:
+                found[time] = errors
+        return found
+
+    def save(self) -> dict[str, Any]:
+        """Give the state as JSON values."""
+        return {
+            "book": "integers",
+            "frontier": [] if self._frontier == NEVER else [self._frontier],
+            "coverage": [[lower, None if upper == NEVER else upper] for lower, upper in self._coverage.items()],
+            "named": [[time, self._named[time]] for time in sorted(self._named)],
+            "values": [[time, sorted(self._values[time])] for time in sorted(self._values)],
+            "counted": [[time, self._counted[time]] for time in sorted(self._counted)],
+            "poisoned": contradictions_to_json(self._poisoned[time] for time in sorted(self._poisoned)),
+            "decided": [[time, self._decided[time]] for time in sorted(self._decided)],
+        }
+
+    @staticmethod
+    def restore(state: Mapping[str, Any]) -> IntegerBook:
+        """Make a book that goes on where the saved one stood."""
+        book = IntegerBook(Antichain(state["frontier"]))
+        book._coverage.update((lower, NEVER if upper is None else upper) for lower, upper in state["coverage"])
+        book._named = dict(state["named"])
+        book._values = {time: set(values) for time, values in state["values"]}
+        book._counted = dict(state["counted"])
+        book._decided = dict(state["decided"])
+        errors = [contradiction_from_json(value) for value in state["poisoned"]]
+        book._poisoned = {cast(int, error.time): error for error in errors}
+        known = {*book._named, *book._counted, *book._decided, *book._poisoned}
+        fixed = {time for time in known if book._has_no_news_from_omission(time)}
+        book._plain.update(known - fixed)
+        book._fixed.update(fixed)
+        return book
+
+    def _has_no_news_from_omission(self, time: int) -> bool:
+        if time in self._decided or 0 in self._values.get(time, ()):
+            return True
+        return time not in self._named and self._covers(time)
+
+
+def _drop_first(times: SortedList[int], number: int) -> None:
+    """Remove the first `number` times: at one stroke where that is most of them, else one by one."""
+    if 2 * number >= len(times):
+        del times[:number]
+    else:
+        for _ in range(number):
+            times.pop(0)
