@@ -200,6 +200,28 @@ class InvalidUsage(TidelakeError):
     """The caller broke a rule of the interface; nothing was changed."""
 
 
+class RuleBroken(InvalidUsage):
+    """A rule of some room was broken that has no error of its own.
+
+    Args:
+        problem: the fact, in lower case, with its values.
+        fix: what to do about it.
+    """
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(problem, fix)
+        self.problem, self.fix = problem, fix
+
+    def fact(self) -> str:
+        """Say what is the case."""
+        return self.problem
+
+    @property
+    def hint(self) -> str | None:
+        """Say what to do about it."""
+        return self.fix
+
+
 class MixedTimes(InvalidUsage):
     """Two times of different width were compared, or a time is no time at all."""
 
