@@ -1,0 +1,187 @@
+"""The reader: from messages in any order, with any copies, to updates in time order and a frontier that is a proof.
+
+It drops copies, finds updates that disagree, and publishes an update when its time is settled, never earlier. Its state
+can be saved at any moment, and a restored reader goes on as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from tidelake.antichain import Antichain
+from tidelake.errors import ConflictingDiff, Contradiction, MixedTimes
+from tidelake.ledger import Ledger
+from tidelake.ledger_entries import time_from_json, time_to_json
+from tidelake.message import ANY_WIDTH, Message, Update, Updates, trusted_update
+from tidelake.order import Time
+
+
+class Received(NamedTuple):
+    """What one message led to.
+
+    Args:
+        updates: what is published now, in time order, and within a time in the order of identities.
+        frontier: the minimal times that are not settled.
+        errors: the contradictions that this message made evident, each kind and time once.
+    """
+
+    updates: list[Update]
+    frontier: Antichain
+    errors: list[Contradiction]
+
+
+def data_itself(data: Any) -> Hashable:
+    """Take the data as its own identity; it has to be hashable."""
+    return data  # type: ignore[no-any-return]
+
+
+class Reader:
+    """Reads one stream.
+
+    Args:
+        start: the frontier to begin with; times before it count as settled.
+        identity: gives two data the same hashable value exactly when they are equal. Its values are best of one type
+            that can be sorted.
+
+    Cost: what is not settled is held in memory; every fact is looked at once when it comes and once when it leaves.
+
+    >>> reader = Reader(Antichain.of(0))
+    >>> reader.receive(Updates([("a", 0, +1), ("a", 0, +1)])).updates
+    []
+    >>> reader.receive(Progress([0], [3], [(0, 1)]))
+    Received(updates=[Update(data='a', time=0, diff=1)], frontier=Antichain([3]), errors=[])
+    """
+
+    def __init__(self, start: Antichain, identity: Callable[[Any], Hashable] = data_itself) -> None:
+        self._identity = identity
+        self._ledger = Ledger(start)
+        self._pending: dict[Time, dict[Hashable, Update]] = {}
+        self._further_diffs: dict[tuple[Time, Hashable], list[int]] = {}
+        self.late = 0
+        """How many updates were ignored because their time was settled before they came."""
+        self.copies = 0
+        """How many updates were recognised as a copy of one that waits."""
+
+    @property
+    def frontier(self) -> Antichain:
+        """The minimal times that are not settled."""
+        return self._ledger.frontier
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, to ask what the frontier waits for."""
+        return self._ledger
+
+    def receive(self, message: Message) -> Received:
+        """Take one message in, as a whole.
+
+        Raises:
+            MixedTimes: its times are not as wide as the frontier's; nothing was taken in.
+        """
+        frontier = self._ledger.frontier
+        if frontier.elements and message.width not in (ANY_WIDTH, frontier.width):
+            raise MixedTimes(frontier.elements[0], _some_time(message))
+        errors = (
+            self._take_updates(message.batch, frontier)
+            if isinstance(message, Updates)
+            else self._ledger.announce(message)
+        )
+        return self._publish(errors)
+
+    def decide(self, time: Time, count: int) -> Received:
+        """Let `count` stand for whatever is announced for `time`; see `Ledger.decide`."""
+        return self._publish(self._ledger.decide(time, count))
+
+    def _take_updates(self, batch: Iterable[Update], frontier: Antichain) -> list[Contradiction]:
+        errors: dict[Time, Contradiction] = {}
+        fresh: dict[Time, int] = {}
+        for update in batch:
+            time = update.time
+            waiting = self._pending.get(time)
+            if waiting is None:
+                if not frontier.less_equal(time):
+                    self.late += 1
+                    continue
+                waiting = self._pending[time] = {}
+            identity = self._identity(update.data)
+            known = waiting.get(identity)
+            if known is None:
+                waiting[identity] = update
+                fresh[time] = fresh.get(time, 0) + 1
+            elif known.diff == update.diff:
+                self.copies += 1
+            else:
+                conflict = self._note_further_diff(known, identity, update.diff)
+                if conflict:
+                    errors.setdefault(time, conflict)
+        for error in errors.values():
+            self._ledger.contradict(error)
+        return [*errors.values(), *self._ledger.count_all(fresh.items())]
+
+    def _note_further_diff(self, known: Update, identity: Hashable, diff: int) -> ConflictingDiff | None:
+        """Keep a diff that disagrees with the first one; None where it was stated before."""
+        further = self._further_diffs.setdefault((known.time, identity), [])
+        if diff in further:
+            self.copies += 1
+            return None
+        further.append(diff)
+        return ConflictingDiff(known.time, known.diff, diff)
+
+    def _publish(self, errors: list[Contradiction]) -> Received:
+        frontier = self._ledger.advance()
+        published: list[Update] = []
+        for time in self._ledger.settled_times:
+            waiting = self._pending.pop(time)
+            published.extend(waiting[identity] for identity in _in_order(waiting))
+        return Received(published, frontier, errors)
+
+    def save(self) -> dict[str, Any]:
+        """Give the whole state; JSON values where the data are."""
+        return {
+            "ledger": self._ledger.save(),
+            "late": self.late,
+            "copies": self.copies,
+            "pending": [
+                [
+                    time_to_json(time),
+                    [
+                        [update.data, update.diff, *self._further_diffs.get((time, identity), ())]
+                        for identity, update in waiting.items()
+                    ],
+                ]
+                for time, waiting in self._pending.items()
+            ],
+        }
+
+    @staticmethod
+    def restore(state: Mapping[str, Any], identity: Callable[[Any], Hashable] = data_itself) -> Reader:
+        """Make a reader that goes on exactly where the saved one stood; `identity` has to be the same function."""
+        reader = Reader(Antichain(), identity)
+        reader._ledger = Ledger.restore(state["ledger"])
+        reader.late, reader.copies = state["late"], state["copies"]
+        for saved_time, saved in state["pending"]:
+            time = time_from_json(saved_time)
+            waiting = reader._pending[time] = {}
+            for data, diff, *further in saved:
+                waiting[identity(data)] = trusted_update(data, time, diff)
+                if further:
+                    reader._further_diffs[(time, identity(data))] = further
+        return reader
+
+
+def _some_time(message: Message) -> Time | None:
+    if isinstance(message, Updates):
+        return message.batch[0].time
+    return next(iter((*message.lower, *message.upper)), None)
+
+
+def _in_order(identities: Iterable[Hashable]) -> list[Any]:
+    """Sort identities, also those of types that cannot be compared."""
+    found: list[Any] = list(identities)
+    if len(found) > 1:
+        try:
+            found.sort()
+        except TypeError:
+            found.sort(key=lambda identity: (type(identity).__name__, repr(identity)))
+    return found
