@@ -199,9 +199,9 @@ class Progress:
 
     def __init__(
         self,
-        lower: Iterable[Any],
-        upper: Iterable[Any],
-        counts: Iterable[Sequence[Any]] = (),
+        lower: Sequence[Any] | Antichain,
+        upper: Sequence[Any] | Antichain,
+        counts: Sequence[Sequence[Any]] = (),
         width: int | None = ANY_WIDTH,
     ) -> None:
         problems = Problems(width)
@@ -242,7 +242,7 @@ class Progress:
 Message = Updates | Progress
 
 
-def _check_frontier(problems: Problems, times: Iterable[Any]) -> Antichain | None:
+def _check_frontier(problems: Problems, times: Sequence[Any] | Antichain) -> Antichain | None:
     """Give the antichain of well-formed times; None where one of them is not, which is then noted."""
     if not isinstance(times, (list, tuple, Antichain)):
         problems.add("bad_message")
@@ -253,10 +253,13 @@ def _check_frontier(problems: Problems, times: Iterable[Any]) -> Antichain | Non
 
 
 def _check_counts(
-    problems: Problems, counts: Iterable[Sequence[Any]], interval: tuple[Antichain, Antichain] | None
+    problems: Problems, counts: Sequence[Sequence[Any]], interval: tuple[Antichain, Antichain] | None
 ) -> dict[Time, int]:
     """Give the counts that are not 0; against the interval only where it is one."""
     seen: dict[Time, int] = {}
+    if not isinstance(counts, (list, tuple)):
+        problems.add("bad_message")
+        return seen
     for item in counts:
         if not isinstance(item, (tuple, list)) or len(item) != 2:
             problems.add("bad_message")

@@ -46,6 +46,7 @@ class Reader:
 
     Cost: what is not settled is held in memory; every fact is looked at once when it comes and once when it leaves.
 
+    >>> from tidelake.message import Progress
     >>> reader = Reader(Antichain.of(0))
     >>> reader.receive(Updates([("a", 0, +1), ("a", 0, +1)])).updates
     []

@@ -1,0 +1,108 @@
+"""Replay of recorded streams: JSON lines in, for each of them one line of what the reader made of it.
+
+Light on purpose, in what it imports and in what it does for a line: a thousand small streams take seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tidelake.antichain import Antichain
+from tidelake.errors import CodecError, MalformedMessage
+from tidelake.json_values import identity, parse, to_text
+from tidelake.ledger_entries import time_to_json
+from tidelake.message import ANY_WIDTH, Message, Progress, Updates
+from tidelake.order import minimum
+from tidelake.reader import Reader
+
+_PROGRESS_NAMES = {"lower", "upper", "counts"}
+_BAD_MESSAGE = MalformedMessage([("bad_message", None)])
+
+
+def split_lines(content: bytes) -> list[bytes]:
+    r"""Split a file at `\n` and nowhere else; the end of the last line is no line of its own.
+
+    >>> split_lines(b"1\n\n2\n"), split_lines(b"")
+    ([b'1', b'', b'2'], [])
+    """
+    lines = content.split(b"\n")
+    return lines[:-1] if lines[-1] == b"" else lines
+
+
+def replay_file(lines: Iterable[bytes], file_name: str) -> Iterator[dict[str, Any]]:
+    """Run one recorded stream through a reader of its own.
+
+    Args:
+        lines: without their line ends. Each is an object of one field: `updates`, `progress`, `null_record`,
+            `undecodable` or `restart`.
+        file_name: named in the output.
+
+    Returns:
+        For each line its number (from 1), the frontier after it, the updates it published, and its errors as `kind` and
+        `time`. Write them with `json_values.to_text`, which alone keeps every number as it came in.
+
+    >>> stream = [b'{"updates": [["a", 1, 1]]}', b'{"progress": {"lower": [0], "upper": [3], "counts": [[1, 1]]}}']
+    >>> [(output["frontier"], output["updates"]) for output in replay_file(stream, "s")]
+    [([0], []), ([3], [['a', 1, 1]])]
+    """
+    replay = Replay()
+    for number, line in enumerate(lines, start=1):
+        frontier, updates, errors = replay.receive_line(line)
+        yield {"file": file_name, "line": number, "frontier": frontier, "updates": updates, "errors": errors}
+
+
+class Replay:
+    """One stream's reader, made when the first well-formed time tells how wide times are."""
+
+    def __init__(self) -> None:
+        self._reader: Reader | None = None
+        self._width: int | None = ANY_WIDTH
+
+    def receive_line(self, line: bytes) -> tuple[list[Any], list[Any], list[Any]]:
+        """Take one line in, and give the frontier, the published updates, and the errors, all as JSON values."""
+        updates: list[Any] = []
+        errors: list[tuple[str, object]] = []
+        try:
+            message = self._parse_line(line)
+            if message is not None and message.width != ANY_WIDTH:
+                if self._reader is None:
+                    self._width = message.width
+                    self._reader = Reader(Antichain.of(minimum(message.width)), identity)
+                received = self._reader.receive(message)
+                updates = [[update.data, time_to_json(update.time), update.diff] for update in received.updates]
+                errors = [(error.kind, time_to_json(error.time)) for error in received.errors]
+        except CodecError as error:
+            errors = [("undecodable" if error.reason == "undecodable" else "bad_message", None)]
+        except MalformedMessage as error:
+            errors = list({(kind, identity(time)): (kind, time) for kind, time in error.problems}.values())
+        return self._frontier(), updates, [{"kind": kind, "time": time} for kind, time in errors]
+
+    def _frontier(self) -> list[Any]:
+        return [0] if self._reader is None else [time_to_json(time) for time in self._reader.frontier]
+
+    def _parse_line(self, line: bytes) -> Message | None:
+        """Give the message of a line; None where it is none that the reader receives."""
+        value = parse(line)
+        if not isinstance(value, dict) or len(value) != 1:
+            raise _BAD_MESSAGE
+        ((name, content),) = value.items()
+        if name == "updates" and isinstance(content, list):
+            return Updates(content, self._width)
+        if name == "progress" and isinstance(content, dict) and content.keys() == _PROGRESS_NAMES:
+            return Progress(content["lower"], content["upper"], content["counts"], self._width)
+        if name == "undecodable" and content is True:
+            raise CodecError("undecodable", "recorded as undecodable")
+        if name == "restart" and isinstance(content, dict):
+            self._restart()
+            return None
+        if name == "null_record" and content is True:
+            return None
+        raise _BAD_MESSAGE
+
+    def _restart(self) -> None:
+        """Drop the reader, and go on from its saved state, by way of text."""
+        if self._reader is not None:
+            saved = to_text(self._reader.save())
+            self._reader = None
+            self._reader = Reader.restore(parse(saved), identity)
