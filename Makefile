@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 PYTHON := python3.11
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet --retries 10
-ROOMS := $(wildcard jobs assets expectations orchestration)
+ROOMS := $(patsubst %/__init__.py,%,$(wildcard jobs/__init__.py assets/__init__.py expectations/__init__.py orchestration/__init__.py))
 
 export PIP_NO_INPUT := 1
 
