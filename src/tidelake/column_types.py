@@ -1,0 +1,96 @@
+"""A neutral description of the columns that a record schema asks for, for whoever stores them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidelake.schema import branch_name, resolved_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A column without parts.
+
+    Args:
+        name: `boolean`, `int`, `long`, `float`, `double`, `bytes`, `string`, `enum` or `fixed`.
+        logical: the schema's logical type; None where there is none.
+        precision: of a decimal, at most 38.
+        scale: of a decimal.
+    """
+
+    name: str
+    logical: str | None = None
+    precision: int | None = None
+    scale: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A record inside a record."""
+
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A list; `item` has the name `item`."""
+
+    item: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """A union of several types: one nullable column for each, named by the branch, of which one is not null."""
+
+    columns: tuple[Column, ...]
+
+
+ColumnType = Primitive | Struct | Array | Branches
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name, its type, and whether it may be null."""
+
+    name: str
+    type: ColumnType
+    nullable: bool
+
+
+def column_types(record_schema: dict[str, Any]) -> tuple[Column, ...]:
+    """Describe the columns of a record schema.
+
+    Raises:
+        SchemaRefused: a collection cannot hold the record.
+
+    >>> for column in column_types({"type": "record", "name": "data", "fields": [
+    ...         {"name": "id", "type": "long"}, {"name": "price", "type": ["null", "int", "string"]}]}):
+    ...     print(column.name, column.nullable, type(column.type).__name__)
+    id False Primitive
+    price True Branches
+    """
+    return _columns(resolved_schema(record_schema))
+
+
+def _columns(record: dict[str, Any]) -> tuple[Column, ...]:
+    return tuple(_column(field["name"], field["type"]) for field in record["fields"])
+
+
+def _column(name: str, kind: Any) -> Column:
+    if not isinstance(kind, list):
+        return Column(name, _type(kind), nullable=False)
+    branches = [branch for branch in kind if branch != "null"]
+    nullable = len(branches) < len(kind)
+    if len(branches) == 1:
+        return Column(name, _type(branches[0]), nullable)
+    columns = tuple(Column(branch_name(branch), _type(branch), nullable=True) for branch in branches)
+    return Column(name, Branches(columns), nullable)
+
+
+def _type(kind: dict[str, Any]) -> ColumnType:
+    if kind["type"] == "record":
+        return Struct(_columns(kind))
+    if kind["type"] == "array":
+        return Array(_column("item", kind["items"]))
+    return Primitive(kind["type"], kind.get("logicalType"), kind.get("precision"), kind.get("scale"))
