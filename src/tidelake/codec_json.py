@@ -44,7 +44,10 @@ class AvroJsonCodec:
             CodecError: `undecodable`: it is not JSON, or not a message of this schema.
             MalformedMessage: the message is wrong in itself.
         """
-        value = parse(line)
+        try:
+            value = parse(line)
+        except CodecError as error:
+            raise CodecError("undecodable", error.detail) from None
         try:
             if isinstance(value, dict) and list(value) == ["array"] and isinstance(value["array"], list):
                 return Updates([self._decode_update(update) for update in value["array"]])
@@ -130,9 +133,9 @@ def _decode_scalar(kind: dict[str, Any], value: Any) -> Any:
     if isinstance(value, str):
         if name == "string" or (name == "enum" and value in kind["symbols"]):
             return value
-        if name in ("bytes", "fixed") and all(ord(character) < 256 for character in value):
-            if name == "bytes" or len(value) == kind["size"]:
-                return value.encode("latin-1")
+        is_binary = name == "bytes" or (name == "fixed" and len(value) == kind["size"])
+        if is_binary and all(ord(character) < 256 for character in value):
+            return value.encode("latin-1")
     raise CodecError("undecodable", f"a value is not of type {name}")
 
 

@@ -1,0 +1,97 @@
+"""The definition of what a reader has to do, by brute force: lists of all times, comparison of all pairs.
+
+It shares no code with the package. A message is `("updates", [(data, time, diff), ...])` or `("progress", lower, upper,
+{time: count})`; times are integers, or pairs of integers.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+
+def at_or_before(first: Any, second: Any) -> bool:
+    """The partial order, once for integers and once for products."""
+    if isinstance(first, tuple):
+        return all(a <= b for a, b in zip(first, second, strict=True))
+    return bool(first <= second)
+
+
+def grid(limit: int, pairs: bool) -> list[Any]:
+    """All times below `limit`; no coordinate that a message names may reach `limit - 1`.
+
+    Whether a time is settled does not change beyond the greatest coordinate that was ever named, so the minimal
+    unsettled times are in the grid.
+    """
+    return list(product(range(limit), range(limit))) if pairs else list(range(limit))
+
+
+class Model:
+    """Settled and unsettled times by their definition, from the list of all facts."""
+
+    def __init__(self, limit: int, pairs: bool = False) -> None:
+        self.times = grid(limit, pairs)
+        self.frontier: set[Any] = {(0, 0) if pairs else 0}
+        self.diffs: dict[Any, dict[Any, set[int]]] = {time: {} for time in self.times}
+        """By time and data: the diffs stated for it."""
+        self.counts: dict[Any, set[int]] = {time: set() for time in self.times}
+        """By time: the counts that the statements around it give it, 0 where they leave it out."""
+
+    def is_open(self, time: Any) -> bool:
+        """At or after the frontier."""
+        return any(at_or_before(element, time) for element in self.frontier)
+
+    def is_settled(self, time: Any) -> bool:
+        """Covered, the one stated count is met, and no datum has two diffs."""
+        data = self.diffs[time]
+        return self.counts[time] == {len(data)} and all(len(diffs) == 1 for diffs in data.values())
+
+    def evidence(self) -> dict[tuple[str, Any], Any]:
+        """What is contradictory among the open times, with what makes it so."""
+        found: dict[tuple[str, Any], Any] = {}
+        for time in filter(self.is_open, self.times):
+            data, counts = self.diffs[time], self.counts[time]
+            doubtful = {(datum, diff) for datum, diffs in data.items() for diff in diffs if len(diffs) > 1}
+            if doubtful:
+                found["conflicting_diff", time] = doubtful
+            if len(counts) > 1:
+                found["conflicting_count", time] = set(counts)
+            if counts and len(data) > max(counts):
+                found["over_count", time] = set(data)
+        return found
+
+    def note(self, message: Any) -> None:
+        """Write the facts of a message down, for each time they speak of."""
+        if message[0] == "updates":
+            for data, time, diff in message[1]:
+                if self.is_open(time):
+                    self.diffs[time].setdefault(data, set()).add(diff)
+            return
+        _, lower, upper, counts = message
+        for time in self.times:
+            at_or_after_lower = any(at_or_before(low, time) for low in lower)
+            if at_or_after_lower and not any(at_or_before(high, time) for high in upper):
+                self.counts[time].add(counts.get(time, 0))
+
+    def receive(self, message: Any) -> tuple[list[Any], set[Any], set[tuple[str, Any]]]:
+        """Take a message in, and give the published updates, the frontier, and the new contradictions.
+
+        New is a contradiction whose evidence grew: a further diff, a further count, a further surplus update.
+        """
+        before = self.evidence()
+        self.note(message)
+        after = self.evidence()
+        errors = {key for key, grounds in after.items() if not grounds <= before.get(key, set())}
+        open_times = [time for time in self.times if self.is_open(time)]
+        unsettled = [time for time in open_times if not self.is_settled(time)]
+        self.frontier = {
+            time for time in unsettled if not any(at_or_before(other, time) and other != time for other in unsettled)
+        }
+        published = [
+            (datum, time, diff)
+            for time in open_times
+            if not self.is_open(time)
+            for datum, diffs in sorted(self.diffs[time].items())
+            for diff in diffs
+        ]
+        return published, self.frontier, errors
