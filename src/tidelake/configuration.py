@@ -1,0 +1,266 @@
+"""Reads `collections.yaml` into frozen, validated settings; refuses what is wrong before anything is written.
+
+A wrong file is told apart by what a person has to mend: the text of every error names the file, the field or the line,
+and the fix.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from tidelake.errors import ConfigurationError, SchemaRefused
+from tidelake.schema import record_schema_of
+
+Family = Literal["plain", "append_only"]
+Encoding = Literal["avro", "confluent"]
+
+ENVELOPE_OF_FAMILY: dict[str, str] = {"plain": "none", "append_only": "append_only"}
+"""Which envelope a family's statements are in; its framing is `cdcv2`."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+
+class CollectionSettings(_Frozen):
+    """One collection as a user asks for it."""
+
+    name: str
+    family: Family
+    topic: str
+    topic_folder: Path
+    record_schema: dict[str, Any]
+    encoding: Encoding = "avro"
+    schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
+    """Confluent framing: the record schema that each id in a topic was written with."""
+    keep: Literal["all"] | int = "all"
+    """The retention rule: every time stays readable, or those at most this far before upper."""
+    messages_per_tick_max: int = Field(default=200_000, ge=1)
+    merge_rows_max: int = Field(default=5_000_000, ge=1)
+    """The work budget of the merges in one scheduled run; the nightly compaction has none."""
+    stalled_after_s: int = Field(default=86_400, ge=1)
+
+    @property
+    def envelope(self) -> str:
+        """What one statement means: `none` or `append_only`."""
+        return ENVELOPE_OF_FAMILY[self.family]
+
+    @field_validator("keep")
+    @classmethod
+    def _keep_is_a_distance(cls, keep: str | int) -> str | int:
+        if isinstance(keep, int) and (isinstance(keep, bool) or keep < 0):
+            raise ValueError("keep is 'all' or a distance in times, 0 or more")
+        return keep
+
+
+class Settings(_Frozen):
+    """All that a job must know: where things lie and which collections there are."""
+
+    file: Path
+    store: Path
+    topics: Path
+    collections: tuple[CollectionSettings, ...]
+    data_docs: Path
+
+    def collection(self, name: str) -> CollectionSettings:
+        """The settings of one collection.
+
+        Raises:
+            ConfigurationError: no collection has this name.
+        """
+        for one in self.collections:
+            if one.name == name:
+                return one
+        known = ", ".join(one.name for one in self.collections) or "none"
+        raise ConfigurationError(
+            str(self.file), f"collections.{name}", "there is no collection of this name", f"use one of: {known}"
+        )
+
+    def only(self, names: tuple[str, ...]) -> Settings:
+        """The same settings with just these collections; an empty tuple means all.
+
+        Raises:
+            ConfigurationError: one of the names is not there.
+        """
+        if not names:
+            return self
+        return self.model_copy(update={"collections": tuple(self.collection(name) for name in names)})
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML in which a key given twice is an error; plain YAML silently keeps the last one."""
+
+
+def _mapping_of_unique_keys(loader: _UniqueKeyLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        key = str(key_node.value)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"the key '{key}' is given twice", key_node.start_mark)
+        seen.add(key)
+    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+
+
+_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_of_unique_keys)
+
+
+def load_settings(file: Path) -> Settings:
+    """Read `collections.yaml`; paths in it are relative to its folder.
+
+    Raises:
+        ConfigurationError: naming the file, the field or line, what is wrong and what to do. Nothing was written.
+    """
+    document = _read_yaml(file)
+    _refuse_unknown(file, "", document, {"store", "topics", "data_docs", "collections"})
+    base = file.resolve().parent
+    topics = base / _text(file, document, "topics", "data/topics")
+    collections = document.get("collections") or {}
+    if not isinstance(collections, dict):
+        raise ConfigurationError(
+            str(file),
+            "collections",
+            "is not a mapping of names",
+            "write `collections:` and below it one block per name",
+        )
+    read: list[CollectionSettings] = []
+    for name, block in collections.items():
+        read.append(_read_collection(file, base, topics, str(name), block))
+    return Settings(
+        file=file,
+        store=base / _text(file, document, "store", "data/store"),
+        topics=topics,
+        data_docs=base / _text(file, document, "data_docs", "data/data_docs"),
+        collections=tuple(read),
+    )
+
+
+def check_topics(settings: Settings) -> None:
+    """Refuse a collection whose topic is not there.
+
+    Raises:
+        ConfigurationError: the topic's folder is missing.
+    """
+    for one in settings.collections:
+        folder = one.topic_folder
+        if not folder.is_dir():
+            raise ConfigurationError(
+                str(settings.file),
+                f"collections.{one.name}.topic",
+                f"the topic '{one.topic}' has no folder {folder}",
+                "create the folder (it may be empty), or mend the topic's name",
+            )
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    try:
+        document = yaml.load(file.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
+    except OSError as error:
+        raise ConfigurationError(
+            str(file), "", f"cannot be read: {error.strerror}", "give the path of your collections.yaml"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(str(file), "", "is not UTF-8 text", "save it as UTF-8") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigurationError(str(file), line, str(problem), "mend the YAML at that line") from error
+    if not isinstance(document, dict):
+        raise ConfigurationError(
+            str(file), "", "is not a YAML mapping", "start with `store:`, `topics:` and `collections:`"
+        )
+    return document
+
+
+def _refuse_unknown(file: Path, prefix: str, document: dict[Any, Any], known: set[str]) -> None:
+    for key in document:
+        if key not in known:
+            raise ConfigurationError(
+                str(file), f"{prefix}{key}", "is not a known key", f"use one of: {', '.join(sorted(known))}"
+            )
+
+
+def _text(file: Path, document: dict[str, Any], field: str, default: str) -> str:
+    value = document.get(field, default)
+    if not isinstance(value, str):
+        raise ConfigurationError(str(file), field, f"is not a path: {value!r}", "write it as text")
+    return value
+
+
+def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any) -> CollectionSettings:
+    field = f"collections.{name}"
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            str(file), field, "is not a name", "use lower-case letters, digits and _, starting with a letter"
+        )
+    if not isinstance(block, dict):
+        raise ConfigurationError(
+            str(file), field, "is empty or not a mapping", "give at least family, topic and schema"
+        )
+    known = (set(CollectionSettings.model_fields) - {"name", "record_schema", "topic_folder"}) | {"schema"}
+    _refuse_unknown(file, f"{field}.", block, known)
+    values = {key: value for key, value in block.items() if key not in {"schema", "schema_ids"}}
+    if "schema" not in block:
+        raise ConfigurationError(str(file), f"{field}.schema", "is missing", "give an .avsc file or the schema itself")
+    values["record_schema"] = _read_schema(file, base, f"{field}.schema", block["schema"])
+    schema_ids = block.get("schema_ids") or {}
+    if not isinstance(schema_ids, dict) or not all(isinstance(one, int) for one in schema_ids):
+        raise ConfigurationError(
+            str(file), f"{field}.schema_ids", "does not map ids to schemas", "write `1: orders.avsc`"
+        )
+    values["schema_ids"] = {
+        schema_id: _read_schema(file, base, f"{field}.schema_ids.{schema_id}", schema)
+        for schema_id, schema in schema_ids.items()
+    }
+    if values.get("encoding") == "confluent" and not schema_ids:
+        raise ConfigurationError(
+            str(file),
+            f"{field}.schema_ids",
+            "is missing for Confluent framing",
+            "name the schema of every id, e.g. `1: orders.avsc`",
+        )
+    if isinstance(values.get("topic"), str):
+        values["topic_folder"] = topics / values["topic"]
+    try:
+        return CollectionSettings(name=name, **values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part not in {"literal['all']", "int", "constrained-int"})
+        problem = first["msg"].removeprefix("Value error, ").lower()
+        raise ConfigurationError(
+            str(file),
+            f"{field}.{where}",
+            f"{problem}, not {first.get('input')!r}",
+            "see the README, 'Add a collection'",
+        ) from error
+
+
+def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, Any]:
+    """The record schema of `data`, from an .avsc file or from the block itself."""
+    where = str(file)
+    if isinstance(given, str):
+        path = base / given
+        where = str(path)
+        try:
+            given = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigurationError(
+                str(file),
+                field,
+                f"the schema {path} cannot be read: {error.strerror}",
+                "mend the path; it is relative to this file",
+            ) from error
+        except ValueError as error:
+            raise ConfigurationError(str(path), field, f"is not JSON: {error}", "mend the schema file") from error
+    try:
+        return dict(record_schema_of(given))
+    except SchemaRefused as error:
+        raise ConfigurationError(where, field, str(error).splitlines()[0], error.hint or "mend the schema") from error

@@ -1,0 +1,1 @@
+"""The only rooms that know Spark and Delta: they move data and make commits for the pure core."""

@@ -1,0 +1,275 @@
+"""The catalog: from names to random ids, and for each collection its schema, since, capabilities, epoch and decisions.
+
+One row of the catalog's table is one collection; a change replaces its run. All changes name the table's one `seq`,
+so acquiring a capability and moving `since` can never both succeed from the same state.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+from tidelake.antichain import Antichain
+from tidelake.configuration import CollectionSettings
+from tidelake.delta.commit import EPOCH, OpenTable, create_table, maintain
+from tidelake.delta.files import read_rows, write_run
+from tidelake.delta.layout import (
+    PROGRESS_SCHEMA,
+    PROOFS_SCHEMA,
+    QUARANTINE_SCHEMA,
+    RUN,
+    CollectionPaths,
+    Store,
+    new_run,
+)
+from tidelake.delta.stops import reach
+from tidelake.errors import ConfigurationError, Conflict, RuleBroken
+
+_SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("document", pa.string()), pa.field(RUN, pa.string())])
+_ATTEMPTS_MAX = 64
+
+
+class Capability(BaseModel):
+    """The right to read a collection at every time at or after `since`; the critical one never expires."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    kind: Literal["critical", "read"]
+    since: tuple[int, ...]
+
+
+class Decision(BaseModel):
+    """An operator's standing rule about one time of a collection, applied by every seal."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    time: int | None = None
+    count: int | None = None
+    """How many distinct updates the time has, whatever was announced."""
+    discard: dict[str, Any] | None = None
+    """One statement that has no effect: its data as lossless JSON in `data`, and its `diff`."""
+    accept_gap: tuple[str, int, int, int] | None = None
+    """Topic, partition, first and end of a range of offsets that nobody will bring back."""
+    reason: str
+    at_ms: int
+
+
+class Entry(BaseModel):
+    """What the catalog knows of one collection. Framing, envelope and schema are fixed when it is created."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    name: str
+    framing: str
+    envelope: str
+    record_schema: dict[str, Any]
+    epoch: int = 0
+    since: tuple[int, ...] = (0,)
+    capabilities: tuple[Capability, ...]
+    decisions: tuple[Decision, ...] = ()
+    created_at_ms: int
+
+    @property
+    def since_frontier(self) -> Antichain:
+        """The read frontier as an antichain; empty means unreadable."""
+        return Antichain(self.since)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """One collection of a store: its catalog entry and where its tables lie."""
+
+    entry: Entry
+    paths: CollectionPaths
+
+    @property
+    def name(self) -> str:
+        """The name that people use."""
+        return self.entry.name
+
+
+class Catalog:
+    """The names of a store and what they stand for; every call reads the newest state."""
+
+    def __init__(self, store: Store) -> None:
+        """Open a store's catalog; nothing is written."""
+        self.store = store
+
+    def exists(self) -> bool:
+        """Whether the store has a catalog yet."""
+        return (self.store.catalog / "_delta_log").is_dir()
+
+    def entries(self) -> list[Entry]:
+        """All collections, by name."""
+        if not self.exists():
+            return []
+        return sorted(self._read(OpenTable(self.store.catalog)).values(), key=lambda entry: entry.name)
+
+    def find(self, name: str) -> Collection:
+        """The collection of this name.
+
+        Raises:
+            RuleBroken: there is none.
+        """
+        for entry in self.entries():
+            if entry.name == name:
+                return Collection(entry, self.store.collection(entry.id))
+        raise RuleBroken(
+            f"the store {self.store.root} has no collection '{name}'", "run its ingest once, or mend the name"
+        )
+
+    def check(self, settings: Iterable[CollectionSettings]) -> None:
+        """Refuse settings that do not fit what the store holds, before anything is written.
+
+        Raises:
+            ConfigurationError: a collection is there with another envelope or schema; those are fixed.
+        """
+        known = {entry.name: entry for entry in self.entries()}
+        for one in settings:
+            if one.name in known:
+                _check_same(known[one.name], one)
+
+    def open_or_create(self, settings: CollectionSettings) -> Collection:
+        """The collection that these settings describe, created with its tables where it is not there yet.
+
+        Raises:
+            ConfigurationError: it is there with another envelope or schema; those are fixed when it is created.
+        """
+        create_table(self.store.catalog, _SCHEMA)
+
+        def create(entries: dict[str, Entry]) -> Entry:
+            for entry in entries.values():
+                if entry.name == settings.name:
+                    _check_same(entry, settings)
+                    return entry
+            return Entry(
+                id=secrets.token_hex(16),
+                name=settings.name,
+                framing="cdcv2",
+                envelope=settings.envelope,
+                record_schema=settings.record_schema,
+                capabilities=(Capability(id=f"critical-{secrets.token_hex(8)}", kind="critical", since=(0,)),),
+                created_at_ms=int(time.time() * 1000),
+            )
+
+        entry = self._change(create)
+        collection = Collection(entry, self.store.collection(entry.id))
+        self._create_tables(collection)
+        return collection
+
+    def update(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
+        """Replace one collection's entry by `change(entry)`, from its newest state, and say what it is now.
+
+        Raises:
+            RuleBroken: there is no such collection, or the change would move since back.
+        """
+
+        def apply(entries: dict[str, Entry]) -> Entry:
+            for entry in entries.values():
+                if entry.name == name:
+                    changed = change(entry)
+                    if not entry.since_frontier.less_equal_frontier(changed.since_frontier):
+                        raise RuleBroken(
+                            f"since of '{name}' would go back from {entry.since} to {changed.since}", "since only rises"
+                        )
+                    return changed
+            raise RuleBroken(f"the store has no collection '{name}'", "mend the name")
+
+        return self._change(apply)
+
+    def decide(self, name: str, decision: Decision) -> Entry:
+        """Store a standing rule; an equal one that is there already is not stored twice."""
+
+        def add(entry: Entry) -> Entry:
+            same = [one for one in entry.decisions if one.model_copy(update={"at_ms": decision.at_ms}) == decision]
+            return entry if same else entry.model_copy(update={"decisions": (*entry.decisions, decision)})
+
+        return self.update(name, add)
+
+    def fence(self, name: str) -> Entry:
+        """Move the writer's epoch, so that every writer that began before can commit nothing more."""
+        entry = self.update(name, lambda one: one.model_copy(update={"epoch": one.epoch + 1}))
+        for _ in range(_ATTEMPTS_MAX):
+            table = OpenTable(self.store.collection(entry.id).updates)
+            if (table.value(EPOCH) or 0) >= entry.epoch:
+                return entry
+            try:
+                table.commit({EPOCH: entry.epoch})
+            except Conflict:
+                continue
+            return entry
+        raise Conflict(str(self.store.collection(entry.id).updates), -1, f"{_ATTEMPTS_MAX} attempts to fence failed")
+
+    def _create_tables(self, collection: Collection) -> None:
+        from tidelake.delta.types import late_schema, updates_schema  # late: `status` reads catalogs without Spark
+
+        paths, schema = collection.paths, collection.entry.record_schema
+        create_table(paths.progress, PROGRESS_SCHEMA)
+        create_table(paths.proofs, PROOFS_SCHEMA)
+        create_table(paths.quarantine, QUARANTINE_SCHEMA)
+        create_table(paths.late, late_schema(schema))
+        create_table(paths.updates, updates_schema(schema), {EPOCH: 0, "upper": 0, "closed": 0, "since": 0})
+
+    def _read(self, table: OpenTable) -> dict[str, Entry]:
+        rows = read_rows(self.store.catalog, table.files(), _SCHEMA)
+        return {
+            run: Entry.model_validate_json(text)
+            for run, text in zip(rows[RUN].to_pylist(), rows["document"].to_pylist(), strict=True)
+        }
+
+    def _change(self, change: Callable[[dict[str, Entry]], Entry]) -> Entry:
+        for attempt in range(_ATTEMPTS_MAX):
+            table = OpenTable(self.store.catalog)
+            entries = self._read(table)
+            entry = change(entries)
+            if entry in entries.values():
+                return entry
+            run = new_run("entry")
+            rows = pa.table({"name": [entry.name], "document": [entry.model_dump_json()]})
+            added = write_run(self.store.catalog, run, rows)
+            removes = [old_run for old_run, old in entries.items() if old.id == entry.id]
+            try:
+                table.commit({}, added, removes)
+            except Conflict:
+                _discard(self.store.catalog, run)
+                time.sleep(min(0.002 * attempt, 0.1))
+                continue
+            reach("catalog.after_commit")
+            maintain(self.store.catalog)
+            return entry
+        raise Conflict(str(self.store.catalog), -1, f"{_ATTEMPTS_MAX} attempts to change the catalog failed")
+
+
+def _discard(table: Path, run: str) -> None:
+    """Remove a run that no log names."""
+    folder = table / f"{RUN}={run}"
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+
+
+def _check_same(entry: Entry, settings: CollectionSettings) -> None:
+    field = f"collections.{settings.name}"
+    if entry.envelope != settings.envelope:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.family",
+            f"the collection was created with the envelope '{entry.envelope}'",
+            "a collection's family is fixed: give the new one another name",
+        )
+    if entry.record_schema != settings.record_schema:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.schema",
+            "the collection was created with another schema",
+            "a collection's schema is fixed: give the new one another name",
+        )

@@ -1,0 +1,346 @@
+"""The only room that commits: what a table's log says, and the one call that adds to it.
+
+Every commit carries `seq` (one more each time) as a Delta application transaction, beside the other small values that
+its caller keeps there (`upper`, offsets, …), and a random nonce. Two commits from one state both name `seq`, so at most
+one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt, because delta-rs rebases
+a stale append that names no common id, and does not check that versions rise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.transaction import AddAction
+
+from tidelake.delta.files import RunFile, check_file, sync_folder, sync_path
+from tidelake.delta.layout import RUN
+from tidelake.delta.stops import reach
+from tidelake.errors import Conflict, DamagedTable, Fenced, Indeterminate, RuleBroken
+
+SEQ = "seq"
+EPOCH = "epoch"
+
+_CONFIGURATION = {
+    "delta.logRetentionDuration": "interval 6 hours",
+    "delta.deletedFileRetentionDuration": "interval 24 hours",
+    "delta.dataSkippingStatsColumns": "_time",
+    "delta.checkpointInterval": "1000000",  # `maintain` makes checkpoints, outside of the commit call
+}
+_FORBIDDEN_PROPERTY = "delta.setTransactionRetentionDuration"
+_CHECKPOINT_EVERY_COMMITS = 32
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def create_table(path: Path, schema: pa.Schema, values: Mapping[str, int] | None = None) -> None:
+    """Make an empty table partitioned by `_run` with `seq` 0 and these values; leave one that is there as it is."""
+    if DeltaTable.is_deltatable(str(path)):
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    transactions = [Transaction(SEQ, 0), *(Transaction(name, value) for name, value in (values or {}).items())]
+    DeltaTable.create(
+        str(path),
+        schema=Schema.from_arrow(schema),
+        mode="ignore",  # a loser of a race to create finds the winner's table, which is the same
+        partition_by=[RUN],
+        configuration=_CONFIGURATION,
+        commit_properties=CommitProperties(
+            app_transactions=transactions, custom_metadata={"nonce": secrets.token_hex(16)}
+        ),
+        post_commithook_properties=_NO_HOOKS,
+    )
+    sync_path(_entry_path(path, 0))
+    sync_folder(path / "_delta_log")
+    sync_folder(path)
+    reach("table.after_create")
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A commit that is durable."""
+
+    version: int
+    seq: int
+    nonce: str
+
+
+class OpenTable:
+    """One table as its log stands now: its values and live files, and the right to one attempt at a commit."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the log.
+
+        Raises:
+            DamagedTable: the newest entry is not one of ours, `seq` does not rise by one, or state is missing.
+        """
+        self.path = path
+        _set_torn_entry_aside(path)
+        self._table = DeltaTable(str(path))
+        self._spent = False
+        self.version: int = self._table.version()
+        entry = _entry_path(path, self.version)
+        if entry.exists():  # what another process linked but did not sync must not be built on
+            sync_path(entry)
+        seq = self._table.transaction_version(SEQ)
+        if seq is None:
+            raise DamagedTable(str(path), f"version {self.version} carries no 'seq'")
+        self.seq: int = seq
+        self._check_chain()
+        configuration = self._table.metadata().configuration
+        if _FORBIDDEN_PROPERTY in configuration:
+            raise DamagedTable(str(path), f"the property {_FORBIDDEN_PROPERTY} forgets the table's state")
+
+    def value(self, name: str) -> int | None:
+        """The application transaction of this name, or None where no commit has named it."""
+        return self._table.transaction_version(name)
+
+    def values(self, prefix: str, names: Iterable[str]) -> dict[str, int]:
+        """The values of `prefix + name` for each of the names that has one, by name."""
+        found = {name: self.value(prefix + name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def files(self) -> list[RunFile]:
+        """Every live file, with what its log entry states of it."""
+        actions = pa.table(self._table.get_add_actions(flatten=True))
+        columns = {name: actions[name].to_pylist() for name in actions.column_names}
+        nothing: list[None] = [None] * actions.num_rows
+        return [
+            RunFile(path=path, run=run, rows=rows or 0, bytes=size, time_min=low, time_max=high)
+            for path, run, rows, size, low, high in zip(
+                columns["path"],
+                columns[f"partition.{RUN}"],
+                columns.get("num_records", nothing),
+                columns["size_bytes"],
+                columns.get("min._time", nothing),
+                columns.get("max._time", nothing),
+                strict=True,
+            )
+        ]
+
+    def schema(self) -> pa.Schema:
+        """The table's schema, `_run` included."""
+        return pa.schema(self._table.schema().to_arrow())
+
+    def commit(
+        self,
+        values: Mapping[str, int],
+        adds: Sequence[RunFile] = (),
+        removes: Sequence[str] = (),
+        epoch: int | None = None,
+    ) -> Committed:
+        """Add files, swap runs out and move values, all or nothing; return when it is durable.
+
+        Args:
+            values: what to set beside `seq`; none may be below what the table has.
+            adds: files that lie in the table's folder under `_run=<run>/`.
+            removes: names of live runs that this commit takes out.
+            epoch: the writer's epoch, where the table is fenced by one.
+
+        Raises:
+            Conflict: another commit came first; nothing of this one is there. Start over from fresh state.
+            Fenced: the table's epoch is not the writer's any more. Stop.
+            Indeterminate: it cannot be said whether this commit is there. Open the table again, then decide.
+            RuleBroken: a value would fall, a file does not fit, or a run to remove is not live.
+        """
+        if self._spent:
+            raise RuleBroken("an open table is good for one commit", "open the table again")
+        self._spent = True
+        self._check_epoch(epoch)
+        self._check_values(values)
+        self._check_runs(adds, removes)
+        for file in adds:
+            check_file(self.path, file, self.schema())
+            sync_path(self.path / file.path)
+        for folder in {(self.path / file.path).parent for file in adds}:
+            sync_folder(folder)
+        if adds:
+            sync_folder(self.path)
+        nonce = secrets.token_hex(16)
+        self._call(nonce, values, adds, removes)
+        reach("commit.after_call")
+        sync_path(_entry_path(self.path, self.version + 1))
+        sync_folder(self.path / "_delta_log")
+        reach("commit.after_sync")
+        return Committed(self.version + 1, self.seq + 1, nonce)
+
+    def _call(self, nonce: str, values: Mapping[str, int], adds: Sequence[RunFile], removes: Sequence[str]) -> None:
+        transactions = [Transaction(SEQ, self.seq + 1), *(Transaction(name, value) for name, value in values.items())]
+        now_ms = int(time.time() * 1000)
+        reach("commit.before_call")
+        try:
+            self._table.create_write_transaction(
+                [AddAction(f.path, f.bytes, {RUN: f.run}, now_ms, True, f.statistics()) for f in adds],
+                mode="overwrite" if removes else "append",
+                schema=self._table.schema(),
+                partition_by=[RUN],
+                partition_filters=[(RUN, "in", list(removes))] if removes else None,
+                commit_properties=CommitProperties(
+                    custom_metadata={"nonce": nonce}, max_commit_retries=0, app_transactions=transactions
+                ),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except Exception as error:  # whatever was raised, only the log knows what happened
+            self._settle(nonce, error)
+
+    def _settle(self, nonce: str, error: Exception) -> None:
+        """Find out from the log whether a commit call that raised has committed; return only if it has."""
+        version = self.version + 1
+        for wait_s in (0.0, 0.05, 0.2, 1.0):
+            time.sleep(wait_s)
+            entry = read_entry(self.path, version)
+            if entry is not None:
+                if _nonce_of(entry) == nonce:
+                    return
+                raise Conflict(str(self.path), version, str(error)) from error
+        if _newest_version(self.path) > version:  # base + 1 was cleaned up behind later entries
+            raise Indeterminate(str(self.path), version, nonce) from error
+        raise Indeterminate(str(self.path), version, nonce) from error
+
+    def _check_chain(self) -> None:
+        entry = read_entry(self.path, self.version)
+        if entry is None:
+            return
+        seq = _seq_of(entry)
+        if seq is None:
+            operation = next((one["commitInfo"].get("operation") for one in entry if "commitInfo" in one), "unknown")
+            raise DamagedTable(
+                str(self.path),
+                f"version {self.version} ({operation}) was committed by something else: it names no 'seq'",
+            )
+        before = read_entry(self.path, self.version - 1) if self.version > 0 else None
+        expected = self.seq if before is None else (_seq_of(before) or 0) + 1
+        if seq != self.seq or seq != expected:
+            raise DamagedTable(str(self.path), f"'seq' is {seq} at version {self.version} where {expected} was to come")
+
+    def _check_epoch(self, epoch: int | None) -> None:
+        found = self.value(EPOCH)
+        if epoch is not None and found != epoch:
+            raise Fenced(str(self.path), epoch, -1 if found is None else found)
+
+    def _check_values(self, values: Mapping[str, int]) -> None:
+        if SEQ in values:
+            raise RuleBroken("'seq' is the commit's own value", "leave it out")
+        for name, value in values.items():
+            found = self.value(name)
+            if found is not None and value < found:
+                raise RuleBroken(f"'{name}' would fall from {found} to {value} in {self.path}", "values only rise")
+
+    def _check_runs(self, adds: Sequence[RunFile], removes: Sequence[str]) -> None:
+        # delta-rs takes an overwrite with empty filters, or with one that matches nothing, as "remove everything".
+        live = {file.run for file in self.files()} if removes else set()
+        missing = sorted(set(removes) - live)
+        if missing:
+            raise Conflict(str(self.path), self.version, f"the run {missing[0]} is no longer live")
+        both = sorted({file.run for file in adds} & set(removes))
+        if both:
+            raise RuleBroken(f"the run {both[0]} is added and removed in one commit", "use a fresh run name")
+
+
+def maintain(path: Path) -> bool:
+    """Write a checkpoint and clean the log up behind it when enough entries have gathered; say whether it did."""
+    table = DeltaTable(str(path))
+    version = table.version()
+    last = _last_checkpoint(path)
+    if version - last < _CHECKPOINT_EVERY_COMMITS:
+        return False
+    table.create_checkpoint()
+    sync_folder(path / "_delta_log")
+    reach("commit.after_checkpoint")
+    table.cleanup_metadata()
+    return True
+
+
+def read_entry(path: Path, version: int) -> list[dict[str, dict[str, object]]] | None:
+    """The actions of one log entry, or None where there is no such file.
+
+    Raises:
+        DamagedTable: the entry is there and is not whole.
+    """
+    try:
+        text = _entry_path(path, version).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        return [json.loads(line) for line in text.splitlines() if line]
+    except ValueError as error:
+        raise DamagedTable(str(path), f"the log entry of version {version} is torn") from error
+
+
+def check_log(path: Path) -> int:
+    """Check that `seq` rises by one along every entry that the log still holds; return how many there are.
+
+    Raises:
+        DamagedTable: naming the version where the chain breaks.
+    """
+    versions = sorted(_versions(path))
+    before: int | None = None
+    for version in versions:
+        seq = _seq_of(read_entry(path, version) or [])
+        if seq is None or (before is not None and seq != before + 1):
+            raise DamagedTable(str(path), f"'seq' is {seq} at version {version} after {before}")
+        before = seq
+    return len(versions)
+
+
+def _entry_path(path: Path, version: int) -> Path:
+    return path / "_delta_log" / f"{version:020d}.json"
+
+
+def _versions(path: Path) -> list[int]:
+    names = os.listdir(path / "_delta_log")
+    return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
+
+
+def _newest_version(path: Path) -> int:
+    return max(_versions(path), default=-1)
+
+
+def _last_checkpoint(path: Path) -> int:
+    try:
+        text = (path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return -1
+    return int(json.loads(text)["version"])
+
+
+def _set_torn_entry_aside(path: Path) -> None:
+    """Move an empty or torn newest entry away: it was synced before no acknowledgement, so nobody was told of it."""
+    log = path / "_delta_log"
+    if not log.is_dir():
+        return
+    newest = _newest_version(path)
+    if newest < 0:
+        return
+    entry = _entry_path(path, newest)
+    text = entry.read_bytes()
+    try:
+        whole = bool(text.strip()) and all(isinstance(json.loads(line), dict) for line in text.splitlines() if line)
+    except ValueError:
+        whole = False
+    if not whole:
+        aside = log / f".torn-{newest:020d}-{secrets.token_hex(4)}"
+        os.replace(entry, aside)
+        sync_folder(log)
+
+
+def _seq_of(entry: list[dict[str, dict[str, object]]]) -> int | None:
+    for action in entry:
+        transaction = action.get("txn")
+        if transaction is not None and transaction.get("appId") == SEQ:
+            return int(str(transaction["version"]))
+    return None
+
+
+def _nonce_of(entry: list[dict[str, dict[str, object]]]) -> str | None:
+    for action in entry:
+        if "commitInfo" in action:
+            nonce = action["commitInfo"].get("nonce")
+            return None if nonce is None else str(nonce)
+    return None

@@ -1,0 +1,318 @@
+"""Compaction of the sum form: fewer runs, and times before since that no reader can tell apart any more.
+
+First `since` moves in the catalog, in a commit that conflicts with every acquire; only then runs are merged, and the
+swapping commit names that since. Sealed times move up to since (or to the last sealed time, where since is beyond it),
+equal data adds up, zeros vanish. Rows at or after upper go through untouched, into a run of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time as clock
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.antichain import Antichain
+from tidelake.delta.catalog import Catalog, Collection, Entry
+from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.files import RunFile
+from tidelake.delta.layout import DIFF, RUN, TIME, new_run
+from tidelake.delta.runs import discard_run, read_files, write_frame
+from tidelake.delta.stops import reach
+from tidelake.delta.types import data_fields, updates_schema
+from tidelake.delta.values import CLOSED, SINCE, UPPER
+from tidelake.errors import Conflict
+
+FAN_IN = 8
+_SMALLEST_TIER_ROWS = 4_096
+_ATTEMPTS_MAX = 16
+_RETENTION_S = 24 * 3600.0
+
+
+@dataclass
+class CompactReport:
+    """What a compaction did."""
+
+    since: tuple[int, ...] = ()
+    merges: int = 0
+    runs_before: int = 0
+    runs_after: int = 0
+    rows_before: int = 0
+    rows_after: int = 0
+    bytes_written: int = 0
+    folders_removed: int = 0
+    merged_runs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The live files of one run, together."""
+
+    name: str
+    files: tuple[RunFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def tier(self) -> int:
+        """Which power of the fan-in its rows have reached."""
+        tier, size = 0, _SMALLEST_TIER_ROWS
+        while self.rows > size:
+            tier, size = tier + 1, size * FAN_IN
+        return tier
+
+
+def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Entry:
+    """Let the collection's critical capability follow its retention rule, and since the meet of all capabilities.
+
+    Args:
+        catalog: where both are kept; they move in one commit.
+        collection: whose.
+        keep: `all`, or how far before upper times stay readable.
+    """
+    table = OpenTable(collection.paths.updates)
+    upper = table.value(UPPER) or 0
+
+    def follow(entry: Entry) -> Entry:
+        capabilities = []
+        for one in entry.capabilities:
+            if one.kind == "critical" and keep != "all" and one.since:
+                # The last time before upper stays readable, whatever the rule.
+                followed = max(one.since[0], min(upper - int(keep), upper - 1))
+                one = one.model_copy(update={"since": (followed,)})
+            capabilities.append(one)
+        meet = Antichain()
+        for one in capabilities:
+            meet = meet.meet(Antichain(one.since))
+        since = entry.since_frontier.join(meet)
+        return entry.model_copy(
+            update={"capabilities": tuple(capabilities), "since": tuple(int(str(time)) for time in since)}
+        )
+
+    entry = catalog.update(collection.name, follow)
+    reach("compact.after_since")
+    return entry
+
+
+def merge_runs(
+    spark: SparkSession, collection: Collection, since: tuple[int, ...], full: bool, rows_max: int
+) -> CompactReport:
+    """Merge runs, geometrically and within a budget, or all of them.
+
+    Args:
+        spark: the session.
+        collection: whose runs.
+        since: the collection's since, as it is committed in the catalog.
+        full: merge everything that is sealed into one run.
+        rows_max: how many rows a merge that is not full may read.
+    """
+    report = CompactReport(since=since)
+    lost = 0
+    while lost < _ATTEMPTS_MAX:
+        table = OpenTable(collection.paths.updates)
+        runs = live_runs(table.files())
+        report.runs_after = len(runs)
+        if report.merges == 0:
+            report.runs_before = len(runs)
+        closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
+        chosen = choose_runs(spark, collection, runs, None if closed else upper, full, rows_max - report.rows_before)
+        if full and len(chosen) == 1 and (report.merges or not _falls_behind(table, since)):
+            chosen = []
+        if not chosen:
+            return report
+        if not _merge(spark, collection, table, chosen, since, report):
+            lost += 1
+            continue
+        maintain(collection.paths.updates)
+        if full:
+            report.runs_after = len(live_runs(OpenTable(collection.paths.updates).files()))
+            return report
+    return report
+
+
+def live_runs(files: Sequence[RunFile]) -> list[Run]:
+    """Files by run."""
+    by_name: dict[str, list[RunFile]] = {}
+    for file in files:
+        by_name.setdefault(file.run, []).append(file)
+    return [Run(name, tuple(group)) for name, group in sorted(by_name.items())]
+
+
+def choose_runs(
+    spark: SparkSession, collection: Collection, runs: list[Run], upper: int | None, full: bool, rows_max: int
+) -> list[Run]:
+    """Which runs to merge next; `upper` None means that everything is sealed.
+
+    A run with no sealed row is left alone. The smallest tier with `FAN_IN` runs is merged. Otherwise a run that is
+    mostly sealed and still has a few later rows is split, so that no seal has to open it again.
+    """
+    sealed = [run for run in runs if upper is None or any(_starts_before(file, upper) for file in run.files)]
+    if full:
+        return sealed
+    by_tier: dict[int, list[Run]] = {}
+    for run in sealed:
+        by_tier.setdefault(run.tier, []).append(run)
+    for tier in sorted(by_tier):
+        group = by_tier[tier]
+        if len(group) >= FAN_IN and sum(run.rows for run in group) <= rows_max:
+            return group
+    if upper is None:
+        return []
+    for run in sealed:
+        straddling = [file for file in run.files if _starts_before(file, upper) and not _ends_before(file, upper)]
+        rows = sum(file.rows for file in straddling)
+        if rows > _SMALLEST_TIER_ROWS and run.rows <= rows_max:
+            schema = updates_schema(collection.entry.record_schema)
+            later = read_files(spark, collection.paths.updates, straddling, schema).where(F.col(TIME) >= upper).count()
+            if later * 4 < rows:
+                return [run]
+    return []
+
+
+def consolidated(rows: DataFrame, data: Sequence[str], since: tuple[int, ...], sealed_through: int | None) -> DataFrame:
+    """Add up sealed rows.
+
+    In:  the data's columns, _time, _diff; only sealed times.
+    Out: the same columns; `(data, _time)` is unique unless a sum goes beyond int64, and no _diff is 0; every read at or
+         after since gives what it gave before.
+
+    Args:
+        rows: the sealed rows.
+        data: the names of the data's columns.
+        since: empty keeps every time as it is.
+        sealed_through: the last sealed time; None where every time is sealed.
+    """
+    time = F.col(TIME)
+    if since:
+        floor = since[0] if sealed_through is None else min(since[0], sealed_through)
+        time = F.greatest(time, F.lit(floor))
+    return add_up(rows.withColumn(TIME, time), [*data, TIME])
+
+
+def add_up(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Sum `_diff` by `keys` exactly; zeros vanish. A sum beyond int64 comes as several rows that add up to it."""
+    # The halves of 32 bits cannot overflow, whatever is added up.
+    grouped = rows.groupBy(*(f"`{name}`" for name in keys)).agg(
+        F.sum(F.shiftright(DIFF, 32)).alias("_high"), F.sum(F.col(DIFF).bitwiseAND(F.lit(0xFFFFFFFF))).alias("_low")
+    )
+    carried = grouped.select(
+        *(f"`{name}`" for name in keys),
+        (F.col("_high") + F.shiftright("_low", 32)).alias("_high"),
+        F.col("_low").bitwiseAND(F.lit(0xFFFFFFFF)).alias("_low"),
+    )
+    fits = (F.col("_high") >= -(2**31)) & (F.col("_high") < 2**31)
+    total = F.shiftleft("_high", 32).bitwiseOR(F.col("_low"))
+    return (
+        carried.where((F.col("_high") != 0) | (F.col("_low") != 0))
+        .select(
+            *(f"`{name}`" for name in keys),
+            F.explode(F.when(fits, F.array(total)).otherwise(_pieces(F.col("_high"), F.col("_low")))).alias(DIFF),
+        )
+        .where(F.col(DIFF) != 0)
+    )
+
+
+def _pieces(high: Column, low: Column) -> Column:
+    """Numbers within int64 that add up to `high * 2**32 + low`, for a `high` that does not fit 32 bits."""
+    step = F.lit(2**30)
+    whole = F.expr("cast(_high div 1073741824 as int)")
+    rest = high - whole.cast("bigint") * step
+    piece = F.when(high < 0, F.lit(-(2**62))).otherwise(F.lit(2**62))
+    return F.concat(F.array_repeat(piece, F.abs(whole)), F.array(F.shiftleft(rest, 32).bitwiseOR(low)))
+
+
+def _merge(
+    spark: SparkSession,
+    collection: Collection,
+    table: OpenTable,
+    chosen: list[Run],
+    since: tuple[int, ...],
+    report: CompactReport,
+) -> bool:
+    """Write the merged run and swap it in; False when its input runs went away."""
+    schema = updates_schema(collection.entry.record_schema)
+    data = [one.name for one in data_fields(collection.entry.record_schema)]
+    closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
+    files = [file for run in chosen for file in run.files]
+    rows = read_files(spark, collection.paths.updates, files, schema)
+    total = sum(file.rows for file in files)
+    partitions = max(1, min(spark.sparkContext.defaultParallelism, total // 1_000_000 + 1))
+    sealed = rows if closed else rows.where(F.col(TIME) < upper)
+    merged = consolidated(sealed, data, since, None if closed else upper - 1)
+    name = new_run("merge")
+    ordered = merged.repartitionByRange(partitions, TIME).sortWithinPartitions(TIME)
+    added = write_frame(ordered, table.path, name, schema)
+    written = [name]
+    if not closed and any(not _ends_before(file, upper) for file in files):
+        written.append(new_run("rest"))
+        rest = rows.where(F.col(TIME) >= upper).coalesce(partitions)
+        added += write_frame(rest, table.path, written[-1], schema)
+    reach("compact.after_write")
+    if not _swap(collection, table, chosen, added, since):
+        for one in written:
+            discard_run(table.path, one)
+        return False
+    reach("compact.after_commit")
+    report.merges += 1
+    report.rows_before += total
+    report.rows_after += sum(file.rows for file in added)
+    report.bytes_written += sum(file.bytes for file in added)
+    report.merged_runs += [run.name for run in chosen]
+    return True
+
+
+def _swap(
+    collection: Collection, table: OpenTable, chosen: list[Run], added: list[RunFile], since: tuple[int, ...]
+) -> bool:
+    """Commit the swap, again after each conflict as long as the input runs are live."""
+    names = {run.name for run in chosen}
+    for name in names:
+        os.utime(table.path / f"{RUN}={name}")  # the sweep counts the retention of a removed run from here
+    for _ in range(_ATTEMPTS_MAX * 4):
+        values = {SINCE: max(table.value(SINCE) or 0, since[0])} if since else {}
+        try:
+            table.commit(values, added, sorted(names), epoch=collection.entry.epoch)
+        except Conflict:
+            table = OpenTable(table.path)
+            if not names <= {file.run for file in table.files()}:
+                return False
+            continue
+        return True
+    return False
+
+
+def sweep(table: Path, report: CompactReport, retention_s: float = _RETENTION_S) -> None:
+    """Delete the folders of runs that no log names and that nobody has touched for the retention.
+
+    Such are the runs that a merge replaced, and what processes that died left behind. A reader has `retention_s` to
+    finish with the version that it planned on.
+    """
+    live = {file.run for file in OpenTable(table).files()}
+    horizon = clock.time() - retention_s
+    for folder in table.glob(f"{RUN}=*"):
+        if folder.name.removeprefix(f"{RUN}=") in live:
+            continue
+        touched = max([folder.stat().st_mtime, *(path.stat().st_mtime for path in folder.rglob("*"))])
+        if touched < horizon:
+            shutil.rmtree(folder)
+            report.folders_removed += 1
+
+
+def _falls_behind(table: OpenTable, since: tuple[int, ...]) -> bool:
+    return bool(since) and (table.value(SINCE) or 0) < since[0]
+
+
+def _starts_before(file: RunFile, upper: int) -> bool:
+    return file.time_min is None or file.time_min < upper
+
+
+def _ends_before(file: RunFile, upper: int) -> bool:
+    return file.time_max is not None and file.time_max < upper

@@ -1,0 +1,69 @@
+"""`current`: the contents at upper as a plain Delta table for every engine; the one that Spark itself commits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from delta.tables import DeltaTable as SparkDeltaTable
+from pyspark.sql import SparkSession
+
+from tidelake.delta.catalog import Collection
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.snapshot import snapshot
+from tidelake.delta.status import read_proofs
+from tidelake.delta.stops import reach
+from tidelake.delta.values import CLOSED, UPPER
+from tidelake.errors import DamagedTable
+
+
+@dataclass
+class CurrentReport:
+    """What `current` shows now."""
+
+    as_of: int | None
+    """The last sealed time it was built at; None while nothing is sealed."""
+    rows: int
+    rebuilt: bool
+
+
+def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentReport:
+    """Overwrite `current` with the contents before upper; leave it where upper has not moved.
+
+    The table has the data's columns and `_diff`, how often a row is there.
+
+    Raises:
+        DamagedTable: the last validation found that something below upper is not what was proven.
+    """
+    damaged = read_proofs(collection).damaged
+    if damaged is not None:
+        raise DamagedTable(str(collection.paths.updates), damaged)
+    table = OpenTable(collection.paths.updates)
+    upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
+    if upper == 0 and not closed:
+        return CurrentReport(None, 0, False)
+    path = str(collection.paths.current)
+    shown = _shown(spark, path)
+    if shown is not None and shown[0] == upper - 1:
+        return CurrentReport(shown[0], shown[1], False)
+    taken = snapshot(spark, collection, max(upper - 1, 0))
+    contents = taken.contents.persist()
+    try:
+        rows = contents.count()
+        note = json.dumps({"as_of": taken.as_of, "rows": rows, "collection": collection.name})
+        contents.write.format("delta").mode("overwrite").option("userMetadata", note).save(path)
+    finally:
+        contents.unpersist()
+    reach("current.after_write")
+    return CurrentReport(taken.as_of, rows, True)
+
+
+def _shown(spark: SparkSession, path: str) -> tuple[int, int] | None:
+    """As of when `current` is, and its rows; None where it is not there."""
+    if not SparkDeltaTable.isDeltaTable(spark, path):
+        return None
+    newest = SparkDeltaTable.forPath(spark, path).history(1).select("userMetadata").first()
+    if newest is None or newest["userMetadata"] is None:
+        return None
+    note = json.loads(newest["userMetadata"])
+    return int(note["as_of"]), int(note["rows"])

@@ -1,0 +1,227 @@
+"""From message bytes to statements, on the JVM: framing, Avro, and every rule that one message can break by itself.
+
+A record with one field of a union type has the union's bytes, so the CDCv2 union is decoded as such a record. Behind
+the body go sixteen sentinel bytes and behind the union a `fixed` field that must read exactly those: a body that is
+too short runs out of bytes, and one that has bytes left over shifts the sentinel. The sentinel has no border (no proper
+suffix equals a prefix), so no number of left-over bytes can hide.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from tidelake.delta.layout import DIFF, TIME
+from tidelake.delta.types import Landing, land_record
+
+SENTINEL = bytes.fromhex("8f1d0c63a95be24780f36e1bd2c4097a")
+_PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
+_MAGIC_BYTES = 5  # Confluent framing: a zero byte and a four-byte schema id
+
+_PROGRESS_FIELDS: list[dict[str, Any]] = [
+    {"name": "lower", "type": {"type": "array", "items": "long"}},
+    {"name": "upper", "type": {"type": "array", "items": "long"}},
+    {
+        "name": "counts",
+        "type": {
+            "type": "array",
+            "items": {
+                "type": "record",
+                "name": "counts",
+                "fields": [{"name": "time", "type": "long"}, {"name": "count", "type": "long"}],
+            },
+        },
+    },
+]
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """How one topic's messages are read.
+
+    Args:
+        record_schema: what the collection's `data` is.
+        writer_schemas: Confluent framing: by schema id, what `data` was written as; None means bare Avro.
+    """
+
+    record_schema: dict[str, Any]
+    writer_schemas: Mapping[int, dict[str, Any]] | None = None
+
+    def progress(self, raw: DataFrame) -> DataFrame:
+        """The progress statements among raw messages; update messages are told by one byte and not decoded.
+
+        In:  partition, offset, timestamp_ms, key, value.
+        Out: the same, reason string (null where the statement is good), lower, upper, count_times, count_values
+             array<bigint>.
+        """
+        framed = self._framed(raw).where(F.col("_framing").isNull() & (_first_byte() == F.lit(_PROGRESS_BYTE)))
+        decoded = framed.withColumn("_m", _from_avro(F.col("_body"), land_record(self.record_schema)))
+        statement = F.col("_m.m.member1")
+        return decoded.select(
+            *_SOURCE,
+            F.coalesce(_avro_reason(statement), _progress_reason(statement)).alias("reason"),
+            statement["lower"].alias("lower"),
+            statement["upper"].alias("upper"),
+            statement["counts"]["time"].alias("count_times"),
+            statement["counts"]["count"].alias("count_values"),
+        )
+
+    def updates(self, raw: DataFrame) -> DataFrame:
+        """Everything but progress statements: update messages, and whatever is neither.
+
+        In:  partition, offset, timestamp_ms, key, value.
+        Out: the same, reason string (null where the message is good or null), times array<bigint> (of a message that
+             could be decoded), updates array<struct<data, time, diff>> (null unless the message is good).
+        """
+        framed = self._framed(raw).where(F.coalesce(_first_byte() != F.lit(_PROGRESS_BYTE), F.lit(True)))
+        if self.writer_schemas is None:
+            return self._decoded_updates(framed, self.record_schema)
+        parts = [
+            self._decoded_updates(framed.where(F.col("_schema_id") == schema_id), schema)
+            for schema_id, schema in self.writer_schemas.items()
+        ]
+        known = F.coalesce(F.col("_schema_id").isin(list(self.writer_schemas)), F.lit(False))
+        parts.append(self._decoded_updates(framed.where(~known), self.record_schema))
+        return reduce(DataFrame.unionByName, parts)
+
+    def _framed(self, raw: DataFrame) -> DataFrame:
+        """Add `_body`, `_schema_id` and `_framing`, the reason why there is no body."""
+        value = F.col("value")
+        if self.writer_schemas is None:
+            return raw.withColumns(
+                {"_body": value, "_framing": F.lit(None).cast("string"), "_schema_id": F.lit(None).cast("bigint")}
+            )
+        magic = (F.length(value) >= _MAGIC_BYTES) & (F.substring(value, 1, 1) == F.lit(bytes(1)))
+        schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
+        framing = (
+            F.when(value.isNull(), F.lit(None))
+            .when(~magic, F.lit("wrong_magic_byte"))
+            .when(~schema_id.isin(list(self.writer_schemas)), F.lit("unknown_schema_id"))
+        )
+        body = F.when(magic, F.substring(value, _MAGIC_BYTES + 1, 2**31 - 1))
+        return raw.withColumns({"_body": body, "_framing": framing, "_schema_id": F.when(magic, schema_id)})
+
+    def _decoded_updates(self, framed: DataFrame, schema: dict[str, Any]) -> DataFrame:
+        landing = land_record(schema)
+        # Two steps, so that the optimizer does not decode once for each use.
+        decoded = framed.withColumn("_m", _from_avro(F.col("_body"), landing))
+        batch = F.col("_m.m.member0")
+        reason = F.when(
+            F.col("value").isNotNull(),
+            F.coalesce(F.col("_framing"), _avro_reason(batch), _updates_reason(batch, landing)),
+        )
+        reasoned = decoded.withColumn("reason", reason)
+        good = F.col("reason").isNull() & F.col("value").isNotNull()
+        return reasoned.select(
+            *_SOURCE,
+            "reason",
+            F.array_distinct(F.transform(batch, lambda one: one["time"])).alias("times"),
+            F.when(good, F.transform(batch, lambda one: _projected(one, landing, self.record_schema))).alias("updates"),
+        )
+
+
+_SOURCE = ("partition", "offset", "timestamp_ms", "key", "value")
+
+
+def explode_updates(messages: DataFrame, record_schema: dict[str, Any], keep: Column | None = None) -> DataFrame:
+    """One row for each update of the good messages.
+
+    In:  what `Decoder.updates` gives.
+    Out: the data's columns, _time bigint, _diff bigint, and where each was read: _partition, _offset.
+
+    Args:
+        messages: the decoded messages.
+        record_schema: the collection's, which names the columns.
+        keep: a predicate over `updates` elements, given as a function of the exploded `_diff`; None keeps all.
+    """
+    exploded = messages.select(
+        F.col("partition").alias("_partition"), F.col("offset").alias("_offset"), F.explode("updates").alias("_u")
+    )
+    columns = [F.col("_u.data")[one.name].alias(one.name) for one in land_record(record_schema).arrow]
+    rows = exploded.select(
+        *columns, F.col("_u.time").alias(TIME), F.col("_u.diff").alias(DIFF), "_partition", "_offset"
+    )
+    return rows if keep is None else rows.where(keep)
+
+
+def _first_byte() -> Column:
+    return F.substring(F.col("_body"), 1, 1)
+
+
+def _from_avro(body: Column, landing: Landing) -> Column:
+    """Decode a CDCv2 body; null where it is none. The record's names are fresh, as bytes do not hold names."""
+    update = {
+        "type": "record",
+        "name": "update",
+        "fields": [
+            {"name": "data", "type": landing.decoding},
+            {"name": "time", "type": "long"},
+            {"name": "diff", "type": "long"},
+        ],
+    }
+    progress = {"type": "record", "name": "progress", "fields": _PROGRESS_FIELDS}
+    message = {
+        "type": "record",
+        "name": "message",
+        "fields": [
+            {"name": "m", "type": [{"type": "array", "items": update}, progress]},
+            {"name": "tail", "type": {"type": "fixed", "name": "tail", "size": len(SENTINEL)}},
+        ],
+    }
+    return from_avro(F.concat(body, F.lit(SENTINEL)), json.dumps(message), {"mode": "PERMISSIVE"})
+
+
+def _avro_reason(branch: Column) -> Column:
+    tail = F.col("_m.tail")
+    return (
+        F.when(tail.isNull(), F.lit("undecodable"))
+        .when(tail != F.lit(SENTINEL), F.lit("bytes_left_over"))
+        .when(branch.isNull(), F.lit("undecodable"))
+    )
+
+
+def _updates_reason(batch: Column, landing: Landing) -> Column:
+    reasons = [
+        (F.exists(batch, lambda one: one["diff"] == 0), "zero_diff"),
+        (F.exists(batch, lambda one: one["time"] < 0), "negative_time"),
+    ]
+    not_text = landing.not_text
+    if not_text is not None:
+        reasons.append((F.exists(batch, lambda one: F.coalesce(not_text(one["data"]), F.lit(False))), "undecodable"))
+    return F.coalesce(*(F.when(broken, F.lit(reason)) for broken, reason in reasons))
+
+
+def _progress_reason(statement: Column) -> Column:
+    """The rules of `message.Progress` for integer times, in its order."""
+    lower, upper, counts = statement["lower"], statement["upper"], statement["counts"]
+    times = counts["time"]
+    first, end = F.array_min(lower), F.array_min(upper)
+    negative = F.exists(F.concat(lower, upper, times), lambda time: time < 0)
+    backwards = (F.size(upper) > 0) & ((F.size(lower) == 0) | (end < first))
+    outside = F.exists(
+        times, lambda time: (F.size(lower) == 0) | (time < first) | F.coalesce(time >= end, F.lit(False))
+    )
+    return F.coalesce(
+        F.when(negative, F.lit("negative_time")),
+        F.when(backwards, F.lit("bad_interval")),
+        F.when(F.exists(counts, lambda one: one["count"] < 0), F.lit("negative_count")),
+        F.when(F.coalesce(outside, F.lit(False)), F.lit("count_outside_interval")),
+        F.when(F.size(F.array_distinct(times)) < F.size(times), F.lit("duplicate_count")),
+    )
+
+
+def _projected(update: Column, landing: Landing, record_schema: dict[str, Any]) -> Column:
+    """One decoded update with `data` as it is stored, columns in the collection's order."""
+    data = update["data"]
+    stored = data if landing.project is None else landing.project(data)
+    names = [one.name for one in land_record(record_schema).arrow]
+    if names != [one.name for one in landing.arrow]:
+        stored = F.struct(*(stored[name].alias(name) for name in names))
+    return F.struct(stored.alias("data"), update["time"].alias("time"), update["diff"].alias("diff"))

@@ -1,0 +1,118 @@
+"""The proof by counting: per time, how many rows there are and how many distinct statements, without moving the rows.
+
+Equal statements have equal fingerprints. So where a time has as many distinct fingerprints as rows, no row is a copy of
+another: a proof. Everywhere else the statements themselves are compared; a fingerprint alone never removes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidelake.delta.layout import DIFF, TIME
+
+_NULL_BITS_MAX = 62
+
+
+def count_fingerprints(unsealed: DataFrame, data: Sequence[str]) -> DataFrame:
+    """Count rows and distinct fingerprints of the data, by time.
+
+    In:  the data's columns, _time bigint, _diff bigint.
+    Out: _time bigint (unique), rows bigint, distinct bigint, conflicts bigint (fingerprints with more than one diff).
+    Cost: one exchange of three longs a row, one of the result.
+    """
+    columns = [F.col(f"`{name}`") for name in data]
+    nulls = reduce(
+        lambda left, right: left + right,
+        [F.when(one.isNull(), F.lit(1 << bit)).otherwise(F.lit(0)) for bit, one in enumerate(columns[:_NULL_BITS_MAX])],
+        F.lit(0).cast("bigint"),
+    )
+    # Spark's hash skips a null, so which columns are null goes in beside them.
+    marked = unsealed.select(
+        TIME,
+        DIFF,
+        F.xxhash64(F.lit(1), *columns, nulls).alias("_high"),
+        F.xxhash64(F.lit(2), *columns, nulls).alias("_low"),
+    )
+    by_fingerprint = marked.groupBy(TIME, "_high", "_low").agg(
+        F.count(F.lit(1)).alias("n"), F.min(DIFF).alias("least"), F.max(DIFF).alias("greatest")
+    )
+    return by_fingerprint.groupBy(TIME).agg(
+        F.sum("n").alias("rows"),
+        F.count(F.lit(1)).alias("distinct"),
+        F.count_if(F.col("least") != F.col("greatest")).alias("conflicts"),
+    )
+
+
+def group_statements(rows: DataFrame, data: Sequence[str], discards: DataFrame | None) -> DataFrame:
+    """Compare the statements themselves.
+
+    In:  the data's columns, _time, _diff; `discards` has the same columns, one row a discarded statement.
+    Out: the same columns (unique), copies bigint (how often it was stated), discarded boolean.
+    Cost: one exchange of whole rows.
+    """
+    grouped = rows.groupBy(*(f"`{name}`" for name in data), TIME, DIFF).agg(F.count(F.lit(1)).alias("_copies"))
+    if discards is None:
+        return grouped.withColumn("_discarded", F.lit(False))
+    left, right = (
+        grouped.alias("stated"),
+        F.broadcast(discards.distinct().withColumn("_discarded", F.lit(True))).alias("ruled"),
+    )
+    same = reduce(
+        lambda one, other: one & other,
+        [F.col(f"stated.`{name}`").eqNullSafe(F.col(f"ruled.`{name}`")) for name in (*data, TIME, DIFF)],
+    )
+    return left.join(right, same, "left").select(
+        "stated.*", F.coalesce(F.col("ruled._discarded"), F.lit(False)).alias("_discarded")
+    )
+
+
+def count_statements(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
+    """Count distinct statements by time from what `group_statements` gives.
+
+    Out: _time (unique), distinct bigint, copies bigint (surplus rows), conflicts bigint, least, greatest bigint (the
+         diffs of one conflict, null without).
+    """
+    kept = F.when(~F.col("_discarded"), F.col(DIFF))
+    by_data = grouped.groupBy(*(f"`{name}`" for name in data), TIME).agg(
+        F.count(kept).alias("diffs"),
+        F.min(kept).alias("least"),
+        F.max(kept).alias("greatest"),
+        F.sum(F.when(F.col("_discarded"), F.col("_copies")).otherwise(F.col("_copies") - 1)).alias("surplus"),
+    )
+    clash = F.col("diffs") > 1
+    return by_data.groupBy(TIME).agg(
+        F.count_if(F.col("diffs") > 0).alias("distinct"),
+        F.sum("surplus").alias("copies"),
+        F.count_if(clash).alias("conflicts"),
+        F.min_by(F.col("least"), F.when(clash, F.col("least"))).alias("least"),
+        F.min_by(F.col("greatest"), F.when(clash, F.col("least"))).alias("greatest"),
+    )
+
+
+def compensating_rows(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
+    """Rows that cancel every surplus copy and every discarded statement.
+
+    In:  what `group_statements` gives, for sealed times.
+    Out: the data's columns, _time, _diff; with the rows that were grouped they add up to each statement once.
+    """
+    surplus = F.when(F.col("_discarded"), F.col("_copies")).otherwise(F.col("_copies") - 1)
+    return (
+        grouped.withColumn("_surplus", surplus)
+        .where(F.col("_surplus") > 0)
+        .select(
+            *(f"`{name}`" for name in data), TIME, F.explode(_cancelling(F.col(DIFF), F.col("_surplus"))).alias(DIFF)
+        )
+    )
+
+
+def _cancelling(diff: Column, times: Column) -> Column:
+    """Diffs that add up to `-diff * times`, each within int64: one number, unless that could overflow."""
+    small = (diff > -(2**31)) & (diff < 2**31) & (times < 2**31)
+    half = F.shiftright(diff, 1)
+    return F.when(small, F.array(-diff * times)).otherwise(
+        F.flatten(F.array_repeat(F.array(-half, -(diff - half)), times.cast("int")))
+    )

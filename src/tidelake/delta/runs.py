@@ -1,0 +1,78 @@
+"""Runs between Spark and a table: write one, read some, and throw away what no log names.
+
+The live files come from the log through delta-rs and Spark reads just those, so a read is pinned to the version it was
+planned on, opens no other file, and costs no Spark job over the Delta log.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.files import RunFile, describe_run
+from tidelake.delta.layout import RUN
+from tidelake.delta.types import spark_schema
+from tidelake.errors import Conflict
+
+
+def write_frame(
+    frame: DataFrame, table: Path, run: str, schema: pa.Schema, split_by: Sequence[str] = ()
+) -> list[RunFile]:
+    """Write a frame as one run and describe its files; files without rows are not kept.
+
+    Args:
+        frame: has the table's columns, besides those in `split_by`.
+        table: the table's folder.
+        run: a fresh name.
+        schema: the table's schema.
+        split_by: columns that part the rows into separate files; they are not stored.
+    """
+    wanted = spark_schema(schema)
+    columns = [frame[name].cast(kind.dataType).alias(name) for name, kind in zip(wanted.names, wanted, strict=True)]
+    folder = table / f"{RUN}={run}"
+    writer = frame.select(*columns, *split_by).write.mode("errorifexists")
+    if split_by:
+        # Enough open writers, so that Spark does not sort the rows by `split_by` first.
+        writer = writer.option("maxRecordsPerFile", 0).partitionBy(*split_by)
+    writer.parquet(str(folder))
+    for checksum in folder.glob("**/.*.crc"):
+        checksum.unlink()
+    return describe_run(table, run)
+
+
+def read_files(spark: SparkSession, table: Path, files: Iterable[RunFile], schema: pa.Schema) -> DataFrame:
+    """The rows of these files, with the table's columns but `_run`."""
+    paths = [str(table / file.path) for file in files]
+    wanted = spark_schema(schema)
+    if not paths:
+        return spark.createDataFrame([], schema=wanted)
+    return spark.read.schema(wanted).parquet(*paths)
+
+
+def discard_run(table: Path, run: str) -> None:
+    """Remove the folder of a run that no log names."""
+    folder = table / f"{RUN}={run}"
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def append_run(table: Path, files: Sequence[RunFile], attempts_max: int = 64) -> None:
+    """Commit files to one of a collection's small tables, again from fresh state after each conflict.
+
+    Raises:
+        Conflict: every attempt lost; the files stay, named by no log.
+    """
+    for attempt in range(attempts_max):
+        try:
+            OpenTable(table).commit({}, files)
+        except Conflict:
+            if attempt == attempts_max - 1:
+                raise
+            continue
+        maintain(table)
+        return

@@ -1,0 +1,355 @@
+"""Seal: from what was announced and what is stored to a new upper, in a commit that is almost always without data.
+
+Only rows at or after upper are looked at. The pure `Ledger` decides; Spark counts. Where there were copies, a small
+compensating run goes into the same commit, so that sealed runs are never rewritten.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.antichain import Antichain
+from tidelake.delta.catalog import Collection, Decision
+from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.files import RunFile, read_rows, write_run
+from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
+from tidelake.delta.proof import compensating_rows, count_fingerprints, count_statements, group_statements
+from tidelake.delta.runs import append_run, discard_run, read_files, write_frame
+from tidelake.delta.statements import statement_frame
+from tidelake.delta.stops import reach
+from tidelake.delta.types import data_fields, updates_schema
+from tidelake.delta.values import APPEND_ONLY_BREACH, CLOSED, UPPER
+from tidelake.errors import Conflict, ConflictingDiff, Contradiction, EnvelopeBreach
+from tidelake.ledger import Ledger
+from tidelake.message import Progress
+from tidelake.order import INT64_MAX
+
+_ATTEMPTS_MAX = 64
+_SUSPECTS_LISTED_MAX = 500
+
+
+@dataclass
+class SealReport:
+    """What one seal found."""
+
+    lower: int
+    upper: int
+    closed: bool = False
+    times_sealed: int = 0
+    copies_cancelled: int = 0
+    decided: int = 0
+    unsealed_rows: int = 0
+    files_opened: int = 0
+    contradictions: list[Contradiction] = field(default_factory=list)
+    waiting_for: list[tuple[int, int | None, int]] = field(default_factory=list)
+    """The first outstanding times: (time, announced or None where nothing covers it, counted)."""
+    committed: bool = False
+    version: int = -1
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What is stored at one open time."""
+
+    distinct: int
+    copies: int = 0
+    conflict: tuple[int, int] | None = None
+
+
+def seal(spark: SparkSession, collection: Collection) -> SealReport:
+    """Move upper as far as it is proven; do nothing where nothing new is proven.
+
+    Raises:
+        Conflict: other writers won every attempt; nothing was sealed.
+        Fenced: the writer's epoch has moved.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        report = _Seal(spark, collection).run()
+        if report is not None:
+            return report
+    raise Conflict(str(collection.paths.updates), -1, f"{_ATTEMPTS_MAX} attempts to seal failed")
+
+
+class _Seal:
+    """One attempt, from one state of the table."""
+
+    def __init__(self, spark: SparkSession, collection: Collection) -> None:
+        self.spark, self.collection, self.paths = spark, collection, collection.paths
+        self.schema = updates_schema(collection.entry.record_schema)
+        self.data = [one.name for one in data_fields(collection.entry.record_schema)]
+        self.table = OpenTable(self.paths.updates)
+        self.upper = self.table.value(UPPER) or 0
+        self.report = SealReport(self.upper, self.upper, bool(self.table.value(CLOSED)))
+        self.grouped: DataFrame | None = None
+
+    def run(self) -> SealReport | None:
+        """Count, compare, commit; None when another commit has changed what was counted."""
+        if self.report.closed:
+            return self.report
+        progress_table = OpenTable(self.paths.progress)
+        pending = read_rows(self.paths.progress, progress_table.files(), PROGRESS_SCHEMA)
+        files = [one for one in self.table.files() if one.time_max is None or one.time_max >= self.upper]
+        self.report.files_opened = len(files)
+        try:
+            counted = self._count(files)
+            reach("seal.after_count")
+            ledger, frontier = self._compare(pending, counted)
+            settled = self._settled(ledger, counted)
+            self._report(ledger, frontier, counted, settled)
+            if frontier == Antichain.of(self.upper):
+                self._record_blocked()
+                return self.report
+            compensation = self._compensate(frontier) if self.report.copies_cancelled else []
+            reach("seal.after_compensation_write")
+            self._record_proof(pending, counted, settled)
+            reach("seal.after_proofs")
+            if not self._commit(files, compensation):
+                return None
+        finally:
+            if self.grouped is not None:
+                self.grouped.unpersist()
+        reach("seal.after_commit")
+        self._prune(progress_table, pending)
+        reach("seal.after_prune")
+        maintain(self.paths.updates)
+        return self.report
+
+    # --- count -----------------------------------------------------------------------------------------------------
+
+    def _count(self, files: list[RunFile]) -> dict[int, _Counted]:
+        """What is stored at each open time: by fingerprints where they prove it, else by the statements."""
+        if not files:
+            return {}
+        unsealed = read_files(self.spark, self.paths.updates, files, self.schema).where(F.col(TIME) >= self.upper)
+        found = count_fingerprints(unsealed, self.data).toArrow().to_pydict()
+        counted = {}
+        suspects = {one.time for one in self._discards() if one.time is not None and one.time >= self.upper}
+        for time, rows, distinct, conflicts in zip(
+            found[TIME], found["rows"], found["distinct"], found["conflicts"], strict=True
+        ):
+            self.report.unsealed_rows += rows
+            counted[time] = _Counted(distinct)
+            if rows != distinct or conflicts:
+                suspects.add(time)
+        if suspects:
+            counted.update(self._count_exactly(unsealed, suspects, len(found[TIME])))
+        return counted
+
+    def _count_exactly(self, unsealed: DataFrame, suspects: set[int], times: int) -> dict[int, _Counted]:
+        rows = unsealed
+        if len(suspects) <= _SUSPECTS_LISTED_MAX:
+            rows = rows.where(F.col(TIME).isin(sorted(suspects)))
+        elif len(suspects) < times:
+            listed = self.spark.createDataFrame(pa.table({TIME: pa.array(sorted(suspects), pa.int64())}))
+            rows = rows.join(F.broadcast(listed), TIME, "left_semi")
+        discards = statement_frame(
+            self.spark, self.collection.entry.record_schema, [(d.time, d.discard) for d in self._discards()]
+        )
+        self.grouped = group_statements(rows, self.data, discards).persist()
+        found = count_statements(self.grouped, self.data).toArrow().to_pylist()
+        return {
+            one[TIME]: _Counted(
+                one["distinct"], one["copies"], (one["least"], one["greatest"]) if one["conflicts"] else None
+            )
+            for one in found
+        }
+
+    def _discards(self) -> list[Decision]:
+        return [one for one in self.collection.entry.decisions if one.discard is not None]
+
+    # --- compare ---------------------------------------------------------------------------------------------------
+
+    def _compare(self, pending: pa.Table, counted: dict[int, _Counted]) -> tuple[Ledger, Antichain]:
+        ledger = Ledger(Antichain.of(self.upper))
+        for statement in _statements(pending):
+            ledger.announce(statement)
+        ledger.count_all((time, one.distinct) for time, one in counted.items())
+        for time, one in counted.items():
+            if one.conflict is not None:
+                ledger.contradict(ConflictingDiff(time, *one.conflict))
+        decided = self._decided_counts()
+        for time in self._breaches() - decided.keys():
+            ledger.contradict(EnvelopeBreach(time, "an append-only collection takes no negative diff"))
+        for time, count in decided.items():
+            if time >= self.upper:
+                ledger.decide(time, count)
+        self.outstanding = ledger.outstanding()
+        return ledger, ledger.advance()
+
+    def _decided_counts(self) -> dict[int, int]:
+        """By time, how many distinct updates an operator says there are; the newest decision stands."""
+        return {
+            one.time: one.count
+            for one in self.collection.entry.decisions
+            if one.time is not None and one.count is not None
+        }
+
+    def _breaches(self) -> set[int]:
+        """The open times of statements that the envelope refused."""
+        if self.collection.entry.envelope != "append_only":
+            return set()
+        table = OpenTable(self.paths.quarantine)
+        rows = read_rows(self.paths.quarantine, table.files(), QUARANTINE_SCHEMA).select(["reason", "times"])
+        return {
+            time
+            for reason, times in zip(rows["reason"].to_pylist(), rows["times"].to_pylist(), strict=True)
+            if reason == APPEND_ONLY_BREACH
+            for time in times or []
+            if time >= self.upper
+        }
+
+    def _settled(self, ledger: Ledger, counted: dict[int, _Counted]) -> list[int]:
+        """The times that this seal proves to hold updates, or for which somebody decided."""
+        frontier = ledger.frontier
+        decided = {one.time for one in self.collection.entry.decisions if one.time is not None}
+        times = {time for time in counted if not frontier.less_equal(time)}
+        times |= {time for time in decided if time >= self.upper and not frontier.less_equal(time)}
+        return sorted(times)
+
+    def _report(self, ledger: Ledger, frontier: Antichain, counted: dict[int, _Counted], settled: list[int]) -> None:
+        report = self.report
+        report.contradictions = [error for errors in ledger.contradictions().values() for error in errors]
+        report.waiting_for = [(int(str(time)), announced, found) for time, announced, found in self.outstanding[:20]]
+        report.times_sealed = len(settled)
+        report.copies_cancelled = sum(counted[time].copies for time in settled if time in counted)
+        report.closed = frontier.is_empty
+        if frontier.is_empty:
+            # Every int64 time is sealed; the number only says where the last update was.
+            report.upper = max([self.upper, *(min(time + 1, INT64_MAX) for time in settled)])
+        else:
+            report.upper = int(str(frontier.elements[0]))
+
+    # --- write -----------------------------------------------------------------------------------------------------
+
+    def _compensate(self, frontier: Antichain) -> list[RunFile]:
+        assert self.grouped is not None
+        sealed = self.grouped
+        if not frontier.is_empty:
+            sealed = sealed.where(F.col(TIME) < int(str(frontier.elements[0])))
+        rows = compensating_rows(sealed, self.data).coalesce(1)
+        return write_frame(rows, self.paths.updates, new_run("seal"), self.schema)
+
+    def _record_proof(self, pending: pa.Table, counted: dict[int, _Counted], settled: list[int]) -> None:
+        """Append what was compared. A seal that stops after this proves the same again: facts do not change."""
+        announced = _announced(pending)
+        reasons = {one.time: one.reason for one in self.collection.entry.decisions if one.time is not None}
+        decided_counts = self._decided_counts()
+        nothing = _Counted(0)
+        rows = []
+        for time in settled:
+            found = counted.get(time, nothing)
+            expected = decided_counts.get(time)
+            rows.append(
+                self._proof_row("sealed")
+                | {
+                    TIME: time,
+                    "announced": announced.get(time, 0) if expected is None else expected,
+                    "counted": found.distinct,
+                    "copies": found.copies,
+                    "decision": reasons.get(time),
+                }
+            )
+        self.report.decided = sum(row["decision"] is not None for row in rows)
+        append_run(self.paths.proofs, write_run(self.paths.proofs, new_run("proof"), _proof_table(rows)))
+        self._record_blocked()
+
+    def _record_blocked(self) -> None:
+        """Note each contradiction once, so that `status` can show it without a JVM."""
+        if not self.report.contradictions:
+            return
+        table = OpenTable(self.paths.proofs)
+        known = read_rows(self.paths.proofs, table.files(), PROOFS_SCHEMA)
+        noted = set(zip(known["kind"].to_pylist(), known[TIME].to_pylist(), known["detail"].to_pylist(), strict=True))
+        rows = []
+        for error in self.report.contradictions:
+            detail = f"{error.kind}: {error.fact()}"
+            if ("blocked", error.time, detail) not in noted:
+                rows.append(self._proof_row("blocked") | {TIME: error.time, "detail": detail})
+        if rows:
+            append_run(self.paths.proofs, write_run(self.paths.proofs, new_run("blocked"), _proof_table(rows)))
+
+    def _proof_row(self, kind: str) -> dict[str, Any]:
+        return {
+            "lower": self.report.lower,
+            "upper": self.report.upper,
+            "closed": self.report.closed,
+            "kind": kind,
+            "at_ms": int(clock.time() * 1000),
+        }
+
+    def _commit(self, counted_files: list[RunFile], compensation: list[RunFile]) -> bool:
+        """Commit; after a conflict again, as long as nothing below the new upper was added to what was counted."""
+        known = {file.path for file in self.table.files()}
+        table = self.table
+        values = {UPPER: self.report.upper, CLOSED: int(self.report.closed)}
+        for _ in range(_ATTEMPTS_MAX):
+            try:
+                done = table.commit(values, compensation, epoch=self.collection.entry.epoch)
+            except Conflict:
+                table = OpenTable(self.paths.updates)
+                added = [file for file in table.files() if file.path not in known and file.run.startswith("ingest")]
+                overtaken = any(
+                    self.report.closed or file.time_min is None or file.time_min < self.report.upper for file in added
+                )
+                if table.value(UPPER) != self.upper or table.value(CLOSED) or overtaken:
+                    for run in {file.run for file in compensation}:
+                        discard_run(self.paths.updates, run)
+                    return False
+                continue
+            self.report.committed, self.report.version = True, done.version
+            return True
+        raise Conflict(str(self.paths.updates), table.version, f"{_ATTEMPTS_MAX} attempts to commit a seal failed")
+
+    def _prune(self, table: OpenTable, pending: pa.Table) -> None:
+        """Replace the pending statements by what they still say at or after upper."""
+        kept: dict[Any, dict[str, Any]] = {}
+        for row in pending.to_pylist():
+            ends_before = row["upper"] and min(row["upper"]) <= self.report.upper
+            if self.report.closed or ends_before or not row["lower"]:
+                continue
+            counts = [
+                (time, count)
+                for time, count in zip(row["count_times"], row["count_values"], strict=True)
+                if time >= self.report.upper and count
+            ]
+            row["lower"] = [max(min(row["lower"]), self.report.upper)]
+            row["count_times"], row["count_values"] = [one[0] for one in counts], [one[1] for one in counts]
+            key = (row["lower"][0], tuple(row["upper"]), tuple(sorted(counts)))
+            kept.setdefault(key, row)
+        runs = sorted({file.run for file in table.files()})
+        if not runs or (len(runs) == 1 and len(kept) == pending.num_rows):
+            return
+        rows = pa.Table.from_pylist(list(kept.values()), schema=PROGRESS_SCHEMA)
+        run = new_run("pending")
+        files = write_run(self.paths.progress, run, rows)
+        try:
+            table.commit({}, files, runs)
+        except Conflict:  # an ingest has just appended; the next seal prunes
+            discard_run(self.paths.progress, run)
+            return
+        maintain(self.paths.progress)
+
+
+def _statements(pending: pa.Table) -> Iterable[Progress]:
+    columns = (pending[name].to_pylist() for name in ("lower", "upper", "count_times", "count_values"))
+    for lower, upper, times, counts in zip(*columns, strict=True):
+        yield Progress(lower, upper, list(zip(times, counts, strict=True)))
+
+
+def _announced(pending: pa.Table) -> dict[int, int]:
+    """What statements say of each time they name, read from them and not from the ledger."""
+    announced: dict[int, int] = {}
+    for times, counts in zip(pending["count_times"].to_pylist(), pending["count_values"].to_pylist(), strict=True):
+        announced.update(zip(times, counts, strict=True))
+    return announced
+
+
+def _proof_table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=PROOFS_SCHEMA)

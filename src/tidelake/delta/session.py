@@ -1,0 +1,70 @@
+"""One Spark session, local by default, with the settings that exactness and small ticks need."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from tidelake.setup.jars import resolve
+
+_EXACT = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # A flipped bit in a page is an error, not another value.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "2g",
+    "spark.ui.showConsoleProgress": "false",
+}
+_AVRO_LIMITS = (
+    # A damaged length must not make the decoder allocate what the message cannot hold.
+    "-Dorg.apache.avro.limits.bytes.maxLength=268435456 "
+    "-Dorg.apache.avro.limits.string.maxLength=268435456 "
+    "-Dorg.apache.avro.limits.collectionItems.maxLength=16777216"
+)
+
+
+def start_session(
+    app_name: str = "tidelake", master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start, or get, the process's session.
+
+    Args:
+        app_name: what the Spark UI calls it.
+        master: a master's URL; None keeps what spark-submit chose, and is `local[*]` without it.
+        settings: Spark's own settings, over the defaults here.
+    """
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    chosen = dict(_EXACT)
+    if not submitted:
+        chosen |= {"spark.jars": ",".join(str(jar) for jar in resolve())}
+        chosen |= {"spark.driver.extraJavaOptions": _AVRO_LIMITS, "spark.executor.extraJavaOptions": _AVRO_LIMITS}
+        if master is None or master.startswith("local"):
+            builder = builder.master(master or "local[*]")
+            chosen |= _LOCAL
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in {**chosen, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,84 @@
+"""Reading: the contents AS OF a time in [since, upper), from the version of the table that the reader planned on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.delta.catalog import Collection
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.compaction import add_up
+from tidelake.delta.layout import DIFF, TIME
+from tidelake.delta.runs import read_files
+from tidelake.delta.types import data_fields, updates_schema
+from tidelake.delta.values import CLOSED, SINCE, UPPER
+from tidelake.errors import RuleBroken, SinceError, UpperError
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Contents AS OF a time.
+
+    `contents` has the data's columns (or those asked for) and `_diff`, how often each row is there; never 0.
+    """
+
+    as_of: int
+    since: int
+    upper: int
+    closed: bool
+    version: int
+    contents: DataFrame
+
+
+def readable_range(collection: Collection, table: OpenTable) -> tuple[tuple[int, ...], int, bool]:
+    """Since (empty where unreadable), upper, and whether the stream is closed, as this version has them."""
+    since = collection.entry.since
+    if since:
+        since = (max(since[0], table.value(SINCE) or 0),)
+    return since, table.value(UPPER) or 0, bool(table.value(CLOSED))
+
+
+def snapshot(
+    spark: SparkSession,
+    collection: Collection,
+    as_of: int | None = None,
+    columns: Sequence[str] = (),
+    where: str | None = None,
+) -> Snapshot:
+    """Read the contents AS OF a time; by default the last time before upper.
+
+    Args:
+        spark: the session.
+        collection: what to read, with its newest catalog entry.
+        as_of: a time in [since, upper); any time at or after since where the stream is closed.
+        columns: which of the data's columns; all where empty. Rows that differ only in others add up.
+        where: a Spark SQL predicate on the data's columns. In the sum form it commutes with adding up, so the scan
+            takes it.
+
+    Raises:
+        SinceError: `as_of` is before since.
+        UpperError: `as_of` is at or after upper; or nothing is sealed yet.
+        RuleBroken: a column is not there.
+    """
+    table = OpenTable(collection.paths.updates)
+    since, upper, closed = readable_range(collection, table)
+    at = as_of if as_of is not None else max(upper - 1, since[0] if since else 0)
+    if not since or at < since[0]:
+        raise SinceError(at, since)
+    if not closed and at >= upper:
+        raise UpperError(at, [upper])
+    names = [one.name for one in data_fields(collection.entry.record_schema)]
+    unknown = [name for name in columns if name not in names]
+    if unknown:
+        raise RuleBroken(f"'{collection.name}' has no column '{unknown[0]}'", f"its columns are: {', '.join(names)}")
+    files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
+    rows = read_files(spark, collection.paths.updates, files, updates_schema(collection.entry.record_schema))
+    rows = rows.where(F.col(TIME) <= at)
+    if where is not None:
+        rows = rows.where(where)
+    kept = list(columns) or names
+    contents = add_up(rows.select(*(f"`{name}`" for name in kept), DIFF), kept)
+    return Snapshot(at, since[0], upper, closed, table.version, contents)

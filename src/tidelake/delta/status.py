@@ -1,0 +1,150 @@
+"""What a collection's small tables say, for people and for reports; read without a JVM."""
+
+from __future__ import annotations
+
+import time as clock
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidelake.delta.catalog import Collection
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.files import read_rows
+from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME
+from tidelake.delta.topic import FileTopic
+from tidelake.delta.values import CLOSED, SINCE, UPPER, partitions_value
+from tidelake.errors import TidelakeError
+
+
+@dataclass
+class ProofLog:
+    """`proofs/`, with each time and each contradiction once."""
+
+    sealed: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """By time: announced, counted, copies, decision."""
+    blocked: list[dict[str, Any]] = field(default_factory=list)
+    """`time`, `detail` of every contradiction that a seal has met."""
+    validated_upper: int = 0
+    validated_sum: int = 0
+    validations: int = 0
+    damaged: str | None = None
+    """What the newest validation found wrong below upper; None where it agreed."""
+    sealed_at_ms: int | None = None
+    """When upper last moved with updates."""
+
+
+@dataclass
+class CollectionStatus:
+    """One collection as it stands."""
+
+    name: str
+    family: str
+    since: int | None
+    upper: int | None
+    closed: bool
+    rows: int
+    pending: int
+    """Rows in files that reach to or beyond upper: what the next seal looks at."""
+    runs: int
+    bytes: int
+    late: int
+    quarantine: int
+    quarantine_reasons: dict[str, int]
+    lag_messages: int | None
+    """Messages in the topic that were not read yet; None where the topic cannot be read."""
+    lag_s: float | None
+    """How long ago upper last moved; None before it first did."""
+    statements_pending: int
+    contradictions: list[dict[str, Any]]
+    damaged: str | None
+    topic_problem: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return asdict(self)
+
+
+def read_proofs(collection: Collection) -> ProofLog:
+    """Read `proofs/`; a seal or validation that was repeated after a stop counts once."""
+    table = OpenTable(collection.paths.proofs)
+    rows = read_rows(collection.paths.proofs, table.files(), PROOFS_SCHEMA).to_pylist()
+    log = ProofLog()
+    blocked: dict[tuple[int, str], dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda one: one["at_ms"]):
+        if row["kind"] == "sealed":
+            log.sealed[row[TIME]] = {name: row[name] for name in ("announced", "counted", "copies", "decision")}
+            log.sealed_at_ms = row["at_ms"]
+        elif row["kind"] == "blocked":
+            blocked[row[TIME], row["detail"]] = {"time": row[TIME], "detail": row["detail"]}
+        else:
+            log.damaged = row["detail"] if row["kind"] == "damaged" else None
+            if row["kind"] == "validated" and row["upper"] >= log.validated_upper:
+                log.validated_upper, log.validated_sum = row["upper"], int(row["diff_sum"])
+                log.validations += 1
+    log.blocked = [blocked[key] for key in sorted(blocked)]
+    return log
+
+
+def quarantine_rows(collection: Collection) -> list[dict[str, Any]]:
+    """The quarantine, one row for each `(topic, partition, offset)`, in their order."""
+    table = OpenTable(collection.paths.quarantine)
+    rows = read_rows(collection.paths.quarantine, table.files(), QUARANTINE_SCHEMA).to_pylist()
+    by_place = {(row["topic"], row["partition"], row["offset"]): row for row in rows}
+    return [by_place[place] for place in sorted(by_place)]
+
+
+def quarantine_reasons(collection: Collection) -> dict[str, int]:
+    """How many messages are in the quarantine, by reason."""
+    return dict(Counter(row["reason"] for row in quarantine_rows(collection)))
+
+
+def read_status(collection: Collection, family: str, topic: FileTopic | None) -> CollectionStatus:
+    """Read what `status` shows; no JVM, no data file is opened.
+
+    Cost: the logs of five tables, the small tables `proofs`, `progress` and `quarantine`.
+    """
+    paths = collection.paths
+    table = OpenTable(paths.updates)
+    files = table.files()
+    upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
+    proofs = read_proofs(collection)
+    reasons = quarantine_reasons(collection)
+    progress = OpenTable(paths.progress)
+    lag, problem = _topic_lag(table, topic)
+    since = collection.entry.since
+    decided = {one.time for one in collection.entry.decisions if one.time is not None}
+    return CollectionStatus(
+        name=collection.name,
+        family=family,
+        since=max(since[0], table.value(SINCE) or 0) if since else None,
+        upper=None if closed else upper,
+        closed=closed,
+        rows=sum(file.rows for file in files),
+        pending=0 if closed else sum(f.rows for f in files if f.time_max is None or f.time_max >= upper),
+        runs=len({file.run for file in files}),
+        bytes=sum(file.bytes for file in files),
+        late=sum(file.rows for file in OpenTable(paths.late).files()),
+        quarantine=sum(reasons.values()),
+        quarantine_reasons=reasons,
+        lag_messages=lag,
+        lag_s=None if proofs.sealed_at_ms is None else round(clock.time() - proofs.sealed_at_ms / 1000, 1),
+        statements_pending=read_rows(paths.progress, progress.files(), PROGRESS_SCHEMA).num_rows,
+        contradictions=[
+            one | {"decided": one["time"] in decided} for one in proofs.blocked if not closed and one["time"] >= upper
+        ],
+        damaged=proofs.damaged,
+        topic_problem=problem,
+    )
+
+
+def _topic_lag(table: OpenTable, topic: FileTopic | None) -> tuple[int | None, str | None]:
+    if topic is None:
+        return None, None
+    try:
+        ends = topic.end_offsets()
+    except TidelakeError as error:
+        return None, str(error)
+    known = table.values(
+        f"offset/{topic.name}/", [str(one) for one in range(table.value(partitions_value(topic.name)) or 0)]
+    )
+    return sum(max(0, end - known.get(str(partition), 0)) for partition, end in ends.items()), None

@@ -1,0 +1,359 @@
+"""One ingest tick: a bounded range of offsets becomes one commit of a run and the offsets behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.configuration import CollectionSettings
+from tidelake.delta.catalog import Collection
+from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.decode import Decoder, explode_updates
+from tidelake.delta.files import RunFile, read_rows, write_run
+from tidelake.delta.layout import DIFF, PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
+from tidelake.delta.runs import append_run, discard_run, read_files, write_frame
+from tidelake.delta.stops import reach
+from tidelake.delta.topic import FileTopic, OffsetRange, merge_intervals
+from tidelake.delta.types import late_schema, updates_schema
+from tidelake.delta.values import APPEND_ONLY_BREACH, CLOSED, UPPER, offset_value, partitions_value
+from tidelake.errors import Conflict, TopicGap
+from tidelake.order import INT64_MAX
+
+_ATTEMPTS_MAX = 64
+_MESSAGES_PER_TASK_MIN = 2_000
+
+
+@dataclass
+class TickReport:
+    """What one tick read and where it went; counts are of messages unless they say otherwise."""
+
+    messages: int = 0
+    null_records: int = 0
+    quarantined: int = 0
+    progress_statements: int = 0
+    updates_read: int = 0
+    updates_stored: int = 0
+    updates_late: int = 0
+    bytes_stored: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    gaps: list[TopicGap] = field(default_factory=list)
+    version: int = -1
+
+    @property
+    def copies_dropped(self) -> int:
+        """How many updates were copies of others in the same tick."""
+        return self.updates_read - self.updates_late - self.updates_stored
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    """Which times are sealed, as one version of the table has it."""
+
+    upper: int
+    closed: bool
+
+    def holds(self, time: Column) -> Column:
+        """Whether a time is sealed."""
+        return F.lit(True) if self.closed else time < self.upper
+
+    def misses(self, time: Column) -> Column:
+        return F.lit(False) if self.closed else time >= self.upper
+
+    def reaches(self, file: RunFile) -> bool:
+        """Whether a file may hold a sealed time."""
+        return self.closed or file.time_min is None or file.time_min < self.upper
+
+
+def decoder_of(collection: Collection, settings: CollectionSettings) -> Decoder:
+    """How this collection's topic is read."""
+    schemas = settings.schema_ids if settings.encoding == "confluent" else None
+    return Decoder(collection.entry.record_schema, schemas)
+
+
+def ingest_tick(
+    spark: SparkSession, collection: Collection, settings: CollectionSettings, topic: FileTopic
+) -> TickReport | None:
+    """Read the next bounded range of the topic and commit it; None when there is nothing new and no gap.
+
+    Raises:
+        Fenced: the writer's epoch has moved.
+        Indeterminate: it cannot be said whether the commit is there; the next tick finds out from the offsets.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        table = OpenTable(collection.paths.updates)
+        partitions = range(table.value(partitions_value(topic.name)) or 0)
+        known = table.values(f"offset/{topic.name}/", [str(one) for one in partitions])
+        accepted = [
+            one.accept_gap[1:]
+            for one in collection.entry.decisions
+            if one.accept_gap is not None and one.accept_gap[0] == topic.name
+        ]
+        next_offsets = _past_accepted({int(name): offset for name, offset in known.items()}, accepted)
+        offsets, gaps = topic.plan(next_offsets, settings.messages_per_tick_max, accepted)
+        if not offsets.intervals:
+            return TickReport(gaps=gaps) if gaps else None
+        report = _Tick(spark, collection, settings, topic, table, offsets).run()
+        if report is not None:
+            report.gaps = gaps
+            maintain(collection.paths.updates)
+            return report
+    raise Conflict(str(collection.paths.updates), -1, f"{_ATTEMPTS_MAX} ticks in a row lost their offsets to others")
+
+
+def _past_accepted(next_offsets: dict[int, int], accepted: list[tuple[int, int, int]]) -> dict[int, int]:
+    """Where reading goes on, gaps that were given up stepped over."""
+    moved = dict(next_offsets)
+    for partition, start, end in sorted(accepted):
+        at = moved.get(partition, 0)
+        if start <= at < end:
+            moved[partition] = end
+    return moved
+
+
+class _Tick:
+    """The steps of one tick, all from one state of the table."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        collection: Collection,
+        settings: CollectionSettings,
+        topic: FileTopic,
+        table: OpenTable,
+        offsets: OffsetRange,
+    ) -> None:
+        self.spark, self.collection, self.settings = spark, collection, settings
+        self.topic, self.table, self.offsets = topic, table, offsets
+        self.schema = collection.entry.record_schema
+        self.decoder = decoder_of(collection, settings)
+        self.sealed = _Sealed(table.value(UPPER) or 0, bool(table.value(CLOSED)))
+        self.report = TickReport(messages=offsets.messages)
+
+    def run(self) -> TickReport | None:
+        """Do it; None when another ingest took the same offsets."""
+        reach("ingest.before_write")
+        progress = self._read_progress()
+        files = self._write_updates(_bounds_of_future(self.collection, progress, self.sealed.upper))
+        reach("ingest.after_write")
+        if self.report.quarantined:
+            self._quarantine()
+        reach("ingest.after_quarantine")
+        self._append_progress(progress)
+        reach("ingest.after_progress")
+        if self.report.updates_late:
+            self._set_late_aside(self._exploded(), self.sealed)
+        reach("ingest.after_late")
+        if not self._commit(files):
+            return None
+        reach("ingest.after_commit")
+        return self.report
+
+    def _read_progress(self) -> pa.Table:
+        """The good progress statements of the range, on the driver; the bad ones are counted for the quarantine."""
+        statements = self.decoder.progress(self._raw(self.offsets))
+        columns = ["partition", "offset", "reason", "lower", "upper", "count_times", "count_values"]
+        found = statements.select(*columns).toArrow()
+        good = found.filter(pa.compute.is_null(found["reason"]))
+        self.report.quarantined += found.num_rows - good.num_rows
+        self.report.progress_statements = good.num_rows
+        return good.append_column("topic", pa.array([self.topic.name] * good.num_rows, pa.string()))
+
+    def _write_updates(self, bounds: tuple[int, int] | None) -> list[RunFile]:
+        """Write the rows of unsealed times as a run, copies inside one task's share dropped without an exchange."""
+        observed: list[Observation] = []
+        frames = []
+        for share in _shares(self.offsets, self.spark.sparkContext.defaultParallelism):
+            messages = self._observe_messages(self.decoder.updates(self._raw(share).coalesce(1)), observed)
+            rows = self._observe_rows(explode_updates(messages, self.schema, self._allowed()), observed)
+            # One partition each, so that this is local: no shuffle.
+            frames.append(rows.where(self.sealed.misses(F.col(TIME))).drop("_partition", "_offset").distinct())
+        rows = reduce(DataFrame.unionAll, frames)
+        schema = updates_schema(self.schema)
+        run = new_run("ingest")
+        if bounds is not None:
+            # A straggler from the far future gets a file of its own, or it would keep this one in every seal.
+            soon, far = (F.col(TIME) >= bound for bound in bounds)
+            rows = rows.withColumn("_future", soon.cast("int") + far.cast("int"))
+        files = write_frame(rows, self.table.path, run, schema, ["_future"] if bounds is not None else [])
+        if not files:
+            discard_run(self.table.path, run)
+        for one in observed:
+            values = one.get
+            self.report.null_records += values.get("null_records", 0)
+            self.report.quarantined += values.get("quarantined", 0)
+            self.report.updates_read += values.get("updates", 0)
+            self.report.updates_late += values.get("late", 0)
+        self.report.updates_stored = sum(file.rows for file in files)
+        self.report.bytes_stored = sum(file.bytes for file in files)
+        return files
+
+    def _observe_messages(self, messages: DataFrame, observed: list[Observation]) -> DataFrame:
+        seen = Observation()
+        observed.append(seen)
+        bad = F.col("reason").isNotNull()
+        if self.settings.envelope == "append_only":
+            bad = bad | F.coalesce(F.exists("updates", lambda one: one["diff"] < 0), F.lit(False))
+        return messages.observe(
+            seen, F.count_if(F.col("value").isNull()).alias("null_records"), F.count_if(bad).alias("quarantined")
+        )
+
+    def _observe_rows(self, rows: DataFrame, observed: list[Observation]) -> DataFrame:
+        seen = Observation()
+        observed.append(seen)
+        late = self.sealed.holds(F.col(TIME))
+        return rows.observe(seen, F.count(F.lit(1)).alias("updates"), F.count_if(late).alias("late"))
+
+    def _allowed(self) -> Column | None:
+        return F.col(DIFF) > 0 if self.settings.envelope == "append_only" else None
+
+    def _exploded(self) -> DataFrame:
+        return explode_updates(self.decoder.updates(self._raw(self.offsets)), self.schema, self._allowed())
+
+    def _quarantine(self) -> None:
+        """Put what cannot be used aside, whole and with its place; a repeated tick writes the same rows again."""
+        raw = self._raw(self.offsets)
+        messages = self.decoder.updates(raw)
+        breach = F.lit(None).cast("string")
+        times = F.col("times")
+        if self.settings.envelope == "append_only":
+            broken = F.filter("updates", lambda one: one["diff"] < 0)
+            breach = F.when(F.size(broken) > 0, F.lit(APPEND_ONLY_BREACH))
+            times = F.when(
+                F.col("reason").isNull(), F.array_distinct(F.transform(broken, lambda one: one["time"]))
+            ).otherwise(times)
+        bad_updates = messages.select(
+            "partition",
+            "offset",
+            "timestamp_ms",
+            F.coalesce("reason", breach).alias("reason"),
+            times.alias("times"),
+            "key",
+            "value",
+        )
+        bad_progress = self.decoder.progress(raw).select(
+            "partition",
+            "offset",
+            "timestamp_ms",
+            "reason",
+            F.lit(None).cast("array<bigint>").alias("times"),
+            "key",
+            "value",
+        )
+        rows = (
+            bad_updates.unionAll(bad_progress)
+            .where(F.col("reason").isNotNull())
+            .select(
+                F.lit(self.topic.name).alias("topic"),
+                "*",
+                F.when(F.col("reason") == APPEND_ONLY_BREACH, F.lit("an append-only collection takes no negative diff"))
+                .otherwise(F.lit(None))
+                .alias("detail"),
+            )
+            .coalesce(1)
+        )
+        run = new_run("quarantine")
+        files = write_frame(rows, self.collection.paths.quarantine, run, QUARANTINE_SCHEMA)
+        append_run(self.collection.paths.quarantine, files)
+        reasons = read_rows(self.collection.paths.quarantine, files, QUARANTINE_SCHEMA)["reason"].value_counts()
+        for one in reasons.to_pylist():
+            self.report.reasons[one["values"]] = self.report.reasons.get(one["values"], 0) + one["counts"]
+
+    def _append_progress(self, progress: pa.Table) -> None:
+        if progress.num_rows == 0:
+            return
+        columns = [name for name in PROGRESS_SCHEMA.names if name != RUN]
+        rows = progress.select(columns).cast(pa.schema([PROGRESS_SCHEMA.field(name) for name in columns]))
+        path = self.collection.paths.progress
+        append_run(path, write_run(path, new_run("progress"), rows))
+
+    def _set_late_aside(self, rows: DataFrame, sealed: _Sealed) -> None:
+        """Store statements about sealed times where validate finds them."""
+        late = rows.where(sealed.holds(F.col(TIME))).withColumn("_topic", F.lit(self.topic.name)).coalesce(1)
+        path = self.collection.paths.late
+        append_run(path, write_frame(late, path, new_run("late"), late_schema(self.schema)))
+
+    def _commit(self, files: list[RunFile]) -> bool:
+        """Commit the run and the offsets; a loser keeps its files unless others read the same offsets."""
+        table = self.table
+        for _ in range(_ATTEMPTS_MAX):
+            now = _Sealed(table.value(UPPER) or 0, bool(table.value(CLOSED)))
+            if any(now.reaches(file) for file in files):
+                files = self._take_out_sealed(files, now)
+            self.sealed = now
+            values = {offset_value(self.topic.name, one): end for one, (_, end) in self.offsets.intervals.items()}
+            partitions = partitions_value(self.topic.name)
+            values[partitions] = max(table.value(partitions) or 0, 1 + max(self.offsets.intervals))
+            try:
+                done = table.commit(values, files, epoch=self.collection.entry.epoch)
+            except Conflict:
+                before = self._offsets_of(table)
+                table = OpenTable(self.table.path)
+                if self._offsets_of(table) != before:
+                    for run in {file.run for file in files}:
+                        discard_run(table.path, run)
+                    return False
+                continue
+            self.report.version = done.version
+            return True
+        raise Conflict(str(self.table.path), table.version, f"{_ATTEMPTS_MAX} attempts to commit a tick failed")
+
+    def _take_out_sealed(self, files: list[RunFile], now: _Sealed) -> list[RunFile]:
+        """Write a run again without the rows that a seal has overtaken; they are late now."""
+        rows = read_files(self.spark, self.table.path, files, updates_schema(self.schema))
+        located = self._exploded().where(self.sealed.misses(F.col(TIME)))
+        self._set_late_aside(located, now)
+        kept = write_frame(
+            rows.where(now.misses(F.col(TIME))), self.table.path, new_run("ingest"), updates_schema(self.schema)
+        )
+        for run in {file.run for file in files}:
+            discard_run(self.table.path, run)
+        late = sum(file.rows for file in files) - sum(file.rows for file in kept)
+        self.report.updates_late += late
+        self.report.updates_stored -= late
+        return kept
+
+    def _offsets_of(self, table: OpenTable) -> dict[str, int]:
+        return table.values(f"offset/{self.topic.name}/", [str(one) for one in self.offsets.intervals])
+
+    def _raw(self, offsets: OffsetRange) -> DataFrame:
+        return self.topic.read(self.spark, offsets)
+
+
+def _shares(offsets: OffsetRange, tasks_max: int) -> list[OffsetRange]:
+    """The range in at most `tasks_max` parts of about the same number of messages."""
+    tasks = max(1, min(tasks_max, offsets.messages // _MESSAGES_PER_TASK_MIN))
+    shares: list[dict[int, tuple[int, int]]] = [{} for _ in range(tasks)]
+    for partition, (start, end) in offsets.intervals.items():
+        for index in range(tasks):
+            low = start + (end - start) * index // tasks
+            high = start + (end - start) * (index + 1) // tasks
+            if low < high:
+                shares[index][partition] = (low, high)
+    return [OffsetRange(one, offsets.parquet, offsets.json_lines) for one in shares if one]
+
+
+def _bounds_of_future(collection: Collection, progress: pa.Table, upper: int) -> tuple[int, int] | None:
+    """Two times that part what can be sealed soon from what comes later, and from the far future.
+
+    The first is the end of what statements cover from upper on; where nothing is covered there, the end of all that is
+    covered. None where no statement is known, or where one closes the stream.
+    """
+    table = OpenTable(collection.paths.progress)
+    pending = read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA)
+    intervals = []
+    for part in (progress, pending):
+        for lower, end in zip(part["lower"].to_pylist(), part["upper"].to_pylist(), strict=True):
+            if lower and not end:
+                return None
+            if lower and min(end) > max(min(lower), upper):
+                intervals.append((max(min(lower), upper), min(end)))
+    merged = merge_intervals(intervals)
+    if not merged:
+        return None
+    soon = merged[0][1] if merged[0][0] == upper else merged[-1][1]
+    return soon, min(soon + 8 * (soon - upper), INT64_MAX)

@@ -1,0 +1,342 @@
+"""File topics: which offsets a folder holds, where they break off, and a bounded range of them as a frame.
+
+A topic is a folder of Parquet files in the shape of Spark's Kafka source, or of hand-written `<partition>.jsonl[.gz]`.
+Files may appear at any time; names that start with `.` or `_` are not yet there. Nothing is ever skipped in silence.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelake.errors import RuleBroken, TopicGap
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Interval = tuple[int, int]
+"""Offsets from the first on, and before the second."""
+
+_JSON_LINES = re.compile(r"(\d+)\.jsonl(\.gz)?")
+_JSON_FIELDS = {"offset", "timestamp_ms", "key", "key_b64", "value", "value_b64", "headers"}
+RAW_SCHEMA = "partition int, offset bigint, timestamp_ms bigint, key binary, value binary"
+_RAW_ARROW = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """What one tick reads: for each partition the offsets from `start` on and before `end`, and the files with them."""
+
+    intervals: Mapping[int, Interval]
+    parquet: tuple[Path, ...] = ()
+    json_lines: tuple[Path, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        """How many offsets it spans."""
+        return sum(end - start for start, end in self.intervals.values())
+
+
+@dataclass
+class _File:
+    path: Path
+    offsets: dict[int, list[Interval]] = field(default_factory=dict)
+
+
+class FileTopic:
+    """One topic in a folder; remembers what it has read of each file, as files never change."""
+
+    def __init__(self, folder: Path) -> None:
+        """Name the folder; nothing is read yet."""
+        self.folder = folder
+        self.name = folder.name
+        self._known: dict[tuple[Path, int, int], _File] = {}
+
+    def end_offsets(self) -> dict[int, int]:
+        """For each partition the offset that the next message will have.
+
+        Raises:
+            RuleBroken: a file is not of the shape of a topic.
+        """
+        ends: dict[int, int] = {}
+        for file in self._files():
+            for partition, intervals in file.offsets.items():
+                ends[partition] = max(ends.get(partition, 0), intervals[-1][1])
+        return ends
+
+    def plan(
+        self,
+        next_offsets: Mapping[int, int],
+        messages_max: int,
+        accepted: Iterable[tuple[int, int, int]] = (),
+    ) -> tuple[OffsetRange, list[TopicGap]]:
+        """The next range to read, at most `messages_max` offsets, and the gaps that stop it.
+
+        Args:
+            next_offsets: by partition, the first offset that was not read yet; 0 where there is none.
+            messages_max: the bound of the whole range, at least 1.
+            accepted: (partition, start, end) of gaps that an operator gave up.
+
+        Raises:
+            RuleBroken: a file is not of the shape of a topic.
+        """
+        files = self._files()
+        held: dict[int, list[Interval]] = {partition: [] for partition in next_offsets}
+        for file in files:
+            for partition, held_here in file.offsets.items():
+                held.setdefault(partition, []).extend(held_here)
+        given_up: dict[int, list[Interval]] = {}
+        for partition, start, end in accepted:
+            given_up.setdefault(partition, []).append((start, end))
+        intervals: dict[int, Interval] = {}
+        gaps = []
+        for partition in sorted(held):
+            known = merge_intervals([*held[partition], *given_up.get(partition, [])])
+            here, gap = _next_interval(self.name, partition, next_offsets.get(partition, 0), known)
+            if here is not None:
+                intervals[partition] = here
+            if gap is not None:
+                gaps.append(gap)
+        bounded = _bounded(intervals, messages_max)
+        needed = [file for file in files if any(_overlaps(file, partition, one) for partition, one in bounded.items())]
+        return (
+            OffsetRange(
+                bounded,
+                tuple(file.path for file in needed if file.path.suffix == ".parquet"),
+                tuple(file.path for file in needed if file.path.suffix != ".parquet"),
+            ),
+            gaps,
+        )
+
+    def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
+        """The messages of a range.
+
+        Out: partition int, offset bigint, timestamp_ms bigint, key binary, value binary.
+             All but the first two may be null.
+        Cost: opens only the files that `offsets` names; `json_lines` are read by the driver, within the range's bound.
+        """
+        parts = [self._read_parquet(spark, offsets)] if offsets.parquet else []
+        if offsets.json_lines:
+            rows = list(_json_rows(offsets))
+            table = pa.Table.from_pylist(rows, schema=_RAW_ARROW)
+            parts.append(spark.createDataFrame(table, schema=RAW_SCHEMA))
+        if not parts:
+            return spark.createDataFrame([], schema=RAW_SCHEMA)
+        return parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+
+    def _read_parquet(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
+        from pyspark.sql import functions as F  # late: `status` reads topics without Spark
+
+        frame = spark.read.schema(
+            "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+        ).parquet(*(str(path) for path in offsets.parquet))
+        wanted = F.lit(False)
+        for partition, (start, end) in offsets.intervals.items():
+            wanted = wanted | ((F.col("partition") == partition) & (F.col("offset") >= start) & (F.col("offset") < end))
+        return frame.where(wanted).select(
+            "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value"
+        )
+
+    def _files(self) -> list[_File]:
+        if not self.folder.is_dir():
+            raise RuleBroken(
+                f"the topic '{self.name}' has no folder {self.folder}", "create it, or mend the topic's name"
+            )
+        files = []
+        for path in sorted(self.folder.iterdir()):
+            if path.name.startswith((".", "_")) or path.is_dir():
+                continue
+            status = path.stat()
+            mark = (path, status.st_size, status.st_mtime_ns)
+            if mark not in self._known:
+                self._known[mark] = _index(path)
+            files.append(self._known[mark])
+        return files
+
+
+def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
+    """The same offsets as disjoint intervals that do not touch, in order.
+
+    >>> merge_intervals([(5, 9), (0, 2), (2, 4), (8, 10)])
+    [(0, 4), (5, 10)]
+    """
+    merged: list[Interval] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _next_interval(
+    topic: str, partition: int, start: int, known: list[Interval]
+) -> tuple[Interval | None, TopicGap | None]:
+    """What can be read from `start` on without a gap, and the gap that comes next or at once."""
+    end_of_topic = known[-1][1] if known else 0
+    if end_of_topic < start:
+        return None, TopicGap(topic, partition, end_of_topic, start, "the topic ends before what was read already")
+    here = next(((low, high) for low, high in known if low <= start < high), None)
+    after = start if here is None else here[1]
+    beyond = next((low for low, _ in known if low > after), None)
+    gap = None if beyond is None else TopicGap(topic, partition, after, beyond, "no file holds these offsets")
+    return (None if here is None else (start, here[1])), gap
+
+
+def _bounded(intervals: dict[int, Interval], messages_max: int) -> dict[int, Interval]:
+    """The same intervals cut so that together they span at most `messages_max` offsets, shared out evenly."""
+    left, bounded = messages_max, {}
+    by_length = sorted(intervals.items(), key=lambda one: one[1][1] - one[1][0])
+    for index, (partition, (start, end)) in enumerate(by_length):
+        share = min(end - start, -(-left // (len(by_length) - index)))
+        if share > 0:
+            bounded[partition] = (start, start + share)
+            left -= share
+    return dict(sorted(bounded.items()))
+
+
+def _overlaps(file: _File, partition: int, wanted: Interval) -> bool:
+    return any(start < wanted[1] and wanted[0] < end for start, end in file.offsets.get(partition, []))
+
+
+def _index(path: Path) -> _File:
+    if path.suffix == ".parquet":
+        return _File(path, _parquet_offsets(path))
+    if _JSON_LINES.fullmatch(path.name):
+        partition = _partition_of(path)
+        offsets = [row["offset"] for row in _parse_json_lines(path)]
+        return _File(path, {partition: _intervals_of(np.array(offsets, dtype=np.int64))} if offsets else {})
+    raise RuleBroken(
+        f"{path} is not a file of a topic",
+        "a topic holds *.parquet and <partition>.jsonl[.gz]; start other names with '_'",
+    )
+
+
+def _parquet_offsets(path: Path) -> dict[int, list[Interval]]:
+    try:
+        file = pq.ParquetFile(path)
+        _check_shape(path, file.schema_arrow)
+        table = file.read(columns=["partition", "offset"])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise RuleBroken(
+            f"{path} is not a whole Parquet file: {error}", "write to a name that starts with '_', then rename"
+        ) from error
+    if table["partition"].null_count or table["offset"].null_count:
+        raise RuleBroken(f"{path} has a null partition or offset", "every message has both")
+    partitions, offsets = table["partition"].to_numpy(), table["offset"].to_numpy()
+    return {int(one): _intervals_of(offsets[partitions == one]) for one in np.unique(partitions)}
+
+
+def _check_shape(path: Path, schema: pa.Schema) -> None:
+    wanted = {
+        "value": (pa.types.is_binary, "binary"),
+        "partition": (pa.types.is_int32, "int32"),
+        "offset": (pa.types.is_int64, "int64"),
+    }
+    if "key" in schema.names:
+        wanted["key"] = (pa.types.is_binary, "binary")
+    if "timestamp" in schema.names:
+        wanted["timestamp"] = (lambda kind: pa.types.is_timestamp(kind) and kind.unit != "ns", "timestamp in us or ms")
+    for name, (fits, kind) in wanted.items():
+        if name not in schema.names or not fits(schema.field(name).type):
+            found = schema.field(name).type if name in schema.names else "missing"
+            raise RuleBroken(
+                f"{path} is not in the shape of Spark's Kafka source: column '{name}' is {found}, not {kind}",
+                "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers",
+            )
+
+
+def _intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
+    """The offsets as disjoint intervals, in order; the same offset twice counts once."""
+    if len(offsets) == 0:
+        return []
+    unique = np.unique(offsets)
+    breaks = np.flatnonzero(np.diff(unique) != 1)
+    starts = np.concatenate(([unique[0]], unique[breaks + 1]))
+    ends = np.concatenate((unique[breaks], [unique[-1]])) + 1
+    return [(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]
+
+
+def _partition_of(path: Path) -> int:
+    match = _JSON_LINES.fullmatch(path.name)
+    assert match is not None
+    return int(match.group(1))
+
+
+def _json_rows(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
+    for path in offsets.json_lines:
+        partition = _partition_of(path)
+        start, end = offsets.intervals.get(partition, (0, 0))
+        for row in _parse_json_lines(path):
+            if start <= row["offset"] < end:
+                yield {"partition": partition, **row}
+
+
+def _parse_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The messages of a hand-written file: offset, timestamp_ms, key, value."""
+    number = 0
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
+            for line in lines:
+                number += 1
+                if line.strip():
+                    yield _parse_json_line(line)
+    except (ValueError, binascii.Error, EOFError, OSError) as error:
+        raise RuleBroken(
+            f"{path}, line {max(number, 1)}: {error}",
+            'one message a line: {"offset": 0, "timestamp_ms": 0, "value_b64": "…"}',
+        ) from error
+
+
+def _parse_json_line(line: bytes) -> dict[str, Any]:
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError("is not a JSON object")
+    unknown = sorted(set(message) - _JSON_FIELDS)
+    if unknown:
+        raise ValueError(f"the field '{unknown[0]}' is not known")
+    offset, timestamp = message.get("offset"), message.get("timestamp_ms")
+    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset < 2**63:
+        raise ValueError(f"offset is {offset!r}, not an integer of 0 or more")
+    if timestamp is not None and (not isinstance(timestamp, int) or isinstance(timestamp, bool)):
+        raise ValueError(f"timestamp_ms is {timestamp!r}, not an integer")
+    return {
+        "offset": offset,
+        "timestamp_ms": timestamp,
+        "key": _json_bytes(message, "key"),
+        "value": _json_bytes(message, "value"),
+    }
+
+
+def _json_bytes(message: dict[str, Any], name: str) -> bytes | None:
+    text, encoded = message.get(name), message.get(f"{name}_b64")
+    if text is not None and encoded is not None:
+        raise ValueError(f"{name} and {name}_b64 are both given")
+    if encoded is not None:
+        if not isinstance(encoded, str):
+            raise ValueError(f"{name}_b64 is not text")
+        return base64.b64decode(encoded, validate=True)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise ValueError(f"{name} is not text")
+    return text.encode("utf-8", "surrogatepass")

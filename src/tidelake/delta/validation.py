@@ -1,0 +1,175 @@
+"""Validate: recount what seal has published, by another way, at a pinned version, and say where it does not agree.
+
+Seal counts fingerprints of the rows it finds through the log's own file list. Here Spark's Delta reader finds the rows,
+whole rows are added up, and the result is compared with what `proofs/` says was announced. Times that compaction may
+have moved are past recounting; their sum is still compared.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.delta.catalog import Collection
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.files import write_run
+from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
+from tidelake.delta.runs import append_run
+from tidelake.delta.snapshot import snapshot
+from tidelake.delta.status import ProofLog, quarantine_reasons, read_proofs
+from tidelake.delta.stops import reach
+from tidelake.delta.types import data_fields
+from tidelake.delta.values import CLOSED, SINCE, UPPER
+from tidelake.errors import UpperError
+
+_MISMATCHES_NAMED_MAX = 10
+
+
+@dataclass
+class ValidateReport:
+    """What one validation compared; `times` has one row a time of the range."""
+
+    lower: int
+    upper: int
+    since: int
+    closed: bool
+    version: int
+    times: list[dict[str, Any]] = field(default_factory=list)
+    """`time`, `announced`, `counted`, `recounted`, `diff_min` (the least sum of one row), `diff_sum`, `decision`."""
+    mismatches: list[str] = field(default_factory=list)
+    contradictions: list[dict[str, Any]] = field(default_factory=list)
+    quarantine: dict[str, int] = field(default_factory=dict)
+    decided: int = 0
+    diff_sum_recorded: int = 0
+    """The sum of all diffs before upper, by adding this range to what the last validation recorded."""
+    diff_sum_found: int | None = None
+    """The same by adding everything up; None unless the validation was full."""
+    readable_beyond_upper: int = 0
+    """How many of the reads at or after upper were answered; each of them must be refused."""
+
+    @property
+    def damaged(self) -> bool:
+        """Whether something below upper is not what was proven."""
+        return bool(self.mismatches) or self.readable_beyond_upper > 0
+
+
+def validate(spark: SparkSession, collection: Collection, full: bool = False) -> ValidateReport:
+    """Recount what was sealed since the last validation that agreed; everything that compaction has left, if `full`.
+
+    Cost: one scan of the range and one exchange of its rows; if `full`, of the whole table.
+    """
+    table = OpenTable(collection.paths.updates)
+    upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
+    compacted = table.value(SINCE) or 0
+    proofs = read_proofs(collection)
+    since = collection.entry.since[0] if collection.entry.since else upper
+    # Compaction moves times to at most `compacted`: that one and those before it cannot be told apart any more.
+    first = compacted + 1 if compacted else 0
+    lower = first if full else max(proofs.validated_upper, first)
+    report = ValidateReport(lower, upper, since, closed, table.version)
+    rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(collection.paths.updates))
+    sealed = rows if closed else rows.where(F.col(TIME) < upper)
+    if lower < upper or closed:
+        _compare_times(report, _recount(sealed.where(F.col(TIME) >= lower), collection), proofs)
+    _compare_sums(report, sealed, proofs, full)
+    _try_beyond_upper(spark, collection, report)
+    report.contradictions = [] if closed else [one for one in proofs.blocked if one["time"] >= upper]
+    report.quarantine = quarantine_reasons(collection)
+    _record(collection, report, proofs)
+    reach("validate.after_record")
+    return report
+
+
+def _recount(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
+    """Per time: how many rows have an effect, the least effect, and all effects together."""
+    data = [one.name for one in data_fields(collection.entry.record_schema)]
+    effects = (
+        sealed.groupBy(*(f"`{name}`" for name in data), TIME)
+        .agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("effect"))
+        .where(F.col("effect") != 0)
+    )
+    by_time = effects.groupBy(TIME).agg(
+        F.count(F.lit(1)).alias("recounted"), F.min("effect").alias("diff_min"), F.sum("effect").alias("diff_sum")
+    )
+    found = by_time.toArrow().to_pylist()
+    return [
+        {
+            "time": one[TIME],
+            "recounted": one["recounted"],
+            "diff_min": int(one["diff_min"]),
+            "diff_sum": int(one["diff_sum"]),
+        }
+        for one in found
+    ]
+
+
+def _compare_times(report: ValidateReport, recounted: list[dict[str, Any]], proofs: ProofLog) -> None:
+    by_time = {one["time"]: one for one in recounted}
+    proven = {time for time in proofs.sealed if time >= report.lower and (report.closed or time < report.upper)}
+    for time in sorted(by_time.keys() | proven):
+        proof = proofs.sealed.get(time, {"announced": 0, "counted": 0, "decision": None})
+        found = by_time.get(time, {"recounted": 0, "diff_min": 0, "diff_sum": 0})
+        row = {
+            "time": time,
+            "announced": proof["announced"],
+            "counted": proof["counted"],
+            "recounted": found["recounted"],
+            "diff_min": found["diff_min"],
+            "diff_sum": found["diff_sum"],
+            "decision": proof["decision"],
+        }
+        report.times.append(row)
+        report.decided += row["decision"] is not None
+        if row["recounted"] != row["announced"] and len(report.mismatches) < _MISMATCHES_NAMED_MAX:
+            report.mismatches.append(
+                f"time {time}: {row['announced']} distinct updates were announced, {row['recounted']} are in the table"
+            )
+
+
+def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, full: bool) -> None:
+    fresh = sum(row["diff_sum"] for row in report.times if report.closed or row["time"] >= proofs.validated_upper)
+    report.diff_sum_recorded = proofs.validated_sum + fresh
+    if not full:
+        return
+    total = sealed.agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("total")).first()
+    report.diff_sum_found = int(total["total"] or 0) if total is not None else 0
+    if proofs.validated_upper >= report.lower or proofs.validated_upper > 0:
+        if report.diff_sum_found != report.diff_sum_recorded:
+            report.mismatches.append(
+                f"all diffs before {report.upper} add up to {report.diff_sum_found}, not to {report.diff_sum_recorded}"
+            )
+    else:
+        report.diff_sum_recorded = report.diff_sum_found
+
+
+def _try_beyond_upper(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
+    if report.closed:
+        return
+    for as_of in (report.upper, 2**63 - 1):
+        try:
+            snapshot(spark, collection, as_of)
+        except UpperError:
+            continue
+        report.readable_beyond_upper += 1
+
+
+def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) -> None:
+    """Note that the range agreed, or that it did not; a range that has not grown is noted once."""
+    if not report.damaged and not proofs.damaged and proofs.validated_upper == report.upper and proofs.validations:
+        return
+    row = {
+        "lower": report.lower,
+        "upper": report.upper,
+        "closed": report.closed,
+        "kind": "damaged" if report.damaged else "validated",
+        "diff_sum": report.diff_sum_recorded,
+        "detail": "; ".join(report.mismatches) or None,
+        "at_ms": int(clock.time() * 1000),
+    }
+    rows = pa.Table.from_pylist([row], schema=PROOFS_SCHEMA)
+    append_run(collection.paths.proofs, write_run(collection.paths.proofs, new_run("validation"), rows))

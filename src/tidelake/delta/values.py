@@ -1,0 +1,22 @@
+"""The names under which a table's log keeps its collection's small state, as Delta application transactions."""
+
+from __future__ import annotations
+
+UPPER = "upper"
+"""The first time that is not sealed; where the stream is closed, one more than the last time with an update."""
+CLOSED = "closed"
+"""1 where an empty upper was sealed: nothing more will ever come."""
+SINCE = "since"
+"""The greatest since that a compaction has moved times up to."""
+APPEND_ONLY_BREACH = "append_only_diff"
+"""Why a statement of an append-only collection is in the quarantine: its diff is not positive."""
+
+
+def offset_value(topic: str, partition: int) -> str:
+    """The name under which a table keeps the next offset of a partition."""
+    return f"offset/{topic}/{partition}"
+
+
+def partitions_value(topic: str) -> str:
+    """The name under which a table keeps one more than the greatest partition it has read."""
+    return f"partitions/{topic}"
