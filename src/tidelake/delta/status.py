@@ -5,11 +5,15 @@ from __future__ import annotations
 import time as clock
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import read_rows
+from tidelake.delta.files import RunFile, read_rows
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME
 from tidelake.delta.topic import FileTopic
 from tidelake.delta.values import CLOSED, SINCE, UPPER, partitions_value
@@ -44,7 +48,7 @@ class CollectionStatus:
     closed: bool
     rows: int
     pending: int
-    """Rows in files that reach to or beyond upper: what the next seal looks at."""
+    """Stored rows at or after upper, copies included."""
     runs: int
     bytes: int
     late: int
@@ -99,9 +103,10 @@ def quarantine_reasons(collection: Collection) -> dict[str, int]:
 
 
 def read_status(collection: Collection, family: str, topic: FileTopic | None) -> CollectionStatus:
-    """Read what `status` shows; no JVM, no data file is opened.
+    """Read what `status` shows; no JVM.
 
-    Cost: the logs of five tables, the small tables `proofs`, `progress` and `quarantine`.
+    Cost: the logs of five tables, the small tables `proofs`, `progress` and `quarantine`, and one column of the files
+    that hold both sealed and unsealed rows.
     """
     paths = collection.paths
     table = OpenTable(paths.updates)
@@ -120,7 +125,7 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
         upper=None if closed else upper,
         closed=closed,
         rows=sum(file.rows for file in files),
-        pending=0 if closed else sum(f.rows for f in files if f.time_max is None or f.time_max >= upper),
+        pending=0 if closed else _rows_from(paths.updates, files, upper),
         runs=len({file.run for file in files}),
         bytes=sum(file.bytes for file in files),
         late=sum(file.rows for file in OpenTable(paths.late).files()),
@@ -135,6 +140,18 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
         damaged=proofs.damaged,
         topic_problem=problem,
     )
+
+
+def _rows_from(table: Path, files: list[RunFile], upper: int) -> int:
+    """How many rows are at or after upper; only files on both sides of it are opened, for one column."""
+    rows = 0
+    for file in files:
+        if file.time_min is not None and file.time_min >= upper:
+            rows += file.rows
+        elif file.time_max is None or file.time_max >= upper:
+            times = pq.ParquetFile(table / file.path).read(columns=[TIME])[TIME]
+            rows += pc.sum(pc.greater_equal(times, upper)).as_py() or 0
+    return rows
 
 
 def _topic_lag(table: OpenTable, topic: FileTopic | None) -> tuple[int | None, str | None]:

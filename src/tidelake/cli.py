@@ -1,0 +1,374 @@
+"""The command line: look at collections, read them, decide, make topics, replay streams. Heavy imports come late."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time as clock
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelake.errors import CapabilityError, CommitError, TidelakeError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tidelake.configuration import Settings
+    from tidelake.delta.catalog import Decision
+    from tidelake.delta.status import CollectionStatus
+
+app = typer.Typer(
+    name="tidelake",
+    help="Change-data topics become definite Delta tables: exact AS OF every time in [since, upper).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config", envvar="TIDELAKE_CONFIG", help="The collections.yaml that names store and topics.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The collection's name.")]
+_CONFIG = Path("collections.yaml")
+_ROWS_SHOWN = 20
+
+
+class Engine(StrEnum):
+    """What `replay` runs a stream through."""
+
+    memory = "memory"
+
+
+@app.command()
+def status(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these collections.")] = None,
+    config: ConfigOption = _CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Show since, upper, rows, pending rows, lag and quarantine of each collection. Starts no JVM."""
+    from tidelake.configuration import load_settings
+
+    settings = load_settings(config).only(tuple(names or ()))
+    found = {one.name: _status_of(settings, one.name) for one in settings.collections}
+    if as_json:
+        _print_json({"collections": {name: None if one is None else one.as_json() for name, one in found.items()}})
+    else:
+        _print_status(found)
+
+
+@app.command()
+def read(
+    name: NameArgument,
+    as_of: Annotated[int | None, typer.Option("--as-of", help="A time in [since, upper); by default the last.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Which columns, with commas between them.")] = None,
+    where: Annotated[str | None, typer.Option(help="A Spark SQL predicate on the data's columns.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows (20 unless --json).")] = None,
+    config: ConfigOption = _CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the contents of a collection AS OF a time; `_diff` says how often a row is there."""
+    from tidelake.configuration import load_settings
+    from tidelake.delta.catalog import Catalog
+    from tidelake.delta.layout import Store
+    from tidelake.delta.session import start_session
+    from tidelake.delta.snapshot import snapshot
+
+    settings = load_settings(config)
+    settings.collection(name)
+    collection = Catalog(Store(settings.store)).find(name)
+    wanted = [one.strip() for one in columns.split(",") if one.strip()] if columns else []
+    _say("starting Spark …")
+    taken = snapshot(start_session(), collection, as_of, wanted, where)
+    rows_max = limit if limit is not None else (None if as_json else _ROWS_SHOWN)
+    contents = taken.contents.orderBy(*(f"`{one}`" for one in taken.contents.columns))
+    total = taken.contents.count() if rows_max is not None and not as_json else None
+    rows = [
+        row.asDict(recursive=True) for row in (contents if rows_max is None else contents.limit(rows_max)).collect()
+    ]
+    about = {"name": name, "as_of": taken.as_of, "since": taken.since, "upper": None if taken.closed else taken.upper}
+    if as_json:
+        _print_json(about | {"closed": taken.closed, "version": taken.version, "rows": rows})
+    else:
+        _print_rows(f"{name} AS OF {taken.as_of}", taken.contents.columns, rows)
+        if total is not None and total > len(rows):
+            _say(f"{len(rows)} of {total} rows; --limit shows more")
+
+
+@app.command()
+def resolve(
+    name: NameArgument,
+    reason: Annotated[str, typer.Option(help="Why; every report that shows the decision says it.")],
+    time: Annotated[int | None, typer.Option(help="The time that does not seal.")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=0, help="How many distinct updates it has, whatever was said.")
+    ] = None,
+    discard: Annotated[
+        str | None, typer.Option(help='A statement without effect: {"data": {…}, "diff": 1}. Needs --time.')
+    ] = None,
+    accept_gap: Annotated[
+        str | None, typer.Option(help="Offsets that will not come back: TOPIC:PARTITION:FROM-TO (TO is not in it).")
+    ] = None,
+    config: ConfigOption = _CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Decide what a stream cannot: store a standing rule that the next ingest or seal applies. Starts no JVM."""
+    from tidelake.configuration import load_settings
+    from tidelake.delta.catalog import Catalog
+    from tidelake.delta.layout import Store
+
+    settings = load_settings(config)
+    settings.collection(name)
+    catalog = Catalog(Store(settings.store))
+    decision = _decision(catalog, name, reason, time, count, discard, accept_gap)
+    entry = catalog.decide(name, decision)
+    if as_json:
+        _print_json({"name": name, "decisions": [one.model_dump(exclude_none=True) for one in entry.decisions]})
+    else:
+        typer.echo(f"{name}: decided. The next run applies it; the collection has {len(entry.decisions)} decision(s).")
+
+
+@app.command()
+def quarantine(
+    name: NameArgument,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many messages.")] = _ROWS_SHOWN,
+    config: ConfigOption = _CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the messages that could not be used, why, and where they are in the topic. Starts no JVM."""
+    from tidelake.configuration import load_settings
+    from tidelake.delta.catalog import Catalog
+    from tidelake.delta.layout import RUN, Store
+    from tidelake.delta.status import quarantine_rows
+
+    settings = load_settings(config)
+    settings.collection(name)
+    rows = quarantine_rows(Catalog(Store(settings.store)).find(name))
+    shown = [{key: value for key, value in row.items() if key != RUN} for row in rows[:limit]]
+    if as_json:
+        _print_json({"name": name, "messages": len(rows), "rows": shown})
+        return
+    _print_rows(f"{name}: quarantine", ["topic", "partition", "offset", "reason", "detail", "times", "value"], shown)
+    if len(rows) > len(shown):
+        _say(f"{len(shown)} of {len(rows)} messages; --limit shows more")
+
+
+@app.command()
+def replay(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recorded streams, JSON lines.")],
+    engine: Annotated[Engine, typer.Option(help="What to run them through.")] = Engine.memory,
+) -> None:
+    """Run recorded streams through the reader; one JSON line out for each line in."""
+    from tidelake.json_values import to_text
+    from tidelake.replay import replay_file, split_lines
+
+    failed = False
+    for file in files:
+        try:
+            lines = split_lines(file.read_bytes())
+        except OSError as error:
+            typer.echo(f"error: {file} cannot be read: {error.strerror}", err=True)
+            failed = True
+            continue
+        for line in replay_file(lines, str(file)):
+            sys.stdout.write(to_text(line))
+            sys.stdout.write("\n")
+    sys.stdout.flush()
+    if failed:
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Run the command line; a known error is its text on standard error and a status, never a traceback."""
+    try:
+        app()
+    except (CommitError, CapabilityError) as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except TidelakeError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _status_of(settings: Settings, name: str) -> CollectionStatus | None:
+    """The status of a configured collection; None while it has not been ingested once."""
+    from tidelake.delta.catalog import Catalog
+    from tidelake.delta.layout import Store
+    from tidelake.delta.status import read_status
+    from tidelake.delta.topic import FileTopic
+
+    one = settings.collection(name)
+    catalog = Catalog(Store(settings.store))
+    if name not in {entry.name for entry in catalog.entries()}:
+        return None
+    return read_status(catalog.find(name), one.family, FileTopic(one.topic_folder))
+
+
+def _decision(
+    catalog: Any,
+    name: str,
+    reason: str,
+    time: int | None,
+    count: int | None,
+    discard: str | None,
+    accept_gap: str | None,
+) -> Decision:
+    """Check what was asked for, and that it can still have an effect."""
+    from tidelake.delta.catalog import Decision
+    from tidelake.delta.commit import OpenTable
+    from tidelake.delta.values import CLOSED, UPPER
+    from tidelake.errors import RuleBroken
+
+    if sum(one is not None for one in (count, discard, accept_gap)) != 1:
+        raise RuleBroken("nothing, or more than one thing, is decided", "give one of --count, --discard, --accept-gap")
+    if accept_gap is None and time is None:
+        raise RuleBroken("no time is given", "give --time T beside --count or --discard")
+    if not reason.strip():
+        raise RuleBroken("the reason is empty", "say why: every report repeats it")
+    collection = catalog.find(name)
+    table = OpenTable(collection.paths.updates)
+    if time is not None and (table.value(CLOSED) or time < (table.value(UPPER) or 0)):
+        raise RuleBroken(f"time {time} of '{name}' is sealed already", "what is sealed is never changed")
+    return Decision(
+        time=time,
+        count=count,
+        discard=None if discard is None else _statement(collection.entry.record_schema, discard),
+        accept_gap=None if accept_gap is None else _gap(accept_gap),
+        reason=reason.strip(),
+        at_ms=int(clock.time() * 1000),
+    )
+
+
+def _statement(record_schema: dict[str, Any], text: str) -> dict[str, Any]:
+    from tidelake.delta.statements import encode_data
+    from tidelake.errors import RuleBroken
+
+    shape = 'write it as {"data": {…}, "diff": 1}'
+    try:
+        statement = json.loads(text)
+    except ValueError as error:
+        raise RuleBroken(f"the statement is not JSON: {error}", shape) from error
+    if not isinstance(statement, dict) or statement.keys() != {"data", "diff"} or type(statement["diff"]) is not int:
+        raise RuleBroken("the statement does not have just data and a whole diff", shape)
+    encode_data(record_schema, statement["data"])
+    return statement
+
+
+def _gap(text: str) -> tuple[str, int, int, int]:
+    from tidelake.errors import RuleBroken
+
+    topic, _, rest = text.partition(":")
+    partition, _, offsets = rest.partition(":")
+    start, _, end = offsets.partition("-")
+    if not topic or not all(one.isdigit() for one in (partition, start, end)) or int(start) >= int(end):
+        raise RuleBroken(f"'{text}' is not a gap", "write TOPIC:PARTITION:FROM-TO, e.g. orders:0:100-200")
+    return topic, int(partition), int(start), int(end)
+
+
+def _say(text: str) -> None:
+    """Tell a person, beside the output."""
+    typer.echo(text, err=True)
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, default=_json_default))
+
+
+def _json_default(value: Any) -> Any:
+    import base64
+
+    if isinstance(value, bytes | bytearray):
+        return {"b64": base64.b64encode(value).decode("ascii")}
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, justify="right" if column in {"_diff", "offset", "partition"} else "left")
+    for row in rows:
+        table.add_row(*(escape(_cell(row[column])) for column in columns))
+    _console().print(table)
+
+
+def _console() -> Console:
+    """The terminal; wide enough for a table where the output goes to a file or a pipe."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=160)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes | bytearray):
+        shown = bytes(value[:16]).hex(" ")
+        return shown if len(value) <= 16 else f"{shown} … ({len(value)} bytes)"
+    if isinstance(value, dict | list):
+        return json.dumps(value, default=_json_default, ensure_ascii=False)
+    return str(value)
+
+
+def _print_status(found: dict[str, CollectionStatus | None]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title="collections", box=box.SIMPLE_HEAD)
+    for column in ("name", "family", "since", "upper", "rows", "pending", "lag", "late", "quarantine", "state"):
+        table.add_column(column, justify="left" if column in {"name", "family", "state"} else "right")
+    notes: list[str] = []
+    for name, one in found.items():
+        if one is None:
+            table.add_row(name, *[""] * 8, "not ingested yet")
+            continue
+        table.add_row(
+            name,
+            one.family,
+            "unreadable" if one.since is None else str(one.since),
+            "closed" if one.closed else str(one.upper),
+            f"{one.rows:,}",
+            f"{one.pending:,}",
+            "?" if one.lag_messages is None else f"{one.lag_messages:,} messages",
+            f"{one.late:,}",
+            f"{one.quarantine:,}",
+            _state(one),
+        )
+        notes += [f"{name}: {text}" for text in _notes(one)]
+    _console().print(table)
+    for note in notes:
+        typer.echo(note)
+
+
+def _state(one: CollectionStatus) -> str:
+    if one.damaged:
+        return "DAMAGED below upper"
+    if one.topic_problem:
+        return "topic cannot be read"
+    undecided = [c for c in one.contradictions if not c["decided"]]
+    if undecided:
+        return f"held back at time {undecided[0]['time']}"
+    return "in order"
+
+
+def _notes(one: CollectionStatus) -> list[str]:
+    notes = [f"damaged: {one.damaged}"] if one.damaged else []
+    notes += [one.topic_problem] if one.topic_problem else []
+    notes += [f"{c['detail']}{' (decided)' if c['decided'] else ''}" for c in one.contradictions[:5]]
+    if one.quarantine:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(one.quarantine_reasons.items()))
+        notes.append(f"quarantine: {reasons}; see `tidelake quarantine {one.name}`")
+    return notes
+
+
+if __name__ == "__main__":
+    main()
