@@ -154,6 +154,20 @@ class OverCount(Contradiction):
         return f"time {self.time} is announced with {self.announced} updates, and {self.counted} distinct ones arrived"
 
 
+class EnvelopeBreach(Contradiction):
+    """A statement is not one that the collection's envelope allows; it is in the quarantine, and its time waits."""
+
+    kind = "envelope_breach"
+
+    def __init__(self, time: Time, detail: str) -> None:
+        super().__init__(time, detail)
+        self.time, self.detail = time, detail
+
+    def fact(self) -> str:
+        """Name the time and the rule."""
+        return f"a statement at time {self.time} is in the quarantine: {self.detail}"
+
+
 class LateContradiction(Contradiction):
     """A late fact disagrees with what was published at its time; what was published stays."""
 
