@@ -14,7 +14,7 @@ from tidelake.errors import ConflictingDiff, Contradiction, MixedTimes
 from tidelake.ledger import Ledger
 from tidelake.ledger_entries import time_from_json, time_to_json
 from tidelake.message import ANY_WIDTH, Message, Update, Updates, trusted_update
-from tidelake.order import Time
+from tidelake.order import Time, total_order_key
 
 
 class Received(NamedTuple):
@@ -23,7 +23,7 @@ class Received(NamedTuple):
     Args:
         updates: what is published now, in time order, and within a time in the order of identities.
         frontier: the minimal times that are not settled.
-        errors: the contradictions that this message made evident, each kind and time once.
+        errors: the contradictions that this message made evident, each kind and time once, in time order.
     """
 
     updates: list[Update]
@@ -135,7 +135,7 @@ class Reader:
         for time in self._ledger.settled_times:
             waiting = self._pending.pop(time)
             published.extend(waiting[identity] for identity in _in_order(waiting))
-        return Received(published, frontier, errors)
+        return Received(published, frontier, sorted(errors, key=lambda error: total_order_key(error.time)))
 
     def save(self) -> dict[str, Any]:
         """Give the whole state; JSON values where the data are."""
