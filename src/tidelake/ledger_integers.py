@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, cast
 
-from sortedcontainers import SortedDict, SortedList
-
 from tidelake.antichain import Antichain
 from tidelake.errors import ConflictingCount, Contradiction, OverCount
 from tidelake.ledger_entries import conflicting_count, contradiction_from_json, contradictions_to_json
 from tidelake.message import Progress
 from tidelake.order import INT64_MAX, Time
+from tidelake.sorted_times import SortedTimes
 
 NEVER = INT64_MAX + 1
 """The upper of a statement that closes the stream; no time is at or after it."""
@@ -31,14 +30,15 @@ class IntegerBook:
     def __init__(self, start: Antichain) -> None:
         self._frontier: int = cast(int, start.elements[0]) if start.elements else NEVER
         self.settled_times: list[Time] = []
-        self._coverage: SortedDict[int, int] = SortedDict()  # lower -> upper, disjoint, not touching
+        self._lowers = SortedTimes()  # of the covered intervals, which neither overlap nor touch
+        self._uppers: dict[int, int] = {}  # by lower
         self._named: dict[int, int] = {}  # the greatest announced count, where one was named
         self._values: dict[int, set[int]] = {}  # all announced counts, where they disagree
         self._counted: dict[int, int] = {}
         self._poisoned: dict[int, Contradiction] = {}
         self._decided: dict[int, int] = {}
-        self._plain: SortedList[int] = SortedList()
-        self._fixed: SortedList[int] = SortedList()
+        self._plain = SortedTimes()
+        self._fixed = SortedTimes()
 
     @property
     def frontier(self) -> Antichain:
@@ -50,8 +50,11 @@ class IntegerBook:
         """The merged intervals."""
         return [
             (Antichain((max(lower, self._frontier),)), Antichain(() if upper == NEVER else (upper,)))
-            for lower, upper in self._coverage.items()
+            for lower, upper in self._intervals()
         ]
+
+    def _intervals(self) -> list[tuple[int, int]]:
+        return [(lower, self._uppers[lower]) for lower in self._lowers]
 
     def announce(self, progress: Progress) -> list[Contradiction]:
         """Accept a statement."""
@@ -62,46 +65,52 @@ class IntegerBook:
         if low >= high:
             return []
         counts = cast(dict[int, int], progress.counts)
-        errors: list[Contradiction] = []
+        if low > cast(int, progress.lower.elements[0]):
+            counts = {time: count for time, count in counts.items() if time >= low}
+        known = self._plain.between(low, high)
         overlapping = self._overlaps(low, high)
-        for time, count in counts.items():
-            if time >= low:
-                self._name(time, count, overlapping, errors)
-        for time in [time for time in self._plain.irange(low, high, (True, False)) if time not in counts]:
-            self._omit(time, errors)
+        errors: list[Contradiction] = []
+        if known or overlapping or self._fixed:
+            for time in known:
+                if time not in counts:
+                    self._omit(time, errors)
+            fresh = [time for time, count in counts.items() if self._name(time, count, overlapping, errors)]
+        else:
+            self._named.update(counts)
+            fresh = list(counts)
+        self._plain.add_run(sorted(fresh))
         self._cover(low, high)
         return errors
 
-    def _name(self, time: int, count: int, overlapping: bool, errors: list[Contradiction]) -> None:
-        """Note that a statement names `time` with `count`, which is not 0."""
+    def _name(self, time: int, count: int, overlapping: bool, errors: list[Contradiction]) -> bool:
+        """Note that a statement names `time` with `count`, which is not 0; tell whether `time` is plain from now on."""
         if time in self._decided:
-            return
+            return False
         named = self._named.get(time)
         if named is None:
             self._named[time] = count
+            is_new = time not in self._counted and time not in self._poisoned
             if overlapping and self._covers(time):  # by a statement that leaves it out
                 self._values[time] = {0, count}
-                if time not in self._counted and time not in self._poisoned:
-                    self._fixed.add(time)
+                if is_new:
+                    self._fixed.add_run([time])
                 errors.append(ConflictingCount(time, 0, count))
-                return
-            counted = self._counted.get(time)
-            if counted is None:
-                if time not in self._poisoned:
-                    self._plain.add(time)
-            elif counted > count:
-                errors.append(OverCount(time, count, counted))
-        elif named != count:
+                return False
+            if self._counted.get(time, 0) > count:
+                errors.append(OverCount(time, count, self._counted[time]))
+            return is_new
+        if named != count:
             values = self._values.setdefault(time, {named})
             if count not in values:
                 errors.append(ConflictingCount(time, named, count))
                 values.add(count)
                 self._named[time] = max(values)
+        return False
 
     def _omit(self, time: int, errors: list[Contradiction]) -> None:
         """Note that a statement covers `time`, which is plain, without naming it."""
         self._plain.remove(time)
-        self._fixed.add(time)
+        self._fixed.add_run([time])
         named = self._named.get(time)
         if named is not None:
             self._values.setdefault(time, {named}).add(0)
@@ -110,27 +119,31 @@ class IntegerBook:
             errors.append(OverCount(time, 0, self._counted[time]))
 
     def _overlaps(self, low: int, high: int) -> bool:
-        before = next(self._coverage.irange(maximum=high, inclusive=(True, False), reverse=True), None)
-        return before is not None and self._coverage[before] > low
+        before = self._lowers.floor(high - 1)
+        return before is not None and self._uppers[before] > low
 
     def _covers(self, time: int) -> bool:
-        before = next(self._coverage.irange(maximum=time, reverse=True), None)
-        return before is not None and self._coverage[before] > time
+        before = self._lowers.floor(time)
+        return before is not None and self._uppers[before] > time
 
     def _cover(self, low: int, high: int) -> None:
         """Add `[low, high)` to the coverage, merged with all that it overlaps or touches."""
-        before = next(self._coverage.irange(maximum=low, reverse=True), None)
-        if before is not None and self._coverage[before] >= low:
-            low, high = before, max(high, self._coverage[before])
-        for absorbed in list(self._coverage.irange(low, high)):
-            high = max(high, self._coverage[absorbed])
+        before = self._lowers.floor(low)
+        if before is not None and self._uppers[before] >= low:
+            low, high = before, max(high, self._uppers[before])
+        for absorbed in self._lowers.between(low, high + 1):
+            high = max(high, self._uppers[absorbed])
             if absorbed != low:
-                del self._coverage[absorbed]
-        self._coverage[low] = high
+                self._lowers.remove(absorbed)
+                del self._uppers[absorbed]
+        if low not in self._uppers:
+            self._lowers.add_run([low])
+        self._uppers[low] = high
 
     def count_all(self, counts: Iterable[tuple[Time, int]]) -> list[Contradiction]:
         """Add newly seen distinct updates."""
         errors: list[Contradiction] = []
+        fresh: list[int] = []
         for time, distinct in cast(Iterable[tuple[int, int]], counts):
             if time < self._frontier or not distinct:
                 continue
@@ -142,12 +155,16 @@ class IntegerBook:
             if announced is None:
                 covered = self._covers(time)
                 if before is None and time not in self._poisoned:
-                    (self._fixed if covered else self._plain).add(time)
+                    if covered:
+                        self._fixed.add_run([time])
+                    else:
+                        fresh.append(time)
                 if not covered:
                     continue
                 announced = 0
             if counted > announced:
                 errors.append(OverCount(time, announced, counted))
+        self._plain.add_run(sorted(fresh))
         return errors
 
     def contradict(self, error: Contradiction) -> None:
@@ -156,7 +173,7 @@ class IntegerBook:
         if time < self._frontier:
             return
         if not (time in self._named or time in self._counted or time in self._decided or time in self._poisoned):
-            (self._fixed if self._covers(time) else self._plain).add(time)
+            (self._fixed if self._covers(time) else self._plain).add_run([time])
         self._poisoned.setdefault(time, error)
 
     def decide(self, time: Time, count: int) -> list[Contradiction]:
@@ -164,9 +181,10 @@ class IntegerBook:
         time = cast(int, time)
         if time < self._frontier:
             return []
-        self._plain.discard(time)
+        if time in self._plain:
+            self._plain.remove(time)
         if time not in self._fixed:
-            self._fixed.add(time)
+            self._fixed.add_run([time])
         self._named.pop(time, None)
         self._values.pop(time, None)
         self._decided[time] = count
@@ -181,37 +199,35 @@ class IntegerBook:
     def advance(self) -> None:
         """Move the frontier, forget what lies before it."""
         self.settled_times = []
-        lower, upper = self._coverage.peekitem(0) if self._coverage else (NEVER, NEVER)
+        lower = next(iter(self._lowers), NEVER)
         if lower > self._frontier or self._frontier == NEVER:
             return
-        frontier = upper
+        frontier = upper = self._uppers[lower]
         settled: list[int] = []
-        fixed_settled = 0
-        open_times = heapq.merge(self._plain, self._fixed) if self._fixed else iter(self._plain)
-        for time in open_times:
+        decided = 0
+        for time in heapq.merge(self._plain, self._fixed) if self._fixed else self._plain:
             if time >= upper:
                 break
             if not self._is_met(time):
                 frontier = time
                 break
             settled.append(time)
-            if self._fixed and time in self._decided:
-                fixed_settled += 1
+            decided += time in self._decided
         # A fixed time that settles was decided: any other one is contradicted.
-        _drop_first(self._fixed, fixed_settled)
-        _drop_first(self._plain, len(settled) - fixed_settled)
+        self._fixed.drop_first(decided)
+        self._plain.drop_first(len(settled) - decided)
         self._frontier = frontier
         if frontier >= upper:
-            self._coverage.popitem(0)
-        self._forget(settled)
-
-    def _forget(self, settled: list[int]) -> None:
-        counted = self._counted
-        self.settled_times = [time for time in settled if time in counted]
-        for book in (self._named, counted, self._decided):
-            if book:
+            self._lowers.drop_first(1)
+            del self._uppers[lower]
+        self.settled_times = [time for time in settled if time in self._counted]
+        is_empty = not self._plain and not self._fixed
+        for values in (self._named, self._counted, self._decided):
+            if is_empty:
+                values.clear()
+            elif values:
                 for time in settled:
-                    book.pop(time, None)
+                    values.pop(time, None)
 
     def announced(self, time: Time) -> int | None:
         """Give what is announced for a time."""
@@ -248,7 +264,7 @@ class IntegerBook:
         return {
             "book": "integers",
             "frontier": [] if self._frontier == NEVER else [self._frontier],
-            "coverage": [[lower, None if upper == NEVER else upper] for lower, upper in self._coverage.items()],
+            "coverage": [[lower, None if upper == NEVER else upper] for lower, upper in self._intervals()],
             "named": [[time, self._named[time]] for time in sorted(self._named)],
             "values": [[time, sorted(self._values[time])] for time in sorted(self._values)],
             "counted": [[time, self._counted[time]] for time in sorted(self._counted)],
@@ -260,7 +276,8 @@ class IntegerBook:
     def restore(state: Mapping[str, Any]) -> IntegerBook:
         """Make a book that goes on where the saved one stood."""
         book = IntegerBook(Antichain(state["frontier"]))
-        book._coverage.update((lower, NEVER if upper is None else upper) for lower, upper in state["coverage"])
+        book._uppers = {lower: NEVER if upper is None else upper for lower, upper in state["coverage"]}
+        book._lowers = SortedTimes(book._uppers)
         book._named = dict(state["named"])
         book._values = {time: set(values) for time, values in state["values"]}
         book._counted = dict(state["counted"])
@@ -269,20 +286,11 @@ class IntegerBook:
         book._poisoned = {cast(int, error.time): error for error in errors}
         known = {*book._named, *book._counted, *book._decided, *book._poisoned}
         fixed = {time for time in known if book._has_no_news_from_omission(time)}
-        book._plain.update(known - fixed)
-        book._fixed.update(fixed)
+        book._plain = SortedTimes(known - fixed)
+        book._fixed = SortedTimes(fixed)
         return book
 
     def _has_no_news_from_omission(self, time: int) -> bool:
         if time in self._decided or 0 in self._values.get(time, ()):
             return True
         return time not in self._named and self._covers(time)
-
-
-def _drop_first(times: SortedList[int], number: int) -> None:
-    """Remove the first `number` times: at one stroke where that is most of them, else one by one."""
-    if 2 * number >= len(times):
-        del times[:number]
-    else:
-        for _ in range(number):
-            times.pop(0)
