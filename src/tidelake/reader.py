@@ -57,7 +57,8 @@ class Reader:
     def __init__(self, start: Antichain, identity: Callable[[Any], Hashable] = data_itself) -> None:
         self._identity = identity
         self._ledger = Ledger(start)
-        self._pending: dict[Time, dict[Hashable, Update]] = {}
+        # A time's only update stands alone: most times of a fine-grained stream have one, and a dictionary is big.
+        self._pending: dict[Time, Update | dict[Hashable, Update]] = {}
         self._further_diffs: dict[tuple[Time, Hashable], list[int]] = {}
         self.late = 0
         """How many updates were ignored because their time was settled before they came."""
@@ -101,10 +102,14 @@ class Reader:
             time = update.time
             waiting = self._pending.get(time)
             if waiting is None:
-                if not frontier.less_equal(time):
+                if frontier.less_equal(time):
+                    self._pending[time] = update
+                    fresh[time] = 1
+                else:
                     self.late += 1
-                    continue
-                waiting = self._pending[time] = {}
+                continue
+            if not isinstance(waiting, dict):
+                waiting = self._pending[time] = {self._identity(waiting.data): waiting}
             identity = self._identity(update.data)
             known = waiting.get(identity)
             if known is None:
@@ -134,7 +139,10 @@ class Reader:
         published: list[Update] = []
         for time in self._ledger.settled_times:
             waiting = self._pending.pop(time)
-            published.extend(waiting[identity] for identity in _in_order(waiting))
+            if isinstance(waiting, dict):
+                published.extend(waiting[identity] for identity in _in_order(waiting))
+            else:
+                published.append(waiting)
         return Received(published, frontier, sorted(errors, key=lambda error: total_order_key(error.time)))
 
     def save(self) -> dict[str, Any]:
@@ -148,7 +156,9 @@ class Reader:
                     time_to_json(time),
                     [
                         [update.data, update.diff, *self._further_diffs.get((time, identity), ())]
-                        for identity, update in waiting.items()
+                        for identity, update in (
+                            waiting.items() if isinstance(waiting, dict) else [(None, waiting)]  # no further diffs
+                        )
                     ],
                 ]
                 for time, waiting in self._pending.items()
@@ -163,9 +173,9 @@ class Reader:
         reader.late, reader.copies = state["late"], state["copies"]
         for saved_time, saved in state["pending"]:
             time = time_from_json(saved_time)
-            waiting = reader._pending[time] = {}
-            for data, diff, *further in saved:
-                waiting[identity(data)] = trusted_update(data, time, diff)
+            waiting = {identity(data): trusted_update(data, time, diff) for data, diff, *_ in saved}
+            reader._pending[time] = waiting
+            for data, _, *further in saved:
                 if further:
                     reader._further_diffs[(time, identity(data))] = further
         return reader
