@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tidelake.errors import ConflictingCount, ConflictingDiff, Contradiction, LateContradiction, OverCount
+from tidelake.errors import ConflictingCount, Contradiction
 from tidelake.order import Time
-
-_CLASSES: dict[str, type[Contradiction]] = {
-    error.kind: error for error in (ConflictingDiff, ConflictingCount, OverCount, LateContradiction)
-}
 
 
 def time_from_json(value: Any) -> Time:
@@ -29,8 +25,9 @@ def contradictions_to_json(errors: Iterable[Contradiction]) -> list[list[Any]]:
 
 
 def contradiction_from_json(value: list[Any]) -> Contradiction:
-    """Read one contradiction."""
-    return _CLASSES[value[0]](time_from_json(value[1]), *value[2:])
+    """Read one contradiction, of whatever kind the tree of errors has."""
+    classes = {error.kind: error for error in Contradiction.__subclasses__()}
+    return classes[value[0]](time_from_json(value[1]), *value[2:])
 
 
 def conflicting_count(time: Time, values: Iterable[int]) -> ConflictingCount:

@@ -1,8 +1,8 @@
 """The replay scripts: each case is a title, and line by line what goes in and what comes out.
 
-`u` is a batch of updates, `p lower upper time:count...` a statement, `restart` a restart, `raw` a line as it is, `bytes`
-a line in hexadecimal; a line that begins like JSON stands for itself. After `=` comes the frontier, then each published
-update after `+` and each error, kind and time, after `!`. All of it is worked out by hand from the protocol.
+`u` is a batch of updates, `p lower upper time:count...` a statement, `restart` a restart, `raw` a line as it is,
+`bytes` a line in hexadecimal; a line that begins like JSON stands for itself. After `=` comes the frontier, then each
+published update after `+` and each error, kind and time, after `!`. All of it is worked out by hand from the protocol.
 """
 
 from __future__ import annotations
