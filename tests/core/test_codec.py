@@ -1,0 +1,262 @@
+"""Bytes to messages: round trips, framing, and that no bytes do anything but what is promised."""
+
+from __future__ import annotations
+
+import io
+
+import fastavro
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidelake.codec import AvroCodec, ConfluentCodec
+from tidelake.codec_json import AvroJsonCodec
+from tidelake.errors import CodecError, InvalidUsage, MalformedMessage
+from tidelake.message import Progress, Updates
+from tidelake.schema import cdcv2_schema
+
+INNER = {"type": "record", "name": "place", "fields": [{"name": "city", "type": ["null", "string"]}]}
+SCHEMA = {
+    "type": "record",
+    "name": "data",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "small", "type": "int"},
+        {"name": "ratio", "type": "double"},
+        {"name": "flag", "type": "boolean"},
+        {"name": "raw", "type": "bytes"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "many", "type": ["null", "int", "long", "string", INNER]},
+        {"name": "two", "type": ["float", "double"]},
+        {"name": "where", "type": "place"},
+        {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
+        {"name": "colour", "type": {"type": "enum", "name": "colour", "symbols": ["red", "blue"]}},
+        {"name": "key", "type": {"type": "fixed", "name": "key", "size": 4}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    ],
+}
+INT64 = st.integers(-(2**63), 2**63 - 1)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+FLOAT = st.floats(width=32, allow_nan=False)
+PLACE = st.fixed_dictionaries({"city": st.none() | TEXT})
+DATA = st.fixed_dictionaries(
+    {
+        "id": INT64,
+        "small": INT32,
+        "ratio": st.floats(allow_nan=False),
+        "flag": st.booleans(),
+        "raw": st.binary(max_size=8),
+        "name": st.none() | TEXT,
+        "many": st.one_of(
+            st.none(),
+            *(
+                st.fixed_dictionaries({branch: values})
+                for branch, values in {"int": INT32, "long": INT64, "string": TEXT, "place": PLACE}.items()
+            ),
+        ),
+        "two": st.fixed_dictionaries({"float": FLOAT}) | st.fixed_dictionaries({"double": st.floats(allow_nan=False)}),
+        "where": PLACE,
+        "tags": st.lists(st.none() | TEXT, max_size=3),
+        "colour": st.sampled_from(["red", "blue"]),
+        "key": st.binary(min_size=4, max_size=4),
+        "at": INT64,
+        "price": st.binary(max_size=5),
+    }
+)
+TIME = st.integers(0, 2**63 - 1)
+UPDATES = st.lists(st.tuples(DATA, TIME, INT64.filter(bool)), max_size=3).map(Updates)
+PROGRESS = st.tuples(TIME, TIME, st.integers(0, 2**63 - 1)).map(
+    lambda v: Progress([min(v[:2])], [max(v[:2])], [(min(v[:2]), v[2])] if v[0] != v[1] else [])
+)
+MESSAGES = UPDATES | PROGRESS | st.just(Progress([3], []))
+CODEC, JSON_CODEC = AvroCodec(SCHEMA), AvroJsonCodec(SCHEMA)
+CONFLUENT = ConfluentCodec({7: SCHEMA, 2**32 - 1: cdcv2_schema(SCHEMA)}.get)
+QUICK = settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
+
+
+@QUICK
+@given(MESSAGES)
+def test_a_message_survives_each_encoding(message):
+    assert CODEC.decode(CODEC.encode(message)) == message
+    assert JSON_CODEC.decode(JSON_CODEC.encode(message)) == message
+    for schema_id in (7, 2**32 - 1):
+        framed = CONFLUENT.encode(message, schema_id)
+        assert framed[:5] == b"\0" + schema_id.to_bytes(4, "big")
+        assert CONFLUENT.decode(framed) == message
+
+
+@QUICK
+@given(DATA)
+def test_the_bytes_are_those_of_the_schema_as_it_was_given(data):
+    def unwrap(branch):
+        return None if branch is None else next(iter(branch.items()))
+
+    foreign = {**data, "many": unwrap(data["many"]), "two": unwrap(data["two"])}
+    if foreign["many"] and foreign["many"][0] == "place":
+        foreign["many"] = ("com.materialize.cdc.place", foreign["many"][1])
+    buffer = io.BytesIO()
+    schema = fastavro.parse_schema(cdcv2_schema(SCHEMA))
+    fastavro.schemaless_writer(buffer, schema, [{"data": foreign, "time": 4, "diff": 1}])
+    assert buffer.getvalue() == CODEC.encode(Updates([(data, 4, 1)]))
+
+
+@QUICK
+@given(DATA, DATA)
+def test_the_identity_of_data_is_that_of_its_value(first, second):
+    assert (CODEC.identity(first) == CODEC.identity(second)) == (first == second and repr(first) == repr(second))
+
+
+def test_branches_of_a_union_are_kept_apart():
+    codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": ["int", "long", "string"]}]})
+    encoded = {codec.encode(Updates([({"n": {branch: 5}}, 1, 1)])) for branch in ("int", "long")}
+    assert len(encoded) == 2
+    assert [codec.decode(value).batch[0].data["n"] for value in sorted(encoded)] == [{"int": 5}, {"long": 5}]
+
+
+REASONS = {"undecodable", "wrong_magic_byte", "unknown_schema_id", "bytes_left_over"}
+
+
+def outcome(codec, value):
+    """A message, nothing, or the slug of one of the two errors that are promised; any other error goes through."""
+    try:
+        return codec.decode(value)
+    except CodecError as error:
+        return error.reason
+    except MalformedMessage as error:
+        return error.problems
+
+
+def decode_all_ways(value):
+    for codec in (CODEC, CONFLUENT, JSON_CODEC):
+        found = outcome(codec, value)
+        assert found is None or isinstance(found, (Updates, Progress, tuple)) or found in REASONS
+
+
+@settings(QUICK, max_examples=2000)
+@given(st.binary(max_size=60))
+def test_random_bytes_are_a_message_or_a_codec_error(value):
+    decode_all_ways(value)
+    decode_all_ways(b"\0\0\0\0\7" + value)
+
+
+@settings(QUICK, max_examples=1500)
+@given(MESSAGES, st.data())
+def test_a_message_with_some_bytes_changed_is_a_message_or_a_codec_error(message, data):
+    for encoded in (CODEC.encode(message), CONFLUENT.encode(message, 7), JSON_CODEC.encode(message)):
+        at = data.draw(st.integers(0, len(encoded)))
+        cut = data.draw(st.integers(0, 3))
+        decode_all_ways(encoded[:at] + data.draw(st.binary(max_size=4)) + encoded[at + cut :])
+
+
+@settings(QUICK, max_examples=200)
+@given(MESSAGES)
+def test_a_truncated_message_is_undecodable_and_a_longer_one_has_bytes_left_over(message):
+    encoded = CODEC.encode(message)
+    for end in range(len(encoded)):
+        with pytest.raises(CodecError) as caught:
+            CODEC.decode(encoded[:end])
+        assert caught.value.reason == "undecodable"
+    with pytest.raises(CodecError) as caught:
+        CODEC.decode(encoded + b"\0")
+    assert caught.value.reason == "bytes_left_over"
+
+
+LONG = bytes([0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01])  # 2**63 - 1 as Avro writes it
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"\xff" * 40,
+        b"\0" + LONG,
+        b"\0\2" + LONG,
+        b"\2" + LONG + b"\0",
+        b"\4",
+        b"\x80" * 9 + b"\1",
+        b"\0" + b"\1" * 30,
+    ],
+    ids=["nothing", "no end", "a long batch", "a long text", "many elements", "no branch", "no number", "blocks"],
+)
+def test_absurd_lengths_are_undecodable(value):
+    with pytest.raises(CodecError) as caught:
+        CODEC.decode(value)
+    assert caught.value.reason == "undecodable"
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"", "wrong_magic_byte"),
+        (b"\1\0\0\0\7\0\0", "wrong_magic_byte"),
+        (b"{}", "wrong_magic_byte"),
+        (b"\0\0\0", "undecodable"),
+        (b"\0\0\0\0\7", "undecodable"),
+        (b"\0\0\0\0\x08\0\0", "unknown_schema_id"),
+        (b"\0\0\0\0\7\0\0\0", "bytes_left_over"),
+    ],
+)
+def test_framing_tells_what_is_wrong(value, reason):
+    with pytest.raises(CodecError) as caught:
+        CONFLUENT.decode(value)
+    assert caught.value.reason == reason
+
+
+def test_a_null_value_is_no_message():
+    assert CODEC.decode(None) is None
+    assert CONFLUENT.decode(None) is None
+
+
+def test_a_message_that_is_wrong_in_itself_is_malformed_and_not_undecodable():
+    buffer = io.BytesIO()
+    schema = fastavro.parse_schema(
+        cdcv2_schema({"type": "record", "name": "d", "fields": [{"name": "a", "type": "int"}]})
+    )
+    fastavro.schemaless_writer(buffer, schema, [{"data": {"a": 1}, "time": -4, "diff": 0}])
+    codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "a", "type": "int"}]})
+    with pytest.raises(MalformedMessage) as caught:
+        codec.decode(buffer.getvalue())
+    assert caught.value.problems == (("negative_time", -4), ("zero_diff", -4))
+
+
+def test_big_values_nested_nulls_and_empty_text_are_ordinary():
+    schema = {
+        "type": "record",
+        "name": "d",
+        "fields": [{"name": "s", "type": "string"}, {"name": "p", "type": ["null", INNER]}],
+    }
+    for data in ({"s": "x" * 2**20, "p": None}, {"s": "", "p": {"city": None}}, {"s": "\0", "p": {"city": ""}}):
+        for codec in (AvroCodec(schema), AvroJsonCodec(schema)):
+            assert codec.decode(codec.encode(Updates([(data, 1, 1)]))).batch[0].data == data
+
+
+@pytest.mark.parametrize("data", [{}, {"n": "x"}, {"n": None}, 5, None, {"n": 2**40}, {"n": 1, "other": 2}])
+def test_data_that_do_not_fit_are_refused_when_they_are_written(data):
+    codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
+    with pytest.raises(InvalidUsage):
+        codec.encode(Updates([(data, 1, 1)]))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"array":[{"data":{"n":1},"time":1}]}',
+        b'{"array":[{"data":{"n":1.0},"time":1,"diff":1}]}',
+        b'{"array":[{"data":{"n":1,"m":2},"time":1,"diff":1}]}',
+        b'{"array":[{"data":{"n":2147483648},"time":1,"diff":1}]}',
+        b'{"array":[{"data":{"n":{"int":1}},"time":1,"diff":1}]}',
+        b'{"array":[{"data":{"n":1,"n":1},"time":1,"diff":1}]}',
+        b'{"array":{}}',
+        b'{"progress":{"lower":[],"upper":[],"counts":[]}}',
+        b'{"com.materialize.cdc.progress":{"lower":[0],"upper":[3],"counts":[[1,1]]}}',
+        b"[]",
+        b"",
+    ],
+)
+def test_a_line_that_is_no_message_of_the_schema_is_undecodable(line):
+    codec = AvroJsonCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
+    with pytest.raises(CodecError) as caught:
+        codec.decode(line)
+    assert caught.value.reason == "undecodable"
