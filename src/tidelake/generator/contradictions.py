@@ -1,0 +1,49 @@
+"""What a source gets wrong: facts that cannot all be true, at chosen times of a history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from tidelake.generator.history import History, Triple
+from tidelake.message import Message, Progress, Updates
+
+ONE_MORE = "over_count"
+OTHER_COUNT = "conflicting_count"
+OTHER_DIFF = "conflicting_diff"
+
+_ATTEMPTS = 100
+
+
+def other_diffs(history: History, times: Sequence[int], random: Random) -> list[Message]:
+    """State one update of each time again, with a diff further from zero."""
+    chosen = [random.choice(_updates_at(history, time)) for time in times]
+    return [Updates([(row, time, diff + (1 if diff > 0 else -1))]) for row, time, diff in chosen]
+
+
+def other_counts(history: History, times: Sequence[int]) -> list[Message]:
+    """Announce one update more than there is at each time."""
+    return [Progress([time], [time + 1], [(time, len(_updates_at(history, time)) + 1)]) for time in times]
+
+
+def unannounced_updates(history: History, times: Sequence[int]) -> list[Message]:
+    """State an update at each time that nobody announces."""
+    return [Updates([(history.new_row(history.take_id()), time, 1)]) for time in times]
+
+
+def breaches(history: History, times: Sequence[int], random: Random) -> list[Triple]:
+    """Delete an order at each time: one of an earlier time, where there is one."""
+    return [(_row_before(history, time, random), time, -1) for time in times]
+
+
+def _row_before(history: History, time: int, random: Random) -> int:
+    taken = {row for row, _, _ in _updates_at(history, time)}
+    for _ in range(_ATTEMPTS):
+        row, stated_at, _ = random.choice(history.updates)
+        if stated_at < time and row not in taken:
+            return row
+    return history.new_row(history.take_id())
+
+
+def _updates_at(history: History, time: int) -> list[Triple]:
+    return [update for update in history.updates if update[1] == time]

@@ -1,0 +1,118 @@
+"""Values that cannot be used: bytes that are no message, and messages that break a rule by themselves.
+
+They are made out of good messages, which stay in the topic beside them, so nothing is lost with them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle, islice
+from random import Random
+from typing import Any
+
+from tidelake.errors import CodecError, MalformedMessage
+from tidelake.generator.encoder import Encoder, confluent_header
+from tidelake.generator.options import Encoding
+
+Fact = tuple[int, Any, int]
+"""The number of a row, a time, a diff."""
+
+_HEADER_BYTES: dict[Encoding, int] = {"avro": 0, "confluent": 5}
+_ATTEMPTS_MAX = 1_000
+
+
+class Garbage:
+    """Makes bad values, and counts them by the reason that a reader has to give.
+
+    Args:
+        decode: raises what is wrong with a value. Each value is tried, so none is good by chance.
+        encoding: how good messages are framed.
+        schema_id: of good messages.
+        random: where all chance comes from.
+    """
+
+    def __init__(self, decode: Callable[[bytes], object], encoding: Encoding, schema_id: int, random: Random) -> None:
+        self.reasons: Counter[str] = Counter()
+        self._decode = decode
+        self._header_bytes = _HEADER_BYTES[encoding]
+        self._schema_id = schema_id
+        self._random = random
+
+    def undecodable(self, values: Sequence[bytes], count: int) -> list[bytes]:
+        """Make values that are no messages out of good ones, each kind by turns."""
+        kinds = [self._cut_off, self._with_bytes_left_over, self._with_a_wrong_first_byte, self._random_bytes]
+        if self._header_bytes:
+            kinds.append(self._with_an_unknown_schema)
+        return [self._bad(kind, values) for kind in islice(cycle(kinds), count)]
+
+    def malformed(self, encoder: Encoder, batches: Sequence[Sequence[Fact]], count: int) -> list[bytes]:
+        """Make messages that break a rule, each rule by turns, out of batches of updates."""
+        rules = (_zero_diff, _bad_interval, _negative_time, _negative_count, _duplicate_count, _count_outside_interval)
+        return [self._bad(partial(rule, encoder, self._random), batches) for rule in islice(cycle(rules), count)]
+
+    def _bad(self, make: Callable[[Any], bytes], originals: Sequence[Any]) -> bytes:
+        for _ in range(_ATTEMPTS_MAX):
+            value = make(self._random.choice(originals))
+            try:
+                self._decode(value)
+            except CodecError as error:
+                self.reasons[error.reason] += 1
+                return value
+            except MalformedMessage as error:
+                self.reasons[error.kind] += 1
+                return value
+        raise AssertionError(f"{_ATTEMPTS_MAX} values made to be bad are all good")
+
+    def _cut_off(self, value: bytes) -> bytes:
+        return value[: self._random.randint(self._header_bytes + 1, len(value) - 1)]
+
+    def _with_bytes_left_over(self, value: bytes) -> bytes:
+        return value + self._random.randbytes(self._random.randint(1, 8))
+
+    def _with_a_wrong_first_byte(self, value: bytes) -> bytes:
+        return bytes([self._random.choice((4, 6, 8, 64))]) + value[1:]  # even: as a branch of a union, 2, 3, 4, 32
+
+    def _random_bytes(self, _: bytes) -> bytes:
+        first = self._random.choice((10, 12, 32, 100))  # so that it cannot begin as a message does
+        return bytes([first]) + self._random.randbytes(self._random.randint(0, 80))
+
+    def _with_an_unknown_schema(self, value: bytes) -> bytes:
+        return confluent_header(self._schema_id + 1_000_000) + value[self._header_bytes :]
+
+
+def _zero_diff(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
+    batch = list(given)
+    place = random.randrange(len(batch))
+    row, time, _ = batch[place]
+    batch[place] = (row, time, 0)
+    return encoder.updates(batch)
+
+
+def _negative_time(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
+    batch = list(given)
+    place = random.randrange(len(batch))
+    row, time, diff = batch[place]
+    batch[place] = (row, -1 - time, diff)
+    return encoder.updates(batch)
+
+
+def _bad_interval(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
+    time = random.choice(given)[1]
+    return encoder.progress([time + 3], [time], [])
+
+
+def _negative_count(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
+    time = random.choice(given)[1]
+    return encoder.progress([time], [time + 1], [(time, -len(given))])
+
+
+def _duplicate_count(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
+    time = random.choice(given)[1]
+    return encoder.progress([time], [time + 1], [(time, 1), (time, 1)])
+
+
+def _count_outside_interval(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
+    time = random.choice(given)[1]
+    return encoder.progress([time], [time + 1], [(time + 1, len(given))])

@@ -1,0 +1,202 @@
+"""A random history: which order changed its multiplicity at which time, and by how much. It is the truth."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from tidelake.generator.options import Family
+from tidelake.generator.orders import random_order
+
+Triple = tuple[int, int, int]
+"""The number of a row, a time, a diff."""
+
+_ATTEMPTS = 4
+
+
+class History:
+    """Distinct updates in time order.
+
+    Args:
+        family: what diffs there may be.
+        updates: how many distinct `(row, time)`, exactly.
+        times: how many times it spans, beginning at `first_time`.
+        random: where all chance comes from.
+        keys: how many ids there are, as long as that is possible.
+        empty_times: which share of the times has no update, at least.
+        negative: which share of the deletions takes away more than is there.
+        needed: times that have at least one update.
+        first_time: where the history begins.
+        first_id: the least id of an order.
+        first_number: orders with lower numbers are an earlier history's; none will be equal to one of those.
+
+    Raises:
+        AssertionError: a needed time is outside the history.
+
+    >>> history = History("plain", updates=50, times=10, random=Random(7))
+    >>> len(history.updates), len({(row, time) for row, time, _ in history.updates})
+    (50, 50)
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        updates: int,
+        times: int,
+        random: Random,
+        *,
+        keys: int = 5_000,
+        empty_times: float = 0.05,
+        negative: float = 0.0,
+        needed: tuple[int, ...] = (),
+        first_time: int = 0,
+        first_id: int = 0,
+        first_number: int = 0,
+    ) -> None:
+        self.rows: list[dict[str, Any]] = []
+        """The data of each row, by its number."""
+        self.updates: list[Triple] = []
+        self.end = first_time + times
+        """The first time after the history."""
+        self.next_id = first_id
+        """No order has it, nor one above it."""
+        self.first_number = first_number
+        self._random = random
+        self._negative = negative
+        self._ids = range(first_id, first_id + keys)
+        self._free_ids = _Bag()
+        self._held: dict[int, int] = {}
+        self._live = _Bag()
+        self._gone = _Bag()
+        self._touched: set[int] = set()
+        step = self._append_step if family == "append_only" else self._plain_step
+        for time, count in _spread(random, updates, range(first_time, self.end), empty_times, needed):
+            self._touched.clear()
+            target = len(self.updates) + count
+            while len(self.updates) < target:
+                step(time, target - len(self.updates))
+
+    def new_row(self, order_id: int) -> int:
+        """Make a row that is not equal to any other."""
+        self.rows.append(random_order(self._random, order_id, self.first_number + len(self.rows)))
+        return len(self.rows) - 1
+
+    def take_id(self) -> int:
+        """Give an id that no order has."""
+        self.next_id += 1
+        return self.next_id - 1
+
+    def _plain_step(self, time: int, left: int) -> None:
+        """Do one thing to the orders; it makes one update, or two where `left` allows."""
+        kind = self._random.random()
+        if kind < 0.1:
+            row = self._pick(self._gone)
+            if row is not None and self.rows[row]["id"] in self._free_ids:
+                self._state(row, time, self._amount())
+                return
+        row = self._pick(self._live) if kind > 0.45 or not self._has_new_id() else None
+        if row is None:
+            self._state(self.new_row(self._new_id()), time, self._amount())
+        elif kind > 0.85:
+            held = self._held[row]
+            below = self._random.randint(1, 3) if held > 0 and self._random.random() < self._negative else 0
+            self._state(row, time, -held - below)
+        elif kind > 0.75 or left < 2:
+            self._state(row, time, self._change(self._held[row]))
+        else:
+            held = self._held[row]
+            self._state(row, time, -held)
+            self._state(self.new_row(self.rows[row]["id"]), time, held)
+
+    def _append_step(self, time: int, left: int) -> None:
+        """State one more of an order, or a new one."""
+        row = self._pick(self._live) if self._random.random() < 0.15 else None
+        if row is None:
+            order_id = self._ids[int(self._random.random() * len(self._ids))]
+            self.next_id = max(self.next_id, order_id + 1)
+            row = self.new_row(order_id)
+        self._state(row, time, self._amount())
+
+    def _state(self, row: int, time: int, diff: int) -> None:
+        now = self._held.get(row, 0) + diff
+        self.updates.append((row, time, diff))
+        self._touched.add(row)
+        self._held[row] = now
+        if now:
+            self._gone.discard(row)
+            self._live.add(row)
+            self._free_ids.discard(self.rows[row]["id"])
+        else:
+            self._live.discard(row)
+            self._gone.add(row)
+            self._free_ids.add(self.rows[row]["id"])
+
+    def _amount(self) -> int:
+        return self._random.randint(2, 5) if self._random.random() < 0.1 else 1
+
+    def _change(self, held: int) -> int:
+        """Give a diff that leaves something of what is held."""
+        if held > 1 and self._random.random() < 0.6:
+            return -self._random.randint(1, held - 1)
+        return self._amount()
+
+    def _pick(self, bag: _Bag) -> int | None:
+        """Give one that the present time has not touched; None where chance finds none."""
+        for _ in range(_ATTEMPTS if bag.items else 0):
+            row = bag.items[int(self._random.random() * len(bag.items))]
+            if row not in self._touched:
+                return row
+        return None
+
+    def _has_new_id(self) -> bool:
+        return self.next_id < self._ids.stop or bool(self._free_ids.items)
+
+    def _new_id(self) -> int:
+        """Give an id that no live order has; one beyond the keys where all are in use."""
+        free = self._free_ids.items
+        if free and self.next_id >= self._ids.stop:
+            return free[int(self._random.random() * len(free))]
+        return self.take_id()
+
+
+class _Bag:
+    """A set that chance can take from: order depends on what was done alone, each step costs the same."""
+
+    def __init__(self) -> None:
+        self.items: list[int] = []
+        self._places: dict[int, int] = {}
+
+    def __contains__(self, item: int) -> bool:
+        return item in self._places
+
+    def add(self, item: int) -> None:
+        if item not in self._places:
+            self._places[item] = len(self.items)
+            self.items.append(item)
+
+    def discard(self, item: int) -> None:
+        place = self._places.pop(item, None)
+        if place is None:
+            return
+        last = self.items.pop()
+        if last != item:
+            self.items[place] = last
+            self._places[last] = place
+
+
+def _spread(
+    random: Random, updates: int, times: range, empty_times: float, needed: tuple[int, ...]
+) -> list[tuple[int, int]]:
+    """Give each time that has updates their number; in time order, unevenly, and exactly `updates` in all."""
+    assert all(time in times for time in needed)
+    others = sorted(set(times) - set(needed))
+    empty = set(random.sample(others, min(len(others), round(len(times) * empty_times))))
+    full = [time for time in times if time not in empty] if len(empty) < len(times) else [times.start]
+    counts = dict.fromkeys(full, 0)
+    first = [*needed, *random.sample([time for time in full if time not in set(needed)], len(full) - len(needed))]
+    for time in first[:updates]:
+        counts[time] += 1
+    weights = [0.3 + random.expovariate(1.0) for _ in full]
+    for time in random.choices(full, weights, k=max(0, updates - len(first))):
+        counts[time] += 1
+    return [(time, count) for time, count in counts.items() if count]

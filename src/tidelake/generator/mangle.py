@@ -1,0 +1,89 @@
+"""What may happen to messages on their way without changing what they mean: copies, cuts, another order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import TypeVar
+
+from tidelake.generator.options import Shuffle
+from tidelake.message import Message, Progress, Updates
+
+Item = TypeVar("Item")
+
+
+def split_statements(messages: Iterable[Message], random: Random, share: float) -> list[Message]:
+    """Cut a share of the statements into parts that overlap, with one in between that says part of it again."""
+    found: list[Message] = []
+    for message in messages:
+        if isinstance(message, Progress) and random.random() < share:
+            found += _parts(message, random)
+        else:
+            found.append(message)
+    return found
+
+
+def repeat_inside(messages: Iterable[Message], random: Random, share: float) -> list[Message]:
+    """Repeat a share of the updates somewhere in their own message."""
+    found: list[Message] = []
+    for message in messages:
+        copies = [update for update in message.batch if random.random() < share] if isinstance(message, Updates) else []
+        if isinstance(message, Updates) and copies:
+            found.append(Updates(insert_anywhere(message.batch, copies, random)))
+        else:
+            found.append(message)
+    return found
+
+
+def repeat_messages(messages: Sequence[Item], random: Random, share: float) -> list[Item]:
+    """Repeat a share of the messages, each somewhere after the first."""
+    chosen = sorted(random.sample(range(len(messages)), round(len(messages) * share)))
+    places = [(float(place), message) for place, message in enumerate(messages)]
+    places += [(random.uniform(place, len(messages)), messages[place]) for place in chosen]
+    places.sort(key=_place)
+    return [message for _, message in places]
+
+
+def insert_anywhere(items: Sequence[Item], extras: Iterable[Item], random: Random) -> list[Item]:
+    """Put extras among the items, whose order stays."""
+    places = [(float(place), item) for place, item in enumerate(items)]
+    places += [(random.uniform(-1.0, len(items)), extra) for extra in extras]
+    places.sort(key=_place)
+    return [item for _, item in places]
+
+
+def shuffle(items: Sequence[Item], random: Random, how: Shuffle, window: int) -> list[Item]:
+    """Change the order: not at all; so that each moves by at most `window` places; or in any way."""
+    if how == "none":
+        return list(items)
+    if how == "full":
+        return random.sample(items, len(items))
+    places = [(place + random.uniform(0.0, window), item) for place, item in enumerate(items)]
+    places.sort(key=_place)
+    return [item for _, item in places]
+
+
+def _place(placed: tuple[float, object]) -> float:
+    return placed[0]
+
+
+def _parts(statement: Progress, random: Random) -> list[Message]:
+    """Give two parts that overlap, and one from within; what speaks of one time, or closes, stays whole."""
+    if statement.upper.is_empty:
+        return [statement]
+    (lower,), (upper,) = statement.lower.elements, statement.upper.elements
+    assert isinstance(lower, int) and isinstance(upper, int)
+    if upper - lower < 2:
+        return [statement]
+    cut = random.randint(lower + 1, upper - 1)
+    inner = random.randint(lower, upper - 1)
+    return [
+        _part(statement, lower, random.randint(cut, upper)),
+        _part(statement, inner, random.randint(inner + 1, upper)),
+        _part(statement, cut, upper),
+    ]
+
+
+def _part(statement: Progress, lower: int, upper: int) -> Progress:
+    counts = [(time, count) for time, count in statement.counts.items() if time in range(lower, upper)]
+    return Progress([lower], [upper], counts)

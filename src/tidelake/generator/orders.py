@@ -1,0 +1,119 @@
+"""The records of generated topics: orders of a shop, with every kind of column that is easily got wrong."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+RECORD_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "price", "type": ["null", "int"]},
+        {"name": "note", "type": ["null", "string", "long"]},
+        {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
+        {
+            "name": "shipping",
+            "type": [
+                "null",
+                {
+                    "type": "record",
+                    "name": "address",
+                    "fields": [{"name": "city", "type": "string"}, {"name": "postcode", "type": ["null", "string"]}],
+                },
+            ],
+        },
+        {"name": "placed_at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
+    ],
+}
+
+ARROW_SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("customer", pa.string()),
+        ("price", pa.int32()),
+        ("note", pa.struct([("string", pa.string()), ("long", pa.int64())])),
+        ("tags", pa.list_(pa.string())),
+        ("shipping", pa.struct([("city", pa.string()), ("postcode", pa.string())])),
+        ("placed_at", pa.timestamp("us", "UTC")),
+        ("amount", pa.decimal128(12, 2)),
+    ]
+)
+"""What the same records are in a table: a union of several branches is a struct with one field for each."""
+
+_FIRST_PLACED_AT_MS = 1_704_067_200_000  # the beginning of 2024
+_MS_BETWEEN_ORDERS = 1_000
+_CUSTOMERS = (
+    "Ada",
+    "Zoë",
+    "李雷",
+    "Мария",
+    "",
+    "O'Brien",
+    "naïve 🐟",
+    "Šárka",
+    "e\u0301mile",
+    "émile",
+    "\u202eright",
+    "Ünal",
+)
+_CITIES = ("Århus", "Lagos", "東京", "São Paulo", "", "Tromsø")
+_TAGS = ("gift", "", None, "größer", "rush", "返品", "a\nb", '"quoted"')
+_NOTES = ("", "call first", "ring twice — 2×", "null", "日曜日", "\\n")
+
+
+def random_order(random: Random, order_id: int, number: int) -> dict[str, Any]:
+    """Make an order as the codec takes it; `number` is never used twice, so no two orders are equal."""
+    draw = random.random
+    kind = draw()
+    note: Any = None
+    if kind < 0.3:
+        note = {"string": _NOTES[int(draw() * len(_NOTES))]}
+    elif kind < 0.5:
+        note = {"long": int(draw() * 2**40) - 2**39}
+    shipping = None
+    if kind > 0.4:
+        postcode = None if draw() < 0.3 else f"{int(draw() * 100_000):05d}"
+        shipping = {"city": _CITIES[int(draw() * len(_CITIES))], "postcode": postcode}
+    return {
+        "id": order_id,
+        "customer": _CUSTOMERS[int(draw() * len(_CUSTOMERS))],
+        "price": None if draw() < 0.1 else int(draw() * 100_000) - 1_000,
+        "note": note,
+        "tags": [_TAGS[int(draw() * len(_TAGS))] for _ in range(int(draw() * 4))],
+        "shipping": shipping,
+        "placed_at": _FIRST_PLACED_AT_MS + number * _MS_BETWEEN_ORDERS + int(draw() * _MS_BETWEEN_ORDERS),
+        "amount": decimal_bytes(int(draw() * 10_000_000) - 500_000),
+    }
+
+
+def decimal_bytes(unscaled: int) -> bytes:
+    """Give the shortest two's complement, the greatest byte first.
+
+    >>> decimal_bytes(127).hex(), decimal_bytes(128).hex(), decimal_bytes(-128).hex()
+    ('7f', '0080', '80')
+    """
+    length = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
+    return unscaled.to_bytes(length, "big", signed=True)
+
+
+def orders_table(orders: list[dict[str, Any]]) -> pa.Table:
+    """Give orders as they are in a table."""
+
+    def column(name: str) -> pa.Array:
+        kind = ARROW_SCHEMA.field(name).type
+        if name == "placed_at":
+            return pa.array([order[name] * 1_000 for order in orders], pa.int64()).cast(kind)
+        if name == "amount":
+            cents = (int.from_bytes(order[name], "big", signed=True) for order in orders)
+            return pa.array([Decimal(one).scaleb(-2) for one in cents], kind)
+        return pa.array([order[name] for order in orders], kind)
+
+    return pa.table([column(name) for name in ARROW_SCHEMA.names], schema=ARROW_SCHEMA)

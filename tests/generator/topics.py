@@ -1,0 +1,124 @@
+"""Reads a generated topic with the package's own codec and reader, as a test has to see it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelake.antichain import Antichain
+from tidelake.codec import AvroCodec, ConfluentCodec
+from tidelake.errors import CodecError, MalformedMessage
+from tidelake.generator import Generated, GenerateOptions, generate
+from tidelake.generator.generate import BREACH
+from tidelake.generator.orders import RECORD_SCHEMA, orders_table
+from tidelake.message import Message, Updates
+from tidelake.reader import Reader
+
+CODEC = AvroCodec(RECORD_SCHEMA)
+
+
+def make(root: Path, name: str = "orders", progress: Any = None, **choices: Any) -> Generated:
+    """Generate a small topic; the folder is the test's own."""
+    small: dict[str, Any] = {"updates": 600, "times": 40, "keys": 50, "updates_per_message": 20}
+    return generate(GenerateOptions(name=name, **{**small, **choices}), root / "topics", root, progress)
+
+
+def records(made: Generated) -> pa.Table:
+    """The topic's records, partition by partition."""
+    paths = sorted(made.topic.iterdir())
+    return pa.concat_tables([pq.read_table(path) for path in paths]).sort_by([("timestamp", "ascending")])
+
+
+def decode_of(made: Generated) -> Callable[[bytes | None], Message | None]:
+    """How this topic's values are decoded."""
+    if made.truth.encoding == "avro":
+        return CODEC.decode
+    return ConfluentCodec(lambda one: RECORD_SCHEMA if one == made.truth.schema_id else None).decode
+
+
+def messages(made: Generated) -> list[Message]:
+    """The messages that can be used, in the order in which they were written."""
+    return read(made).messages
+
+
+@dataclass
+class Read:
+    """What reading a whole topic has given."""
+
+    reader: Reader
+    messages: list[Message] = field(default_factory=list)
+    published: list[Any] = field(default_factory=list)
+    errors: Counter[tuple[str, Any]] = field(default_factory=Counter)
+    bad: Counter[str] = field(default_factory=Counter)
+    nulls: int = 0
+
+    @property
+    def upper(self) -> tuple[Any, ...]:
+        """The frontier at the end."""
+        return self.reader.frontier.elements
+
+
+def read(made: Generated) -> Read:
+    """Feed a topic to the core's reader; where the family is append-only, without the statements that break it."""
+    decode = decode_of(made)
+    result = Read(Reader(Antichain.of(0), CODEC.identity))
+    for value in records(made)["value"].to_pylist():
+        try:
+            message = decode(value)
+        except (CodecError, MalformedMessage) as error:
+            result.bad[error.reason if isinstance(error, CodecError) else error.kind] += 1
+            continue
+        if message is None:
+            result.nulls += 1
+            continue
+        result.messages.append(message)
+        if made.truth.family == "append_only" and isinstance(message, Updates):
+            good = [update for update in message.batch if update.diff > 0]
+            if len(good) < len(message.batch):
+                result.bad[BREACH] += 1
+            if not good:
+                continue
+            message = Updates(good)
+        received = result.reader.receive(message)
+        result.published += received.updates
+        result.errors.update((error.kind, error.time) for error in received.errors)
+    return result
+
+
+def as_rows(published: list[Any]) -> list[tuple[Any, ...]]:
+    """Published updates as rows of the truth, sorted."""
+    table = orders_table([data for data, _, _ in published])
+    table = table.append_column("_time", pa.array([time for _, time, _ in published], pa.int64()))
+    return sorted_rows(table.append_column("_diff", pa.array([diff for _, _, diff in published], pa.int64())))
+
+
+def true_rows(made: Generated, upper: int) -> list[tuple[Any, ...]]:
+    """The true updates before a time, sorted."""
+    return sorted_rows(pq.read_table(made.updates_path, filters=[("_time", "<", upper)]))
+
+
+def sorted_rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows in an order that depends on nothing but themselves."""
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
+
+
+def assert_reads_as_the_truth_says(made: Generated) -> Read:
+    """The reader publishes just the true updates, comes as far as predicted, and finds what was predicted."""
+    found, truth = read(made), made.truth
+    assert found.upper == (() if truth.closed else (truth.upper,))
+    assert as_rows(found.published) == true_rows(made, truth.end if truth.closed else truth.upper)
+    assert dict(found.bad) == truth.quarantined
+    assert found.nulls == truth.null_records
+    expected = {(one.kind, one.time) for one in truth.held_back if one.kind != "envelope_breach"}
+    assert set(found.errors) == expected
+    stated = [message for message in found.messages if isinstance(message, Updates)]
+    assert sum(len(message.batch) for message in stated) == truth.updates_stated
+    assert len(found.messages) - len(stated) == truth.progress_messages
+    assert records(made).num_rows == truth.messages
+    return found
