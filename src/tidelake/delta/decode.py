@@ -98,11 +98,13 @@ class Decoder:
             return raw.withColumns(
                 {"_body": value, "_framing": F.lit(None).cast("string"), "_schema_id": F.lit(None).cast("bigint")}
             )
-        magic = (F.length(value) >= _MAGIC_BYTES) & (F.substring(value, 1, 1) == F.lit(bytes(1)))
+        long_enough = F.length(value) >= _MAGIC_BYTES
+        magic = long_enough & (F.substring(value, 1, 1) == F.lit(bytes(1)))
         schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
         framing = (
             F.when(value.isNull(), F.lit(None))
-            .when(~magic, F.lit("wrong_magic_byte"))
+            .when(F.substring(value, 1, 1) != F.lit(bytes(1)), F.lit("wrong_magic_byte"))
+            .when(~long_enough, F.lit("undecodable"))
             .when(~schema_id.isin(list(self.writer_schemas)), F.lit("unknown_schema_id"))
         )
         body = F.when(magic, F.substring(value, _MAGIC_BYTES + 1, 2**31 - 1))

@@ -37,8 +37,7 @@ def write_frame(
     folder = table / f"{RUN}={run}"
     writer = frame.select(*columns, *split_by).write.mode("errorifexists")
     if split_by:
-        # Enough open writers, so that Spark does not sort the rows by `split_by` first.
-        writer = writer.option("maxRecordsPerFile", 0).partitionBy(*split_by)
+        writer = writer.partitionBy(*split_by)
     writer.parquet(str(folder))
     for checksum in folder.glob("**/.*.crc"):
         checksum.unlink()

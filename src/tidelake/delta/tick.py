@@ -7,7 +7,7 @@ from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.configuration import CollectionSettings
@@ -16,6 +16,7 @@ from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.decode import Decoder, explode_updates
 from tidelake.delta.files import RunFile, read_rows, write_run
 from tidelake.delta.layout import DIFF, PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
+from tidelake.delta.observed import Observed
 from tidelake.delta.runs import append_run, discard_run, read_files, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.topic import FileTopic, OffsetRange, merge_intervals
@@ -58,11 +59,12 @@ class _Sealed:
     closed: bool
 
     def holds(self, time: Column) -> Column:
-        """Whether a time is sealed."""
-        return F.lit(True) if self.closed else time < self.upper
+        """Whether a time is sealed; never a constant, which the optimizer would cut a plan short by."""
+        return time >= 0 if self.closed else time < self.upper
 
     def misses(self, time: Column) -> Column:
-        return F.lit(False) if self.closed else time >= self.upper
+        """Whether a time is not sealed."""
+        return time < 0 if self.closed else time >= self.upper
 
     def reaches(self, file: RunFile) -> bool:
         """Whether a file may hold a sealed time."""
@@ -165,7 +167,7 @@ class _Tick:
 
     def _write_updates(self, bounds: tuple[int, int] | None) -> list[RunFile]:
         """Write the rows of unsealed times as a run, copies inside one task's share dropped without an exchange."""
-        observed: list[Observation] = []
+        observed: list[Observed] = []
         frames = []
         for share in _shares(self.offsets, self.spark.sparkContext.defaultParallelism):
             messages = self._observe_messages(self.decoder.updates(self._raw(share).coalesce(1)), observed)
@@ -183,7 +185,7 @@ class _Tick:
         if not files:
             discard_run(self.table.path, run)
         for one in observed:
-            values = one.get
+            values = one.values()
             self.report.null_records += values.get("null_records", 0)
             self.report.quarantined += values.get("quarantined", 0)
             self.report.updates_read += values.get("updates", 0)
@@ -192,21 +194,20 @@ class _Tick:
         self.report.bytes_stored = sum(file.bytes for file in files)
         return files
 
-    def _observe_messages(self, messages: DataFrame, observed: list[Observation]) -> DataFrame:
-        seen = Observation()
-        observed.append(seen)
+    def _observe_messages(self, messages: DataFrame, observed: list[Observed]) -> DataFrame:
         bad = F.col("reason").isNotNull()
         if self.settings.envelope == "append_only":
             bad = bad | F.coalesce(F.exists("updates", lambda one: one["diff"] < 0), F.lit(False))
-        return messages.observe(
-            seen, F.count_if(F.col("value").isNull()).alias("null_records"), F.count_if(bad).alias("quarantined")
-        )
-
-    def _observe_rows(self, rows: DataFrame, observed: list[Observation]) -> DataFrame:
-        seen = Observation()
+        null = F.col("value").isNull()
+        seen = Observed(messages, F.count_if(null).alias("null_records"), F.count_if(bad).alias("quarantined"))
         observed.append(seen)
+        return seen.frame
+
+    def _observe_rows(self, rows: DataFrame, observed: list[Observed]) -> DataFrame:
         late = self.sealed.holds(F.col(TIME))
-        return rows.observe(seen, F.count(F.lit(1)).alias("updates"), F.count_if(late).alias("late"))
+        seen = Observed(rows, F.count(F.lit(1)).alias("updates"), F.count_if(late).alias("late"))
+        observed.append(seen)
+        return seen.frame
 
     def _allowed(self) -> Column | None:
         return F.col(DIFF) > 0 if self.settings.envelope == "append_only" else None

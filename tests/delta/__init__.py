@@ -1,0 +1,1 @@
+"""The Delta layer, through real Spark, real files and real commits."""
