@@ -1,7 +1,7 @@
 """Messages about numbered rows to bytes: each row is encoded once, however often it is stated.
 
-The bytes are those of `AvroCodec.encode`; taking the rows' bytes from a list makes that ten times faster. What no
-message can be made of, because it breaks a rule, can be written here as well.
+The bytes are those of `AvroCodec.encode`, at a seventh of the cost where two writers and copies repeat each row. A
+message that breaks a rule, which the core refuses to make, can be written here as well.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from tidelake.generator.orders import random_order
 Triple = tuple[int, int, int]
 """The number of a row, a time, a diff."""
 
-_ATTEMPTS = 4
+_ATTEMPTS = 16
 
 
 class History:
@@ -66,6 +66,7 @@ class History:
         self._ids = range(first_id, first_id + keys)
         self._free_ids = _Bag()
         self._held: dict[int, int] = {}
+        self._live_by_id: dict[int, int] = {}
         self._live = _Bag()
         self._gone = _Bag()
         self._touched: set[int] = set()
@@ -91,8 +92,12 @@ class History:
         kind = self._random.random()
         if kind < 0.1:
             row = self._pick(self._gone)
-            if row is not None and self.rows[row]["id"] in self._free_ids:
+            now = None if row is None else self._live_by_id.get(self.rows[row]["id"])
+            if row is not None and now is None:
                 self._state(row, time, self._amount())
+                return
+            if row is not None and now is not None and left > 1 and now not in self._touched:
+                self._replace(now, row, time)
                 return
         row = self._pick(self._live) if kind > 0.45 or not self._has_new_id() else None
         if row is None:
@@ -104,9 +109,7 @@ class History:
         elif kind > 0.75 or left < 2:
             self._state(row, time, self._change(self._held[row]))
         else:
-            held = self._held[row]
-            self._state(row, time, -held)
-            self._state(self.new_row(self.rows[row]["id"]), time, held)
+            self._replace(row, self.new_row(self.rows[row]["id"]), time)
 
     def _append_step(self, time: int, left: int) -> None:
         """State one more of an order, or a new one."""
@@ -117,6 +120,11 @@ class History:
             row = self.new_row(order_id)
         self._state(row, time, self._amount())
 
+    def _replace(self, row: int, other: int, time: int) -> None:
+        held = self._held[row]
+        self._state(row, time, -held)
+        self._state(other, time, held)
+
     def _state(self, row: int, time: int, diff: int) -> None:
         now = self._held.get(row, 0) + diff
         self.updates.append((row, time, diff))
@@ -125,10 +133,12 @@ class History:
         if now:
             self._gone.discard(row)
             self._live.add(row)
+            self._live_by_id[self.rows[row]["id"]] = row
             self._free_ids.discard(self.rows[row]["id"])
         else:
             self._live.discard(row)
             self._gone.add(row)
+            self._live_by_id.pop(self.rows[row]["id"], None)
             self._free_ids.add(self.rows[row]["id"])
 
     def _amount(self) -> int:

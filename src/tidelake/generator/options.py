@@ -63,7 +63,7 @@ class GenerateOptions:
         metadata=_among(Family, "plain: inserts, deletes, replacements; append_only: diffs of 1 or more."),
     )
     seed: int = _number(0, "The same seed and options give the same bytes.", most=INT64_MAX)
-    updates: int = _number(10_000, "How many distinct updates (data, time) the history has, exactly.")
+    updates: int = _number(10_000, "How many distinct updates (data, time) the history has, exactly.", 1)
     times: int = _number(100, "How many times the history spans; its last upper is the first time after them.", 1)
     keys: int = _number(5_000, "How many orders there are; a plain history goes beyond only where it must.", 1)
     empty_times: float = _share(0.05, "Which share of the times has no update.")

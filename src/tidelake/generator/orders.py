@@ -61,7 +61,6 @@ _CUSTOMERS = (
     "Šárka",
     "e\u0301mile",
     "émile",
-    "\u202eright",
     "Ünal",
 )
 _CITIES = ("Århus", "Lagos", "東京", "São Paulo", "", "Tromsø")

@@ -1,0 +1,277 @@
+"""What each family and each mangling is, looked at in the messages themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from tests.generator.topics import CODEC, make, messages, read, records
+from tidelake.codec import ConfluentCodec
+from tidelake.errors import CodecError, RuleBroken
+from tidelake.generator import Generated, GenerateOptions, contents_at, generate
+from tidelake.generator.encoder import Encoder
+from tidelake.generator.history import History
+from tidelake.generator.mangle import shuffle
+from tidelake.generator.orders import RECORD_SCHEMA
+from tidelake.message import Progress, Updates
+
+
+def history_of(family: Any, seed: int = 1, **more: Any) -> History:
+    return History(family, 4_000, 100, Random(seed), **{"keys": 200, **more})
+
+
+def batches(made: Generated) -> list[Updates]:
+    return [message for message in messages(made) if isinstance(message, Updates)]
+
+
+def statements(made: Generated) -> list[Progress]:
+    return [message for message in messages(made) if isinstance(message, Progress)]
+
+
+def facts(made: Generated) -> Counter[Any]:
+    return Counter((CODEC.identity(data), time, diff) for one in batches(made) for data, time, diff in one.batch)
+
+
+@pytest.mark.parametrize("family", ["plain", "append_only"])
+@pytest.mark.parametrize("updates", [1, 20, 94, 95, 96, 4_000])
+def test_a_history_has_just_as_many_distinct_updates_as_asked_for(family: Any, updates: int) -> None:
+    history = History(family, updates, 100, Random(updates), keys=30)
+    assert len(history.updates) == len({(row, time) for row, time, _ in history.updates}) == updates
+    assert len({CODEC.identity(row) for row in history.rows}) == len(history.rows)
+    times = [time for _, time, _ in history.updates]
+    assert times == sorted(times)
+    assert len(set(times)) == min(updates, 95)
+    assert set(times) <= set(range(100))
+
+
+def test_a_plain_history_inserts_deletes_replaces_and_comes_back_but_never_falls_below_zero() -> None:
+    history = history_of("plain")
+    held: Counter[int] = Counter()
+    gone: set[int] = set()
+    came_back = 0
+    for row, _, diff in history.updates:
+        came_back += row in gone
+        held[row] += diff
+        assert held[row] >= 0
+        gone = gone - {row} if held[row] else gone | {row}
+    diffs = Counter(diff for _, _, diff in history.updates)
+    assert came_back > 50 and len(gone) > 500
+    assert diffs[1] > diffs[2] > 0 and diffs[-1] > diffs[-2] > 0 and {3, 4, 5, -3} < diffs.keys()
+    live_ids = Counter(history.rows[row]["id"] for row, count in held.items() if count)
+    assert set(live_ids.values()) == {1} and len(live_ids) <= 200
+
+
+def test_a_plain_history_falls_below_zero_only_when_asked_to(tmp_path: Path) -> None:
+    made = make(tmp_path, negative=0.5)
+    least = [pc.min(contents_at(made.updates_path, time)["_diff"]).as_py() for time in range(0, 40, 5)]
+    assert min(least) < 0
+
+
+def test_more_updates_at_a_time_than_keys_are_still_distinct() -> None:
+    history = History("plain", 500, 1, Random(0), keys=3)
+    assert len({row for row, _, _ in history.updates}) == 500
+
+
+def test_an_append_only_history_has_positive_diffs_and_rows_that_come_again() -> None:
+    history = history_of("append_only")
+    assert min(diff for _, _, diff in history.updates) == 1
+    assert max(Counter(row for row, _, _ in history.updates).values()) > 1
+    assert {row["id"] for row in history.rows} <= set(range(200))
+
+
+def test_orders_hold_what_is_easily_got_wrong() -> None:
+    rows = history_of("append_only").rows
+    assert {row["customer"] for row in rows} >= {"", "李雷", "naïve 🐟", "émile", "e\u0301mile"}
+    assert {type(row["price"]) for row in rows} == {int, type(None)}
+    assert {None if row["note"] is None else next(iter(row["note"])) for row in rows} == {None, "string", "long"}
+    assert {len(row["tags"]) for row in rows} == {0, 1, 2, 3}
+    assert {None, ""} <= {tag for row in rows for tag in row["tags"]}
+    assert {None} < {row["shipping"] and row["shipping"]["postcode"] for row in rows}
+    assert min(int.from_bytes(row["amount"], "big", signed=True) for row in rows) < 0
+
+
+def test_bytes_are_those_of_the_codec() -> None:
+    history = history_of("plain")
+    encoder = Encoder(CODEC, "avro", 1)
+    encoder.add_rows(history.rows)
+    stated = [(history.rows[row], time, diff) for row, time, diff in history.updates]
+    assert encoder.message(Updates(history.updates)) == CODEC.encode(Updates(stated))
+    for statement in (Progress([0], [9], [(3, 2**40), (4, 1)]), Progress([3], [], []), Progress([], [], [])):
+        assert encoder.message(statement) == CODEC.encode(statement)
+    framed = Encoder(CODEC, "confluent", 70_001)
+    framed.add_rows(history.rows)
+    confluent = ConfluentCodec(lambda _: RECORD_SCHEMA)
+    assert framed.message(Updates(history.updates)) == confluent.encode(Updates(stated), 70_001)
+
+
+def test_redundant_writers_say_everything_in_other_batches(tmp_path: Path) -> None:
+    made = make(tmp_path, writers=3)
+    assert set(facts(made).values()) == {3}
+    assert len({len(one.batch) for one in batches(made)}) > 3
+    covered = Counter(time for one in statements(made) for time in range(40) if one.covers(time))
+    assert set(covered.values()) == {3}
+    assert len({repr(one) for one in statements(made)}) > len(statements(made)) / 2
+
+
+def test_shards_say_each_update_once_and_state_one_count(tmp_path: Path) -> None:
+    alone, sharded = make(tmp_path / "a"), make(tmp_path / "b", shards=3)
+    assert facts(sharded) == facts(alone)
+    covered = Counter(time for one in statements(sharded) for time in range(40) if one.covers(time))
+    assert covered == Counter(range(40))
+
+
+def test_a_share_of_the_messages_is_repeated(tmp_path: Path) -> None:
+    plain, copied = make(tmp_path / "a"), make(tmp_path / "b", copies=0.25)
+    values = Counter(records(copied)["value"].to_pylist())
+    assert set(values) == set(records(plain)["value"].to_pylist())
+    assert Counter(values.values()) == {1: len(values) - round(len(values) / 4), 2: round(len(values) / 4)}
+
+
+def test_a_share_of_the_updates_is_repeated_inside_their_message(tmp_path: Path) -> None:
+    made = make(tmp_path, copies_inside=0.3)
+    inside = [
+        len(one.batch) - len({CODEC.identity(data) + b"%d" % time for data, time, _ in one.batch})
+        for one in batches(made)
+    ]
+    assert 120 < sum(inside) < 240
+    assert set(facts(made).values()) == {1, 2}
+
+
+def test_a_window_bounds_how_far_a_message_moves() -> None:
+    moved = shuffle(range(1_000), Random(1), "window", 9)
+    assert sorted(moved) == list(range(1_000)) != moved
+    assert max(abs(place - one) for place, one in enumerate(moved)) in range(4, 10)
+    far = shuffle(range(1_000), Random(1), "full", 9)
+    assert sorted(far) == list(range(1_000)) and max(abs(place - one) for place, one in enumerate(far)) > 500
+    assert shuffle(range(5), Random(1), "none", 9) == list(range(5))
+
+
+def test_split_statements_overlap_and_cover_the_same(tmp_path: Path) -> None:
+    whole, split = make(tmp_path / "a"), make(tmp_path / "b", split=1.0)
+    assert len(statements(split)) > 2 * len(statements(whole)) - 5
+    covered = Counter(time for one in statements(split) for time in range(40) if one.covers(time))
+    assert set(covered) == set(range(40)) and max(covered.values()) > 1
+
+
+def test_unsealed_times_have_updates_and_no_statement(tmp_path: Path) -> None:
+    made = make(tmp_path, unsealed_times=10, empty_times=0.0, shards=2)
+    assert {time for _, time, _ in facts(made)} == set(range(40))
+    assert not any(one.covers(30) for one in statements(made))
+    assert made.truth.upper == 30
+
+
+def test_late_messages_are_copies_at_the_very_end(tmp_path: Path) -> None:
+    made = make(tmp_path, late=7, undecodable=5, shuffle="full")
+    values = records(made)["value"].to_pylist()
+    assert all(value in values[:-7] for value in values[-7:])
+
+
+@pytest.mark.parametrize("encoding", ["avro", "confluent"])
+def test_undecodable_messages_are_of_every_kind(tmp_path: Path, encoding: str) -> None:
+    made = make(tmp_path, encoding=encoding, undecodable=50)
+    reasons = read(made).bad
+    assert reasons.total() == 50
+    expected = {"undecodable", "bytes_left_over"}
+    assert set(reasons) == (expected if encoding == "avro" else expected | {"wrong_magic_byte", "unknown_schema_id"})
+
+
+def test_malformed_messages_are_of_every_kind(tmp_path: Path) -> None:
+    assert read(make(tmp_path, malformed=12)).bad == {
+        "zero_diff": 2,
+        "bad_interval": 2,
+        "negative_time": 2,
+        "negative_count": 2,
+        "duplicate_count": 2,
+        "count_outside_interval": 2,
+    }
+
+
+def test_contradictions_come_before_everything_else(tmp_path: Path) -> None:
+    made = make(tmp_path, conflicting_diff_at=(9,), conflicting_count_at=(8,), over_count_at=(7,), shuffle="full")
+    first = messages(made)[:3]
+    assert [getattr(one, "batch", None) and one.batch[0].time for one in first] == [9, None, 7]  # type: ignore[union-attr]
+    assert [(one.kind, one.time) for one in made.truth.held_back] == [
+        ("over_count", 7),
+        ("conflicting_count", 8),
+        ("conflicting_diff", 9),
+    ]
+
+
+def test_stragglers_lie_beyond_any_statement_and_not_in_the_truth(tmp_path: Path) -> None:
+    made = make(tmp_path, far_future=3)
+    assert {time for _, time, _ in facts(made) if time >= 40} == set(made.truth.far_future)
+    assert pq.read_metadata(made.updates_path).num_rows == 600
+
+
+def test_an_update_that_breaks_the_envelope_is_announced_and_counted_with_all_its_copies(tmp_path: Path) -> None:
+    made = make(tmp_path, family="append_only", breach_at=(5,), writers=2)
+    assert [diff for _, _, diff in facts(made).elements() if diff < 0] == [-1, -1]
+    assert made.truth.quarantined == {"append_only_diff": 2}
+    at = sum(1 for _, time, _ in facts(made) if time == 5)
+    assert {one.counts[5] for one in statements(made) if one.covers(5)} == {at}
+
+
+@pytest.mark.parametrize(
+    ("choices", "text"),
+    [
+        ({"name": "a/b"}, "name is 'a/b'"),
+        ({"name": ""}, "name is ''"),
+        ({"name": "_hidden"}, "name is"),
+        ({"copies": 1.1}, "copies is 1.1"),
+        ({"copies": True}, "copies is True"),
+        ({"copies": float("nan")}, "copies is nan"),
+        ({"updates": 0}, "updates is 0"),
+        ({"times": 1.0}, "times is 1.0"),
+        ({"writers": 0}, "writers is 0"),
+        ({"shards": -1}, "shards is -1"),
+        ({"close": 1}, "close is 1"),
+        ({"family": "upsert"}, "plain, append_only"),
+        ({"shuffle": "half"}, "none, window, full"),
+        ({"encoding": "json"}, "avro, confluent"),
+        ({"schema_id": 2**31}, "schema_id"),
+        ({"breach_at": (1,)}, "plain and breach_at"),
+        ({"over_count_at": [1]}, "over_count_at is"),
+        ({"over_count_at": (-1,)}, "over_count_at is"),
+        ({"family": "append_only", "negative": 0.1}, "append_only and negative"),
+        ({"close": True, "unsealed_times": 1}, "close and unsealed_times"),
+        ({"close": True, "far_future": 1}, "close and far_future"),
+        ({"times": 5, "unsealed_times": 6}, "unsealed_times"),
+        ({"updates": 2, "over_count_at": (1, 2, 3)}, "fewer than the 3 times"),
+    ],
+)
+def test_wrong_options_are_refused_by_name_with_a_hint(choices: dict[str, Any], text: str) -> None:
+    with pytest.raises(RuleBroken, match="hint: ") as refused:
+        GenerateOptions(**{"name": "orders", **choices})
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize("time", [35, 40, 99])
+def test_a_time_without_a_statement_cannot_be_contradicted(tmp_path: Path, time: int) -> None:
+    options = GenerateOptions(name="orders", times=40, unsealed_times=5, conflicting_diff_at=(time,))
+    with pytest.raises(RuleBroken, match=f"time {time} cannot be contradicted"):
+        generate(options, tmp_path / "topics", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_option_has_a_help_text() -> None:
+    from dataclasses import fields
+
+    assert all(one.metadata["help"].endswith(".") for one in fields(GenerateOptions))
+
+
+def test_what_is_made_to_be_bad_is_never_good_by_chance(tmp_path: Path) -> None:
+    made = make(tmp_path, updates=1, times=1, undecodable=200)
+    good = 0
+    for value in records(made)["value"].to_pylist():
+        try:
+            CODEC.decode(value)
+            good += 1
+        except CodecError:
+            pass
+    assert good == 2
