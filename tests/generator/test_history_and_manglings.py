@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,11 +17,13 @@ import pytest
 from tests.generator.topics import CODEC, make, messages, read, records
 from tidelake.codec import ConfluentCodec
 from tidelake.errors import CodecError, RuleBroken
-from tidelake.generator import Generated, GenerateOptions, contents_at, generate
 from tidelake.generator.encoder import Encoder
+from tidelake.generator.generate import Generated, generate
 from tidelake.generator.history import History
 from tidelake.generator.mangle import shuffle
+from tidelake.generator.options import GenerateOptions
 from tidelake.generator.orders import RECORD_SCHEMA
+from tidelake.generator.truth import contents_at
 from tidelake.message import Progress, Updates
 
 
@@ -260,9 +265,17 @@ def test_a_time_without_a_statement_cannot_be_contradicted(tmp_path: Path, time:
 
 
 def test_every_option_has_a_help_text() -> None:
-    from dataclasses import fields
-
     assert all(one.metadata["help"].endswith(".") for one in fields(GenerateOptions))
+
+
+def test_options_can_be_asked_for_without_the_rest() -> None:
+    code = "import sys, tidelake.generator.options; sys.exit('pyarrow' in sys.modules or 'fastavro' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_generator_knows_no_spark_and_starts_no_jvm() -> None:
+    code = "import sys, tidelake.generator.generate; sys.exit('pyspark' in sys.modules or 'deltalake' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_what_is_made_to_be_bad_is_never_good_by_chance(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ import pytest
 from tests.generator.topics import assert_reads_as_the_truth_says, make, read, records
 from tidelake.column_types import Column, column_types
 from tidelake.errors import RuleBroken
-from tidelake.generator import contents_at, read_truth
+from tidelake.generator.generate import generate
+from tidelake.generator.options import GenerateOptions
 from tidelake.generator.orders import ARROW_SCHEMA, RECORD_SCHEMA
 from tidelake.generator.topic_writer import TOPIC_SCHEMA
+from tidelake.generator.truth import contents_at, read_truth
 from tidelake.schema import cdcv2_schema
 
 MANGLED: dict[str, Any] = {
@@ -103,8 +105,6 @@ def test_an_empty_folder_is_as_good_as_none(tmp_path: Path) -> None:
 
 
 def test_the_truth_may_not_lie_inside_the_topic(tmp_path: Path) -> None:
-    from tidelake.generator import GenerateOptions, generate
-
     with pytest.raises(RuleBroken, match="inside the topic"):
         generate(GenerateOptions(name="orders", updates=9), tmp_path, tmp_path / "orders")
 
@@ -133,6 +133,7 @@ def test_a_topic_is_continued_behind_its_end_as_often_as_one_likes(tmp_path: Pat
         assert_reads_as_the_truth_says(made)
     assert len(made.truth.parts) == 4
     assert read_truth(made.truth_path) == made.truth
+    assert json.loads(json.dumps(made.as_json()))["truth"] == json.loads(made.truth_path.read_text(encoding="utf-8"))
 
 
 def test_a_time_held_back_stays_so_when_the_topic_is_continued(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from tidelake.antichain import Antichain
 from tidelake.codec import AvroCodec, ConfluentCodec
 from tidelake.errors import CodecError, MalformedMessage
-from tidelake.generator import Generated, GenerateOptions, generate
-from tidelake.generator.generate import BREACH
+from tidelake.generator.generate import BREACH, Generated, generate
+from tidelake.generator.options import GenerateOptions
 from tidelake.generator.orders import RECORD_SCHEMA, orders_table
 from tidelake.message import Message, Updates
 from tidelake.reader import Reader

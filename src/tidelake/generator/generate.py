@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tidelake.codec import AvroCodec, ConfluentCodec
 from tidelake.errors import RuleBroken
@@ -39,6 +40,11 @@ class Generated:
     updates_path: Path
     truth_path: Path
     truth: Truth
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the paths and the truth for a program."""
+        paths = {name: str(value) for name, value in vars(self).items() if isinstance(value, Path)}
+        return {**paths, "truth": self.truth.model_dump(mode="json")}
 
 
 def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report | None = None) -> Generated:
