@@ -11,6 +11,7 @@ import io
 from typing import Any, Protocol
 
 import fastavro
+from fastavro._read_py import schemaless_reader as exact_reader
 
 from tidelake.errors import CodecError, InvalidUsage
 from tidelake.message import Message, Progress, Updates
@@ -189,4 +190,23 @@ def _read(schema: Any, value: bytes) -> Any:
         raise CodecError("undecodable", f"{type(error).__name__} at byte {buffer.tell()}") from None
     if buffer.tell() != len(value):
         raise CodecError("bytes_left_over", f"{len(value) - buffer.tell()} bytes are left over after the message")
+    # The compiled library wraps a number of more than 64 bits around, in silence. What it writes back tells.
+    return found if _writes_back_as(schema, found) == value else _read_exactly(schema, value)
+
+
+def _read_exactly(schema: Any, value: bytes) -> Any:
+    """Read bytes that nobody would write so: arrays in several blocks are legal, numbers beyond their type are not."""
+    try:
+        found = exact_reader(io.BytesIO(value), schema, None)
+    except Exception as error:
+        raise CodecError("undecodable", type(error).__name__) from None
+    if _writes_back_as(schema, found) is None:
+        raise CodecError("undecodable", "a number is beyond its type")
     return found
+
+
+def _writes_back_as(schema: Any, found: Any) -> bytes | None:
+    try:
+        return _write(schema, found)
+    except InvalidUsage:
+        return None

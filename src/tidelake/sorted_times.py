@@ -53,6 +53,7 @@ class SortedTimes:
             times = self._lists[index]
             at = bisect_left(times, run[0])
             cut = len(run) if at == len(times) or run[-1] < times[at] else bisect_left(run, times[at])
+            assert cut, "a time is added that is in already"
             times[at:at] = run[:cut]
             self._maxes[index] = times[-1]
             if len(times) > _LENGTH_MAX:

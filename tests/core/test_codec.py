@@ -134,14 +134,14 @@ def decode_all_ways(value):
         assert found is None or isinstance(found, (Updates, Progress, tuple)) or found in REASONS
 
 
-@settings(QUICK, max_examples=2000)
+@settings(QUICK, max_examples=1500)
 @given(st.binary(max_size=60))
 def test_random_bytes_are_a_message_or_a_codec_error(value):
     decode_all_ways(value)
     decode_all_ways(b"\0\0\0\0\7" + value)
 
 
-@settings(QUICK, max_examples=1500)
+@settings(QUICK, max_examples=600)
 @given(MESSAGES, st.data())
 def test_a_message_with_some_bytes_changed_is_a_message_or_a_codec_error(message, data):
     for encoded in (CODEC.encode(message), CONFLUENT.encode(message, 7), JSON_CODEC.encode(message)):
@@ -202,6 +202,33 @@ def test_framing_tells_what_is_wrong(value, reason):
     with pytest.raises(CodecError) as caught:
         CONFLUENT.decode(value)
     assert caught.value.reason == reason
+
+
+def number(value):
+    """A number as Avro writes it, zigzag done, of any length."""
+    encoded = b""
+    while value > 0x7F:
+        encoded += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return encoded + bytes([value])
+
+
+@pytest.mark.parametrize("wrapped", [2**64, 2**64 + 10, 2**70 + 10, 2**200])
+@pytest.mark.parametrize("place", ["data", "time", "diff"])
+def test_a_number_beyond_its_type_is_undecodable_and_never_wrapped(place, wrapped):
+    codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
+    for beyond in (wrapped, 2**33 if place == "data" else wrapped):
+        numbers = {"data": 2, "time": 4, "diff": 6, place: beyond}
+        with pytest.raises(CodecError) as caught:
+            codec.decode(b"\0\2" + b"".join(map(number, numbers.values())) + b"\0")
+        assert caught.value.reason == "undecodable"
+
+
+def test_arrays_in_several_blocks_are_read():
+    codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
+    one, two = b"\2\4\6", b"\4\4\6"
+    sized = b"\1\6" + two  # a block of a negative count tells its size
+    assert codec.decode(b"\0\2" + one + sized + b"\0") == Updates([({"n": 1}, 2, 3), ({"n": 2}, 2, 3)])
 
 
 def test_a_null_value_is_no_message():
