@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import time as clock
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 
@@ -154,6 +156,69 @@ def quarantine(
     _print_rows(f"{name}: quarantine", ["topic", "partition", "offset", "reason", "detail", "times", "value"], shown)
     if len(rows) > len(shown):
         _say(f"{len(shown)} of {len(rows)} messages; --limit shows more")
+
+
+def generate(**choices: Any) -> None:
+    """Write a CDCv2 file topic from a seeded history, mangled as you like, and its own truth beside it."""
+    from tidelake.generator.generate import generate as write_topic
+    from tidelake.generator.options import GenerateOptions
+
+    topics, out, as_json = choices.pop("topics"), choices.pop("out"), choices.pop("as_json")
+    chosen: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in choices.items()
+    }
+    written = write_topic(
+        GenerateOptions(**chosen),
+        topics,
+        out,
+        None if as_json else lambda step, done, of: _say(f"{step}: {done:,} of {of:,}"),
+    )
+    if as_json:
+        _print_json(written.as_json())
+    else:
+        typer.echo(f"{topics / chosen['name']}: written; its schema and truth are in {out}")
+
+
+def _add_generate() -> None:
+    """Make a command of `generate` with one option for each field of `GenerateOptions`, help and default included."""
+    from tidelake.generator.options import GenerateOptions
+
+    hints = get_type_hints(GenerateOptions)
+    parameters = [
+        inspect.Parameter(
+            "topics",
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=Annotated[Path, typer.Option("--topics", help="The folder of topics.")],
+            default=Path("data/topics"),
+        ),
+        inspect.Parameter(
+            "out",
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=Annotated[Path, typer.Option("--out", help="Where the record schema and the truth go.")],
+            default=Path("data"),
+        ),
+        inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, annotation=JsonOption, default=False),
+    ]
+    for one in fields(GenerateOptions):
+        kind = list[int] if get_origin(hints[one.name]) is tuple else hints[one.name]
+        flag = f"--{one.name.replace('_', '-')}"
+        option = (
+            typer.Argument(metavar="NAME", help=one.metadata["help"])
+            if one.name == "name"
+            else typer.Option(flag, help=one.metadata["help"])
+        )
+        default = inspect.Parameter.empty if one.name == "name" else [] if kind == list[int] else one.default
+        parameters.append(
+            inspect.Parameter(
+                one.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default
+            )
+        )
+    generate.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    generate.__annotations__ = {one.name: one.annotation for one in parameters}
+    app.command()(generate)
+
+
+_add_generate()
 
 
 @app.command()

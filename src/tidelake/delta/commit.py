@@ -31,7 +31,8 @@ EPOCH = "epoch"
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
     "delta.deletedFileRetentionDuration": "interval 24 hours",
-    "delta.dataSkippingStatsColumns": "_time",
+    # The first column is `_time`. `dataSkippingStatsColumns` would lose all statistics where a column is a struct.
+    "delta.dataSkippingNumIndexedCols": "1",
     "delta.checkpointInterval": "1000000",  # `maintain` makes checkpoints, outside of the commit call
 }
 _FORBIDDEN_PROPERTY = "delta.setTransactionRetentionDuration"

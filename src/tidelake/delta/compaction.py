@@ -116,14 +116,18 @@ def merge_runs(
     """
     report = CompactReport(since=since)
     lost = 0
+    first: set[str] = set()
     while lost < _ATTEMPTS_MAX:
         table = OpenTable(collection.paths.updates)
         runs = live_runs(table.files())
         report.runs_after = len(runs)
         if report.merges == 0:
             report.runs_before = len(runs)
+            first = {run.name for run in runs}
         closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
-        chosen = choose_runs(spark, collection, runs, None if closed else upper, full, rows_max - report.rows_before)
+        fresh = {run.name for run in runs} - first if report.merges else set()
+        left = rows_max - report.rows_before
+        chosen = choose_runs(spark, collection, runs, None if closed else upper, full, left, fresh)
         if full and len(chosen) == 1 and (report.merges or not _falls_behind(table, since)):
             chosen = []
         if not chosen:
@@ -147,12 +151,18 @@ def live_runs(files: Sequence[RunFile]) -> list[Run]:
 
 
 def choose_runs(
-    spark: SparkSession, collection: Collection, runs: list[Run], upper: int | None, full: bool, rows_max: int
+    spark: SparkSession,
+    collection: Collection,
+    runs: list[Run],
+    upper: int | None,
+    full: bool,
+    rows_max: int,
+    fresh: set[str],
 ) -> list[Run]:
     """Which runs to merge next; `upper` None means that everything is sealed.
 
     A run with no sealed row is left alone. The smallest tier with `FAN_IN` runs is merged. Otherwise a run that is
-    mostly sealed and still has a few later rows is split, so that no seal has to open it again.
+    mostly sealed and still has a few later rows is split, so that no seal has to open it again; not a `fresh` one.
     """
     sealed = [run for run in runs if upper is None or any(_starts_before(file, upper) for file in run.files)]
     if full:
@@ -169,7 +179,7 @@ def choose_runs(
     for run in sealed:
         straddling = [file for file in run.files if _starts_before(file, upper) and not _ends_before(file, upper)]
         rows = sum(file.rows for file in straddling)
-        if rows > _SMALLEST_TIER_ROWS and run.rows <= rows_max:
+        if rows > _SMALLEST_TIER_ROWS and run.rows <= rows_max and run.name not in fresh:
             schema = updates_schema(collection.entry.record_schema)
             later = read_files(spark, collection.paths.updates, straddling, schema).where(F.col(TIME) >= upper).count()
             if later * 4 < rows:

@@ -61,7 +61,7 @@ class Decoder:
         Out: the same, reason string (null where the statement is good), lower, upper, count_times, count_values
              array<bigint>.
         """
-        framed = self._framed(raw).where(F.col("_framing").isNull() & (_first_byte() == F.lit(_PROGRESS_BYTE)))
+        framed = self._framed(raw).where(_is_progress())
         decoded = framed.withColumn("_m", _from_avro(F.col("_body"), land_record(self.record_schema)))
         statement = F.col("_m.m.member1")
         return decoded.select(
@@ -80,7 +80,7 @@ class Decoder:
         Out: the same, reason string (null where the message is good or null), times array<bigint> (of a message that
              could be decoded), updates array<struct<data, time, diff>> (null unless the message is good).
         """
-        framed = self._framed(raw).where(F.coalesce(_first_byte() != F.lit(_PROGRESS_BYTE), F.lit(True)))
+        framed = self._framed(raw).where(~_is_progress())
         if self.writer_schemas is None:
             return self._decoded_updates(framed, self.record_schema)
         parts = [
@@ -153,8 +153,10 @@ def explode_updates(messages: DataFrame, record_schema: dict[str, Any], keep: Co
     return rows if keep is None else rows.where(keep)
 
 
-def _first_byte() -> Column:
-    return F.substring(F.col("_body"), 1, 1)
+def _is_progress() -> Column:
+    """Whether a framed message is a progress statement by its first byte; never null, so that no message is lost."""
+    first_byte = F.substring(F.col("_body"), 1, 1)
+    return F.coalesce(F.col("_framing").isNull() & (first_byte == F.lit(_PROGRESS_BYTE)), F.lit(False))
 
 
 def _from_avro(body: Column, landing: Landing) -> Column:

@@ -79,30 +79,19 @@ def data_fields(record_schema: AvroType) -> list[pa.Field]:
     return list(land_record(record_schema).arrow)
 
 
+_SYSTEM = (pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()))
+"""First in every table, so that the one column with statistics is `_time`: see docs/decisions/statistics.md."""
+
+
 def updates_schema(record_schema: AvroType) -> pa.Schema:
-    """The schema of `updates/`: the data's columns, `_time`, `_diff` and the partition column `_run`."""
-    return pa.schema(
-        [
-            *data_fields(record_schema),
-            pa.field(TIME, pa.int64()),
-            pa.field(DIFF, pa.int64()),
-            pa.field(RUN, pa.string()),
-        ]
-    )
+    """The schema of `updates/`: `_time`, `_diff`, the data's columns, and the partition column `_run`."""
+    return pa.schema([*_SYSTEM, *data_fields(record_schema), pa.field(RUN, pa.string())])
 
 
 def late_schema(record_schema: AvroType) -> pa.Schema:
     """The schema of `late/`: a statement about a sealed time, and where it was read."""
     source = [pa.field("_topic", pa.string()), pa.field("_partition", pa.int32()), pa.field("_offset", pa.int64())]
-    return pa.schema(
-        [
-            *data_fields(record_schema),
-            pa.field(TIME, pa.int64()),
-            pa.field(DIFF, pa.int64()),
-            *source,
-            pa.field(RUN, pa.string()),
-        ]
-    )
+    return pa.schema([*_SYSTEM, *data_fields(record_schema), *source, pa.field(RUN, pa.string())])
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
