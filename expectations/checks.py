@@ -1,0 +1,175 @@
+"""The one bridge to Dagster: a validation becomes one asset check of `<name>/seal` for each expectation.
+
+A failing check that is blocking stops whatever lies below `seal`: merges and `current` of that collection.
+"""
+
+import time as clock
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from dagster import (
+    AssetCheckExecutionContext,
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetKey,
+    Field,
+    MetadataValue,
+    multi_asset_check,
+)
+
+from expectations.frame import result_frame
+from expectations.judge import Verdict, judge
+from expectations.suite import Rule, build_suite, rules_of
+from jobs.lake import Lake, open_collection
+from tidelake.configuration import CollectionSettings
+
+if TYPE_CHECKING:
+    from tidelake.delta.catalog import Collection
+    from tidelake.delta.status import CollectionStatus
+    from tidelake.delta.validation import ValidateReport
+
+_INT64_MAX = 2**63 - 1
+
+
+def checks_name(name: str) -> str:
+    """What the step that validates a collection is called."""
+    return f"{name}__validate"
+
+
+def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefinition:
+    """The checks of one collection, made by one step: it recounts once, and then judges."""
+    key = AssetKey([settings.name, "seal"])
+    rules = rules_of(settings)
+    specs = [
+        AssetCheckSpec(rule.name, asset=key, description=_sentence(rule), blocking=rule.blocking) for rule in rules
+    ]
+
+    @multi_asset_check(
+        name=checks_name(settings.name),
+        specs=specs,
+        description=f"Recounts {settings.name} independently of its seals, and holds the result against the suite.",
+        required_resource_keys={"lake"},
+        pool=pool,
+        config_schema={
+            "full": Field(
+                bool,
+                default_value=False,
+                description="Recount all that compaction has left, not only what is new, and write the Data Docs.",
+            )
+        },
+    )
+    def validate(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
+        lake: Lake = context.resources.lake
+        full: bool = context.op_execution_context.op_config["full"]
+        try:
+            verdicts, numbers = _validate(lake, settings.name, full)
+        except _unreadable() as error:
+            context.log.exception("the recount could not read the table")
+            for rule in rules:
+                yield _unanswered(key, rule, error)
+            return
+        by_check = {verdict.check: verdict for verdict in verdicts}
+        for rule in rules:
+            yield _answered(key, rule, by_check[rule.name], numbers)
+
+    return validate
+
+
+def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[str, Any]]:
+    """Recount and judge; the verdicts, and the numbers that all checks show."""
+    from jobs.validate import validate_one
+    from tidelake.delta.status import read_status
+
+    settings = lake.settings.collection(name)
+    collection = open_collection(lake, name)
+    report = validate_one(lake.session(), collection, full)
+    status = read_status(collection, settings.family, None)
+    frame = result_frame(report, status, _frontier_age_s(collection, status))
+    verdicts = judge(frame, build_suite(settings), lake.settings.data_docs if full else None)
+    numbers = _numbers(report, status, frame)
+    if full:
+        numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / "index.html").resolve().as_uri())
+    return verdicts, numbers
+
+
+def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -> dict[str, Any]:
+    total = frame.iloc[-1]
+    numbers = {
+        "lower": report.lower,
+        "upper": report.upper,
+        "since": report.since,
+        "times": len(report.times),
+        "announced": int(total["announced"]),
+        "counted": int(total["counted"]),
+        "recounted": int(total["recounted"]),
+        "diff_sum": report.diff_sum_recorded,
+        "sealed_by_decision": report.decided,
+        "contradictions": int(total["contradictions"]),
+        "quarantined": status.quarantine,
+        "frontier_age_s": int(total["frontier_age_s"]),
+        "table_version": report.version,
+    }
+    # The event log holds integers of 64 bits; what is greater is shown as its digits.
+    return {name: value if abs(value) <= _INT64_MAX else str(value) for name, value in numbers.items()}
+
+
+def _frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
+    """How long ago upper last moved; since the collection was made, where it never did; 0 where it is closed."""
+    if status.closed:
+        return 0
+    if status.lag_s is not None:
+        return max(0, int(status.lag_s))
+    return max(0, int(clock.time() - collection.entry.created_at_ms / 1000))
+
+
+def _answered(key: AssetKey, rule: Rule, verdict: Verdict, numbers: dict[str, Any]) -> AssetCheckResult:
+    metadata = {"rows_compared": verdict.rows, "rows_failed": verdict.failed, **numbers}
+    if verdict.times and rule.blocking:
+        metadata["failed_at_times"] = MetadataValue.json(verdict.times)
+    return AssetCheckResult(
+        asset_key=key,
+        check_name=rule.name,
+        passed=verdict.passed,
+        severity=_severity(rule),
+        description=None if verdict.passed else _what_failed(rule, verdict),
+        metadata=metadata,
+    )
+
+
+def _what_failed(rule: Rule, verdict: Verdict) -> str:
+    if verdict.problem is not None:
+        return f"could not be judged: {verdict.problem}"
+    at = f" at times {', '.join(map(str, verdict.times))}" if verdict.times and rule.blocking else ""
+    return f"not so{at}: {rule.description}"
+
+
+def _unanswered(key: AssetKey, rule: Rule, error: BaseException) -> AssetCheckResult:
+    """A table that cannot be read proves nothing, so nothing may be built on it."""
+    return AssetCheckResult(
+        asset_key=key,
+        check_name=rule.name,
+        passed=False,
+        severity=_severity(rule),
+        description=f"could not be judged: the table cannot be read: {str(error).splitlines()[0]}",
+        metadata={"error": MetadataValue.text(str(error)[:4000])},
+    )
+
+
+def _unreadable() -> tuple[type[BaseException], ...]:
+    """What reading a damaged table raises."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from tidelake.errors import DamagedTable
+
+    return (PySparkException, Py4JJavaError, DamagedTable, OSError)
+
+
+def _severity(rule: Rule) -> AssetCheckSeverity:
+    return AssetCheckSeverity.WARN if rule.warning else AssetCheckSeverity.ERROR
+
+
+def _sentence(rule: Rule) -> str:
+    return f"{rule.description[0].upper()}{rule.description[1:]}."

@@ -1,0 +1,100 @@
+"""Holds a frame against a suite, with a context that leaves nothing behind but the pages it is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expectations.data_docs import SITE, forget_old_results, site_config
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from great_expectations import ExpectationSuite
+    from great_expectations.checkpoint.actions import ValidationAction
+    from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one expectation."""
+
+    check: str
+    passed: bool
+    rows: int
+    """How many rows it was held against."""
+    failed: int
+    times: list[int] = field(default_factory=list)
+    """The first times at which it failed."""
+    problem: str | None = None
+    """Why it could not be held against the frame at all."""
+
+
+def judge(frame: pd.DataFrame, suite: ExpectationSuite, data_docs: Path | None = None) -> list[Verdict]:
+    """Validate a frame; write the result into the Data Docs, where a folder is given.
+
+    Cost: importing the library takes some seconds, once a process; a few thousand rows take a tenth of one.
+    """
+    import great_expectations as gx
+    from great_expectations.checkpoint.actions import UpdateDataDocsAction
+
+    if data_docs is not None:
+        forget_old_results(data_docs, suite.name)
+    context = _context(data_docs)
+    source = context.data_sources.add_or_update_pandas(name="recount")
+    batch = source.add_dataframe_asset(name=suite.name).add_batch_definition_whole_dataframe("by time")
+    definition = context.validation_definitions.add_or_update(
+        gx.ValidationDefinition(name=suite.name, data=batch, suite=context.suites.add_or_update(suite))
+    )
+    actions: list[ValidationAction] = []
+    if data_docs is not None:
+        actions.append(UpdateDataDocsAction(name="data docs", site_names=[SITE]))
+    checkpoint = context.checkpoints.add_or_update(
+        gx.Checkpoint(
+            name=suite.name,
+            validation_definitions=[definition],
+            actions=actions,
+            result_format={"result_format": "SUMMARY"},
+        )
+    )
+    outcome = checkpoint.run(batch_parameters={"dataframe": frame})
+    (validation,) = outcome.run_results.values()
+    return [_verdict(frame, one) for one in validation.results]
+
+
+def _context(data_docs: Path | None) -> EphemeralDataContext:
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
+
+    context = gx.get_context(
+        mode="ephemeral",
+        project_config=DataContextConfig(
+            store_backend_defaults=InMemoryStoreBackendDefaults(),
+            data_docs_sites={} if data_docs is None else {SITE: site_config(data_docs)},
+            analytics_enabled=False,
+            progress_bars=ProgressBarsConfig(globally=False),
+        ),
+    )
+    return context
+
+
+def _verdict(frame: pd.DataFrame, result: Any) -> Verdict:
+    check = str(result.expectation_config.meta["check"])
+    found = result.result or {}
+    raised = result.exception_info
+    if raised and raised.get("raised_exception"):
+        return Verdict(check, False, 0, 0, problem=str(raised.get("exception_message")))
+    if not found and not result.success:
+        return Verdict(check, False, 0, 0, problem=str(raised))
+    places = found.get("partial_unexpected_index_list") or []
+    return Verdict(
+        check=check,
+        passed=bool(result.success),
+        rows=int(found.get("element_count") or 0),
+        failed=int(found.get("unexpected_count") or 0),
+        times=[int(frame["time"].iloc[place]) for place in places],
+    )

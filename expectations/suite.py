@@ -1,0 +1,153 @@
+"""The one suite: what is held against every collection, how bad it is when it fails, and what it says to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from expectations.frame import TIME_ROW, TOTAL_ROW
+from tidelake.configuration import CollectionSettings
+
+if TYPE_CHECKING:
+    from great_expectations import ExpectationSuite
+    from great_expectations.expectations.expectation import Expectation
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One expectation: its name as a check, and what its failing means."""
+
+    name: str
+    description: str
+    blocking: bool
+    """Whether a failure is damage below upper: nothing may be built on the collection then."""
+    warning: bool
+    """Whether it only asks somebody to look soon."""
+    build: Callable[[dict[str, Any], CollectionSettings], Expectation]
+
+
+def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
+    """The rules of a collection, by its envelope."""
+    return (*_DAMAGE, *(_APPEND_ONLY if settings.envelope == "append_only" else ()), *_ATTENTION)
+
+
+def build_suite(settings: CollectionSettings) -> ExpectationSuite:
+    """The rules as a suite that is called like the collection; each expectation's meta names its check."""
+    from great_expectations import ExpectationSuite
+
+    expectations = []
+    for rule in rules_of(settings):
+        notes = {"format": "markdown", "content": [f"**{rule.name}** — {rule.description}"]}
+        common = {"severity": "warning" if rule.warning else "critical", "meta": {"check": rule.name, "notes": notes}}
+        expectations.append(rule.build(common, settings))
+    return ExpectationSuite(name=settings.name, expectations=expectations)
+
+
+def _equal(row: str, first: str, second: str) -> Callable[[dict[str, Any], CollectionSettings], Expectation]:
+    def build(common: dict[str, Any], settings: CollectionSettings) -> Expectation:
+        from great_expectations.expectations.core.expect_column_pair_values_to_be_equal import (
+            ExpectColumnPairValuesToBeEqual,
+        )
+        from great_expectations.expectations.row_conditions import Column
+
+        condition = Column("row") == row
+        return ExpectColumnPairValuesToBeEqual(column_A=first, column_B=second, row_condition=condition, **common)
+
+    return build
+
+
+def _at_most(
+    column: str, most: Callable[[CollectionSettings], int]
+) -> Callable[[dict[str, Any], CollectionSettings], Expectation]:
+    def build(common: dict[str, Any], settings: CollectionSettings) -> Expectation:
+        from great_expectations.expectations.core.expect_column_values_to_be_between import (
+            ExpectColumnValuesToBeBetween,
+        )
+        from great_expectations.expectations.row_conditions import Column
+
+        condition = Column("row") == TOTAL_ROW
+        return ExpectColumnValuesToBeBetween(
+            column=column, min_value=0, max_value=most(settings), row_condition=condition, **common
+        )
+
+    return build
+
+
+def _never_falls(common: dict[str, Any], settings: CollectionSettings) -> Expectation:
+    from great_expectations.expectations.core.expect_column_values_to_be_between import (
+        ExpectColumnValuesToBeBetween,
+    )
+    from great_expectations.expectations.row_conditions import Column
+
+    # A time that was emptied by decision has no row, and no least diff.
+    condition = (Column("row") == TIME_ROW) & (Column("recounted") > 0)
+    return ExpectColumnValuesToBeBetween(column="diff_min", min_value=1, row_condition=condition, **common)
+
+
+def _none(settings: CollectionSettings) -> int:
+    return 0
+
+
+_DAMAGE = (
+    Rule(
+        "announced_is_counted",
+        "at every sealed time, as many distinct updates were counted as were announced",
+        True,
+        False,
+        _equal(TIME_ROW, "announced", "counted"),
+    ),
+    Rule(
+        "announced_is_recounted",
+        "at every sealed time, a recount that knows nothing of the seal finds what was announced",
+        True,
+        False,
+        _equal(TIME_ROW, "announced", "recounted"),
+    ),
+    Rule(
+        "sum_of_diffs_is_as_recorded",
+        "all diffs before upper add up to what was recorded as they were sealed; looked for in full validations",
+        True,
+        False,
+        _equal(TOTAL_ROW, "diff_sum_recorded", "diff_sum_found"),
+    ),
+    Rule(
+        "nothing_readable_beyond_upper",
+        "every read at or after upper is refused",
+        True,
+        False,
+        _at_most("readable_beyond_upper", _none),
+    ),
+)
+_APPEND_ONLY = (
+    Rule(
+        "contents_never_fall",
+        "no update before upper takes anything away: contents fall only by recorded retention",
+        True,
+        False,
+        _never_falls,
+    ),
+)
+_ATTENTION = (
+    Rule(
+        "nothing_is_contradicted",
+        "no time waits because its source contradicts itself; `tidelake resolve` settles one that does",
+        False,
+        False,
+        _at_most("contradictions", _none),
+    ),
+    Rule(
+        "quarantine_is_empty",
+        "every message could be used; `tidelake quarantine` shows those that could not",
+        False,
+        True,
+        _at_most("quarantined", _none),
+    ),
+    Rule(
+        "frontier_moves",
+        "upper has moved within `stalled_after_s`, or the stream is closed",
+        False,
+        True,
+        _at_most("frontier_age_s", lambda settings: settings.stalled_after_s),
+    ),
+)

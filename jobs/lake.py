@@ -1,0 +1,34 @@
+"""What every step is given: the settings, the one Spark session, and through both the collections of the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidelake.configuration import Settings
+    from tidelake.delta.catalog import Collection
+
+
+class Lake(Protocol):
+    """Settings that were checked, and a session that starts when it is first asked for."""
+
+    @property
+    def settings(self) -> Settings:
+        """What `collections.yaml` says."""
+
+    def session(self) -> SparkSession:
+        """The one session of this process."""
+
+
+def open_collection(lake: Lake, name: str) -> Collection:
+    """The collection of this name, created where it is not there yet.
+
+    Raises:
+        ConfigurationError: the settings have no such collection, or the store has it with another family or schema.
+    """
+    from tidelake.delta.catalog import Catalog  # late: whoever only names a collection needs no Delta
+    from tidelake.delta.layout import Store
+
+    return Catalog(Store(lake.settings.store)).open_or_create(lake.settings.collection(name))

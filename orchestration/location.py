@@ -1,0 +1,83 @@
+"""Puts the code location together from what the environment says; starts nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from dagster import AssetsDefinition, AssetSpec, Definitions, MetadataValue, in_process_executor
+
+from assets.append_only import append_only_assets
+from assets.family import pool_of
+from assets.plain import plain_assets
+from expectations.checks import build_checks
+from orchestration.jobs import build_jobs
+from orchestration.resources import LakeResource, SparkResource
+from orchestration.schedules import build_schedules, build_sensors
+from orchestration.settings import Environment
+from tidelake.configuration import CollectionSettings, Settings, load_settings
+
+log = logging.getLogger("tidelake")
+
+FAMILIES: dict[str, Callable[[CollectionSettings], list[AssetsDefinition]]] = {
+    "plain": plain_assets,
+    "append_only": append_only_assets,
+}
+"""What `family` may be in `collections.yaml`, and what it becomes."""
+
+_NOTE = """There is no `{file}` yet. Write one, then reload this location:
+
+```yaml
+store: data/store
+topics: data/topics
+collections:
+  orders:
+    family: plain          # or append_only
+    topic: orders          # the folder data/topics/orders
+    schema: orders.avsc    # the Avro record schema of the data
+```
+
+`TIDELAKE_CONFIG` names another file.
+"""
+
+
+def build_location(environment: Environment) -> Definitions:
+    """All assets, checks, jobs and schedules of the collections that the environment names.
+
+    Raises:
+        ConfigurationError: `collections.yaml` or a variable is wrong.
+    """
+    settings = load_settings(environment.config_file) if environment.has_config else None
+    if settings is None or not settings.collections:
+        return _empty_location(environment)
+    return _location(environment, settings)
+
+
+def _location(environment: Environment, settings: Settings) -> Definitions:
+    collections = settings.collections
+    spark = SparkResource(master=environment.spark_master)
+    return Definitions(
+        assets=[one for collection in collections for one in FAMILIES[collection.family](collection)],
+        asset_checks=[build_checks(collection, pool_of(collection.name)) for collection in collections],
+        jobs=build_jobs([collection.name for collection in collections]),
+        schedules=build_schedules(environment),
+        sensors=build_sensors(),
+        resources={"lake": LakeResource(config_file=str(environment.config_file), spark=spark)},
+        executor=in_process_executor,
+        metadata={
+            "collections.yaml": MetadataValue.path(str(environment.config_file)),
+            "store": MetadataValue.path(str(settings.store)),
+            "data docs": MetadataValue.path(str(settings.data_docs / "index.html")),
+        },
+    )
+
+
+def _empty_location(environment: Environment) -> Definitions:
+    """A location that says how to get a first collection."""
+    log.warning("no collections: write %s, or let TIDELAKE_CONFIG name another file", environment.config_file)
+    note = AssetSpec(
+        "add_a_collection",
+        group_name="start_here",
+        description=_NOTE.format(file=environment.config_file.name),
+    )
+    return Definitions(assets=[note], sensors=build_sensors(), executor=in_process_executor)

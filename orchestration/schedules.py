@@ -1,0 +1,88 @@
+"""When the jobs run, and the sensor that clears away runs whose process died."""
+
+from __future__ import annotations
+
+from dagster import (
+    DagsterInvalidDefinitionError,
+    DagsterRunStatus,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    RunRequest,
+    RunsFilter,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SkipReason,
+    sensor,
+)
+
+from orchestration.dead_runs import fail_dead_runs
+from orchestration.jobs import CURRENT, NIGHTLY, TICK
+from orchestration.settings import CRON_VARIABLES, Environment
+from tidelake.errors import ConfigurationError
+
+_UNFINISHED = [
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+]
+_LOOK_FOR_DEAD_RUNS_EVERY_S = 30
+
+
+def build_schedules(environment: Environment) -> list[ScheduleDefinition]:
+    """A schedule for each job, in UTC; they start with the location only if the environment says so.
+
+    Raises:
+        ConfigurationError: a cron expression is none.
+    """
+    return [
+        _schedule(environment, TICK, "tick_cron", "Keeps every collection up with its topic."),
+        _schedule(environment, CURRENT, "current_cron", "Keeps the `current` tables up with upper."),
+        _schedule(environment, NIGHTLY, "nightly_cron", "Checks and compacts everything while nobody looks."),
+    ]
+
+
+def build_sensors() -> list[SensorDefinition]:
+    """The sensor that is always on: it looks at this host's processes only."""
+
+    @sensor(
+        name="clear_dead_runs",
+        minimum_interval_seconds=_LOOK_FOR_DEAD_RUNS_EVERY_S,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Marks runs as failed whose process was killed, so that the next run need not wait for them.",
+    )
+    def clear_dead_runs(context: SensorEvaluationContext) -> SkipReason:
+        failed = fail_dead_runs(context.instance)
+        return SkipReason(f"marked as failed: {', '.join(failed)}" if failed else "every run that is going on is alive")
+
+    return [clear_dead_runs]
+
+
+def _schedule(environment: Environment, job: str, field: str, description: str) -> ScheduleDefinition:
+    cron: str = getattr(environment, field)
+
+    def evaluate(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        # Runs do not queue up behind a slow one: the next tick reads whatever has come.
+        unfinished = context.instance.get_runs(RunsFilter(job_name=job, statuses=_UNFINISHED), limit=1)
+        if unfinished:
+            return SkipReason(f"run {unfinished[0].run_id} is not finished")
+        return RunRequest()
+
+    running = environment.schedules == "running"
+    try:
+        return ScheduleDefinition(
+            name=f"{job}_schedule",
+            job_name=job,
+            cron_schedule=cron,
+            execution_timezone="UTC",
+            execution_fn=evaluate,
+            default_status=DefaultScheduleStatus.RUNNING if running else DefaultScheduleStatus.STOPPED,
+            description=description,
+        )
+    except DagsterInvalidDefinitionError as error:
+        raise ConfigurationError(
+            "environment", CRON_VARIABLES[field], f"is no cron expression: {cron!r}", "write one like `*/5 * * * *`"
+        ) from error
