@@ -57,7 +57,7 @@ toolchain:
 
 .PHONY: run
 run: setup
-	@$(BIN)/tidelake demo
+	@$(BIN)/python -m orchestration.demo
 
 .PHONY: test
 test: setup
