@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -61,7 +62,7 @@ def snapshot(
     Raises:
         SinceError: `as_of` is before since.
         UpperError: `as_of` is at or after upper; or nothing is sealed yet.
-        RuleBroken: a column is not there.
+        RuleBroken: a column is not there, or the predicate is none.
     """
     table = OpenTable(collection.paths.updates)
     since, upper, closed = readable_range(collection, table)
@@ -78,7 +79,18 @@ def snapshot(
     rows = read_files(spark, collection.paths.updates, files, updates_schema(collection.entry.record_schema))
     rows = rows.where(F.col(TIME) <= at)
     if where is not None:
-        rows = rows.where(where)
+        rows = _filtered(rows, where, names)
     kept = list(columns) or names
     contents = add_up(rows.select(*(f"`{name}`" for name in kept), DIFF), kept)
     return Snapshot(at, since[0], upper, closed, table.version, contents)
+
+
+def _filtered(rows: DataFrame, where: str, names: Sequence[str]) -> DataFrame:
+    """Apply a predicate on the data's columns; the system's columns are not there for it."""
+    try:
+        # Once for its errors alone: a predicate on `_time` or `_diff` would not commute with adding up.
+        rows.select(*(f"`{name}`" for name in names)).where(where)
+        return rows.where(where)
+    except (AnalysisException, ParseException) as error:
+        fact = str(error).splitlines()[0]
+        raise RuleBroken(f"the predicate {where!r} does not fit: {fact}", f"columns are: {', '.join(names)}") from error
