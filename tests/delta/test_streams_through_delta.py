@@ -101,7 +101,7 @@ def steps(lake: Lake) -> Iterable[Any]:
 
 
 def test_a_stop_at_any_named_place_is_healed_by_the_next_run(tmp_path: Path, spark: SparkSession) -> None:
-    lake = Lake(tmp_path, spark, messages_per_tick_max=4)
+    lake = Lake(tmp_path, spark, messages_per_tick_max=4, keep=10)
     # Checkpoints come every few dozen commits, and a table is made once: those two have tests of their own.
     places = [place for place in STOP_POINTS if place not in ("commit.after_checkpoint", "table.after_create")]
     expected_rows: dict[Any, int] = {}
