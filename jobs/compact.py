@@ -11,8 +11,10 @@ from jobs.job import Report, log, run_main, run_step
 from tidelake.configuration import CollectionSettings, Settings
 from tidelake.delta.catalog import Catalog, Collection
 from tidelake.delta.compaction import CompactReport, merge_runs, move_since, sweep
-from tidelake.delta.layout import Store
+from tidelake.delta.layout import PROOFS_SCHEMA, QUARANTINE_SCHEMA, Store
 from tidelake.delta.stops import reach
+from tidelake.delta.tidy import merge_small_files
+from tidelake.delta.types import late_schema
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
@@ -36,6 +38,9 @@ def compact_one(
     entry = move_since(catalog, collection, settings.keep)
     compacted = merge_runs(spark, Collection(entry, collection.paths), entry.since, full, settings.merge_rows_max)
     paths = collection.paths
+    merge_small_files(paths.proofs, PROOFS_SCHEMA)
+    merge_small_files(paths.quarantine, QUARANTINE_SCHEMA)
+    merge_small_files(paths.late, late_schema(entry.record_schema))
     for table in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, catalog.store.catalog):
         sweep(table, compacted)
     reach("compact.after_sweep")

@@ -164,6 +164,8 @@ class Catalog:
         entry = self._change(create)
         collection = Collection(entry, self.store.collection(entry.id))
         self._create_tables(collection)
+        if entry.epoch:
+            self._carry_epoch(entry)
         return collection
 
     def update(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
@@ -198,15 +200,20 @@ class Catalog:
     def fence(self, name: str) -> Entry:
         """Move the writer's epoch, so that every writer that began before can commit nothing more."""
         entry = self.update(name, lambda one: one.model_copy(update={"epoch": one.epoch + 1}))
+        self._carry_epoch(entry)
+        return entry
+
+    def _carry_epoch(self, entry: Entry) -> None:
+        """Bring the entry's epoch into the table that it fences; a stop in between is healed by the next opening."""
         for _ in range(_ATTEMPTS_MAX):
             table = OpenTable(self.store.collection(entry.id).updates)
             if (table.value(EPOCH) or 0) >= entry.epoch:
-                return entry
+                return
             try:
                 table.commit({EPOCH: entry.epoch})
             except Conflict:
                 continue
-            return entry
+            return
         raise Conflict(str(self.store.collection(entry.id).updates), -1, f"{_ATTEMPTS_MAX} attempts to fence failed")
 
     def _create_tables(self, collection: Collection) -> None:

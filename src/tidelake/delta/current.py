@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.snapshot import snapshot
-from tidelake.delta.status import read_proofs
+from tidelake.delta.status import read_proof_log
 from tidelake.delta.stops import reach
 from tidelake.delta.values import CLOSED, UPPER
 from tidelake.errors import DamagedTable
@@ -35,7 +35,7 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     Raises:
         DamagedTable: the last validation found that something below upper is not what was proven.
     """
-    damaged = read_proofs(collection).damaged
+    damaged = read_proof_log(collection).damaged
     if damaged is not None:
         raise DamagedTable(str(collection.paths.updates), damaged)
     table = OpenTable(collection.paths.updates)

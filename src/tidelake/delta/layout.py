@@ -22,6 +22,9 @@ RUN = "_run"
 TIME = "_time"
 DIFF = "_diff"
 
+PROOF_RUN = "proof-"
+"""What the names of runs of `proofs/` begin with that hold proofs; others hold notes."""
+
 _source = [
     pa.field("topic", pa.string()),
     pa.field("partition", pa.int32()),
@@ -42,11 +45,11 @@ PROGRESS_SCHEMA = pa.schema(
 
 PROOFS_SCHEMA = pa.schema(
     [
+        pa.field(TIME, pa.int64()),
         pa.field("lower", pa.int64()),
         pa.field("upper", pa.int64()),
         pa.field("closed", pa.bool_()),
         pa.field("kind", pa.string()),
-        pa.field(TIME, pa.int64()),
         pa.field("announced", pa.int64()),
         pa.field("counted", pa.int64()),
         pa.field("copies", pa.int64()),

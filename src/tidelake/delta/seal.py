@@ -23,9 +23,10 @@ from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCH
 from tidelake.delta.proof import compensating_rows, count_fingerprints, count_statements, group_statements
 from tidelake.delta.runs import append_run, discard_run, read_files, write_frame
 from tidelake.delta.statements import statement_frame
+from tidelake.delta.status import read_proof_log
 from tidelake.delta.stops import reach
 from tidelake.delta.types import data_fields, updates_schema
-from tidelake.delta.values import APPEND_ONLY_BREACH, CLOSED, UPPER
+from tidelake.delta.values import APPEND_ONLY_BREACH, CLOSED, SEALED_AT_MS, UPPER
 from tidelake.errors import Conflict, ConflictingDiff, Contradiction, EnvelopeBreach
 from tidelake.ledger import Ledger
 from tidelake.message import Progress
@@ -264,13 +265,11 @@ class _Seal:
         """Note each contradiction once, so that `status` can show it without a JVM."""
         if not self.report.contradictions:
             return
-        table = OpenTable(self.paths.proofs)
-        known = read_rows(self.paths.proofs, table.files(), PROOFS_SCHEMA)
-        noted = set(zip(known["kind"].to_pylist(), known[TIME].to_pylist(), known["detail"].to_pylist(), strict=True))
+        noted = {(one["time"], one["detail"]) for one in read_proof_log(self.collection).blocked}
         rows = []
         for error in self.report.contradictions:
             detail = f"{error.kind}: {error.fact()}"
-            if ("blocked", error.time, detail) not in noted:
+            if (error.time, detail) not in noted:
                 rows.append(self._proof_row("blocked") | {TIME: error.time, "detail": detail})
         if rows:
             append_run(self.paths.proofs, write_run(self.paths.proofs, new_run("blocked"), _proof_table(rows)))
@@ -288,8 +287,13 @@ class _Seal:
         """Commit; after a conflict again, as long as nothing below the new upper was added to what was counted."""
         known = {file.path for file in self.table.files()}
         table = self.table
-        values = {UPPER: self.report.upper, CLOSED: int(self.report.closed)}
+        now_ms = int(clock.time() * 1000)
         for _ in range(_ATTEMPTS_MAX):
+            values = {
+                UPPER: self.report.upper,
+                CLOSED: int(self.report.closed),
+                SEALED_AT_MS: max(now_ms, table.value(SEALED_AT_MS) or 0),  # a clock may go back, a value may not
+            }
             try:
                 done = table.commit(values, compensation, epoch=self.collection.entry.epoch)
             except Conflict:

@@ -14,27 +14,23 @@ import pyarrow.parquet as pq
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.files import RunFile, read_rows
-from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME
+from tidelake.delta.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME
 from tidelake.delta.topic import FileTopic
-from tidelake.delta.values import CLOSED, SINCE, UPPER, partitions_value
+from tidelake.delta.values import CLOSED, SEALED_AT_MS, SINCE, UPPER, partitions_value
 from tidelake.errors import TidelakeError
 
 
 @dataclass
 class ProofLog:
-    """`proofs/`, with each time and each contradiction once."""
+    """What seals and validations have noted in `proofs/`, besides the proofs themselves."""
 
-    sealed: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By time: announced, counted, copies, decision."""
     blocked: list[dict[str, Any]] = field(default_factory=list)
-    """`time`, `detail` of every contradiction that a seal has met."""
+    """`time`, `detail` of every contradiction that a seal has met, each once."""
     validated_upper: int = 0
     validated_sum: int = 0
     validations: int = 0
     damaged: str | None = None
     """What the newest validation found wrong below upper; None where it agreed."""
-    sealed_at_ms: int | None = None
-    """When upper last moved with updates."""
 
 
 @dataclass
@@ -68,25 +64,39 @@ class CollectionStatus:
         return asdict(self)
 
 
-def read_proofs(collection: Collection) -> ProofLog:
-    """Read `proofs/`; a seal or validation that was repeated after a stop counts once."""
+def read_proof_log(collection: Collection) -> ProofLog:
+    """Read the notes in `proofs/`; one that was repeated after a stop counts once. Proofs themselves are not opened."""
     table = OpenTable(collection.paths.proofs)
-    rows = read_rows(collection.paths.proofs, table.files(), PROOFS_SCHEMA).to_pylist()
+    notes = [file for file in table.files() if not file.run.startswith(PROOF_RUN)]
     log = ProofLog()
     blocked: dict[tuple[int, str], dict[str, Any]] = {}
+    rows = read_rows(collection.paths.proofs, notes, PROOFS_SCHEMA).to_pylist()
     for row in sorted(rows, key=lambda one: one["at_ms"]):
-        if row["kind"] == "sealed":
-            log.sealed[row[TIME]] = {name: row[name] for name in ("announced", "counted", "copies", "decision")}
-            log.sealed_at_ms = row["at_ms"]
-        elif row["kind"] == "blocked":
+        if row["kind"] == "blocked":
             blocked[row[TIME], row["detail"]] = {"time": row[TIME], "detail": row["detail"]}
-        else:
-            log.damaged = row["detail"] if row["kind"] == "damaged" else None
-            if row["kind"] == "validated" and row["upper"] >= log.validated_upper:
-                log.validated_upper, log.validated_sum = row["upper"], int(row["diff_sum"])
-                log.validations += 1
+            continue
+        log.damaged = row["detail"] if row["kind"] == "damaged" else None
+        if row["kind"] == "validated" and row["upper"] >= log.validated_upper:
+            log.validated_upper, log.validated_sum = row["upper"], int(row["diff_sum"])
+            log.validations += 1
     log.blocked = [blocked[key] for key in sorted(blocked)]
     return log
+
+
+def read_proofs(collection: Collection, lower: int) -> dict[int, dict[str, Any]]:
+    """By time, at or after `lower`: announced, counted, copies, decision. Only files that reach `lower` are opened."""
+    table = OpenTable(collection.paths.proofs)
+    files = [
+        one
+        for one in table.files()
+        if one.run.startswith(PROOF_RUN) and (one.time_max is None or one.time_max >= lower)
+    ]
+    rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA).to_pylist()
+    return {
+        row[TIME]: {name: row[name] for name in ("announced", "counted", "copies", "decision")}
+        for row in sorted(rows, key=lambda one: one["at_ms"])
+        if row[TIME] >= lower
+    }
 
 
 def quarantine_rows(collection: Collection) -> list[dict[str, Any]]:
@@ -105,17 +115,18 @@ def quarantine_reasons(collection: Collection) -> dict[str, int]:
 def read_status(collection: Collection, family: str, topic: FileTopic | None) -> CollectionStatus:
     """Read what `status` shows; no JVM.
 
-    Cost: the logs of five tables, the small tables `proofs`, `progress` and `quarantine`, and one column of the files
-    that hold both sealed and unsealed rows.
+    Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
+    of the files that hold both sealed and unsealed rows.
     """
     paths = collection.paths
     table = OpenTable(paths.updates)
     files = table.files()
     upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
-    proofs = read_proofs(collection)
+    proofs = read_proof_log(collection)
     reasons = quarantine_reasons(collection)
     progress = OpenTable(paths.progress)
     lag, problem = _topic_lag(table, topic)
+    sealed_at_ms = table.value(SEALED_AT_MS)
     since = collection.entry.since
     decided = {one.time for one in collection.entry.decisions if one.time is not None}
     return CollectionStatus(
@@ -132,7 +143,7 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
         quarantine=sum(reasons.values()),
         quarantine_reasons=reasons,
         lag_messages=lag,
-        lag_s=None if proofs.sealed_at_ms is None else round(clock.time() - proofs.sealed_at_ms / 1000, 1),
+        lag_s=None if sealed_at_ms is None else round(clock.time() - sealed_at_ms / 1000, 1),
         statements_pending=read_rows(paths.progress, progress.files(), PROGRESS_SCHEMA).num_rows,
         contradictions=[
             one | {"decided": one["time"] in decided} for one in proofs.blocked if not closed and one["time"] >= upper

@@ -21,7 +21,7 @@ from tidelake.delta.files import write_run
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
 from tidelake.delta.runs import append_run
 from tidelake.delta.snapshot import snapshot
-from tidelake.delta.status import ProofLog, quarantine_reasons, read_proofs
+from tidelake.delta.status import ProofLog, quarantine_reasons, read_proof_log, read_proofs
 from tidelake.delta.stops import reach
 from tidelake.delta.types import data_fields
 from tidelake.delta.values import CLOSED, SINCE, UPPER
@@ -61,12 +61,15 @@ class ValidateReport:
 def validate(spark: SparkSession, collection: Collection, full: bool = False) -> ValidateReport:
     """Recount what was sealed since the last validation that agreed; everything that compaction has left, if `full`.
 
+    Damage that was found is looked for again in full, or the next range that agrees would hide it.
+
     Cost: one scan of the range and one exchange of its rows; if `full`, of the whole table.
     """
     table = OpenTable(collection.paths.updates)
     upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
     compacted = table.value(SINCE) or 0
-    proofs = read_proofs(collection)
+    proofs = read_proof_log(collection)
+    full = full or proofs.damaged is not None
     since = collection.entry.since[0] if collection.entry.since else upper
     # Compaction moves times to at most `compacted`: that one and those before it cannot be told apart any more.
     first = compacted + 1 if compacted else 0
@@ -75,8 +78,9 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(collection.paths.updates))
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
     if lower < upper or closed:
-        _compare_times(report, _recount(sealed.where(F.col(TIME) >= lower), collection), proofs)
-    _compare_sums(report, sealed, proofs, full)
+        recounted = _recount(sealed.where(F.col(TIME) >= lower), collection)
+        _compare_times(report, recounted, read_proofs(collection, lower))
+    _compare_sums(report, sealed, proofs, full, unbroken=proofs.validated_upper >= first)
     _try_beyond_upper(spark, collection, report)
     report.contradictions = [] if closed else [one for one in proofs.blocked if one["time"] >= upper]
     report.quarantine = quarantine_reasons(collection)
@@ -108,11 +112,11 @@ def _recount(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
     ]
 
 
-def _compare_times(report: ValidateReport, recounted: list[dict[str, Any]], proofs: ProofLog) -> None:
+def _compare_times(report: ValidateReport, recounted: list[dict[str, Any]], proofs: dict[int, Any]) -> None:
     by_time = {one["time"]: one for one in recounted}
-    proven = {time for time in proofs.sealed if time >= report.lower and (report.closed or time < report.upper)}
+    proven = {time for time in proofs if report.closed or time < report.upper}
     for time in sorted(by_time.keys() | proven):
-        proof = proofs.sealed.get(time, {"announced": 0, "counted": 0, "decision": None})
+        proof = proofs.get(time, {"announced": 0, "counted": 0, "decision": None})
         found = by_time.get(time, {"recounted": 0, "diff_min": 0, "diff_sum": 0})
         row = {
             "time": time,
@@ -125,26 +129,38 @@ def _compare_times(report: ValidateReport, recounted: list[dict[str, Any]], proo
         }
         report.times.append(row)
         report.decided += row["decision"] is not None
-        if row["recounted"] != row["announced"] and len(report.mismatches) < _MISMATCHES_NAMED_MAX:
+        if (
+            not row["announced"] == row["counted"] == row["recounted"]
+            and len(report.mismatches) < _MISMATCHES_NAMED_MAX
+        ):
             report.mismatches.append(
-                f"time {time}: {row['announced']} distinct updates were announced, {row['recounted']} are in the table"
+                f"time {time}: {row['announced']} distinct updates were announced and {row['counted']} counted, "
+                f"{row['recounted']} are in the table"
             )
 
 
-def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, full: bool) -> None:
-    fresh = sum(row["diff_sum"] for row in report.times if report.closed or row["time"] >= proofs.validated_upper)
-    report.diff_sum_recorded = proofs.validated_sum + fresh
-    if not full:
-        return
-    total = sealed.agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("total")).first()
-    report.diff_sum_found = int(total["total"] or 0) if total is not None else 0
-    if proofs.validated_upper >= report.lower or proofs.validated_upper > 0:
-        if report.diff_sum_found != report.diff_sum_recorded:
+def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, full: bool, unbroken: bool) -> None:
+    """Compare the sum of all diffs with what the last validation recorded and this range adds to it.
+
+    Args:
+        report: takes the sums, and a mismatch.
+        sealed: all sealed rows.
+        proofs: what was recorded.
+        full: whether to add everything up.
+        unbroken: no time between what was recorded and this range was compacted before it was recounted. Where one was,
+            everything is added up, and that is what later validations start from.
+    """
+    fresh = [row["diff_sum"] for row in report.times if report.closed or row["time"] >= proofs.validated_upper]
+    report.diff_sum_recorded = proofs.validated_sum + sum(fresh)
+    if full or not unbroken:
+        total = sealed.agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("total")).first()
+        report.diff_sum_found = int(total["total"] or 0) if total is not None else 0
+        if not unbroken:
+            report.diff_sum_recorded = report.diff_sum_found
+        elif report.diff_sum_found != report.diff_sum_recorded:
             report.mismatches.append(
                 f"all diffs before {report.upper} add up to {report.diff_sum_found}, not to {report.diff_sum_recorded}"
             )
-    else:
-        report.diff_sum_recorded = report.diff_sum_found
 
 
 def _try_beyond_upper(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
@@ -156,6 +172,7 @@ def _try_beyond_upper(spark: SparkSession, collection: Collection, report: Valid
         except UpperError:
             continue
         report.readable_beyond_upper += 1
+        report.mismatches.append(f"a read as of {as_of} was answered, and upper is {report.upper}")
 
 
 def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) -> None:

@@ -8,6 +8,8 @@ CLOSED = "closed"
 """1 where an empty upper was sealed: nothing more will ever come."""
 SINCE = "since"
 """The greatest since that a compaction has moved times up to."""
+SEALED_AT_MS = "sealed_at_ms"
+"""When upper last moved, in milliseconds since 1970."""
 APPEND_ONLY_BREACH = "append_only_diff"
 """Why a statement of an append-only collection is in the quarantine: its diff is not positive."""
 

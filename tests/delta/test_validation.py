@@ -1,0 +1,138 @@
+"""What a recount finds, and what it must not find; the small tables stay small in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.delta.lake import NAME, Lake, progress, updates
+from tidelake.delta.commit import EPOCH, OpenTable
+from tidelake.delta.files import write_run
+from tidelake.delta.layout import PROOFS_SCHEMA
+from tidelake.delta.status import read_proof_log, read_proofs
+from tidelake.delta.tidy import merge_small_files
+from tidelake.errors import DamagedTable, Fenced
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def sealed(lake: Lake) -> Lake:
+    """Two sealed times, validated, shown in `current`."""
+    lake.send(updates((1, 1, 1), (2, 2, 5)), progress([0], [3], {1: 1, 2: 1}))
+    lake.run()
+    assert not lake.validate().damaged
+    assert lake.current().ok
+    return lake
+
+
+def smuggle(lake: Lake, *rows: tuple[int, int, int]) -> None:
+    """Commit rows `(time, diff, id)` below upper, as no ingest would."""
+    table = pa.table(
+        {
+            "_time": [row[0] for row in rows],
+            "_diff": [row[1] for row in rows],
+            "id": [row[2] for row in rows],
+            "price": pa.array([None] * len(rows), pa.int32()),
+        }
+    )
+    path = lake.collection.paths.updates
+    OpenTable(path).commit({}, write_run(path, "ingest-smuggled", table))
+
+
+def shown(lake: Lake) -> list[tuple[int, int]]:
+    """`current` as Spark's own Delta reader has it."""
+    rows = lake.spark.read.format("delta").load(str(lake.collection.paths.current)).collect()
+    return sorted((row["id"], row["_diff"]) for row in rows)
+
+
+def test_current_is_the_contents_before_upper_and_stays_while_upper_does(sealed: Lake) -> None:
+    assert shown(sealed) == [(1, 1), (2, 5)]
+    assert sealed.current().results[NAME].rebuilt is False
+    sealed.send(updates((1, 3, -1)), progress([3], [4], {3: 1}))
+    sealed.run()
+    rebuilt = sealed.current().results[NAME]
+    assert (rebuilt.as_of, rebuilt.rows, rebuilt.rebuilt) == (3, 1, True)
+    assert shown(sealed) == [(2, 5)]
+
+
+def test_a_row_below_upper_that_nobody_announced_is_damage_and_blocks_current(sealed: Lake) -> None:
+    smuggle(sealed, (1, 1, 77))
+    report = sealed.validate(full=True)
+    assert report.damaged
+    assert report.mismatches[0] == "time 1: 1 distinct updates were announced and 1 counted, 2 are in the table"
+    sealed.send(progress([3], [5]))
+    sealed.run()
+    assert isinstance(sealed.current().errors[NAME], DamagedTable)
+    assert shown(sealed) == [(1, 1), (2, 5)]
+
+
+def test_a_changed_multiplicity_is_found_by_the_sum_of_all_diffs(sealed: Lake) -> None:
+    smuggle(sealed, (2, 4, 2))
+    assert not sealed.validate().damaged  # nothing was sealed since, so nothing is looked at
+    report = sealed.validate(full=True)
+    assert report.mismatches == ["all diffs before 3 add up to 10, not to 6"]
+
+
+def test_compaction_before_the_first_recount_is_no_damage(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, keep=0)
+    for start in (0, 10, 20):
+        lake.send(
+            updates((1, start + 1, 1), (2, start + 2, 1)), progress([start], [start + 10], {start + 1: 1, start + 2: 1})
+        )
+        lake.run()
+        lake.compact()
+        assert not lake.validate(full=start == 20).damaged
+    lake.send(updates((1, 31, 1)), progress([30], [40], {31: 1}))
+    lake.run()
+    report = lake.validate(full=True)
+    assert (report.damaged, report.diff_sum_found, report.diff_sum_recorded) == (False, 7, 7)
+
+
+def test_a_validation_looks_only_at_what_was_sealed_since_the_last(sealed: Lake) -> None:
+    sealed.send(updates((3, 5, 1)), progress([3], [9], {5: 1}))
+    sealed.run()
+    report = sealed.validate()
+    assert (report.lower, report.upper, [row["time"] for row in report.times]) == (3, 9, [5])
+    assert list(read_proofs(sealed.collection, 3)) == [5]
+
+
+def test_proofs_stay_few_in_files_and_keep_every_row(lake: Lake) -> None:
+    for time in range(20):
+        lake.send(updates((time, time, 1)), progress([time], [time + 1], {time: 1}))
+        lake.run()
+        if time % 3 == 0:
+            lake.validate()
+    before = read_proofs(lake.collection, 0)
+    assert len(before) == 20
+    path = lake.collection.paths.proofs
+    assert merge_small_files(path, PROOFS_SCHEMA) == 1
+    assert len(OpenTable(path).files()) < 16
+    assert read_proofs(lake.collection, 0) == before
+    assert read_proof_log(lake.collection).validated_upper == 19
+    assert not lake.validate(full=True).damaged
+
+
+def test_a_fenced_writer_can_commit_nothing_more(lake: Lake) -> None:
+    lake.ingest()
+    stale = lake.collection
+    lake.catalog.fence(NAME)
+    lake.send(updates((1, 1, 1)))
+    from tidelake.delta.tick import ingest_tick
+    from tidelake.delta.topic import FileTopic
+
+    with pytest.raises(Fenced):
+        ingest_tick(lake.spark, stale, lake.settings.collections[0], FileTopic(lake.topic))
+    assert lake.table.files() == []
+    assert (lake.table.value(EPOCH), lake.ingest().updates_stored) == (1, 1)
+
+
+def test_a_fence_that_stopped_half_way_is_finished_by_the_next_opening(lake: Lake) -> None:
+    lake.ingest()
+    lake.catalog.update(NAME, lambda one: one.model_copy(update={"epoch": 7}))
+    lake.send(updates((1, 1, 1)))
+    assert lake.ingest().updates_stored == 1
+    assert lake.table.value(EPOCH) == 7
