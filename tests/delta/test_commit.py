@@ -18,7 +18,7 @@ from tidelake.delta.files import RunFile, describe_run, read_rows, write_run
 from tidelake.delta.stops import on_reach
 from tidelake.errors import Conflict, DamagedTable, Fenced, Indeterminate, InvalidUsage
 
-SCHEMA = pa.schema([("a", pa.int64()), ("_time", pa.int64()), ("_run", pa.string())])
+SCHEMA = pa.schema([("_time", pa.int64()), ("a", pa.int64()), ("_run", pa.string())])
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def run_of(table: Path, run: str, times: tuple[int, ...] = (1, 2)) -> list[RunFile]:
-    return write_run(table, run, pa.table({"a": list(times), "_time": list(times)}))
+    return write_run(table, run, pa.table({"_time": list(times), "a": list(times)}))
 
 
 def test_a_commit_adds_files_and_moves_values_in_one_entry(table: Path) -> None:
@@ -87,9 +87,9 @@ def test_a_swap_of_a_run_that_is_not_live_is_refused_before_the_call(table: Path
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"a": [1]}, "does not have the table's schema"),
-        ({"a": ["text"], "_time": [1]}, "does not have the table's schema"),
-        ({"a": [1], "_time": [1], "more": [1]}, "does not have the table's schema"),
+        ({"_time": [1]}, "does not have the table's schema"),
+        ({"_time": [1], "a": ["text"]}, "does not have the table's schema"),
+        ({"_time": [1], "a": [1], "more": [1]}, "does not have the table's schema"),
     ],
 )
 def test_a_file_with_another_schema_is_refused(table: Path, columns: dict[str, Any], message: str) -> None:
@@ -142,6 +142,13 @@ def test_a_torn_newest_entry_is_set_aside(table: Path, torn: bytes) -> None:
     assert (opened.version, opened.value("upper")) == (1, 6)
     opened.commit({"upper": 7})
     assert OpenTable(table).value("upper") == 7
+
+
+def test_a_table_whose_first_entry_is_torn_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").write_bytes(b'{"protocol":')
+    create_table(tmp_path / "t", SCHEMA, {"upper": 2})
+    assert OpenTable(tmp_path / "t").value("upper") == 2
 
 
 def test_a_commit_by_something_else_is_noticed(table: Path) -> None:

@@ -42,6 +42,7 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 
 def create_table(path: Path, schema: pa.Schema, values: Mapping[str, int] | None = None) -> None:
     """Make an empty table partitioned by `_run` with `seq` 0 and these values; leave one that is there as it is."""
+    _set_torn_entry_aside(path)
     if DeltaTable.is_deltatable(str(path)):
         return
     path.mkdir(parents=True, exist_ok=True)
@@ -200,8 +201,6 @@ class OpenTable:
                 if _nonce_of(entry) == nonce:
                     return
                 raise Conflict(str(self.path), version, str(error)) from error
-        if _newest_version(self.path) > version:  # base + 1 was cleaned up behind later entries
-            raise Indeterminate(str(self.path), version, nonce) from error
         raise Indeterminate(str(self.path), version, nonce) from error
 
     def _check_chain(self) -> None:

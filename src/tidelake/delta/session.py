@@ -44,12 +44,13 @@ _LOCAL = {
     "spark.driver.memory": "2g",
     "spark.ui.showConsoleProgress": "false",
 }
-_AVRO_LIMITS = (
-    # A damaged length must not make the decoder allocate what the message cannot hold.
-    "-Dorg.apache.avro.limits.bytes.maxLength=268435456 "
-    "-Dorg.apache.avro.limits.string.maxLength=268435456 "
-    "-Dorg.apache.avro.limits.collectionItems.maxLength=16777216"
-)
+# A damaged length must not make the decoder allocate what no message holds.
+_AVRO_LIMITS = {
+    "org.apache.avro.limits.bytes.maxLength": "268435456",
+    "org.apache.avro.limits.string.maxLength": "268435456",
+    "org.apache.avro.limits.collectionItems.maxLength": "16777216",
+}
+_JAVA_OPTIONS = " ".join(f"-D{name}={value}" for name, value in _AVRO_LIMITS.items())
 
 
 def start_session(
@@ -66,10 +67,10 @@ def start_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    chosen = dict(_EXACT)
+    chosen = _EXACT | {"spark.executor.extraJavaOptions": _JAVA_OPTIONS}
     if not submitted:
         chosen |= {"spark.jars": ",".join(str(jar) for jar in resolve())}
-        chosen |= {"spark.driver.extraJavaOptions": _AVRO_LIMITS, "spark.executor.extraJavaOptions": _AVRO_LIMITS}
+        chosen |= {"spark.driver.extraJavaOptions": _JAVA_OPTIONS}
         if master is None or master.startswith("local"):
             builder = builder.master(master or "local[*]")
             chosen |= _LOCAL
@@ -79,4 +80,9 @@ def start_session(
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    for name, value in _AVRO_LIMITS.items():
+        # spark-submit has started this JVM without our options; Avro reads them when it is first used.
+        jvm.java.lang.System.setProperty(name, value)
     return session
