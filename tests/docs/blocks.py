@@ -1,0 +1,69 @@
+"""The code of a Markdown page: its fenced blocks, and what the comment above each says about running it.
+
+`<!-- not run: REASON -->`        it is only shown
+`<!-- own process: REASON -->`    it is run by a shell of its own, not in the test's process
+`<!-- fails: TEXT -->`            it has to fail, and to say TEXT
+`<!-- file: PATH -->`             it is the content of that file
+`<!-- settings: REMARK -->`       it is a `collections.yaml`
+`<!-- spark: REMARK -->`          it needs the test's Spark session
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+PAGES = sorted(
+    [PROJECT / "README.md", PROJECT / "CHANGELOG.md", PROJECT / "CONTRIBUTING.md", *(PROJECT / "docs").rglob("*.md")]
+)
+MARKERS = frozenset({"not run", "own process", "fails", "file", "settings", "spark"})
+
+_MARKER = re.compile(r"<!-- ([a-z ]+): (.+) -->")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block; `line` is where its fence opens, `marker` is empty where no comment stands above."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    marker: str
+    remark: str
+
+    def __str__(self) -> str:
+        """Where it stands, for the name of a test."""
+        return f"{self.page.relative_to(PROJECT)}:{self.line}"
+
+    def commands(self) -> list[str]:
+        """The commands of a shell block, those over several lines joined, without comments."""
+        joined = re.sub(r"\\\n\s*", "", self.text)
+        return [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    """The fenced blocks of a page that name a language, in order."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    start: int | None = None
+    for index, line in enumerate(lines):
+        if not line.startswith("```"):
+            continue
+        if start is None:
+            start = index
+            continue
+        language = lines[start].removeprefix("```")
+        found = _MARKER.fullmatch(lines[start - 1]) if start else None
+        marker, remark = found.groups() if found else ("", "")
+        if language:
+            yield Block(page, start + 1, language, "\n".join(lines[start + 1 : index]) + "\n", marker, remark)
+        start = None
+    assert start is None, f"{page}: the block of line {start} is never closed"
+
+
+def all_blocks(*languages: str) -> list[Block]:
+    """The blocks of all pages in these languages."""
+    return [block for page in PAGES for block in blocks_of(page) if block.language in languages]

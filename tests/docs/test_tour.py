@@ -1,0 +1,185 @@
+"""The README's commands, one after the other, in a folder of their own: what they print is what the README says."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import structlog
+from pyspark.sql import SparkSession
+
+from tests.docs.blocks import PROJECT, Block, all_blocks, blocks_of
+
+pytestmark = pytest.mark.spark
+
+README = list(blocks_of(PROJECT / "README.md"))
+_IN_A_CHECKOUT = (
+    ".venv",
+    ".jars",
+    "jobs",
+    "src",
+    "assets",
+    "expectations",
+    "orchestration",
+    "examples",
+    "pyproject.toml",
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of one command."""
+
+    command: str
+    status: int
+    output: str
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What looks like a checkout, so that commands need not be changed; the tour writes beside the links."""
+    for name in _IN_A_CHECKOUT:
+        if (PROJECT / name).exists():
+            (tmp_path / name).symlink_to(PROJECT / name)
+    monkeypatch.delenv("TIDELAKE_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+    """Whoever starts a session gets the one that is there, with its settings as they are."""
+    monkeypatch.setattr("tidelake.delta.session.start_session", lambda *_, **__: spark)
+    monkeypatch.setattr("jobs.job.start_session", lambda *_, **__: spark)
+    yield spark
+    structlog.reset_defaults()  # a job's `main` has let it write to what this test captured
+
+
+class Shell:
+    """Runs commands as a shell would; those of the project in this process, which has a JVM already."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
+
+    def run(self, command: str) -> Ran:
+        """Run one command to its end."""
+        words = shlex.split(command)
+        if words[0] == ".venv/bin/tidelake":
+            return self._called(command, "tidelake.cli", words[1:])
+        if words[:2] == [".venv/bin/python", "-m"]:
+            return self._called(command, words[2], words[3:])
+        done = run_by_bash(self.folder, command)
+        return Ran(command, done.returncode, done.stdout + done.stderr)
+
+    def _called(self, command: str, module: str, arguments: list[str]) -> Ran:
+        self.capsys.readouterr()
+        self.monkeypatch.setattr(sys, "argv", [module, *arguments])
+        try:
+            status = importlib.import_module(module).main() or 0
+        except SystemExit as end:
+            status = int(end.code or 0)
+        captured = self.capsys.readouterr()
+        return Ran(command, status, captured.out + captured.err)
+
+
+def run_by_bash(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Run a text as a script that stops at the first command that fails."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def write_file(folder: Path, block: Block) -> None:
+    """Write a block that is the content of a file."""
+    path = folder / block.remark
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(block.text, encoding="utf-8")
+
+
+def test_the_tour_goes_as_the_readme_says(
+    folder: Path, one_session: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(folder, monkeypatch, capsys)
+    ran: list[Ran] = []
+    for block in README:
+        if block.marker in ("not run", "own process"):
+            continue
+        if block.marker == "file":
+            write_file(folder, block)
+        elif block.language == "python":
+            exec(compile(block.text, str(block), "exec"), {"__name__": "readme"})
+            ran.append(Ran(block.text, 0, capsys.readouterr().out))
+        elif block.language == "bash":
+            for command in block.commands():
+                done = shell.run(command)
+                assert (done.status != 0) == (block.marker == "fails"), f"{block}: {command}\n{done.output}"
+                assert block.marker != "fails" or block.remark in done.output
+                ran.append(done)
+    check_what_the_readme_says(ran)
+
+
+def check_what_the_readme_says(ran: list[Ran]) -> None:
+    """Hold the README's numbers and words against what was printed."""
+
+    def outputs(part: str) -> list[str]:
+        found = [one.output for one in ran if part in one.command]
+        assert found, part
+        return found
+
+    prose = " ".join((PROJECT / "README.md").read_text(encoding="utf-8").split())
+    ingested = report_of(outputs("jobs.ingest")[0])
+    stated = f"{ingested['updates_read']:,} updates were read and {ingested['updates_stored']:,} are stored"
+    assert stated in prose
+    first, second = outputs("tidelake status")
+    assert "held back at time 40" in first
+    assert "announced with 180 updates and with 181" in first
+    assert "in order" in second
+    assert [report_of(one)["upper"] for one in outputs("jobs.seal")] == [40, 50]
+    assert (
+        outputs("tidelake quarantine")[0].count("undecodable")
+        + outputs("tidelake quarantine")[0].count("bytes_left_over")
+        == 3
+    )
+    assert outputs("--as-of 10")[0] != outputs("--as-of 39")[0]
+    replayed = json.loads(outputs("tidelake replay")[0].splitlines()[-1])
+    assert (replayed["frontier"], len(replayed["updates"])) == ([10], 4)
+    since, upper, rows = outputs("snapshot(start_session()")[0].split()
+    assert (since, upper) == ("0", "50")
+    assert int(rows) > 0
+
+
+def report_of(output: str) -> dict[str, int]:
+    """What a job's report says of `orders`; the log lines around it are for people."""
+    start = output.index('{\n  "job"')
+    report, _ = json.JSONDecoder().raw_decode(output[start:])
+    found: dict[str, int] = report["results"]["orders"]
+    return found
+
+
+@pytest.mark.parametrize("block", [one for one in all_blocks("bash") if one.marker == "own process"], ids=str)
+def test_a_job_runs_by_spark_submit(folder: Path, block: Block) -> None:
+    assert shutil.which("bash")
+    (collections,) = [one for one in README if one.marker == "file"]
+    write_file(folder, collections)
+    generate = next(c for one in README for c in one.commands() if c.startswith(".venv/bin/tidelake generate orders"))
+    assert run_by_bash(folder, generate).returncode == 0
+    done = run_by_bash(folder, block.text)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert report_of(done.stdout)["updates_stored"] == 5000
