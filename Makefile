@@ -71,10 +71,13 @@ check: setup
 	@echo "check: imports" && $(BIN)/lint-imports
 
 # Beside a src/ folder, dg looks for every module there: the workspace file says where ours are.
+# Where nobody has written a collections.yaml yet, the demo's is shown.
+DEMO_CONFIG := $(CURDIR)/data/demo/collections.yaml
 .PHONY: ui
 ui: setup
 	@mkdir -p .dagster_home && cp orchestration/dagster.yaml .dagster_home/dagster.yaml
-	@PATH="$(CURDIR)/$(BIN):$$PATH" DAGSTER_HOME="$(CURDIR)/.dagster_home" $(BIN)/dg dev --host 127.0.0.1 --port 3000 -w workspace.yaml
+	@test -n "$$TIDELAKE_CONFIG" -o -e collections.yaml -o ! -e "$(DEMO_CONFIG)" || export TIDELAKE_CONFIG="$(DEMO_CONFIG)"; \
+	  PATH="$(CURDIR)/$(BIN):$$PATH" DAGSTER_HOME="$(CURDIR)/.dagster_home" $(BIN)/dg dev --host 127.0.0.1 --port 3000 -w workspace.yaml
 
 # uv writes addresses into a lock of its own, so it works in a folder that does not stay. The second pass only tells
 # which extras the packages are asked for with: pip wants them named where it checks hashes.

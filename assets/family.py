@@ -23,7 +23,7 @@ from dagster import (
     asset,
 )
 
-from assets.metadata import Metadata, frontier_metadata, listed, status_of, table_metadata
+from assets.metadata import Metadata, current_metadata, frontier_metadata, listed, status_of, updates_metadata
 from jobs.lake import Lake, open_collection
 from tidelake.configuration import CollectionSettings
 from tidelake.errors import RuleBroken, TidelakeError, TopicGap
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 TOPIC_COMPLETE = "topic_complete"
 """The check of `ingest` that fails where offsets are missing, or a file of the topic cannot be read."""
-
-_UPDATES_COLUMNS = {"_time": "the logical time of the update", "_diff": "how often its data is added, or taken away"}
-_CURRENT_COLUMNS = {"_diff": "how often the row is there"}
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
             metadata = _ingest_metadata(ingested) | frontier_metadata(status, _upper_of(collection))
             metadata["quarantine_total"] = status.quarantine
             metadata["offsets"] = _offsets_of(collection, settings.topic)
-            metadata |= table_metadata(lake, collection, collection.paths.updates, status.rows, _UPDATES_COLUMNS)
+            metadata |= updates_metadata(collection, status.rows)
         yield MaterializeResult(metadata=metadata, check_results=[_topic_complete(ingested, stopped)])
 
     return ingest
@@ -191,8 +188,7 @@ def _seal(settings: CollectionSettings, family: Family) -> AssetsDefinition:
             status = status_of(lake, collection)
             metadata = _seal_metadata(sealed) | frontier_metadata(status, sealed.upper)
             metadata["quarantine_total"] = status.quarantine
-            rows = status.rows - status.pending
-            metadata |= table_metadata(lake, collection, collection.paths.updates, rows, _UPDATES_COLUMNS)
+            metadata |= updates_metadata(collection, status.rows - status.pending)
         version = f"{sealed.upper}, closed" if sealed.closed else str(sealed.upper)
         return MaterializeResult(metadata=metadata, data_version=DataVersion(version))
 
@@ -282,7 +278,7 @@ def _current(settings: CollectionSettings) -> AssetsDefinition:
                 lake.session(), collection, lake.settings.collection(settings.name), Report("current")
             )
             metadata: Metadata = {"rows": rebuilt.rows, "rebuilt": rebuilt.rebuilt}
-            metadata |= table_metadata(lake, collection, collection.paths.current, rebuilt.rows, _CURRENT_COLUMNS)
+            metadata |= current_metadata(collection, rebuilt.rows)
         if rebuilt.as_of is None:
             return MaterializeResult(metadata=metadata)
         return MaterializeResult(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dagster import MetadataValue, TableColumn, TableSchema
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from tidelake.delta.status import CollectionStatus
 
 Metadata = dict[str, Any]
-_INT64_MAX = 2**63 - 1
+MEANINGS = {
+    "_time": "the logical time of an update",
+    "_diff": "how often the data is added; where it is negative, taken away",
+    "_run": "which run of files the row is in; it means nothing",
+}
+"""What the columns say that are not the data's."""
 
 
 def status_of(lake: Lake, collection: Collection) -> CollectionStatus:
@@ -44,31 +49,39 @@ def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:
     return found
 
 
-def table_metadata(lake: Lake, collection: Collection, path: Path, rows: int, system: Mapping[str, str]) -> Metadata:
+def table_metadata(collection: Collection, path: Path, rows: int, columns: Iterable[Any]) -> Metadata:
     """Dagster's own keys for a table: its rows, name, place and columns.
 
     Args:
-        lake: whose settings name the topic.
-        collection: whose schema the data's columns have.
+        collection: whose table it is.
         path: the table's folder.
         rows: how many it has.
-        system: the columns that are not the data's, with what they mean.
+        columns: its Arrow fields, in the table's order.
     """
-    from tidelake.delta.types import data_fields
-
-    data = [TableColumn(one.name, str(one.type)) for one in data_fields(collection.entry.record_schema)]
-    own = [TableColumn(name, "int64", description=meaning) for name, meaning in system.items()]
+    described = [TableColumn(one.name, str(one.type), description=MEANINGS.get(one.name)) for one in columns]
     return {
         "dagster/row_count": rows,
         "dagster/table_name": f"{collection.name}.{path.name}",
         "dagster/uri": path.resolve().as_uri(),
-        "dagster/column_schema": MetadataValue.table_schema(TableSchema(columns=[*data, *own])),
+        "dagster/column_schema": MetadataValue.table_schema(TableSchema(columns=described)),
     }
 
 
-def number(value: int) -> int | str:
-    """An integer as the event log can hold it; beyond int64 as its text."""
-    return value if abs(value) <= _INT64_MAX else str(value)
+def updates_metadata(collection: Collection, rows: int) -> Metadata:
+    """The same for the table of updates, `rows` of which count."""
+    from tidelake.delta.types import updates_schema
+
+    return table_metadata(collection, collection.paths.updates, rows, updates_schema(collection.entry.record_schema))
+
+
+def current_metadata(collection: Collection, rows: int) -> Metadata:
+    """The same for the table of the contents."""
+    from tidelake.delta.layout import DIFF
+    from tidelake.delta.types import data_fields, updates_schema
+
+    schema = collection.entry.record_schema
+    columns = [*data_fields(schema), updates_schema(schema).field(DIFF)]
+    return table_metadata(collection, collection.paths.current, rows, columns)
 
 
 def listed(lines: list[str], most: int = 20) -> MetadataValue[Any]:

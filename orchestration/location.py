@@ -12,7 +12,7 @@ from assets.family import pool_of
 from assets.plain import plain_assets
 from expectations.checks import build_checks
 from orchestration.jobs import build_jobs
-from orchestration.resources import LakeResource, SparkResource
+from orchestration.resources import LakeResource
 from orchestration.schedules import build_schedules, build_sensors
 from orchestration.settings import Environment
 from tidelake.configuration import CollectionSettings, Settings, load_settings
@@ -55,14 +55,13 @@ def build_location(environment: Environment) -> Definitions:
 
 def _location(environment: Environment, settings: Settings) -> Definitions:
     collections = settings.collections
-    spark = SparkResource(master=environment.spark_master)
     return Definitions(
         assets=[one for collection in collections for one in FAMILIES[collection.family](collection)],
         asset_checks=[build_checks(collection, pool_of(collection.name)) for collection in collections],
         jobs=build_jobs([collection.name for collection in collections]),
         schedules=build_schedules(environment),
         sensors=build_sensors(),
-        resources={"lake": LakeResource(config_file=str(environment.config_file), spark=spark)},
+        resources={"lake": LakeResource(config_file=str(environment.config_file), master=environment.spark_master)},
         executor=in_process_executor,
         metadata={
             "collections.yaml": MetadataValue.path(str(environment.config_file)),

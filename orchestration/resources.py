@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dagster import ConfigurableResource, InitResourceContext, ResourceDependency
+from dagster import ConfigurableResource, InitResourceContext
 from pydantic import PrivateAttr
 
 from orchestration.dead_runs import mark_process
@@ -26,11 +26,10 @@ class SparkResource(ConfigurableResource[None]):
         return start_session("tidelake", self.master)
 
 
-class LakeResource(ConfigurableResource[None]):
-    """The settings and the session. A wrong setting fails the run before its first step."""
+class LakeResource(SparkResource):
+    """The session, and the settings beside it. A wrong setting fails the run before its first step."""
 
     config_file: str
-    spark: ResourceDependency[SparkResource]
     _settings: Settings | None = PrivateAttr(default=None)
 
     def setup_for_execution(self, context: InitResourceContext) -> None:
@@ -42,8 +41,8 @@ class LakeResource(ConfigurableResource[None]):
         from tidelake.delta.catalog import Catalog
         from tidelake.delta.layout import Store
 
-        if context.instance is not None and context.run_id is not None:
-            mark_process(context.instance, context.run_id)
+        if context.instance is not None and context.run is not None:
+            mark_process(context.instance, context.run.run_id)
         settings = load_settings(Path(self.config_file))
         check_topics(settings)
         Catalog(Store(settings.store)).check(settings.collections)
@@ -54,7 +53,3 @@ class LakeResource(ConfigurableResource[None]):
         """What `collections.yaml` said when the run began."""
         assert self._settings is not None, "the resource was not set up"
         return self._settings
-
-    def session(self) -> "SparkSession":
-        """The one session of this process."""
-        return self.spark.session()

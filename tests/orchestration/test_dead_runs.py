@@ -1,0 +1,72 @@
+"""Runs whose process is gone must not keep others waiting; runs that are alive are left alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, build_schedule_context
+
+from orchestration import dead_runs
+from orchestration.jobs import TICK
+from orchestration.location import build_location
+from orchestration.settings import Environment
+from tests.orchestration.lakes import Lakes
+
+
+@pytest.fixture
+def run(instance: DagsterInstance, lakes: Lakes) -> DagsterRun:
+    """A run that has begun."""
+    job = build_location(Environment(config_file=lakes.config)).resolve_job_def(TICK)
+    return instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
+
+
+def status_of(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found.status
+
+
+def test_a_run_of_a_living_process_is_left_alone(instance: DagsterInstance, run: DagsterRun) -> None:
+    dead_runs.mark_process(instance, run.run_id)
+    assert dead_runs.fail_dead_runs(instance) == []
+    assert status_of(instance, run) == DagsterRunStatus.STARTED
+
+
+def test_a_run_whose_process_was_killed_is_marked_as_failed(instance: DagsterInstance, run: DagsterRun) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    tag = f"{dead_runs.socket.gethostname()} {child.pid} {dead_runs._start_of(child.pid)}"
+    instance.add_run_tags(run.run_id, {dead_runs.PROCESS_TAG: tag})
+    assert dead_runs.fail_dead_runs(instance) == []
+    child.kill()
+    child.communicate()
+    assert dead_runs.fail_dead_runs(instance) == [run.run_id]
+    assert status_of(instance, run) == DagsterRunStatus.FAILURE
+    assert dead_runs.fail_dead_runs(instance) == []
+
+
+def test_another_process_of_the_same_number_does_not_keep_a_run_alive(
+    instance: DagsterInstance, run: DagsterRun
+) -> None:
+    instance.add_run_tags(run.run_id, {dead_runs.PROCESS_TAG: f"{dead_runs.socket.gethostname()} {os.getpid()} 1"})
+    assert dead_runs.fail_dead_runs(instance) == [run.run_id]
+
+
+def test_runs_of_other_hosts_and_of_nobody_are_left_alone(instance: DagsterInstance, run: DagsterRun) -> None:
+    assert dead_runs.fail_dead_runs(instance) == []
+    instance.add_run_tags(run.run_id, {dead_runs.PROCESS_TAG: "elsewhere 1 1"})
+    assert dead_runs.fail_dead_runs(instance) == []
+
+
+def test_a_schedule_starts_nothing_while_its_last_run_goes_on(
+    instance: DagsterInstance, run: DagsterRun, lakes: Lakes
+) -> None:
+    repository = build_location(Environment(config_file=lakes.config)).get_repository_def()
+    schedule = repository.get_schedule_def(f"{TICK}_schedule")
+    with build_schedule_context(instance=instance) as context:
+        evaluated = schedule.evaluate_tick(context)
+        assert evaluated.skip_message == f"run {run.run_id} is not finished"
+        instance.report_run_failed(run, "over")
+        assert len(schedule.evaluate_tick(context).run_requests or []) == 1

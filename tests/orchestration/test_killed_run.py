@@ -1,0 +1,50 @@
+"""A run that is killed half way and started again ends where a run ends that nobody killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance, DagsterRunStatus
+from pyspark.sql import SparkSession
+
+from orchestration.dead_runs import fail_dead_runs
+from orchestration.run_once import run_tick_job
+from orchestration.settings import PROJECT
+from tests.orchestration.lakes import HISTORY, Lakes, failed_checks
+from tidelake.delta.commit import OpenTable, check_log
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("stop", ["ingest.after_progress", "seal.after_proofs"])
+def test_a_killed_run_started_again_ends_in_the_same_table(
+    tmp_path: Path, spark: SparkSession, instance: DagsterInstance, stop: str
+) -> None:
+    killed, whole = (Lakes(tmp_path / one, {"prices": "plain"}) for one in ("killed", "whole"))
+    for lake in (killed, whole):
+        lake.send("prices", *HISTORY)
+    home = str(tmp_path / "home")
+    command = [sys.executable, "-m", "tests.orchestration.killed_run", str(killed.config), home, stop]
+    ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+    (dead,) = instance.get_runs()
+    assert dead.status == DagsterRunStatus.STARTED
+    assert fail_dead_runs(instance) == [dead.run_id]
+    assert killed.upper("prices") == 0
+
+    for lake in (killed, whole):
+        result = run_tick_job(lake.config, instance)
+        assert result.success
+        assert failed_checks(result) == {}
+    assert killed.upper("prices") == whole.upper("prices") == 6
+    for as_of in range(6):
+        assert killed.contents(spark, "prices", as_of) == whole.contents(spark, "prices", as_of)
+    rows = [
+        sum(file.rows for file in OpenTable(one.collection("prices").paths.updates).files()) for one in (killed, whole)
+    ]
+    assert rows[0] == rows[1] == 4
+    check_log(killed.collection("prices").paths.updates)

@@ -1,0 +1,122 @@
+"""The code location: loads with nothing given, refuses what is wrong, and names its jobs and schedules."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dagster import DefaultScheduleStatus
+
+from orchestration.jobs import CURRENT, NIGHTLY, TICK
+from orchestration.location import build_location
+from orchestration.settings import PROJECT, Environment, read_environment
+from tests.orchestration.lakes import Lakes
+from tidelake.errors import ConfigurationError
+
+LOAD = (
+    "import json, sys; from orchestration.definitions import defs;"
+    "heavy = [one for one in ('pyspark', 'great_expectations', 'deltalake') if one in sys.modules];"
+    "keys = [key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()];"
+    "print(json.dumps({'heavy': heavy, 'keys': sorted(keys)}))"
+)
+
+
+def load(**environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", LOAD],
+        cwd=PROJECT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_location_loads_with_an_empty_environment_and_starts_nothing() -> None:
+    loaded = load()
+    assert loaded.returncode == 0, loaded.stderr
+    found = json.loads(loaded.stdout)
+    assert found["heavy"] == []
+    assert found["keys"]
+
+
+def test_a_location_with_collections_starts_nothing_either(lakes: Lakes) -> None:
+    loaded = load(TIDELAKE_CONFIG=str(lakes.config))
+    assert loaded.returncode == 0, loaded.stderr
+    found = json.loads(loaded.stdout)
+    assert found["heavy"] == []
+    assert found["keys"] == [
+        f"{name}/{verb}" for name in ("prices", "visits") for verb in ("compact", "current", "ingest", "seal")
+    ]
+
+
+def test_without_a_collections_yaml_the_location_says_how_to_write_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    defs = build_location(Environment(config_file=tmp_path / "collections.yaml"))
+    (spec,) = defs.resolve_all_asset_specs()
+    assert "collections:" in str(spec.description)
+    assert "TIDELAKE_CONFIG" in caplog.text
+
+
+def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+    environment = read_environment({"TIDELAKE_CONFIG": str(tmp_path / "nowhere.yaml")})
+    with pytest.raises(ConfigurationError, match=r"nowhere\.yaml.*cannot be read"):
+        build_location(environment)
+
+
+def test_a_wrong_collections_yaml_fails_the_load_with_its_own_text(lakes: Lakes) -> None:
+    lakes.config.write_text(lakes.config.read_text().replace("plain", "plein"), encoding="utf-8")
+    loaded = load(TIDELAKE_CONFIG=str(lakes.config))
+    assert loaded.returncode != 0
+    assert f"{lakes.config}: collections.prices.family:" in loaded.stderr
+    assert "hint: see the README" in loaded.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        (
+            {"TIDELAKE_SCHEDULES": "yes"},
+            "environment: TIDELAKE_SCHEDULES: is 'yes'\nhint: write `running` or `stopped`",
+        ),
+        (
+            {"TIDELAKE_TICK_CRON": "often"},
+            "environment: TIDELAKE_TICK_CRON: is no cron expression: 'often'\nhint: write",
+        ),
+    ],
+)
+def test_a_wrong_variable_is_named(lakes: Lakes, variables: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        build_location(read_environment({"TIDELAKE_CONFIG": str(lakes.config), **variables}))
+    assert str(raised.value).startswith(text)
+
+
+def test_an_empty_variable_is_as_good_as_none() -> None:
+    assert read_environment({"TIDELAKE_CONFIG": "", "TIDELAKE_SPARK_MASTER": ""}) == read_environment({})
+
+
+def test_every_job_has_a_schedule_that_runs_only_where_it_is_asked_to(lakes: Lakes) -> None:
+    for given, expected in (("", DefaultScheduleStatus.STOPPED), ("running", DefaultScheduleStatus.RUNNING)):
+        environment = read_environment({"TIDELAKE_CONFIG": str(lakes.config), "TIDELAKE_SCHEDULES": given})
+        repository = build_location(environment).get_repository_def()
+        schedules = {one.job_name: one for one in repository.schedule_defs}
+        assert set(schedules) == {TICK, CURRENT, NIGHTLY}
+        assert {one.default_status for one in schedules.values()} == {expected}
+        assert schedules[TICK].cron_schedule == "*/5 * * * *"
+
+
+def test_each_collection_is_a_group_with_a_pool_and_two_families_differ_in_their_checks(lakes: Lakes) -> None:
+    defs = build_location(Environment(config_file=lakes.config))
+    graph = defs.resolve_asset_graph()
+    specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+    assert {spec.group_name for spec in specs.values()} == {"prices", "visits"}
+    assert all(spec.description for spec in specs.values())
+    pools = {node.key.path[0]: node.pools for node in graph.asset_nodes}
+    assert pools == {"prices": {"collection_prices"}, "visits": {"collection_visits"}}
+    checks = {name: {key.name for key in graph.asset_check_keys if key.asset_key.path[0] == name} for name in pools}
+    assert checks["visits"] - checks["prices"] == {"contents_never_fall"}
+    assert {"topic_complete", "announced_is_recounted", "nothing_readable_beyond_upper"} <= checks["prices"]
