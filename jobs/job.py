@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, is_dataclass
@@ -77,7 +78,8 @@ def run_main(
 ) -> int:
     """Read the arguments, run the job, print its report as JSON; 0 when every collection went through."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--config", type=Path, default=Path("collections.yaml"), help="the collections.yaml to use")
+    default = Path(os.environ.get("TIDELAKE_CONFIG") or "collections.yaml")
+    parser.add_argument("--config", type=Path, default=default, help="the collections.yaml to use")
     parser.add_argument("--collection", action="append", default=[], help="only this collection; may be repeated")
     given = parser.parse_args(argv)
     log_to_stderr()

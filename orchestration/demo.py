@@ -20,7 +20,7 @@ from dagster import DagsterInstance
 from rich.console import Console
 from rich.table import Table
 
-from orchestration.run_once import run_current_job, run_tick_job
+from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
 from orchestration.settings import PROJECT
 from tidelake.codec import AvroCodec
 from tidelake.codec_json import AvroJsonCodec
@@ -88,10 +88,10 @@ def main() -> int:
         write_mangled(name, family, seed)
     config = write_config()
 
-    console.rule("[bold]2. the scheduled job: ingest, seal, validate, merge; then `current`")
+    console.rule("[bold]2. the scheduled jobs: ingest, seal, validate, merge; then `current`; then the nightly one")
     instance = DagsterInstance.from_config(str(dagster_home()))
     with instance:
-        ran = [run_tick_job(config, instance), run_current_job(config, instance)]
+        ran = [job(config, instance) for job in (run_tick_job, run_current_job, run_nightly_job)]
     succeeded = all(one.success for one in ran)
 
     console.rule("[bold]3. contents at three times, beside the generator's own truth")
@@ -105,7 +105,8 @@ def main() -> int:
     shown = config.relative_to(PROJECT)
     console.print(f"  .venv/bin/tidelake status --config {shown}")
     console.print(f"  .venv/bin/tidelake read prices --as-of 4 --config {shown}")
-    console.print("  make ui          the same runs, checks and plots in Dagster")
+    console.print(f"  {(DEMO / 'data_docs' / 'index.html').relative_to(PROJECT)}          the data-quality report")
+    console.print("  make ui                              the same runs, checks and plots in Dagster")
     return 0 if equal and succeeded else 1
 
 

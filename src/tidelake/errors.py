@@ -281,7 +281,7 @@ class ConfigurationError(InvalidUsage):
 
     def fact(self) -> str:
         """Name the place and the problem."""
-        return f"{self.file}: {self.field}: {self.problem}"
+        return ": ".join(part for part in (self.file, self.field, self.problem) if part)
 
     @property
     def hint(self) -> str | None:
