@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expectations.data_docs import SITE, forget_old_results, site_config
+from expectations.data_docs import RUN_NAME, SITE, forget_old_results, results_folder, site_config, store_config
+from expectations.offline import make_readable_offline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +40,7 @@ def judge(frame: pd.DataFrame, suite: ExpectationSuite, data_docs: Path | None =
     import great_expectations as gx
     from great_expectations.checkpoint.actions import UpdateDataDocsAction
 
+    data_docs = None if data_docs is None else data_docs.resolve()
     if data_docs is not None:
         forget_old_results(data_docs, suite.name)
     context = _context(data_docs)
@@ -57,7 +60,10 @@ def judge(frame: pd.DataFrame, suite: ExpectationSuite, data_docs: Path | None =
             result_format={"result_format": "SUMMARY"},
         )
     )
-    outcome = checkpoint.run(batch_parameters={"dataframe": frame})
+    run = gx.RunIdentifier(run_name=RUN_NAME, run_time=datetime.now(UTC))
+    outcome = checkpoint.run(batch_parameters={"dataframe": frame}, run_id=run)
+    if data_docs is not None:
+        make_readable_offline(data_docs)
     (validation,) = outcome.run_results.values()
     return [_verdict(frame, one) for one in validation.results]
 
@@ -70,16 +76,22 @@ def _context(data_docs: Path | None) -> EphemeralDataContext:
         ProgressBarsConfig,
     )
 
-    context = gx.get_context(
+    stores = InMemoryStoreBackendDefaults()
+    if data_docs is not None:
+        # Pages without a stored suite or result would be taken out of the index.
+        suites = data_docs / ".results" / "suites"
+        stores.stores[stores.expectations_store_name] = store_config("ExpectationsStore", suites)
+        results = results_folder(data_docs)
+        stores.stores[stores.validation_results_store_name] = store_config("ValidationResultsStore", results)
+    return gx.get_context(
         mode="ephemeral",
         project_config=DataContextConfig(
-            store_backend_defaults=InMemoryStoreBackendDefaults(),
+            store_backend_defaults=stores,
             data_docs_sites={} if data_docs is None else {SITE: site_config(data_docs)},
             analytics_enabled=False,
             progress_bars=ProgressBarsConfig(globally=False),
         ),
     )
-    return context
 
 
 def _verdict(frame: pd.DataFrame, result: Any) -> Verdict:

@@ -38,8 +38,11 @@ def build_suite(settings: CollectionSettings) -> ExpectationSuite:
 
     expectations = []
     for rule in rules_of(settings):
-        notes = {"format": "markdown", "content": [f"**{rule.name}** — {rule.description}"]}
-        common = {"severity": "warning" if rule.warning else "critical", "meta": {"check": rule.name, "notes": notes}}
+        common = {
+            "description": f"{rule.name}: {rule.description}",
+            "severity": "warning" if rule.warning else "critical",
+            "meta": {"check": rule.name},
+        }
         expectations.append(rule.build(common, settings))
     return ExpectationSuite(name=settings.name, expectations=expectations)
 

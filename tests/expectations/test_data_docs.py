@@ -1,0 +1,59 @@
+"""The pages: each result has one, the index lists them, the oldest go, and nothing is asked of the internet."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from expectations import data_docs
+from expectations.frame import result_frame
+from expectations.judge import judge
+from expectations.offline import list_results
+from expectations.suite import build_suite
+from tests.expectations.test_suite import STATUS, at, report, settings
+
+
+def validate(folder: Path, name: str, recounted: int = 2) -> None:
+    one = settings().model_copy(update={"name": name})
+    judge(result_frame(report(at(3, recounted=recounted)), STATUS, 1), build_suite(one), folder)
+
+
+def test_every_collection_stays_in_the_index_whichever_came_last(tmp_path: Path) -> None:
+    validate(tmp_path, "prices")
+    validate(tmp_path, "visits", recounted=3)
+    found = {one.suite: one for one in list_results(tmp_path)}
+    assert {name: (one.met, one.failed, one.icon) for name, one in found.items()} == {
+        "prices": (8, (), "fa-check-circle"),
+        "visits": (7, ("announced_is_recounted",), "fa-times"),
+    }
+    index = (tmp_path / "index.html").read_text(encoding="utf-8")
+    for name, one in found.items():
+        assert f'href="{one.page}"' in index
+        page = (tmp_path / one.page).read_text(encoding="utf-8")
+        assert "announced_is_recounted: at every sealed time" in page
+        assert (tmp_path / "expectations" / f"{name}.html").is_file()
+
+
+def test_pages_ask_nothing_of_the_internet_and_link_only_to_what_is_there(tmp_path: Path) -> None:
+    validate(tmp_path, "prices")
+    pages = list(tmp_path.glob("**/*.html"))
+    assert len(pages) == 3
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img)[^>]*\ssrc="([^"]*)"|<link[^>]*\shref="([^"]*)"', text)
+        links = re.findall(r'<a[^>]*\shref="([^"#]*)"', text)
+        for address in [*(one or other for one, other in loaded), *links]:
+            if address and not (address in links and address.startswith("https://greatexpectations.io")):
+                assert (page.parent / address).exists(), f"{page.name} asks for {address}"
+
+
+def test_only_the_newest_results_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_docs, "_RESULTS_KEPT", 2)
+    for _ in range(3):
+        validate(tmp_path, "prices")
+    kept = list_results(tmp_path)
+    assert len(kept) == 2
+    assert len(list(tmp_path.glob("validations/**/*.html"))) == 2
+    assert all((tmp_path / one.page).is_file() for one in kept)
