@@ -38,9 +38,9 @@ def compact_one(
     entry = move_since(catalog, collection, settings.keep)
     compacted = merge_runs(spark, Collection(entry, collection.paths), entry.since, full, settings.merge_rows_max)
     paths = collection.paths
-    merge_small_files(paths.proofs, PROOFS_SCHEMA)
-    merge_small_files(paths.quarantine, QUARANTINE_SCHEMA)
-    merge_small_files(paths.late, late_schema(entry.record_schema))
+    merge_small_files(paths.proofs, PROOFS_SCHEMA, entry.epoch)
+    merge_small_files(paths.quarantine, QUARANTINE_SCHEMA, entry.epoch)
+    merge_small_files(paths.late, late_schema(entry.record_schema), entry.epoch)
     for table in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, catalog.store.catalog):
         sweep(table, compacted)
     reach("compact.after_sweep")

@@ -18,7 +18,7 @@ from tidelake.configuration import CollectionSettings, Settings, check_topics, l
 from tidelake.delta.catalog import Catalog, Collection
 from tidelake.delta.layout import Store
 from tidelake.delta.session import start_session
-from tidelake.errors import TidelakeError
+from tidelake.errors import StepFailed, TidelakeError
 
 log = structlog.get_logger("tidelake")
 
@@ -70,6 +70,9 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
         except TidelakeError as error:
             log.error(f"{job} stopped", collection=one.name, error=type(error).__name__, reason=str(error))
             report.errors[one.name] = error
+        except Exception as error:  # an engine's own: it stops this collection, and is told, like ours
+            log.exception(f"{job} stopped", collection=one.name)
+            report.errors[one.name] = StepFailed(job, one.name, type(error).__name__, str(error).partition("\n")[0])
     return report
 
 

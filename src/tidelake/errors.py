@@ -387,6 +387,30 @@ class TopicGap(InvalidUsage):
 # --- a right is gone -----------------------------------------------------------------------------------------------
 
 
+class StepFailed(TidelakeError):
+    """An engine below us failed in a way that has no error of ours; the collection's step stopped there.
+
+    Args:
+        step: which one.
+        collection: whose.
+        kind: the engine's own error.
+        detail: its first line.
+    """
+
+    def __init__(self, step: str, collection: str, kind: str, detail: str) -> None:
+        super().__init__(step, collection, kind, detail)
+        self.step, self.collection, self.kind, self.detail = step, collection, kind, detail
+
+    def fact(self) -> str:
+        """Name the step and the engine's error."""
+        return f"{self.step} of '{self.collection}' failed: {self.kind}: {self.detail}"
+
+    @property
+    def hint(self) -> str | None:
+        """Where to look."""
+        return "nothing was committed by the step that failed; the whole error is in the log"
+
+
 class CapabilityError(TidelakeError):
     """A capability is unknown, expired, dropped, or somebody else's.
 

@@ -42,6 +42,9 @@ BAD: list[tuple[bytes, str]] = [
     (b"\x00" + GOOD, "bytes_left_over"),  # a framing that was not stripped reads as an empty batch
     (bytes([0]) + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f", "undecodable"),  # an absurd length
     (b"\x00\x02\x02\x02" + b"\xff" * 10 + b"\x01\x02\x00", "undecodable"),  # a varint beyond 64 bits
+    (b"\x00\x02\x02\x00" + b"\x80" * 9 + b"\x02" + b"\x02\x00", "undecodable"),  # a time of 2^63
+    (b"\x00\x02\x02\x00\x02" + b"\x82" + b"\x80" * 8 + b"\x02" + b"\x00", "undecodable"),  # a diff beyond int64
+    (b"\x00\x02\x02\x02\x82\x80\x80\x80\x10\x02\x02\x00", "undecodable"),  # a price beyond int32
     (encode([row(1, 0)]), "zero_diff"),
     (encode([row(1, 1), row(-1, 1, 2)]), "negative_time"),
     (encode({"lower": [-1], "upper": [3], "counts": []}), "negative_time"),
@@ -67,7 +70,7 @@ def test_each_bad_message_is_in_the_quarantine_with_its_place_and_reason_and_the
     kept = quarantine_rows(lake.collection)
     assert [one["value"] for one in kept] == [value for value, _ in BAD]
     assert {(one["topic"], one["partition"]) for one in kept} == {(NAME, 0)}
-    assert kept[11]["times"] == [1, -1]
+    assert kept[14]["times"] == [1, -1]
 
 
 def test_an_interval_that_is_empty_or_closed_and_a_zero_count_are_no_errors(lake: Lake) -> None:
@@ -148,6 +151,29 @@ def test_contradictions_stop_their_time_and_go_on_after_a_decision(lake: Lake) -
     assert lake.seal().upper == 10
     assert lake.contents(9) == {(1, None): 1, (2, None): 1, (4, None): 1, (5, None): 1}
     assert not lake.validate(full=True).damaged
+
+
+def test_of_several_counts_for_one_time_the_newest_stands(lake: Lake) -> None:
+    lake.send(updates((1, 1, 1), (2, 1, 1)), progress([0], [3], {1: 1}))
+    assert lake.run().upper == 1
+    for count in (2, 5, 2):
+        lake.decide(time=1, count=count)
+    assert [one.count for one in lake.collection.entry.decisions] == [2]
+    lake.decide(time=1, count=7)
+    assert lake.seal().upper == 1
+    lake.catalog.withdraw(NAME, 1)
+    assert lake.collection.entry.decisions == ()
+    lake.decide(time=1, count=2)
+    assert lake.seal().upper == 3
+
+
+def test_a_conflict_s_note_names_the_data(lake: Lake) -> None:
+    from tidelake.delta.status import read_proof_log
+
+    lake.send(updates(((1, None), 1, 1), ((1, None), 1, 2)), progress([0], [3], {1: 1}))
+    lake.run()
+    (note,) = read_proof_log(lake.collection).blocked
+    assert note["detail"].endswith('; its data: {"id":1,"price":null}')
 
 
 def test_copies_of_a_discarded_statement_are_discarded_whenever_they_come(lake: Lake) -> None:

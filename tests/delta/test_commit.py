@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,39 @@ def test_a_torn_newest_entry_is_set_aside(table: Path, torn: bytes) -> None:
     assert (opened.version, opened.value("upper")) == (1, 6)
     opened.commit({"upper": 7})
     assert OpenTable(table).value("upper") == 7
+
+
+def test_a_good_entry_that_came_between_the_look_and_the_move_goes_back(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    OpenTable(table).commit({"upper": 6})
+    entry = table / "_delta_log" / f"{2:020d}.json"
+    entry.write_bytes(b"torn")
+    replace = os.replace
+
+    def late_replace(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        OpenTable(table).commit({"upper": 9})  # another process heals, commits and acknowledges first
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", late_replace)
+    assert OpenTable(table).value("upper") == 9
+    assert entry.exists()
+
+
+def test_a_swapped_run_is_kept_for_its_readers_from_the_swap_on(table: Path) -> None:
+    OpenTable(table).commit({}, run_of(table, "r1"))
+    os.utime(table / "_run=r1", (0, 0))
+    OpenTable(table).commit({}, run_of(table, "m1"), ["r1"])
+    assert (table / "_run=r1").stat().st_mtime > 10**9
+
+
+def test_a_torn_mark_of_the_last_checkpoint_stops_nothing(table: Path) -> None:
+    (table / "_delta_log" / "_last_checkpoint").write_text("{")
+    for upper in range(6, 50):
+        OpenTable(table).commit({"upper": upper})
+    assert maintain(table)
+    assert OpenTable(table).value("upper") == 49
 
 
 def test_a_table_whose_first_entry_is_torn_is_made_anew(tmp_path: Path) -> None:

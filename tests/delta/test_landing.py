@@ -218,4 +218,6 @@ def test_decoding_happens_once_for_each_message(spark: SparkSession) -> None:
 
     rows = explode_updates(Decoder(RECORD).updates(raw), RECORD).where(F.col("_time") >= 0)
     plan = rows._jdf.queryExecution().optimizedPlan().toString()
-    assert plan.count("from_avro") == 1, plan
+    # Once for every message, and once more in the branch of those whose bytes may hide a number that was cut.
+    assert plan.count("from_avro") == 2, plan
+    assert plan.count("THEN CASE WHEN NOT (to_avro(from_avro(") == 1, plan

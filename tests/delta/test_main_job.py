@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.delta.lake import NAME, Lake, progress, updates
+from tests.delta.lake import NAME, Lake, encode, progress, updates
 from tidelake.delta.runs import read_files
 from tidelake.delta.types import updates_schema
 from tidelake.delta.values import UPPER
@@ -184,6 +184,61 @@ def test_columns_and_predicates_go_down_to_the_scan_and_add_up(lake: Lake) -> No
     )
     with pytest.raises(RuleBroken, match="has no column 'nope'"):
         snapshot(lake.spark, lake.collection, 1, ["nope"])
+
+
+@pytest.mark.parametrize("where", ["_time < 3", "_diff > 0", "_run = 'x'"])
+def test_a_predicate_on_the_system_s_columns_is_refused(lake: Lake, where: str) -> None:
+    from tidelake.delta.snapshot import snapshot
+
+    lake.send(updates((1, 1, 1), (1, 3, -1)), progress([0], [5], {1: 1, 3: 1}))
+    lake.run()
+    with pytest.raises(RuleBroken, match="does not fit"):
+        snapshot(lake.spark, lake.collection, 4, where=where)
+
+
+def test_columns_may_be_called_like_what_seal_and_validate_count(tmp_path: Path, spark: SparkSession) -> None:
+    names = ["diffs", "least", "greatest", "surplus", "effect", "n", "rows", "distinct", "copies", "values", "high"]
+    record = {"type": "record", "name": "data", "fields": [{"name": name, "type": "long"} for name in names]}
+    lake = Lake(tmp_path, spark, schema=record)
+    row = {"data": dict.fromkeys(names, 1), "time": 1, "diff": 1}
+    for _ in range(2):
+        lake.send(encode([row], record))
+        lake.ingest()
+    lake.send(encode({"lower": [0], "upper": [2], "counts": [{"time": 1, "count": 1}]}, record))
+    assert lake.run().copies_cancelled == 1
+    assert not lake.validate(full=True).damaged
+    lake.compact()
+
+
+def test_zero_and_minus_zero_are_one_datum(tmp_path: Path, spark: SparkSession) -> None:
+    record = {"type": "record", "name": "data", "fields": [{"name": "d", "type": "double"}]}
+    lake = Lake(tmp_path, spark, schema=record)
+    for value in (0.0, -0.0, float("nan"), -float("nan")):
+        lake.send(encode([{"data": {"d": value}, "time": 1, "diff": 1}], record))
+        lake.ingest()
+    lake.send(encode({"lower": [0], "upper": [2], "counts": [{"time": 1, "count": 2}]}, record))
+    assert lake.run().upper == 2
+    assert not lake.validate(full=True).damaged
+
+
+def test_a_job_heals_a_store_whose_making_was_cut_off(lake: Lake) -> None:
+    log = lake.settings.store / "catalog" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_bytes(b'{"protocol":')
+    lake.send(*PUBLISHED)
+    assert lake.run().upper == 10
+
+
+def test_an_engine_s_own_error_stops_its_collection_and_is_told(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jobs import seal as job
+
+    def broken(*arguments: object) -> object:
+        raise OSError("no space left on device")
+
+    lake.ingest()
+    monkeypatch.setattr("jobs.seal.seal", broken)
+    report = job.run(lake.spark, lake.settings)
+    assert str(report.errors[NAME]).startswith("seal of 'prices' failed: OSError: no space left on device")
 
 
 def test_sums_beyond_int64_stop_nothing(lake: Lake) -> None:

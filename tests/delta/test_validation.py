@@ -92,6 +92,32 @@ def test_compaction_before_the_first_recount_is_no_damage(tmp_path: Path, spark:
     assert (report.damaged, report.diff_sum_found, report.diff_sum_recorded) == (False, 7, 7)
 
 
+def test_a_closed_stream_stays_undamaged_however_often_it_is_validated(lake: Lake) -> None:
+    lake.send(updates((1, 1, 1), (2, 2, 1)), progress([0], [5], {1: 1, 2: 1}))
+    lake.run()
+    assert not lake.validate(full=True).damaged
+    lake.send(updates((3, 7, 1)), progress([5], [], {7: 1}))
+    assert lake.run().closed
+    for full in (False, True, True, False, True):
+        assert lake.validate(full=full).mismatches == []
+
+
+def test_a_file_that_cannot_be_read_is_damage_and_is_recorded(sealed: Lake) -> None:
+    (file,) = sealed.table.files()
+    (sealed.collection.paths.updates / file.path).write_bytes(b"PAR1 no more")
+    assert "cannot be read" in sealed.validate(full=True).mismatches[0]
+    assert read_proof_log(sealed.collection).damaged is not None
+
+
+def test_a_table_that_vanished_is_never_made_anew(sealed: Lake) -> None:
+    import shutil
+
+    shutil.rmtree(sealed.collection.paths.updates)
+    with pytest.raises(DamagedTable, match="there is no table"):
+        sealed.ingest()
+    assert not sealed.collection.paths.updates.exists()
+
+
 def test_a_validation_looks_only_at_what_was_sealed_since_the_last(sealed: Lake) -> None:
     sealed.send(updates((3, 5, 1)), progress([3], [9], {5: 1}))
     sealed.run()
@@ -109,7 +135,7 @@ def test_proofs_stay_few_in_files_and_keep_every_row(lake: Lake) -> None:
     before = read_proofs(lake.collection, 0)
     assert len(before) == 20
     path = lake.collection.paths.proofs
-    assert merge_small_files(path, PROOFS_SCHEMA) == 1
+    assert merge_small_files(path, PROOFS_SCHEMA, 0) == 1
     assert len(OpenTable(path).files()) < 16
     assert read_proofs(lake.collection, 0) == before
     assert read_proof_log(lake.collection).validated_upper == 19
@@ -127,6 +153,9 @@ def test_a_fenced_writer_can_commit_nothing_more(lake: Lake) -> None:
     with pytest.raises(Fenced):
         ingest_tick(lake.spark, stale, lake.settings.collections[0], FileTopic(lake.topic))
     assert lake.table.files() == []
+    for small in (stale.paths.progress, stale.paths.proofs, stale.paths.quarantine, stale.paths.late):
+        with pytest.raises(Fenced):
+            OpenTable(small).commit({}, epoch=stale.entry.epoch)
     assert (lake.table.value(EPOCH), lake.ingest().updates_stored) == (1, 1)
 
 

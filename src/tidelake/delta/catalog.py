@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict
 
 from tidelake.antichain import Antichain
 from tidelake.configuration import CollectionSettings
-from tidelake.delta.commit import EPOCH, OpenTable, create_table, maintain
-from tidelake.delta.files import read_rows, write_run
+from tidelake.delta.commit import EPOCH, OpenTable, create_table, is_table, maintain
+from tidelake.delta.files import discard_run, read_rows, write_run
 from tidelake.delta.layout import (
     PROGRESS_SCHEMA,
     PROOFS_SCHEMA,
@@ -77,6 +77,8 @@ class Entry(BaseModel):
     capabilities: tuple[Capability, ...]
     decisions: tuple[Decision, ...] = ()
     created_at_ms: int
+    tables_made: bool = False
+    """Whether all tables are there; from then on a missing one is damage, and never made anew."""
 
     @property
     def since_frontier(self) -> Antichain:
@@ -105,8 +107,8 @@ class Catalog:
         self.store = store
 
     def exists(self) -> bool:
-        """Whether the store has a catalog yet."""
-        return (self.store.catalog / "_delta_log").is_dir()
+        """Whether the store has a catalog yet; one whose making stopped half way is none."""
+        return is_table(self.store.catalog)
 
     def entries(self) -> list[Entry]:
         """All collections, by name."""
@@ -163,10 +165,12 @@ class Catalog:
 
         entry = self._change(create)
         collection = Collection(entry, self.store.collection(entry.id))
-        self._create_tables(collection)
+        if not entry.tables_made:
+            self._create_tables(collection)
+            entry = self.update(entry.name, lambda one: one.model_copy(update={"tables_made": True}))
         if entry.epoch:
             self._carry_epoch(entry)
-        return collection
+        return Collection(entry, collection.paths)
 
     def update(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
         """Replace one collection's entry by `change(entry)`, from its newest state, and say what it is now.
@@ -189,13 +193,22 @@ class Catalog:
         return self._change(apply)
 
     def decide(self, name: str, decision: Decision) -> Entry:
-        """Store a standing rule; an equal one that is there already is not stored twice."""
+        """Store a standing rule; of several counts for one time the newest stands, and is the only one kept."""
 
         def add(entry: Entry) -> Entry:
-            same = [one for one in entry.decisions if one.model_copy(update={"at_ms": decision.at_ms}) == decision]
-            return entry if same else entry.model_copy(update={"decisions": (*entry.decisions, decision)})
+            kept = [one for one in entry.decisions if not _replaces(decision, one)]
+            return entry.model_copy(update={"decisions": (*kept, decision)})
 
         return self.update(name, add)
+
+    def withdraw(self, name: str, time: int) -> Entry:
+        """Take back all decisions about a time; the caller sees to it that the time is not sealed."""
+        return self.update(
+            name,
+            lambda entry: entry.model_copy(
+                update={"decisions": tuple(one for one in entry.decisions if one.time != time)}
+            ),
+        )
 
     def fence(self, name: str) -> Entry:
         """Move the writer's epoch, so that every writer that began before can commit nothing more."""
@@ -204,26 +217,19 @@ class Catalog:
         return entry
 
     def _carry_epoch(self, entry: Entry) -> None:
-        """Bring the entry's epoch into the table that it fences; a stop in between is healed by the next opening."""
-        for _ in range(_ATTEMPTS_MAX):
-            table = OpenTable(self.store.collection(entry.id).updates)
-            if (table.value(EPOCH) or 0) >= entry.epoch:
-                return
-            try:
-                table.commit({EPOCH: entry.epoch})
-            except Conflict:
-                continue
-            return
-        raise Conflict(str(self.store.collection(entry.id).updates), -1, f"{_ATTEMPTS_MAX} attempts to fence failed")
+        """Bring the entry's epoch into the tables that it fences; a stop in between is healed by the next opening."""
+        paths = self.store.collection(entry.id)
+        for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late):
+            _raise_epoch(path, entry.epoch)
 
     def _create_tables(self, collection: Collection) -> None:
         from tidelake.delta.types import late_schema, updates_schema  # late: `status` reads catalogs without Spark
 
         paths, schema = collection.paths, collection.entry.record_schema
-        create_table(paths.progress, PROGRESS_SCHEMA)
-        create_table(paths.proofs, PROOFS_SCHEMA)
-        create_table(paths.quarantine, QUARANTINE_SCHEMA)
-        create_table(paths.late, late_schema(schema))
+        create_table(paths.progress, PROGRESS_SCHEMA, {EPOCH: 0})
+        create_table(paths.proofs, PROOFS_SCHEMA, {EPOCH: 0})
+        create_table(paths.quarantine, QUARANTINE_SCHEMA, {EPOCH: 0})
+        create_table(paths.late, late_schema(schema), {EPOCH: 0})
         create_table(paths.updates, updates_schema(schema), {EPOCH: 0, "upper": 0, "closed": 0, "since": 0})
 
     def _read(self, table: OpenTable) -> dict[str, Entry]:
@@ -247,7 +253,7 @@ class Catalog:
             try:
                 table.commit({}, added, removes)
             except Conflict:
-                _discard(self.store.catalog, run)
+                discard_run(self.store.catalog, run)
                 time.sleep(min(0.002 * attempt, 0.1))
                 continue
             reach("catalog.after_commit")
@@ -256,12 +262,24 @@ class Catalog:
         raise Conflict(str(self.store.catalog), -1, f"{_ATTEMPTS_MAX} attempts to change the catalog failed")
 
 
-def _discard(table: Path, run: str) -> None:
-    """Remove a run that no log names."""
-    folder = table / f"{RUN}={run}"
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
+def _replaces(decision: Decision, earlier: Decision) -> bool:
+    """Whether a decision says anew what an earlier one has said."""
+    if decision.count is not None:
+        return earlier.count is not None and earlier.time == decision.time
+    return earlier.model_copy(update={"at_ms": decision.at_ms, "reason": decision.reason}) == decision
+
+
+def _raise_epoch(path: Path, epoch: int) -> None:
+    for _ in range(_ATTEMPTS_MAX):
+        table = OpenTable(path)
+        if (table.value(EPOCH) or 0) >= epoch:
+            return
+        try:
+            table.commit({EPOCH: epoch})
+        except Conflict:
+            continue
+        return
+    raise Conflict(str(path), -1, f"{_ATTEMPTS_MAX} attempts to fence failed")
 
 
 def _check_same(entry: Entry, settings: CollectionSettings) -> None:

@@ -17,13 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import structlog
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
 from tidelake.delta.files import RunFile, check_file, sync_folder, sync_path
 from tidelake.delta.layout import RUN
 from tidelake.delta.stops import reach
 from tidelake.errors import Conflict, DamagedTable, Fenced, Indeterminate, RuleBroken
+
+log_event = structlog.get_logger("tidelake")
 
 SEQ = "seq"
 EPOCH = "epoch"
@@ -42,8 +46,7 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 
 def create_table(path: Path, schema: pa.Schema, values: Mapping[str, int] | None = None) -> None:
     """Make an empty table partitioned by `_run` with `seq` 0 and these values; leave one that is there as it is."""
-    _set_torn_entry_aside(path)
-    if DeltaTable.is_deltatable(str(path)):
+    if is_table(path):
         return
     path.mkdir(parents=True, exist_ok=True)
     transactions = [Transaction(SEQ, 0), *(Transaction(name, value) for name, value in (values or {}).items())]
@@ -59,9 +62,15 @@ def create_table(path: Path, schema: pa.Schema, values: Mapping[str, int] | None
         post_commithook_properties=_NO_HOOKS,
     )
     sync_path(_entry_path(path, 0))
-    sync_folder(path / "_delta_log")
-    sync_folder(path)
+    for folder in (path / "_delta_log", path, *list(path.parents)[:3]):
+        sync_folder(folder)
     reach("table.after_create")
+
+
+def is_table(path: Path) -> bool:
+    """Whether there is a table whose making was finished."""
+    _set_torn_entry_aside(path)
+    return bool(DeltaTable.is_deltatable(str(path)))
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,10 @@ class OpenTable:
         """
         self.path = path
         _set_torn_entry_aside(path)
-        self._table = DeltaTable(str(path))
+        try:
+            self._table = DeltaTable(str(path))
+        except TableNotFoundError as error:
+            raise DamagedTable(str(path), "there is no table") from error
         self._spent = False
         self.version: int = self._table.version()
         entry = _entry_path(path, self.version)
@@ -160,10 +172,10 @@ class OpenTable:
         for file in adds:
             check_file(self.path, file, self.schema())
             sync_path(self.path / file.path)
-        for folder in {(self.path / file.path).parent for file in adds}:
+        for folder in {folder for file in adds for folder in _folders_of(self.path, file)}:
             sync_folder(folder)
-        if adds:
-            sync_folder(self.path)
+        for run in removes:
+            os.utime(self.path / f"{RUN}={run}")  # whoever still reads it has the retention from here
         nonce = secrets.token_hex(16)
         self._call(nonce, values, adds, removes)
         reach("commit.after_call")
@@ -251,10 +263,23 @@ def maintain(path: Path) -> bool:
     if version - last < _CHECKPOINT_EVERY_COMMITS:
         return False
     table.create_checkpoint()
+    # The entries behind it go now, so it has to be on disk before.
+    for checkpoint in (path / "_delta_log").glob(f"{version:020d}.checkpoint*.parquet"):
+        sync_path(checkpoint)
+    sync_path(path / "_delta_log" / "_last_checkpoint")
     sync_folder(path / "_delta_log")
     reach("commit.after_checkpoint")
     table.cleanup_metadata()
     return True
+
+
+def _folders_of(table: Path, file: RunFile) -> list[Path]:
+    """Every folder from a file up to its table: each holds a name on the file's path."""
+    folders, folder = [table], (table / file.path).parent
+    while folder != table:
+        folders.append(folder)
+        folder = folder.parent
+    return folders
 
 
 def read_entry(path: Path, version: int) -> list[dict[str, dict[str, object]]] | None:
@@ -305,13 +330,13 @@ def _newest_version(path: Path) -> int:
 def _last_checkpoint(path: Path) -> int:
     try:
         text = (path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8")
-    except FileNotFoundError:
+        return int(json.loads(text)["version"])
+    except (FileNotFoundError, ValueError, KeyError):  # none, or torn: then it is time for one
         return -1
-    return int(json.loads(text)["version"])
 
 
 def _set_torn_entry_aside(path: Path) -> None:
-    """Move an empty or torn newest entry away: it was synced before no acknowledgement, so nobody was told of it."""
+    """Move an empty or torn newest entry away: one is whole on disk before anybody is told of it."""
     log = path / "_delta_log"
     if not log.is_dir():
         return
@@ -319,15 +344,35 @@ def _set_torn_entry_aside(path: Path) -> None:
     if newest < 0:
         return
     entry = _entry_path(path, newest)
-    text = entry.read_bytes()
     try:
-        whole = bool(text.strip()) and all(isinstance(json.loads(line), dict) for line in text.splitlines() if line)
-    except ValueError:
-        whole = False
-    if not whole:
-        aside = log / f".torn-{newest:020d}-{secrets.token_hex(4)}"
+        whole = _is_whole(entry.read_bytes())
+    except FileNotFoundError:  # another process has just moved it
+        return
+    if whole:
+        return
+    aside = log / f".torn-{newest:020d}-{secrets.token_hex(4)}"
+    try:
         os.replace(entry, aside)
-        sync_folder(log)
+    except FileNotFoundError:  # another process has just moved it
+        return
+    if _is_whole(aside.read_bytes()):
+        # Between the look and the move another process has moved the torn entry and committed a good one. It goes back.
+        try:
+            os.link(aside, entry)
+        except FileExistsError as error:
+            raise DamagedTable(str(path), f"version {newest} was committed twice; the first is {aside.name}") from error
+        aside.unlink()
+    else:
+        log_event.warning("a torn log entry was set aside", table=str(path), version=newest, kept_as=aside.name)
+    sync_folder(log)
+
+
+def _is_whole(text: bytes) -> bool:
+    """Whether a log entry is JSON lines to its end."""
+    try:
+        return bool(text.strip()) and all(isinstance(json.loads(line), dict) for line in text.splitlines() if line)
+    except ValueError:
+        return False
 
 
 def _seq_of(entry: list[dict[str, dict[str, object]]]) -> int | None:

@@ -7,7 +7,6 @@ equal data adds up, zeros vanish. Rows at or after upper go through untouched, i
 
 from __future__ import annotations
 
-import os
 import shutil
 import time as clock
 from collections.abc import Sequence
@@ -20,9 +19,9 @@ from pyspark.sql import functions as F
 from tidelake.antichain import Antichain
 from tidelake.delta.catalog import Catalog, Collection, Entry
 from tidelake.delta.commit import OpenTable, maintain
-from tidelake.delta.files import RunFile
+from tidelake.delta.files import RunFile, discard_run
 from tidelake.delta.layout import DIFF, RUN, TIME, new_run
-from tidelake.delta.runs import discard_run, read_files, write_frame
+from tidelake.delta.runs import read_files, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.types import data_fields, updates_schema
 from tidelake.delta.values import CLOSED, SINCE, UPPER
@@ -284,8 +283,6 @@ def _swap(
 ) -> bool:
     """Commit the swap, again after each conflict as long as the input runs are live."""
     names = {run.name for run in chosen}
-    for name in names:
-        os.utime(table.path / f"{RUN}={name}")  # the sweep counts the retention of a removed run from here
     for _ in range(_ATTEMPTS_MAX * 4):
         values = {SINCE: max(table.value(SINCE) or 0, since[0])} if since else {}
         try:

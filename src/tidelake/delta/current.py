@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
-from tidelake.delta.snapshot import snapshot
+from tidelake.delta.snapshot import last_time, snapshot
 from tidelake.delta.status import read_proof_log
 from tidelake.delta.stops import reach
 from tidelake.delta.values import CLOSED, UPPER
@@ -44,9 +44,10 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
         return CurrentReport(None, 0, False)
     path = str(collection.paths.current)
     shown = _shown(spark, path)
-    if shown is not None and shown[0] == upper - 1:
+    at = max(last_time(upper, closed), 0)
+    if shown is not None and shown[0] == at:
         return CurrentReport(shown[0], shown[1], False)
-    taken = snapshot(spark, collection, max(upper - 1, 0))
+    taken = snapshot(spark, collection, at)
     contents = taken.contents.persist()
     try:
         rows = contents.count()

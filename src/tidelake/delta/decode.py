@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.avro.functions import from_avro, to_avro
 
 from tidelake.delta.layout import DIFF, TIME
 from tidelake.delta.types import Landing, land_record
@@ -66,7 +66,9 @@ class Decoder:
         statement = F.col("_m.m.member1")
         return decoded.select(
             *_SOURCE,
-            F.coalesce(_avro_reason(statement), _progress_reason(statement)).alias("reason"),
+            F.coalesce(
+                _avro_reason(statement), _overflow_reason(land_record(self.record_schema)), _progress_reason(statement)
+            ).alias("reason"),
             statement["lower"].alias("lower"),
             statement["upper"].alias("upper"),
             statement["counts"]["time"].alias("count_times"),
@@ -117,7 +119,9 @@ class Decoder:
         batch = F.col("_m.m.member0")
         reason = F.when(
             F.col("value").isNotNull(),
-            F.coalesce(F.col("_framing"), _avro_reason(batch), _updates_reason(batch, landing)),
+            F.coalesce(
+                F.col("_framing"), _avro_reason(batch), _overflow_reason(landing), _updates_reason(batch, landing)
+            ),
         )
         reasoned = decoded.withColumn("reason", reason)
         good = F.col("reason").isNull() & F.col("value").isNotNull()
@@ -160,18 +164,59 @@ def _is_progress() -> Column:
 
 
 def _from_avro(body: Column, landing: Landing) -> Column:
-    """Decode a CDCv2 body; null where it is none. The record's names are fresh, as bytes do not hold names."""
+    """Decode a CDCv2 body; null where it is none."""
+    return from_avro(F.concat(body, F.lit(SENTINEL)), json.dumps(_schema(landing.decoding)), {"mode": "PERMISSIVE"})
+
+
+def _overflow_reason(landing: Landing) -> Column:
+    """Find numbers beyond int64 (int32), whose last byte's high bits Java's decoder drops in silence.
+
+    Such a number has nine (four) bytes of 0x80 or more and then one that says too much. Bytes that look like it, which
+    text does as well, are decoded without logical types and encoded again: then only a number that was cut comes out
+    otherwise, or a batch in several blocks, which no common encoder writes.
+    """
+    pattern = "[\\x80-\\xff]{9}[^\\x00\\x01]"
+    if _holds_int(landing.decoding):
+        pattern += "|[\\x80-\\xff]{4}[^\\x00-\\x0f]"
+    schema = json.dumps(_schema(_without_logical_types(landing.decoding)))
+    stated = F.concat(F.col("_body"), F.lit(SENTINEL))
+    again = to_avro(from_avro(stated, schema, {"mode": "PERMISSIVE"}), schema)
+    suspect = F.decode(F.col("_body"), "ISO-8859-1").rlike(pattern)
+    return F.when(suspect, F.when(~again.eqNullSafe(stated), F.lit("undecodable")))
+
+
+def _without_logical_types(kind: Any) -> Any:
+    """The same Avro type without what its numbers and bytes stand for."""
+    if isinstance(kind, list):
+        return [_without_logical_types(one) for one in kind]
+    if isinstance(kind, dict):
+        kept = {name: value for name, value in kind.items() if name not in ("logicalType", "precision", "scale")}
+        return {name: _without_logical_types(value) if name != "symbols" else value for name, value in kept.items()}
+    return kind
+
+
+def _holds_int(kind: Any) -> bool:
+    """Whether a type has a column of 32 bits somewhere."""
+    if isinstance(kind, list):
+        return any(_holds_int(one) for one in kind)
+    if isinstance(kind, dict):
+        return any(_holds_int(kind.get(name)) for name in ("type", "items", "fields"))
+    return bool(kind == "int")
+
+
+def _schema(data: Any) -> dict[str, Any]:
+    """The schema of a body with the sentinel behind it. Names of records are fresh, as bytes do not hold names."""
     update = {
         "type": "record",
         "name": "update",
         "fields": [
-            {"name": "data", "type": landing.decoding},
+            {"name": "data", "type": data},
             {"name": "time", "type": "long"},
             {"name": "diff", "type": "long"},
         ],
     }
     progress = {"type": "record", "name": "progress", "fields": _PROGRESS_FIELDS}
-    message = {
+    return {
         "type": "record",
         "name": "message",
         "fields": [
@@ -179,7 +224,6 @@ def _from_avro(body: Column, landing: Landing) -> Column:
             {"name": "tail", "type": {"type": "fixed", "name": "tail", "size": len(SENTINEL)}},
         ],
     }
-    return from_avro(F.concat(body, F.lit(SENTINEL)), json.dumps(message), {"mode": "PERMISSIVE"})
 
 
 def _avro_reason(branch: Column) -> Column:

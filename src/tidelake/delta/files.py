@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,11 +70,23 @@ def write_run(table: Path, run: str, rows: pa.Table) -> list[RunFile]:
     return describe_run(table, run)
 
 
-def read_rows(table: Path, files: Sequence[RunFile], schema: pa.Schema) -> pa.Table:
-    """Read small tables of the driver's own, without a JVM; `_run` comes from the log."""
+def discard_run(table: Path, run: str) -> None:
+    """Remove the folder of a run that no log names."""
+    folder = table / f"{RUN}={run}"
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def read_rows(
+    table: Path, files: Sequence[RunFile], schema: pa.Schema, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """Read small tables of the driver's own, or some of their columns, without a JVM; `_run` comes from the log."""
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
+    stored = [name for name in schema.names if name != RUN]
     parts = []
     for file in files:
-        part = pq.ParquetFile(table / file.path).read()
+        part = pq.ParquetFile(table / file.path).read(columns=stored)
         parts.append(part.append_column(pa.field(RUN, pa.string()), pa.array([file.run] * part.num_rows, pa.string())))
     if not parts:
         return schema.empty_table()

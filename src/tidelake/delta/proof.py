@@ -74,22 +74,26 @@ def count_statements(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
     """Count distinct statements by time from what `group_statements` gives.
 
     Out: _time (unique), distinct bigint, copies bigint (surplus rows), conflicts bigint, least, greatest bigint (the
-         diffs of one conflict, null without).
+         diffs of one conflict, null without), evidence string (the data of that conflict, as JSON).
     """
     kept = F.when(~F.col("_discarded"), F.col(DIFF))
-    by_data = grouped.groupBy(*(f"`{name}`" for name in data), TIME).agg(
-        F.count(kept).alias("diffs"),
-        F.min(kept).alias("least"),
-        F.max(kept).alias("greatest"),
-        F.sum(F.when(F.col("_discarded"), F.col("_copies")).otherwise(F.col("_copies") - 1)).alias("surplus"),
+    columns = [F.col(f"`{name}`") for name in data]
+    # Names with `_` first cannot be those of a data column.
+    by_data = grouped.groupBy(*columns, TIME).agg(
+        F.count(kept).alias("_diffs"),
+        F.min(kept).alias("_least"),
+        F.max(kept).alias("_greatest"),
+        F.sum(F.when(F.col("_discarded"), F.col("_copies")).otherwise(F.col("_copies") - 1)).alias("_surplus"),
     )
-    clash = F.col("diffs") > 1
+    clash = F.col("_diffs") > 1
+    first = F.when(clash, F.col("_least"))
     return by_data.groupBy(TIME).agg(
-        F.count_if(F.col("diffs") > 0).alias("distinct"),
-        F.sum("surplus").alias("copies"),
+        F.count_if(F.col("_diffs") > 0).alias("distinct"),
+        F.sum("_surplus").alias("copies"),
         F.count_if(clash).alias("conflicts"),
-        F.min_by(F.col("least"), F.when(clash, F.col("least"))).alias("least"),
-        F.min_by(F.col("greatest"), F.when(clash, F.col("least"))).alias("greatest"),
+        F.min_by(F.col("_least"), first).alias("least"),
+        F.min_by(F.col("_greatest"), first).alias("greatest"),
+        F.min_by(F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}), first).alias("evidence"),
     )
 
 

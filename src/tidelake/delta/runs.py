@@ -6,7 +6,6 @@ planned on, opens no other file, and costs no Spark job over the Delta log.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -53,22 +52,16 @@ def read_files(spark: SparkSession, table: Path, files: Iterable[RunFile], schem
     return spark.read.schema(wanted).parquet(*paths)
 
 
-def discard_run(table: Path, run: str) -> None:
-    """Remove the folder of a run that no log names."""
-    folder = table / f"{RUN}={run}"
-    if folder.exists():
-        shutil.rmtree(folder)
-
-
-def append_run(table: Path, files: Sequence[RunFile], attempts_max: int = 64) -> None:
+def append_run(table: Path, files: Sequence[RunFile], epoch: int, attempts_max: int = 64) -> None:
     """Commit files to one of a collection's small tables, again from fresh state after each conflict.
 
     Raises:
         Conflict: every attempt lost; the files stay, named by no log.
+        Fenced: the writer's epoch has moved.
     """
     for attempt in range(attempts_max):
         try:
-            OpenTable(table).commit({}, files)
+            OpenTable(table).commit({}, files, epoch=epoch)
         except Conflict:
             if attempt == attempts_max - 1:
                 raise

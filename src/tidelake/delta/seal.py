@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 from tidelake.antichain import Antichain
 from tidelake.delta.catalog import Collection, Decision
 from tidelake.delta.commit import OpenTable, maintain
-from tidelake.delta.files import RunFile, read_rows, write_run
+from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
 from tidelake.delta.proof import compensating_rows, count_fingerprints, count_statements, group_statements
-from tidelake.delta.runs import append_run, discard_run, read_files, write_frame
+from tidelake.delta.runs import append_run, read_files, write_frame
 from tidelake.delta.statements import statement_frame
 from tidelake.delta.status import read_proof_log
 from tidelake.delta.stops import reach
@@ -62,6 +62,8 @@ class _Counted:
     distinct: int
     copies: int = 0
     conflict: tuple[int, int] | None = None
+    evidence: str | None = None
+    """The data of the conflict, as JSON."""
 
 
 def seal(spark: SparkSession, collection: Collection) -> SealReport:
@@ -89,6 +91,7 @@ class _Seal:
         self.upper = self.table.value(UPPER) or 0
         self.report = SealReport(self.upper, self.upper, bool(self.table.value(CLOSED)))
         self.grouped: DataFrame | None = None
+        self.evidence: dict[int, str] = {}
 
     def run(self) -> SealReport | None:
         """Count, compare, commit; None when another commit has changed what was counted."""
@@ -100,6 +103,7 @@ class _Seal:
         self.report.files_opened = len(files)
         try:
             counted = self._count(files)
+            self.evidence = {time: one.evidence for time, one in counted.items() if one.evidence is not None}
             reach("seal.after_count")
             ledger, frontier = self._compare(pending, counted)
             settled = self._settled(ledger, counted)
@@ -157,7 +161,10 @@ class _Seal:
         found = count_statements(self.grouped, self.data).toArrow().to_pylist()
         return {
             one[TIME]: _Counted(
-                one["distinct"], one["copies"], (one["least"], one["greatest"]) if one["conflicts"] else None
+                one["distinct"],
+                one["copies"],
+                (one["least"], one["greatest"]) if one["conflicts"] else None,
+                one["evidence"],
             )
             for one in found
         }
@@ -197,7 +204,7 @@ class _Seal:
         if self.collection.entry.envelope != "append_only":
             return set()
         table = OpenTable(self.paths.quarantine)
-        rows = read_rows(self.paths.quarantine, table.files(), QUARANTINE_SCHEMA).select(["reason", "times"])
+        rows = read_rows(self.paths.quarantine, table.files(), QUARANTINE_SCHEMA, ["reason", "times"])
         return {
             time
             for reason, times in zip(rows["reason"].to_pylist(), rows["times"].to_pylist(), strict=True)
@@ -258,7 +265,11 @@ class _Seal:
                 }
             )
         self.report.decided = sum(row["decision"] is not None for row in rows)
-        append_run(self.paths.proofs, write_run(self.paths.proofs, new_run("proof"), _proof_table(rows)))
+        append_run(
+            self.paths.proofs,
+            write_run(self.paths.proofs, new_run("proof"), _proof_table(rows)),
+            self.collection.entry.epoch,
+        )
         self._record_blocked()
 
     def _record_blocked(self) -> None:
@@ -268,11 +279,13 @@ class _Seal:
         noted = {(one["time"], one["detail"]) for one in read_proof_log(self.collection).blocked}
         rows = []
         for error in self.report.contradictions:
-            detail = f"{error.kind}: {error.fact()}"
+            evidence = self.evidence.get(int(str(error.time))) if error.kind == ConflictingDiff.kind else None
+            detail = f"{error.kind}: {error.fact()}" + (f"; its data: {evidence}" if evidence else "")
             if (error.time, detail) not in noted:
                 rows.append(self._proof_row("blocked") | {TIME: error.time, "detail": detail})
         if rows:
-            append_run(self.paths.proofs, write_run(self.paths.proofs, new_run("blocked"), _proof_table(rows)))
+            files = write_run(self.paths.proofs, new_run("blocked"), _proof_table(rows))
+            append_run(self.paths.proofs, files, self.collection.entry.epoch)
 
     def _proof_row(self, kind: str) -> dict[str, Any]:
         return {
@@ -298,6 +311,7 @@ class _Seal:
                 done = table.commit(values, compensation, epoch=self.collection.entry.epoch)
             except Conflict:
                 table = OpenTable(self.paths.updates)
+                # Merges only take runs with sealed rows and carry unsealed ones over as they are: just ingest adds any.
                 added = [file for file in table.files() if file.path not in known and file.run.startswith("ingest")]
                 overtaken = any(
                     self.report.closed or file.time_min is None or file.time_min < self.report.upper for file in added
@@ -334,7 +348,7 @@ class _Seal:
         run = new_run("pending")
         files = write_run(self.paths.progress, run, rows)
         try:
-            table.commit({}, files, runs)
+            table.commit({}, files, runs, epoch=self.collection.entry.epoch)
         except Conflict:  # an ingest has just appended; the next seal prunes
             discard_run(self.paths.progress, run)
             return

@@ -17,6 +17,7 @@ from tidelake.delta.runs import read_files
 from tidelake.delta.types import data_fields, updates_schema
 from tidelake.delta.values import CLOSED, SINCE, UPPER
 from tidelake.errors import RuleBroken, SinceError, UpperError
+from tidelake.order import INT64_MAX
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ def readable_range(collection: Collection, table: OpenTable) -> tuple[tuple[int,
     if since:
         since = (max(since[0], table.value(SINCE) or 0),)
     return since, table.value(UPPER) or 0, bool(table.value(CLOSED))
+
+
+def last_time(upper: int, closed: bool) -> int:
+    """The last time that is sealed; of a closed stream, one at which nothing changes any more."""
+    return INT64_MAX if closed and upper == INT64_MAX else upper - 1
 
 
 def snapshot(
@@ -66,7 +72,7 @@ def snapshot(
     """
     table = OpenTable(collection.paths.updates)
     since, upper, closed = readable_range(collection, table)
-    at = as_of if as_of is not None else max(upper - 1, since[0] if since else 0)
+    at = as_of if as_of is not None else max(last_time(upper, closed), since[0] if since else 0)
     if not since or at < since[0]:
         raise SinceError(at, since)
     if not closed and at >= upper:
@@ -88,8 +94,10 @@ def snapshot(
 def _filtered(rows: DataFrame, where: str, names: Sequence[str]) -> DataFrame:
     """Apply a predicate on the data's columns; the system's columns are not there for it."""
     try:
-        # Once for its errors alone: a predicate on `_time` or `_diff` would not commute with adding up.
-        rows.select(*(f"`{name}`" for name in names)).where(where)
+        # Once for its errors alone, on a frame that has no `_time` and `_diff`: a predicate on those would not commute
+        # with adding up. Spark would find them below a mere projection.
+        bare = rows.select(*(f"`{name}`" for name in names)).schema
+        rows.sparkSession.createDataFrame([], bare).where(where)
         return rows.where(where)
     except (AnalysisException, ParseException) as error:
         fact = str(error).splitlines()[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time as clock
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ class ProofLog:
     """`time`, `detail` of every contradiction that a seal has met, each once."""
     validated_upper: int = 0
     validated_sum: int = 0
+    validated_closed: bool = False
+    """Whether the closed stream was validated to its end."""
     validations: int = 0
     damaged: str | None = None
     """What the newest validation found wrong below upper; None where it agreed."""
@@ -78,6 +81,7 @@ def read_proof_log(collection: Collection) -> ProofLog:
         log.damaged = row["detail"] if row["kind"] == "damaged" else None
         if row["kind"] == "validated" and row["upper"] >= log.validated_upper:
             log.validated_upper, log.validated_sum = row["upper"], int(row["diff_sum"])
+            log.validated_closed = bool(row["closed"])
             log.validations += 1
     log.blocked = [blocked[key] for key in sorted(blocked)]
     return log
@@ -99,17 +103,19 @@ def read_proofs(collection: Collection, lower: int) -> dict[int, dict[str, Any]]
     }
 
 
-def quarantine_rows(collection: Collection) -> list[dict[str, Any]]:
-    """The quarantine, one row for each `(topic, partition, offset)`, in their order."""
+def quarantine_rows(collection: Collection, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The quarantine, one row for each `(topic, partition, offset)`, in their order; some columns of it, if given."""
     table = OpenTable(collection.paths.quarantine)
-    rows = read_rows(collection.paths.quarantine, table.files(), QUARANTINE_SCHEMA).to_pylist()
+    rows = read_rows(collection.paths.quarantine, table.files(), QUARANTINE_SCHEMA, columns).to_pylist()
     by_place = {(row["topic"], row["partition"], row["offset"]): row for row in rows}
     return [by_place[place] for place in sorted(by_place)]
 
 
 def quarantine_reasons(collection: Collection) -> dict[str, int]:
     """How many messages are in the quarantine, by reason."""
-    return dict(Counter(row["reason"] for row in quarantine_rows(collection)))
+    # Not the messages themselves: they may be large, and many.
+    rows = quarantine_rows(collection, ["topic", "partition", "offset", "reason"])
+    return dict(Counter(row["reason"] for row in rows))
 
 
 def read_status(collection: Collection, family: str, topic: FileTopic | None) -> CollectionStatus:

@@ -14,10 +14,10 @@ from tidelake.configuration import CollectionSettings
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.decode import Decoder, explode_updates
-from tidelake.delta.files import RunFile, read_rows, write_run
+from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
 from tidelake.delta.layout import DIFF, PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
-from tidelake.delta.runs import append_run, discard_run, read_files, write_frame
+from tidelake.delta.runs import append_run, read_files, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.topic import FileTopic, OffsetRange, merge_intervals
 from tidelake.delta.types import late_schema, updates_schema
@@ -259,7 +259,7 @@ class _Tick:
         )
         run = new_run("quarantine")
         files = write_frame(rows, self.collection.paths.quarantine, run, QUARANTINE_SCHEMA)
-        append_run(self.collection.paths.quarantine, files)
+        append_run(self.collection.paths.quarantine, files, self.collection.entry.epoch)
         reasons = read_rows(self.collection.paths.quarantine, files, QUARANTINE_SCHEMA)["reason"].value_counts()
         for one in reasons.to_pylist():
             self.report.reasons[one["values"]] = self.report.reasons.get(one["values"], 0) + one["counts"]
@@ -270,13 +270,14 @@ class _Tick:
         columns = [name for name in PROGRESS_SCHEMA.names if name != RUN]
         rows = progress.select(columns).cast(pa.schema([PROGRESS_SCHEMA.field(name) for name in columns]))
         path = self.collection.paths.progress
-        append_run(path, write_run(path, new_run("progress"), rows))
+        append_run(path, write_run(path, new_run("progress"), rows), self.collection.entry.epoch)
 
     def _set_late_aside(self, rows: DataFrame, sealed: _Sealed) -> None:
         """Store statements about sealed times where validate finds them."""
         late = rows.where(sealed.holds(F.col(TIME))).withColumn("_topic", F.lit(self.topic.name)).coalesce(1)
         path = self.collection.paths.late
-        append_run(path, write_frame(late, path, new_run("late"), late_schema(self.schema)))
+        files = write_frame(late, path, new_run("late"), late_schema(self.schema))
+        append_run(path, files, self.collection.entry.epoch)
 
     def _commit(self, files: list[RunFile]) -> bool:
         """Commit the run and the offsets; a loser keeps its files unless others read the same offsets."""

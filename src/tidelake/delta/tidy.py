@@ -8,16 +8,15 @@ import pyarrow as pa
 
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.compaction import FAN_IN, Run, live_runs
-from tidelake.delta.files import read_rows, write_run
+from tidelake.delta.files import discard_run, read_rows, write_run
 from tidelake.delta.layout import new_run
-from tidelake.delta.runs import discard_run
 from tidelake.errors import Conflict
 
 _ROWS_MAX = 1_000_000
 _BYTES_MAX = 64 * 2**20
 
 
-def merge_small_files(path: Path, schema: pa.Schema) -> int:
+def merge_small_files(path: Path, schema: pa.Schema, epoch: int) -> int:
     """Merge runs of one kind and tier wherever eight have gathered; say how many merges there were.
 
     Rows are kept as they are. Kinds stay apart, as their readers tell them by the names of runs.
@@ -32,7 +31,7 @@ def merge_small_files(path: Path, schema: pa.Schema) -> int:
         rows = read_rows(path, [file for run in chosen for file in run.files], schema)
         run = new_run(chosen[0].name.partition("-")[0])
         try:
-            table.commit({}, write_run(path, run, rows), [one.name for one in chosen])
+            table.commit({}, write_run(path, run, rows), [one.name for one in chosen], epoch)
         except Conflict:  # somebody has just appended; the next run merges
             discard_run(path, run)
             return merges

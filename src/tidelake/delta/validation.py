@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -77,10 +79,14 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     report = ValidateReport(lower, upper, since, closed, table.version)
     rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(collection.paths.updates))
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
-    if lower < upper or closed:
-        recounted = _recount(sealed.where(F.col(TIME) >= lower), collection)
-        _compare_times(report, recounted, read_proofs(collection, lower))
-    _compare_sums(report, sealed, proofs, full, unbroken=proofs.validated_upper >= first)
+    try:
+        if lower < upper or closed:
+            recounted = _recount(sealed.where(F.col(TIME) >= lower), collection)
+            _compare_times(report, recounted, read_proofs(collection, lower))
+        _compare_sums(report, sealed, proofs, full, unbroken=proofs.validated_upper >= first)
+    except (PySparkException, Py4JJavaError) as error:
+        # What cannot be read is not what was proven.
+        report.mismatches.append(f"the table cannot be read at version {table.version}: {_first_line(error)}")
     _try_beyond_upper(spark, collection, report)
     report.contradictions = [] if closed else [one for one in proofs.blocked if one["time"] >= upper]
     report.quarantine = quarantine_reasons(collection)
@@ -89,16 +95,20 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     return report
 
 
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def _recount(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
     """Per time: how many rows have an effect, the least effect, and all effects together."""
     data = [one.name for one in data_fields(collection.entry.record_schema)]
     effects = (
         sealed.groupBy(*(f"`{name}`" for name in data), TIME)
-        .agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("effect"))
-        .where(F.col("effect") != 0)
+        .agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_effect"))
+        .where(F.col("_effect") != 0)
     )
     by_time = effects.groupBy(TIME).agg(
-        F.count(F.lit(1)).alias("recounted"), F.min("effect").alias("diff_min"), F.sum("effect").alias("diff_sum")
+        F.count(F.lit(1)).alias("recounted"), F.min("_effect").alias("diff_min"), F.sum("_effect").alias("diff_sum")
     )
     found = by_time.toArrow().to_pylist()
     return [
@@ -150,7 +160,8 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
         unbroken: no time between what was recorded and this range was compacted before it was recounted. Where one was,
             everything is added up, and that is what later validations start from.
     """
-    fresh = [row["diff_sum"] for row in report.times if report.closed or row["time"] >= proofs.validated_upper]
+    known = proofs.validated_closed
+    fresh = [row["diff_sum"] for row in report.times if not known and row["time"] >= proofs.validated_upper]
     report.diff_sum_recorded = proofs.validated_sum + sum(fresh)
     if full or not unbroken:
         total = sealed.agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("total")).first()
@@ -168,8 +179,10 @@ def _try_beyond_upper(spark: SparkSession, collection: Collection, report: Valid
         return
     for as_of in (report.upper, 2**63 - 1):
         try:
-            snapshot(spark, collection, as_of)
+            taken = snapshot(spark, collection, as_of)
         except UpperError:
+            continue
+        if taken.closed or as_of < taken.upper:  # a seal has moved upper since
             continue
         report.readable_beyond_upper += 1
         report.mismatches.append(f"a read as of {as_of} was answered, and upper is {report.upper}")
@@ -177,7 +190,8 @@ def _try_beyond_upper(spark: SparkSession, collection: Collection, report: Valid
 
 def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) -> None:
     """Note that the range agreed, or that it did not; a range that has not grown is noted once."""
-    if not report.damaged and not proofs.damaged and proofs.validated_upper == report.upper and proofs.validations:
+    known = proofs.validations and (proofs.validated_upper, proofs.validated_closed) == (report.upper, report.closed)
+    if known and not report.damaged and not proofs.damaged:
         return
     row = {
         "lower": report.lower,
@@ -189,4 +203,5 @@ def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) ->
         "at_ms": int(clock.time() * 1000),
     }
     rows = pa.Table.from_pylist([row], schema=PROOFS_SCHEMA)
-    append_run(collection.paths.proofs, write_run(collection.paths.proofs, new_run("validation"), rows))
+    files = write_run(collection.paths.proofs, new_run("validation"), rows)
+    append_run(collection.paths.proofs, files, collection.entry.epoch)
