@@ -85,8 +85,10 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
             _compare_times(report, recounted, read_proofs(collection, lower))
         _compare_sums(report, sealed, proofs, full, unbroken=proofs.validated_upper >= first)
     except (PySparkException, Py4JJavaError) as error:
-        # What cannot be read is not what was proven.
+        # What cannot be read is not what was proven: it is noted as damage, and told as it is.
         report.mismatches.append(f"the table cannot be read at version {table.version}: {_first_line(error)}")
+        _record(collection, report, proofs)
+        raise
     _try_beyond_upper(spark, collection, report)
     report.contradictions = [] if closed else [one for one in proofs.blocked if one["time"] >= upper]
     report.quarantine = quarantine_reasons(collection)
