@@ -94,7 +94,8 @@ class FileTopic:
         Args:
             next_offsets: by partition, the first offset that was not read yet; 0 where there is none.
             messages_max: the bound of the whole range, at least 1.
-            accepted: (partition, start, end) of gaps that an operator gave up.
+            accepted: (partition, start, end) of gaps that an operator gave up. They are stepped over where no file
+                holds them, so that an interval may start after its next offset; messages that are there are read.
 
         Raises:
             RuleBroken: a file is not of the shape of a topic.
@@ -110,8 +111,9 @@ class FileTopic:
         intervals: dict[int, Interval] = {}
         gaps = []
         for partition in sorted(held):
-            known = merge_intervals([*held[partition], *given_up.get(partition, [])])
-            here, gap = _next_interval(self.name, partition, next_offsets.get(partition, 0), known)
+            here, gap = _next_interval(
+                self.name, partition, next_offsets.get(partition, 0), held[partition], given_up.get(partition, [])
+            )
             if here is not None:
                 intervals[partition] = here
             if gap is not None:
@@ -189,17 +191,23 @@ def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def _next_interval(
-    topic: str, partition: int, start: int, known: list[Interval]
+    topic: str, partition: int, start: int, held: list[Interval], given_up: list[Interval]
 ) -> tuple[Interval | None, TopicGap | None]:
-    """What can be read from `start` on without a gap, and the gap that comes next or at once."""
+    """The first offsets from `start` on that files hold without a break, and the gap that comes next or at once.
+
+    What was given up is stepped over only where no file holds it: such messages may come back.
+    """
+    held, known = merge_intervals(held), merge_intervals([*held, *given_up])
     end_of_topic = known[-1][1] if known else 0
     if end_of_topic < start:
         return None, TopicGap(topic, partition, end_of_topic, start, "the topic ends before what was read already")
-    here = next(((low, high) for low, high in known if low <= start < high), None)
-    after = start if here is None else here[1]
-    beyond = next((low for low, _ in known if low > after), None)
-    gap = None if beyond is None else TopicGap(topic, partition, after, beyond, "no file holds these offsets")
-    return (None if here is None else (start, here[1])), gap
+    after = next((high for low, high in known if low <= start < high), start)
+    here = next(((max(low, start), high) for low, high in held if start < high and low < after), None)
+    gap = None
+    if any(low > after for low, _ in held):
+        beyond = next(low for low, _ in known if low > after)
+        gap = TopicGap(topic, partition, after, beyond, "no file holds these offsets")
+    return here, gap
 
 
 def _bounded(intervals: dict[int, Interval], messages_max: int) -> dict[int, Interval]:
