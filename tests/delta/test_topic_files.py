@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tidelake.delta.topic import FileTopic
+from tidelake.errors import RuleBroken
 
 
 def write_lines(folder: Path, name: str, *lines: str) -> None:
@@ -73,3 +76,93 @@ def test_only_messages_that_are_there_are_counted_and_their_files_opened(tmp_pat
     offsets, gaps = FileTopic(tmp_path).plan({0: 2}, 100, [(0, 2, 10)])
     assert (offsets.intervals, offsets.messages, gaps) == ({0: (10, 11)}, 1, [])
     assert [path.name for path in offsets.parquet] == ["b.parquet"]
+
+
+def refused(folder: Path, message: str, name: str) -> None:
+    with pytest.raises(RuleBroken, match=message) as caught:
+        FileTopic(folder).end_offsets()
+    assert str(folder / name) in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["part.parquet", "3.jsonl", "3.jsonl.gz"])
+def test_a_folder_with_the_name_of_a_file_is_not_skipped_in_silence(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / "archive").mkdir()
+    refused(tmp_path, "is a folder with the name of a file", name)
+    (tmp_path / name).rename(tmp_path / f"_{name}")
+    assert FileTopic(tmp_path).end_offsets() == {}
+
+
+def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "0.jsonl").symlink_to(tmp_path / "gone")
+    refused(tmp_path, "cannot be opened: No such file", "0.jsonl")
+    (tmp_path / "0.jsonl").unlink()
+    (tmp_path / "0.jsonl").symlink_to(tmp_path / "0.jsonl")
+    refused(tmp_path, "cannot be opened", "0.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("partition", -1, "has the partition -1"),
+        ("partition", 100_000, "has the partition 100000"),
+        ("offset", -1, "has the offset -1"),
+        ("offset", 2**63 - 1, "has the offset 9223372036854775807"),
+    ],
+)
+def test_a_parquet_file_with_a_number_out_of_bounds_is_refused(
+    tmp_path: Path, column: str, value: int, message: str
+) -> None:
+    write_parquet(tmp_path, **{column: [value]})
+    refused(tmp_path, message, "a.parquet")
+
+
+@pytest.mark.parametrize("name", ["100000.jsonl", "0" * 100 + "100000.jsonl", "9" * 200 + ".jsonl.gz"])
+def test_a_name_with_a_partition_out_of_bounds_is_refused(tmp_path: Path, name: str) -> None:
+    with gzip.open(tmp_path / name, "wb") if name.endswith(".gz") else (tmp_path / name).open("wb") as lines:
+        lines.write(b"")
+    refused(tmp_path, "names the partition", name)
+
+
+def test_the_last_partition_and_the_last_offset_are_in_bounds(tmp_path: Path) -> None:
+    write_offsets(tmp_path, 2**63 - 2, partition=99_999)
+    write_parquet(tmp_path, partition=[99_998], offset=[2**63 - 2])
+    assert FileTopic(tmp_path).end_offsets() == {99_998: 2**63 - 1, 99_999: 2**63 - 1}
+
+
+def test_digits_that_are_not_ascii_name_no_partition(tmp_path: Path) -> None:
+    write_lines(tmp_path, "٣.jsonl", '{"offset": 0}')
+    refused(tmp_path, "is not a file of a topic", "٣.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"offset": -1}', "offset is -1"),
+        ('{"offset": 9223372036854775807}', "offset is 9223372036854775807"),
+        ('{"offset": true}', "offset is True"),
+        ('{"offset": 1, "timestamp_ms": 9223372036854775808}', "timestamp_ms is 9223372036854775808"),
+        ('{"offset": 1, "timestamp_ms": -9223372036854775809}', "timestamp_ms is -9223372036854775809"),
+        ('{"offset": 1, "offset": 2}', "the field 'offset' is given twice"),
+        ('{"offset": 1, "value": "a", "value": "b"}', "the field 'value' is given twice"),
+        ('{"offset": 1, "headers": {}}', "headers is {}, not a list"),
+        ('{"offset": 1, "headers": "x"}', "headers is 'x', not a list"),
+        ('{"offset": 1, "headers": ' + "[" * 100_000 + "]" * 100_000 + "}", "it is nested too deep"),
+    ],
+)
+def test_a_line_that_is_no_message_is_named_with_its_file_and_line(tmp_path: Path, line: str, message: str) -> None:
+    write_lines(tmp_path, "0.jsonl", '{"offset": 0, "headers": []}', line)
+    refused(tmp_path, rf"0\.jsonl, line 2: {message}", "0.jsonl")
+
+
+def test_headers_may_be_a_list_or_null(tmp_path: Path) -> None:
+    write_lines(tmp_path, "0.jsonl", '{"offset": 0, "headers": null}', '{"offset": 1, "headers": [{"key": "a"}]}')
+    assert FileTopic(tmp_path).end_offsets() == {0: 2}
+
+
+def test_a_gzip_file_with_broken_bytes_is_refused(tmp_path: Path) -> None:
+    whole = bytearray(gzip.compress(b'{"offset": 0}\n' * 50))
+    whole[10] ^= 0xFF
+    (tmp_path / "0.jsonl.gz").write_bytes(whole)
+    refused(tmp_path, r"0\.jsonl\.gz, line 1: ", "0.jsonl.gz")

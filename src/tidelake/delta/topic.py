@@ -11,6 +11,7 @@ import binascii
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelake.errors import RuleBroken, TopicGap
+from tidelake.errors import RuleBroken, TopicGap, show
+from tidelake.order import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +30,11 @@ if TYPE_CHECKING:
 Interval = tuple[int, int]
 """Offsets from the first on, and before the second."""
 
-_JSON_LINES = re.compile(r"(\d+)\.jsonl(\.gz)?")
+PARTITION_MAX = 99_999
+OFFSET_MAX = INT64_MAX - 1
+"""The offset after the last one is an int64 too."""
+
+_JSON_LINES = re.compile(r"([0-9]+)\.jsonl(\.gz)?")
 _JSON_FIELDS = {"offset", "timestamp_ms", "key", "key_b64", "value", "value_b64", "headers"}
 RAW_SCHEMA = "partition int, offset bigint, timestamp_ms bigint, key binary, value binary"
 _RAW_ARROW = pa.schema(
@@ -165,9 +171,21 @@ class FileTopic:
             )
         files = []
         for path in sorted(self.folder.iterdir()):
-            if path.name.startswith((".", "_")) or path.is_dir():
+            if path.name.startswith((".", "_")):
                 continue
-            status = path.stat()
+            try:
+                status = path.stat()
+            except OSError as error:
+                raise RuleBroken(
+                    f"{path} cannot be opened: {error.strerror}", "restore what the link points to, or remove it"
+                ) from error
+            if path.is_dir():
+                if path.suffix == ".parquet" or _JSON_LINES.fullmatch(path.name):
+                    raise RuleBroken(
+                        f"{path} is a folder with the name of a file",
+                        "move its files into the topic's folder: folders in it are not read",
+                    )
+                continue
             mark = (path, status.st_size, status.st_mtime_ns)
             if mark not in self._known:
                 self._known[mark] = _index(path)
@@ -244,13 +262,17 @@ def _parquet_offsets(path: Path) -> dict[int, list[Interval]]:
         file = pq.ParquetFile(path)
         _check_shape(path, file.schema_arrow)
         table = file.read(columns=["partition", "offset"])
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise RuleBroken(
             f"{path} is not a whole Parquet file: {error}", "write to a name that starts with '_', then rename"
         ) from error
     if table["partition"].null_count or table["offset"].null_count:
         raise RuleBroken(f"{path} has a null partition or offset", "every message has both")
     partitions, offsets = table["partition"].to_numpy(), table["offset"].to_numpy()
+    for name, values, most in (("partition", partitions, PARTITION_MAX), ("offset", offsets, OFFSET_MAX)):
+        beyond = values[(values < 0) | (values > most)]
+        if len(beyond):
+            raise RuleBroken(f"{path} has the {name} {beyond[0]}", f"a {name} is 0 to {most}")
     return {int(one): _intervals_of(offsets[partitions == one]) for one in np.unique(partitions)}
 
 
@@ -287,7 +309,10 @@ def _intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval
 def _partition_of(path: Path) -> int:
     match = _JSON_LINES.fullmatch(path.name)
     assert match is not None
-    return int(match.group(1))
+    digits = match.group(1).lstrip("0") or "0"
+    if len(digits) > len(str(PARTITION_MAX)) or int(digits) > PARTITION_MAX:
+        raise RuleBroken(f"{path} names the partition {digits}", f"a partition is 0 to {PARTITION_MAX}")
+    return int(digits)
 
 
 def _json_rows(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
@@ -308,31 +333,44 @@ def _parse_json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 number += 1
                 if line.strip():
                     yield _parse_json_line(line)
-    except (ValueError, binascii.Error, EOFError, OSError) as error:
+    except (ValueError, binascii.Error, EOFError, OSError, RecursionError, zlib.error) as error:
+        problem = "it is nested too deep" if isinstance(error, RecursionError) else error
         raise RuleBroken(
-            f"{path}, line {max(number, 1)}: {error}",
+            f"{path}, line {max(number, 1)}: {problem}",
             'one message a line: {"offset": 0, "timestamp_ms": 0, "value_b64": "…"}',
         ) from error
 
 
 def _parse_json_line(line: bytes) -> dict[str, Any]:
-    message = json.loads(line)
+    message = json.loads(line, object_pairs_hook=_fields_once)
     if not isinstance(message, dict):
-        raise ValueError("is not a JSON object")
+        raise ValueError("it is not a JSON object")
     unknown = sorted(set(message) - _JSON_FIELDS)
     if unknown:
         raise ValueError(f"the field '{unknown[0]}' is not known")
     offset, timestamp = message.get("offset"), message.get("timestamp_ms")
-    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset < 2**63:
-        raise ValueError(f"offset is {offset!r}, not an integer of 0 or more")
-    if timestamp is not None and (not isinstance(timestamp, int) or isinstance(timestamp, bool)):
-        raise ValueError(f"timestamp_ms is {timestamp!r}, not an integer")
+    if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
+        raise ValueError(f"offset is {show(offset)}, not an integer from 0 to {OFFSET_MAX}")
+    if timestamp is not None and (type(timestamp) is not int or not INT64_MIN <= timestamp <= INT64_MAX):
+        raise ValueError(f"timestamp_ms is {show(timestamp)}, not an integer of 64 bits")
+    if not isinstance(message.get("headers", []), list | None):
+        raise ValueError(f"headers is {show(message['headers'])}, not a list")
     return {
         "offset": offset,
         "timestamp_ms": timestamp,
         "key": _json_bytes(message, "key"),
         "value": _json_bytes(message, "value"),
     }
+
+
+def _fields_once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, in which plain reading would keep the last of two equal names in silence."""
+    found = dict(fields)
+    if len(found) < len(fields):
+        names = [name for name, _ in fields]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the field {show(twice)} is given twice")
+    return found
 
 
 def _json_bytes(message: dict[str, Any], name: str) -> bytes | None:
