@@ -30,6 +30,7 @@ COLUMNS = (
     "contradictions",
     "quarantined",
     "frontier_age_s",
+    "doubled",
 )
 """`row` is `time` or `total`. What a row of the other kind would say is 0, so that every number stays an integer."""
 
@@ -67,6 +68,7 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
             "contradictions": sum(not one["decided"] for one in status.contradictions),
             "quarantined": status.quarantine,
             "frontier_age_s": frontier_age_s,
+            "doubled": report.doubled,
         }
     )
     columns = {name: [row.get(name, 0) for row in rows] for name in COLUMNS}

@@ -29,7 +29,7 @@ class Rule:
 
 def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
     """The rules of a collection, by its envelope."""
-    return (*_DAMAGE, *(_APPEND_ONLY if settings.envelope == "append_only" else ()), *_ATTENTION)
+    return (*_DAMAGE, *_BY_ENVELOPE[settings.envelope], *_ATTENTION)
 
 
 def build_suite(settings: CollectionSettings) -> ExpectationSuite:
@@ -108,13 +108,6 @@ _DAMAGE = (
         _equal(TIME_ROW, "announced", "recounted"),
     ),
     Rule(
-        "sum_of_diffs_is_as_recorded",
-        "all diffs before upper add up to what was recorded as they were sealed; looked for in full validations",
-        True,
-        False,
-        _equal(TOTAL_ROW, "diff_sum_recorded", "diff_sum_found"),
-    ),
-    Rule(
         "nothing_readable_beyond_upper",
         "every read at or after upper is refused",
         True,
@@ -122,13 +115,32 @@ _DAMAGE = (
         _at_most("readable_beyond_upper", _none),
     ),
 )
+_SUM = (
+    Rule(
+        "sum_of_diffs_is_as_recorded",
+        "all diffs before upper add up to what was recorded as they were sealed; looked for in full validations",
+        True,
+        False,
+        _equal(TOTAL_ROW, "diff_sum_recorded", "diff_sum_found"),
+    ),
+)
 _APPEND_ONLY = (
+    *_SUM,
     Rule(
         "contents_never_fall",
         "no update before upper takes anything away: contents fall only by recorded retention",
         True,
         False,
         _never_falls,
+    ),
+)
+_UPSERT = (
+    Rule(
+        "one_value_a_key",
+        "no key has two values at any sealed time that was recounted",
+        True,
+        False,
+        _at_most("doubled", _none),
     ),
 )
 _ATTENTION = (
@@ -154,3 +166,4 @@ _ATTENTION = (
         _at_most("frontier_age_s", lambda settings: settings.stalled_after_s),
     ),
 )
+_BY_ENVELOPE: dict[str, tuple[Rule, ...]] = {"none": _SUM, "append_only": _APPEND_ONLY, "upsert": _UPSERT}

@@ -10,6 +10,7 @@ from dagster import AssetsDefinition, AssetSpec, Definitions, MetadataValue, in_
 from assets.append_only import append_only_assets
 from assets.family import pool_of
 from assets.plain import plain_assets
+from assets.upsert import upsert_assets
 from expectations.checks import build_checks
 from orchestration.jobs import build_jobs
 from orchestration.resources import LakeResource
@@ -22,6 +23,7 @@ log = logging.getLogger("tidelake")
 FAMILIES: dict[str, Callable[[CollectionSettings], list[AssetsDefinition]]] = {
     "plain": plain_assets,
     "append_only": append_only_assets,
+    "upsert": upsert_assets,
 }
 """What `family` may be in `collections.yaml`, and what it becomes."""
 
@@ -32,7 +34,7 @@ store: data/store
 topics: data/topics
 collections:
   orders:
-    family: plain          # or append_only
+    family: plain          # or append_only, or upsert with a key
     topic: orders          # the folder data/topics/orders
     schema: orders.avsc    # the Avro record schema of the data
 ```

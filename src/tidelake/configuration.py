@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tidelake.errors import ConfigurationError, SchemaRefused
 from tidelake.schema import record_schema_of
 
-Family = Literal["plain", "append_only"]
+Family = Literal["plain", "append_only", "upsert"]
 Encoding = Literal["avro", "confluent"]
 
-ENVELOPE_OF_FAMILY: dict[str, str] = {"plain": "none", "append_only": "append_only"}
+ENVELOPE_OF_FAMILY: dict[str, str] = {"plain": "none", "append_only": "append_only", "upsert": "upsert"}
 """Which envelope a family's statements are in; its framing is `cdcv2`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -38,6 +38,8 @@ class CollectionSettings(_Frozen):
     topic: str
     topic_folder: Path
     record_schema: dict[str, Any]
+    key: tuple[str, ...] = ()
+    """The columns that name a row of the upsert family; its tables are in the keyed form."""
     encoding: Encoding = "avro"
     schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
     """Confluent framing: the record schema that each id in a topic was written with."""
@@ -50,7 +52,7 @@ class CollectionSettings(_Frozen):
 
     @property
     def envelope(self) -> str:
-        """What one statement means: `none` or `append_only`."""
+        """What one statement means: `none`, `append_only` or `upsert`."""
         return ENVELOPE_OF_FAMILY[self.family]
 
     @field_validator("keep")
@@ -229,6 +231,7 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
         )
     if isinstance(values.get("topic"), str):
         values["topic_folder"] = topics / values["topic"]
+    values["key"] = _read_key(file, f"{field}.key", values.get("family"), block.get("key"), values["record_schema"])
     try:
         return CollectionSettings(name=name, **values)
     except ValidationError as error:
@@ -264,3 +267,25 @@ def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, An
         return dict(record_schema_of(given))
     except SchemaRefused as error:
         raise ConfigurationError(where, field, str(error).splitlines()[0], error.hint or "mend the schema") from error
+
+
+def _read_key(file: Path, field: str, family: Any, given: Any, record_schema: dict[str, Any]) -> tuple[str, ...]:
+    """The key's columns; an upsert collection has some, no other has any."""
+    if family != "upsert":
+        if given is not None:
+            raise ConfigurationError(str(file), field, f"is given for the family '{family}'", "only upsert has a key")
+        return ()
+    columns = [given] if isinstance(given, str) else given
+    if not isinstance(columns, list) or not columns or not all(isinstance(one, str) for one in columns):
+        raise ConfigurationError(
+            str(file), field, "does not name the key's columns", "write a column, or a list: `key: [shop, id]`"
+        )
+    known = [one["name"] for one in record_schema["fields"]]
+    for one in columns:
+        if one not in known:
+            raise ConfigurationError(
+                str(file), field, f"the schema has no column '{one}'", f"its columns are: {', '.join(known)}"
+            )
+    if len(set(columns)) < len(columns):
+        raise ConfigurationError(str(file), field, "names a column twice", "name each once")
+    return tuple(columns)

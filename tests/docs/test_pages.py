@@ -121,7 +121,8 @@ def test_the_example_of_all_settings_is_one(tmp_path: Path) -> None:
     for name in re.findall(r"\S+\.avsc", block.text):
         (tmp_path / name).write_text(_RECORD, encoding="utf-8")
     (tmp_path / "collections.yaml").write_text(block.text, encoding="utf-8")
-    assert [one.family for one in load_settings(tmp_path / "collections.yaml").collections] == ["plain", "append_only"]
+    families = [one.family for one in load_settings(tmp_path / "collections.yaml").collections]
+    assert families == ["plain", "append_only", "upsert"]
     document = yaml.safe_load(block.text)
     used = {*document, *(key for one in document["collections"].values() for key in one)}
     assert used == set(table_rows("Key"))

@@ -40,7 +40,12 @@ STATUS = CollectionStatus(
 
 def settings(family: Any = "append_only") -> CollectionSettings:
     return CollectionSettings(
-        name="prices", family=family, topic="prices", topic_folder=Path("prices"), record_schema=RECORD
+        name="prices",
+        family=family,
+        topic="prices",
+        topic_folder=Path("prices"),
+        record_schema=RECORD,
+        key=("id",) if family == "upsert" else (),
     )
 
 
@@ -126,6 +131,13 @@ def test_contradictions_quarantine_and_a_frontier_that_stands_still_are_told_apa
 
 def test_a_plain_collection_may_take_away() -> None:
     assert failing(report(at(3, diff_min=-5, diff_sum=-3)), family="plain") == {}
+
+
+def test_two_values_of_one_key_fail_the_upsert_family_s_own_rule() -> None:
+    assert failing(report(at(3, diff_min=0, diff_sum=0)), family="upsert") == {}
+    assert set(failing(report(at(3, diff_min=0)), family="upsert")) == set()
+    assert set(failing(report(at(3), doubled=1), family="upsert")) == {"one_value_a_key"}
+    assert "sum_of_diffs_is_as_recorded" not in {rule.name for rule in rules_of(settings("upsert"))}
 
 
 def test_only_damage_blocks_and_only_what_can_wait_warns() -> None:

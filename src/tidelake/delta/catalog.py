@@ -72,6 +72,8 @@ class Entry(BaseModel):
     framing: str
     envelope: str
     record_schema: dict[str, Any]
+    key: tuple[str, ...] = ()
+    """The key's columns, where the table is in the keyed form."""
     epoch: int = 0
     since: tuple[int, ...] = (0,)
     capabilities: tuple[Capability, ...]
@@ -79,6 +81,11 @@ class Entry(BaseModel):
     created_at_ms: int
     tables_made: bool = False
     """Whether all tables are there; from then on a missing one is damage, and never made anew."""
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the table holds statements about keys, of which the newest counts, rather than diffs to add up."""
+        return bool(self.key)
 
     @property
     def since_frontier(self) -> Antichain:
@@ -159,6 +166,7 @@ class Catalog:
                 framing="cdcv2",
                 envelope=settings.envelope,
                 record_schema=settings.record_schema,
+                key=settings.key,
                 capabilities=(Capability(id=f"critical-{secrets.token_hex(8)}", kind="critical", since=(0,)),),
                 created_at_ms=int(time.time() * 1000),
             )
@@ -290,6 +298,13 @@ def _check_same(entry: Entry, settings: CollectionSettings) -> None:
             f"{field}.family",
             f"the collection was created with the envelope '{entry.envelope}'",
             "a collection's family is fixed: give the new one another name",
+        )
+    if entry.key != settings.key:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.key",
+            f"the collection was created with the key {', '.join(entry.key)}",
+            "a collection's key is fixed: give the new one another name",
         )
     if entry.record_schema != settings.record_schema:
         raise ConfigurationError(

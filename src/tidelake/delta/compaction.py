@@ -20,6 +20,7 @@ from tidelake.antichain import Antichain
 from tidelake.delta.catalog import Catalog, Collection, Entry
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import RunFile, discard_run
+from tidelake.delta.keyed import merged_rows, without_discarded
 from tidelake.delta.layout import DIFF, RUN, TIME, new_run
 from tidelake.delta.runs import read_files, write_frame
 from tidelake.delta.stops import reach
@@ -255,7 +256,15 @@ def _merge(
     total = sum(file.rows for file in files)
     partitions = max(1, min(spark.sparkContext.defaultParallelism, total // 1_000_000 + 1))
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
-    merged = consolidated(sealed, data, since, None if closed else upper - 1)
+    if collection.entry.is_keyed:
+        through = since[0] if closed else min(since[0], upper - 1)
+        names = {run.name for run in chosen}
+        others = [file for file in table.files() if file.run not in names]
+        takes_all = not any(_starts_before(file, through + 1) for file in others)
+        effective = without_discarded(spark, collection, sealed)
+        merged = merged_rows(effective, collection.entry.key, through, takes_all)
+    else:
+        merged = consolidated(sealed, data, since, None if closed else upper - 1)
     name = new_run("merge")
     ordered = merged.repartitionByRange(partitions, TIME).sortWithinPartitions(TIME)
     added = write_frame(ordered, table.path, name, schema)

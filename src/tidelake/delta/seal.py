@@ -19,6 +19,7 @@ from tidelake.antichain import Antichain
 from tidelake.delta.catalog import Collection, Decision
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
+from tidelake.delta.keyed import count_breaches, suspect_times
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
 from tidelake.delta.proof import compensating_rows, count_fingerprints, count_statements, group_statements
 from tidelake.delta.runs import append_run, read_files, write_frame
@@ -63,7 +64,11 @@ class _Counted:
     copies: int = 0
     conflict: tuple[int, int] | None = None
     evidence: str | None = None
-    """The data of the conflict, as JSON."""
+    """The data of a conflict or a breach, as JSON."""
+    doubled: int = 0
+    """Keys with two values; only in the keyed form."""
+    large: int = 0
+    """Statements whose diff is neither +1 nor -1; only in the keyed form."""
 
 
 def seal(spark: SparkSession, collection: Collection) -> SealReport:
@@ -90,6 +95,7 @@ class _Seal:
         self.table = OpenTable(self.paths.updates)
         self.upper = self.table.value(UPPER) or 0
         self.report = SealReport(self.upper, self.upper, bool(self.table.value(CLOSED)))
+        self.key = collection.entry.key
         self.grouped: DataFrame | None = None
         self.evidence: dict[int, str] = {}
 
@@ -111,7 +117,9 @@ class _Seal:
             if frontier == Antichain.of(self.upper):
                 self._record_blocked()
                 return self.report
-            compensation = self._compensate(frontier) if self.report.copies_cancelled else []
+            # In the keyed form a copy changes nothing, so there is nothing to cancel.
+            surplus = self.report.copies_cancelled and not self.key
+            compensation = self._compensate(frontier) if surplus else []
             reach("seal.after_compensation_write")
             self._record_proof(pending, counted, settled)
             reach("seal.after_proofs")
@@ -143,6 +151,8 @@ class _Seal:
             counted[time] = _Counted(distinct)
             if rows != distinct or conflicts:
                 suspects.add(time)
+        if self.key:
+            suspects.update(suspect_times(unsealed, self.key, self.data).toArrow()[TIME].to_pylist())
         if suspects:
             counted.update(self._count_exactly(unsealed, suspects, len(found[TIME])))
         return counted
@@ -159,15 +169,21 @@ class _Seal:
         )
         self.grouped = group_statements(rows, self.data, discards).persist()
         found = count_statements(self.grouped, self.data).toArrow().to_pylist()
-        return {
-            one[TIME]: _Counted(
+        broken = count_breaches(self.grouped, self.key, self.data).toArrow().to_pylist() if self.key else []
+        breaches = {one[TIME]: one for one in broken}
+        nothing = {"doubled": 0, "large": 0, "evidence": None}
+        counted = {}
+        for one in found:
+            breach = breaches.get(one[TIME], nothing)
+            counted[one[TIME]] = _Counted(
                 one["distinct"],
                 one["copies"],
                 (one["least"], one["greatest"]) if one["conflicts"] else None,
-                one["evidence"],
+                one["evidence"] or breach["evidence"],
+                breach["doubled"],
+                breach["large"],
             )
-            for one in found
-        }
+        return counted
 
     def _discards(self) -> list[Decision]:
         return [one for one in self.collection.entry.decisions if one.discard is not None]
@@ -183,6 +199,12 @@ class _Seal:
             if one.conflict is not None:
                 ledger.contradict(ConflictingDiff(time, *one.conflict))
         decided = self._decided_counts()
+        for time, one in counted.items():
+            # Two values of one key have no order: only a discard tells which one counts.
+            if one.doubled:
+                ledger.contradict(EnvelopeBreach(time, f"{one.doubled} keys have two values; discard one of each"))
+            elif one.large and time not in decided:
+                ledger.contradict(EnvelopeBreach(time, "an upsert has no other diff than +1 and -1"))
         for time in self._breaches() - decided.keys():
             ledger.contradict(EnvelopeBreach(time, "an append-only collection takes no negative diff"))
         for time, count in decided.items():
@@ -279,7 +301,8 @@ class _Seal:
         noted = {(one["time"], one["detail"]) for one in read_proof_log(self.collection).blocked}
         rows = []
         for error in self.report.contradictions:
-            evidence = self.evidence.get(int(str(error.time))) if error.kind == ConflictingDiff.kind else None
+            shows = isinstance(error, ConflictingDiff | EnvelopeBreach)
+            evidence = self.evidence.get(int(str(error.time))) if shows else None
             detail = f"{error.kind}: {error.fact()}" + (f"; its data: {evidence}" if evidence else "")
             if (error.time, detail) not in noted:
                 rows.append(self._proof_row("blocked") | {TIME: error.time, "detail": detail})

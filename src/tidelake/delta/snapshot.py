@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.compaction import add_up
+from tidelake.delta.keyed import keyed_contents, without_discarded
 from tidelake.delta.layout import DIFF, TIME
 from tidelake.delta.runs import read_files
 from tidelake.delta.types import data_fields, updates_schema
@@ -84,10 +85,17 @@ def snapshot(
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
     rows = read_files(spark, collection.paths.updates, files, updates_schema(collection.entry.record_schema))
     rows = rows.where(F.col(TIME) <= at)
-    if where is not None:
-        rows = _filtered(rows, where, names)
     kept = list(columns) or names
-    contents = add_up(rows.select(*(f"`{name}`" for name in kept), DIFF), kept)
+    if collection.entry.is_keyed:
+        # A predicate on values holds for the newest row of a key, so it comes after the newest is found.
+        rows = without_discarded(spark, collection, rows)
+        whole = keyed_contents(rows, collection.entry.key, names)
+        contents = (whole if where is None else _filtered(whole, where, names)).select(
+            *(f"`{one}`" for one in kept), DIFF
+        )
+    else:
+        rows = rows if where is None else _filtered(rows, where, names)
+        contents = add_up(rows.select(*(f"`{name}`" for name in kept), DIFF), kept)
     return Snapshot(at, since[0], upper, closed, table.version, contents)
 
 

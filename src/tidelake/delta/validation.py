@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.files import write_run
+from tidelake.delta.keyed import without_discarded
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
 from tidelake.delta.runs import append_run
 from tidelake.delta.snapshot import snapshot
@@ -47,6 +48,8 @@ class ValidateReport:
     contradictions: list[dict[str, Any]] = field(default_factory=list)
     quarantine: dict[str, int] = field(default_factory=dict)
     decided: int = 0
+    doubled: int = 0
+    """Keyed form: how often a key has two values at one time."""
     diff_sum_recorded: int = 0
     """The sum of all diffs before upper, by adding this range to what the last validation recorded."""
     diff_sum_found: int | None = None
@@ -81,9 +84,14 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
     try:
         if lower < upper or closed:
-            recounted = _recount(sealed.where(F.col(TIME) >= lower), collection)
+            in_range = sealed.where(F.col(TIME) >= lower)
+            if collection.entry.is_keyed:
+                recounted = _recount_keyed(without_discarded(spark, collection, in_range), collection)
+            else:
+                recounted = _recount(in_range, collection)
             _compare_times(report, recounted, read_proofs(collection, lower))
-        _compare_sums(report, sealed, proofs, full, unbroken=proofs.validated_upper >= first)
+        if not collection.entry.is_keyed:  # compaction keeps no sum of what it has replaced
+            _compare_sums(report, sealed, proofs, full, unbroken=proofs.validated_upper >= first)
     except (PySparkException, Py4JJavaError) as error:
         # What cannot be read is not what was proven: it is noted as damage, and told as it is.
         report.mismatches.append(f"the table cannot be read at version {table.version}: {_first_line(error)}")
@@ -124,6 +132,23 @@ def _recount(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
     ]
 
 
+def _recount_keyed(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
+    """Per time: how many distinct data are stated, and the keys that two values are stated for."""
+    data = [one.name for one in data_fields(collection.entry.record_schema)]
+    key = [f"`{name}`" for name in collection.entry.key]
+    distinct = sealed.groupBy(*(f"`{name}`" for name in data), TIME).agg(F.max(DIFF).alias("_effect"))
+    by_key = distinct.groupBy(*key, TIME).agg(
+        F.count(F.lit(1)).alias("_stated"), F.count_if(F.col("_effect") > 0).alias("_values")
+    )
+    by_time = by_key.groupBy(TIME).agg(
+        F.sum("_stated").alias("recounted"), F.count_if(F.col("_values") > 1).alias("doubled")
+    )
+    return [
+        {"time": one[TIME], "recounted": one["recounted"], "diff_min": 0, "diff_sum": 0, "doubled": one["doubled"]}
+        for one in by_time.toArrow().to_pylist()
+    ]
+
+
 def _compare_times(report: ValidateReport, recounted: list[dict[str, Any]], proofs: dict[int, Any]) -> None:
     by_time = {one["time"]: one for one in recounted}
     proven = {time for time in proofs if report.closed or time < report.upper}
@@ -139,6 +164,11 @@ def _compare_times(report: ValidateReport, recounted: list[dict[str, Any]], proo
             "diff_sum": found["diff_sum"],
             "decision": proof["decision"],
         }
+        if "doubled" in found:
+            row["doubled"] = found["doubled"]
+            report.doubled += found["doubled"]
+            if found["doubled"] and len(report.mismatches) < _MISMATCHES_NAMED_MAX:
+                report.mismatches.append(f"time {time}: {found['doubled']} keys have two values")
         report.times.append(row)
         report.decided += row["decision"] is not None
         if (
