@@ -95,7 +95,7 @@ def ingest_tick(
             for one in collection.entry.decisions
             if one.accept_gap is not None and one.accept_gap[0] == topic.name
         ]
-        next_offsets = _past_accepted({int(name): offset for name, offset in known.items()}, accepted)
+        next_offsets = {int(name): offset for name, offset in known.items()}
         offsets, gaps = topic.plan(next_offsets, settings.messages_per_tick_max, accepted)
         if not offsets.intervals:
             return TickReport(gaps=gaps) if gaps else None
@@ -105,16 +105,6 @@ def ingest_tick(
             maintain(collection.paths.updates)
             return report
     raise Conflict(str(collection.paths.updates), -1, f"{_ATTEMPTS_MAX} ticks in a row lost their offsets to others")
-
-
-def _past_accepted(next_offsets: dict[int, int], accepted: list[tuple[int, int, int]]) -> dict[int, int]:
-    """Where reading goes on, gaps that were given up stepped over."""
-    moved = dict(next_offsets)
-    for partition, start, end in sorted(accepted):
-        at = moved.get(partition, 0)
-        if start <= at < end:
-            moved[partition] = end
-    return moved
 
 
 class _Tick:
