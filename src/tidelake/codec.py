@@ -8,6 +8,7 @@ null and one type is the value itself, or None.
 from __future__ import annotations
 
 import io
+import math
 from typing import Any, Protocol
 
 import fastavro
@@ -37,7 +38,9 @@ class AvroCodec:
 
     def __init__(self, record_schema: Any) -> None:
         self.record_schema = record_schema_of(record_schema)
-        plain = _Plain().of(resolved_schema(self.record_schema))
+        resolved = resolved_schema(self.record_schema)
+        self._has_floats = _has_floats(resolved)
+        plain = _Plain().of(resolved)
         template = cdcv2_schema({"type": "record", "name": "data", "fields": [{"name": "a", "type": "int"}]})
         template[0]["items"]["fields"][0]["type"] = plain
         self._schema = fastavro.parse_schema(template)
@@ -74,13 +77,23 @@ class AvroCodec:
         counts = [(entry["time"], entry["count"]) for entry in found["counts"]]
         return Progress(found["lower"], found["upper"], counts)
 
-    def identity(self, data: Any) -> bytes:
-        """Give the bytes of data alone: equal for equal data. Fit for `Reader(identity=...)`.
+    def encode_data(self, data: Any) -> bytes:
+        """Write data alone, as they stand in a message.
 
         Raises:
             InvalidUsage: the data do not fit the schema.
         """
         return _write(self._data_schema, data)
+
+    def identity(self, data: Any) -> bytes:
+        """Give bytes that are equal for equal data. Fit for `Reader(identity=...)`.
+
+        Zero is one number whatever its sign, and NaN is one whatever its bits, as where tables are grouped.
+
+        Raises:
+            InvalidUsage: the data do not fit the schema.
+        """
+        return self.encode_data(_with_one_zero(data) if self._has_floats else data)
 
 
 class SchemaLookup(Protocol):
@@ -171,6 +184,24 @@ class _Plain:
             return plain
         field = {"name": branch_name(branch), "type": plain}
         return {"type": "record", "name": self._fresh_name(), "fields": [field]}
+
+
+def _has_floats(kind: Any) -> bool:
+    """Whether a resolved type has a number with a point somewhere."""
+    if isinstance(kind, list):
+        return any(branch != "null" and _has_floats(branch) for branch in kind)
+    if kind["type"] == "record":
+        return any(_has_floats(field["type"]) for field in kind["fields"])
+    return _has_floats(kind["items"]) if kind["type"] == "array" else kind["type"] in ("float", "double")
+
+
+def _with_one_zero(value: Any) -> Any:
+    """Give the same data with one zero and one NaN."""
+    if isinstance(value, float):
+        return math.nan if math.isnan(value) else value + 0.0
+    if isinstance(value, dict):
+        return {name: _with_one_zero(inner) for name, inner in value.items()}
+    return [_with_one_zero(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _write(schema: Any, value: Any) -> bytes:
