@@ -7,6 +7,7 @@ and the fix.
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from tidelake.column_types import Array, Branches, Column, Primitive, Struct, column_types
 from tidelake.errors import ConfigurationError, SchemaRefused
 from tidelake.schema import record_schema_of
 
@@ -111,6 +113,18 @@ def _mapping_of_unique_keys(loader: _UniqueKeyLoader, node: yaml.MappingNode) ->
     return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
 
 
+def _construct_or_say_where(loader: _UniqueKeyLoader, node: yaml.Node) -> Any:
+    """Read a scalar that looks like a date or a number and may be none, such as `2020-13-45`."""
+    construct = yaml.SafeLoader.yaml_constructors[node.tag]
+    try:
+        return construct(loader, node)
+    except (ValueError, OverflowError, LookupError, AttributeError) as error:  # all of them from within PyYAML
+        problem = f"{node.value!r} is no {node.tag.rpartition(':')[2]}: {error}"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+
+
+for _kind in ("timestamp", "int", "float", "bool"):
+    _UniqueKeyLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _construct_or_say_where)
 _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_of_unique_keys)
 
 
@@ -124,6 +138,8 @@ def load_settings(file: Path) -> Settings:
     _refuse_unknown(file, "", document, {"store", "topics", "data_docs", "collections"})
     base = file.resolve().parent
     topics = base / _text(file, document, "topics", "data/topics")
+    store = base / _text(file, document, "store", "data/store")
+    _check_store(file, store, topics)
     collections = document.get("collections") or {}
     if not isinstance(collections, dict):
         raise ConfigurationError(
@@ -137,11 +153,27 @@ def load_settings(file: Path) -> Settings:
         read.append(_read_collection(file, base, topics, str(name), block))
     return Settings(
         file=file,
-        store=base / _text(file, document, "store", "data/store"),
+        store=store,
         topics=topics,
         data_docs=base / _text(file, document, "data_docs", "data/data_docs"),
         collections=tuple(read),
     )
+
+
+def _check_store(file: Path, store: Path, topics: Path) -> None:
+    """Refuse a store that cannot be a folder, or whose tables a reader of topics would meet, and the reverse."""
+    there = next(one for one in (store, *store.parents) if one.exists())
+    if not there.is_dir():
+        raise ConfigurationError(str(file), "store", f"{there} is a file, not a folder", "give a folder's path")
+    # Not `resolve`, which raises where links go round.
+    real_store, real_topics = Path(os.path.realpath(store)), Path(os.path.realpath(topics))
+    if real_store.is_relative_to(real_topics) or real_topics.is_relative_to(real_store):
+        raise ConfigurationError(
+            str(file),
+            "store",
+            f"the store {store} and the topics {topics} are one folder, or one lies in the other",
+            "give each a folder of its own",
+        )
 
 
 def check_topics(settings: Settings) -> None:
@@ -175,6 +207,8 @@ def _read_yaml(file: Path) -> dict[str, Any]:
         line = f"line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error)
         raise ConfigurationError(str(file), line, str(problem), "mend the YAML at that line") from error
+    except RecursionError as error:
+        raise ConfigurationError(str(file), "", "is nested too deep", "write it flat") from error
     if not isinstance(document, dict):
         raise ConfigurationError(
             str(file), "", "is not a YAML mapping", "start with `store:`, `topics:` and `collections:`"
@@ -194,7 +228,16 @@ def _text(file: Path, document: dict[str, Any], field: str, default: str) -> str
     value = document.get(field, default)
     if not isinstance(value, str):
         raise ConfigurationError(str(file), field, f"is not a path: {value!r}", "write it as text")
+    if not value or value != value.strip() or not _is_path_text(value):
+        raise ConfigurationError(
+            str(file), field, f"is not a path: {value!r}", "no empty text, no space around it, no control characters"
+        )
     return value
+
+
+def _is_path_text(value: str) -> bool:
+    """Whether a file system can hold the text, and a person can see all of it."""
+    return not any(ord(one) < 32 or ord(one) == 127 or 0xD800 <= ord(one) <= 0xDFFF for one in value)
 
 
 def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any) -> CollectionSettings:
@@ -213,24 +256,21 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
     if "schema" not in block:
         raise ConfigurationError(str(file), f"{field}.schema", "is missing", "give an .avsc file or the schema itself")
     values["record_schema"] = _read_schema(file, base, f"{field}.schema", block["schema"])
-    schema_ids = block.get("schema_ids") or {}
-    if not isinstance(schema_ids, dict) or not all(isinstance(one, int) for one in schema_ids):
-        raise ConfigurationError(
-            str(file), f"{field}.schema_ids", "does not map ids to schemas", "write `1: orders.avsc`"
-        )
-    values["schema_ids"] = {
-        schema_id: _read_schema(file, base, f"{field}.schema_ids.{schema_id}", schema)
-        for schema_id, schema in schema_ids.items()
-    }
-    if values.get("encoding") == "confluent" and not schema_ids:
+    values["schema_ids"] = _read_schema_ids(file, base, field, block.get("schema_ids") or {}, values["record_schema"])
+    if values.get("encoding") == "confluent" and not values["schema_ids"]:
         raise ConfigurationError(
             str(file),
             f"{field}.schema_ids",
             "is missing for Confluent framing",
             "name the schema of every id, e.g. `1: orders.avsc`",
         )
-    if isinstance(values.get("topic"), str):
-        values["topic_folder"] = topics / values["topic"]
+    topic = values.get("topic")
+    if isinstance(topic, str):
+        if not topic.strip() or "/" in topic or topic in {".", ".."} or not _is_path_text(topic):
+            raise ConfigurationError(
+                str(file), f"{field}.topic", f"is not the name of a topic: {topic!r}", "give a folder's name, no path"
+            )
+        values["topic_folder"] = topics / topic
     values["key"] = _read_key(file, f"{field}.key", values.get("family"), block.get("key"), values["record_schema"])
     try:
         return CollectionSettings(name=name, **values)
@@ -244,6 +284,55 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
             f"{problem}, not {first.get('input')!r}",
             "see the README, 'Add a collection'",
         ) from error
+
+
+def _read_schema_ids(
+    file: Path, base: Path, field: str, given: Any, record_schema: dict[str, Any]
+) -> dict[int, dict[str, Any]]:
+    """By schema id what messages were written with; each has the collection's columns, in any order."""
+    if not isinstance(given, dict) or not all(type(one) is int and 0 <= one < 2**32 for one in given):
+        raise ConfigurationError(
+            str(file), f"{field}.schema_ids", "does not map ids to schemas", "write `1: orders.avsc`"
+        )
+    read = {}
+    for schema_id, schema in given.items():
+        place = f"{field}.schema_ids.{schema_id}"
+        read[schema_id] = _read_schema(file, base, place, schema)
+        difference = _difference(column_types(record_schema), column_types(read[schema_id]))
+        if difference is not None:
+            raise ConfigurationError(
+                str(file), place, difference, "every id has exactly the collection's columns, in any order"
+            )
+    return read
+
+
+def _difference(columns: tuple[Column, ...], written: tuple[Column, ...]) -> str | None:
+    """The first column in which two records differ, and how; None where they have the same columns."""
+    ours, theirs = {one.name: one for one in columns}, {one.name: one for one in written}
+    for name in [*ours, *theirs]:
+        if name not in theirs:
+            return f"the column '{name}' is missing"
+        if name not in ours:
+            return f"the column '{name}' is not one of the collection's"
+        if ours[name] != theirs[name]:
+            return f"the column '{name}' is {_describe(theirs[name])}, in the collection it is {_describe(ours[name])}"
+    return None
+
+
+def _describe(column: Column) -> str:
+    """Name a column's type and whether it may be null, for a person."""
+    kind = column.type
+    match kind:
+        case Primitive():
+            parts = [str(one) for one in (kind.precision, kind.scale) if one is not None]
+            text = f"{kind.logical or kind.name}({','.join(parts)})" if parts else kind.name
+            text += f" ({kind.logical})" if kind.logical and not parts else ""
+        case Array(item):
+            text = f"array<{_describe(item)}>"
+        case Struct(columns) | Branches(columns):
+            inner = ", ".join(f"{one.name}: {_describe(one)}" for one in columns)
+            text = f"{'record' if isinstance(kind, Struct) else 'one of'}<{inner}>"
+    return f"{text} or null" if column.nullable else text
 
 
 def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, Any]:
@@ -261,7 +350,7 @@ def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, An
                 f"the schema {path} cannot be read: {error.strerror}",
                 "mend the path; it is relative to this file",
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigurationError(str(path), field, f"is not JSON: {error}", "mend the schema file") from error
     try:
         return dict(record_schema_of(given))

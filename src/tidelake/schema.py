@@ -201,6 +201,9 @@ class _Resolver:
             symbols = kind.get("symbols")
             if not isinstance(symbols, list) or not symbols or not all(isinstance(symbol, str) for symbol in symbols):
                 raise SchemaRefused(path, "an enum without symbols")
+            twice = next((symbol for symbol in symbols if symbols.count(symbol) > 1), None)
+            if twice is not None:
+                raise SchemaRefused(path, f"an enum with the symbol {twice!r} twice")
             resolved["symbols"] = symbols
         else:
             # An item without bytes would let a few bytes claim billions of items.

@@ -66,6 +66,29 @@ def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None
         (("store: lake", "store: [lake]"), r"store: is not a path"),
         (("store: lake", "store: lake\nstore: lake2"), r"line 3: the key 'store' is given twice"),
         (("store: lake", "store: 'lake"), r"line \d+: "),
+        (("family: plain", "family: 2020-13-45"), r"line 6: '2020-13-45' is no timestamp: month must be in 1..12"),
+        (("family: plain", "family: !!bool maybe"), r"line 6: 'maybe' is no bool"),
+        (("family: plain", "family: !!timestamp x"), r"line 6: 'x' is no timestamp"),
+        (("store: lake", "store: " + "[" * 20_000), r"line \d+|is nested too deep"),
+        (("store: lake", "store: ''"), r"store: is not a path: ''"),
+        (("store: lake", "store: ' lake'"), r"store: is not a path: ' lake'"),
+        (("store: lake", 'store: "la\\0ke"'), r"store: is not a path: 'la\\x00ke'"),
+        (("topics: in", 'topics: "\\uD800"'), r"topics: is not a path"),
+        (("topics: in", "topics: 2020-01-01"), r"topics: is not a path: datetime.date"),
+        (("store: lake", "store: in"), r"store: the store .*in and the topics .*in are one folder"),
+        (("store: lake", "store: in/lake"), r"or one lies in the other"),
+        (("topics: in", "topics: lake/in"), r"or one lies in the other"),
+        (("topics: in", "topics: other/../lake/./"), r"are one folder"),
+        (("store: lake", "store: collections.yaml"), r"store: .*collections.yaml is a file, not a folder"),
+        (("store: lake", "store: collections.yaml/lake"), r"store: .*collections.yaml is a file, not a folder"),
+        (("    topic: orders", "    topic: ''"), r"collections.orders.topic: is not the name of a topic: ''"),
+        (("    topic: orders", "    topic: a/b"), r"collections.orders.topic: is not the name of a topic: 'a/b'"),
+        (("    topic: orders", "    topic: .."), r"collections.orders.topic: is not the name of a topic: '..'"),
+        (("    topic: orders", "    topic: /etc"), r"collections.orders.topic: is not the name of a topic"),
+        (
+            ("type: long", "type: {type: enum, name: e, symbols: [red, green, red]}"),
+            r"collections.orders.schema: .*an enum with the symbol 'red' twice",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
@@ -74,6 +97,65 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: tuple[str
     assert str(tmp_path / "collections.yaml") in str(caught.value)
     assert "hint:" in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["collections.yaml"]
+
+
+def test_a_store_beside_topics_of_a_like_name_is_fine(tmp_path: Path) -> None:
+    text = GOOD.replace("store: lake", "store: in-store")
+    (tmp_path / "collections.yaml").write_text(text)
+    assert load_settings(tmp_path / "collections.yaml").store == tmp_path / "in-store"
+
+
+def test_a_store_that_a_link_puts_into_the_topics_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "lake").symlink_to(tmp_path / "in" / "lake")
+    with pytest.raises(ConfigurationError, match="one lies in the other"):
+        load(tmp_path, GOOD)
+
+
+WIDE = "{type: record, name: data, fields: [{name: id, type: long}, {name: note, type: ['null', string]}]}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("{name: id, type: long}", "the column 'note' is missing"),
+        (
+            "{name: id, type: long}, {name: note, type: ['null', string]}, {name: more, type: int}",
+            "the column 'more' is not one of the collection's",
+        ),
+        ("{name: id, type: int}, {name: note, type: ['null', string]}", "'id' is int, in the collection it is long"),
+        (
+            "{name: id, type: {type: long, logicalType: timestamp-micros}}, {name: note, type: ['null', string]}",
+            r"'id' is long \(timestamp-micros\), in the collection it is long",
+        ),
+        (
+            "{name: id, type: {type: array, items: [int, long]}}, {name: note, type: ['null', string]}",
+            "'id' is array<one of<int: int or null, long: long or null>>, in the collection it is long",
+        ),
+        ("{name: id, type: long}, {name: note, type: string}", "'note' is string, in the collection it is string or"),
+    ],
+)
+def test_the_schema_of_an_id_with_other_columns_is_named_with_the_column(
+    tmp_path: Path, fields: str, message: str
+) -> None:
+    one = f"{{type: record, name: other, fields: [{fields}]}}"
+    text = GOOD.split("    schema:", maxsplit=1)[0] + f"    schema: {WIDE}\n    schema_ids: {{7: {WIDE}, 9: {one}}}\n"
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        load(tmp_path, text)
+    assert "collections.orders.schema_ids.9: " in str(caught.value)
+
+
+def test_the_schema_of_an_id_may_have_its_columns_in_another_order(tmp_path: Path) -> None:
+    one = "{type: record, name: other, fields: [{name: note, type: [string, 'null']}, {name: id, type: long}]}"
+    text = GOOD.split("    schema:", maxsplit=1)[0] + f"    schema: {WIDE}\n    schema_ids: {{7: {one}}}\n"
+    (tmp_path / "collections.yaml").write_text(text)
+    assert set(load_settings(tmp_path / "collections.yaml").collection("orders").schema_ids) == {7}
+
+
+@pytest.mark.parametrize("schema_id", ["-1", "4294967296", "yes", "one"])
+def test_a_schema_id_is_a_number_of_four_bytes(tmp_path: Path, schema_id: str) -> None:
+    with pytest.raises(ConfigurationError, match="schema_ids: does not map ids to schemas"):
+        load(tmp_path, GOOD + f"    schema_ids: {{{schema_id}: {WIDE}}}\n")
 
 
 def test_two_collections_on_one_name_are_refused(tmp_path: Path) -> None:
