@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import inspect
 import json
+import re
 import sys
 import time as clock
+from contextlib import contextmanager
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
@@ -14,12 +17,17 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 import typer
 
 from tidelake.errors import CapabilityError, CommitError, TidelakeError
+from tidelake.order import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from rich.console import Console
 
-    from tidelake.configuration import Settings
-    from tidelake.delta.catalog import Decision
+    from tidelake.column_types import ColumnType
+    from tidelake.configuration import CollectionSettings, Settings
+    from tidelake.delta.catalog import Collection, Decision
+    from tidelake.delta.snapshot import Snapshot
     from tidelake.delta.status import CollectionStatus
 
 app = typer.Typer(
@@ -37,6 +45,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The collection's name.")]
 _CONFIG = Path("collections.yaml")
 _ROWS_SHOWN = 20
+_ROWS_MAX = 2**31 - 1
+_ROW_TEXT = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_GAP = re.compile(r"(?s)(.+):(\d{1,19}):(\d{1,19})-(\d{1,19})", re.ASCII)
 
 
 class Engine(StrEnum):
@@ -65,37 +76,46 @@ def status(
 @app.command()
 def read(
     name: NameArgument,
-    as_of: Annotated[int | None, typer.Option("--as-of", help="A time in [since, upper); by default the last.")] = None,
+    as_of: Annotated[
+        int | None,
+        typer.Option("--as-of", min=INT64_MIN, max=INT64_MAX, help="A time in [since, upper); by default the last."),
+    ] = None,
     columns: Annotated[str | None, typer.Option(help="Which columns, with commas between them.")] = None,
     where: Annotated[str | None, typer.Option(help="A Spark SQL predicate on the data's columns.")] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows (20 unless --json).")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, max=_ROWS_MAX, help="At most so many rows (20 unless --json).")
+    ] = None,
     config: ConfigOption = _CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Show the contents of a collection AS OF a time; `_diff` says how often a row is there."""
+    from tidelake.column_types import column_types
     from tidelake.configuration import load_settings
     from tidelake.delta.catalog import Catalog
     from tidelake.delta.layout import Store
     from tidelake.delta.session import start_session
     from tidelake.delta.snapshot import snapshot
+    from tidelake.json_values import to_text
 
     settings = load_settings(config)
     settings.collection(name)
     collection = Catalog(Store(settings.store)).find(name)
-    wanted = [one.strip() for one in columns.split(",") if one.strip()] if columns else []
-    _say("starting Spark …")
-    taken = snapshot(start_session(), collection, as_of, wanted, where)
+    wanted = list(dict.fromkeys(one.strip() for one in columns.split(",") if one.strip())) if columns else []
     rows_max = limit if limit is not None else (None if as_json else _ROWS_SHOWN)
-    contents = taken.contents.orderBy(*(f"`{one}`" for one in taken.contents.columns))
-    total = taken.contents.count() if rows_max is not None and not as_json else None
-    rows = [
-        row.asDict(recursive=True) for row in (contents if rows_max is None else contents.limit(rows_max)).collect()
-    ]
+    _say("starting Spark …")
+    session = start_session()
+    with _spark_errors_named(name, where):
+        taken = snapshot(session, collection, as_of, wanted, where)
+        rows = _rows_of(taken, rows_max)
+        total = taken.contents.count() if rows_max is not None and not as_json else None
     about = {"name": name, "as_of": taken.as_of, "since": taken.since, "upper": None if taken.closed else taken.upper}
+    kinds = {one.name: one.type for one in column_types(collection.entry.record_schema)}
     if as_json:
-        _print_json(about | {"closed": taken.closed, "version": taken.version, "rows": rows})
+        shown = [_with_bytes(row, kinds, lambda text: {"b64": text}) for row in rows]
+        typer.echo(to_text(about | {"closed": taken.closed, "version": taken.version, "rows": shown}))
     else:
-        _print_rows(f"{name} AS OF {taken.as_of}", taken.contents.columns, rows)
+        shown = [_with_bytes(row, kinds, base64.b64decode) for row in rows]
+        _print_rows(f"{name} AS OF {taken.as_of}", taken.contents.columns, shown)
         if total is not None and total > len(rows):
             _say(f"{len(rows)} of {total} rows; --limit shows more")
 
@@ -103,10 +123,12 @@ def read(
 @app.command()
 def resolve(
     name: NameArgument,
-    reason: Annotated[str, typer.Option(help="Why; every report that shows the decision says it.")],
-    time: Annotated[int | None, typer.Option(help="The time that does not seal.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Why; every report that shows the decision says it. Only --withdraw needs none.")
+    ] = None,
+    time: Annotated[int | None, typer.Option(min=0, max=INT64_MAX, help="The time that does not seal.")] = None,
     count: Annotated[
-        int | None, typer.Option(min=0, help="How many distinct updates it has, whatever was said.")
+        int | None, typer.Option(min=0, max=INT64_MAX, help="How many distinct updates it has, whatever was said.")
     ] = None,
     discard: Annotated[
         str | None, typer.Option(help='A statement without effect: {"data": {…}, "diff": 1}. Needs --time.')
@@ -114,6 +136,10 @@ def resolve(
     accept_gap: Annotated[
         str | None, typer.Option(help="Offsets that will not come back: TOPIC:PARTITION:FROM-TO (TO is not in it).")
     ] = None,
+    withdraw: Annotated[
+        bool,
+        typer.Option("--withdraw", help="Take back what was decided about a time that is not sealed. Needs --time."),
+    ] = False,
     config: ConfigOption = _CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -123,14 +149,20 @@ def resolve(
     from tidelake.delta.layout import Store
 
     settings = load_settings(config)
-    settings.collection(name)
+    one = settings.collection(name)
     catalog = Catalog(Store(settings.store))
-    decision = _decision(catalog, name, reason, time, count, discard, accept_gap)
-    entry = catalog.decide(name, decision)
+    _check_what_is_decided(reason, time, count, discard, accept_gap, withdraw)
+    if withdraw:
+        assert time is not None
+        _check_withdrawal(catalog.find(name), time)
+        entry = catalog.withdraw(name, time)
+    else:
+        entry = catalog.decide(name, _decision(catalog.find(name), one, reason or "", time, count, discard, accept_gap))
     if as_json:
         _print_json({"name": name, "decisions": [one.model_dump(exclude_none=True) for one in entry.decisions]})
     else:
-        typer.echo(f"{name}: decided. The next run applies it; the collection has {len(entry.decisions)} decision(s).")
+        done = "withdrawn" if withdraw else "decided. The next run applies it"
+        typer.echo(f"{name}: {done}; the collection has {len(entry.decisions)} decision(s).")
 
 
 @app.command()
@@ -275,9 +307,52 @@ def _status_of(settings: Settings, name: str) -> CollectionStatus | None:
     return read_status(catalog.find(name), one.family, FileTopic(one.topic_folder))
 
 
+def _check_what_is_decided(
+    reason: str | None,
+    time: int | None,
+    count: int | None,
+    discard: str | None,
+    accept_gap: str | None,
+    withdraw: bool,
+) -> None:
+    """Check that the options belong together."""
+    from tidelake.errors import RuleBroken
+
+    if sum(one is not None for one in (count, discard, accept_gap, True if withdraw else None)) != 1:
+        raise RuleBroken(
+            "nothing, or more than one thing, is decided", "give one of --count, --discard, --accept-gap, --withdraw"
+        )
+    if accept_gap is None and time is None:
+        raise RuleBroken("no time is given", "give --time T beside --count, --discard or --withdraw")
+    if accept_gap is not None and time is not None:
+        raise RuleBroken("a gap has no time", "leave out --time beside --accept-gap")
+    if not withdraw and not (reason or "").strip():
+        raise RuleBroken("the reason is missing or empty", "give --reason: every report repeats it")
+
+
+def _check_unsealed(collection: Collection, time: int) -> None:
+    from tidelake.delta.commit import OpenTable
+    from tidelake.delta.values import CLOSED, UPPER
+    from tidelake.errors import RuleBroken
+
+    table = OpenTable(collection.paths.updates)
+    if table.value(CLOSED) or time < (table.value(UPPER) or 0):
+        raise RuleBroken(f"time {time} of '{collection.name}' is sealed already", "what is sealed is never changed")
+
+
+def _check_withdrawal(collection: Collection, time: int) -> None:
+    from tidelake.errors import RuleBroken
+
+    _check_unsealed(collection, time)
+    times = sorted({one.time for one in collection.entry.decisions if one.time is not None})
+    if time not in times:
+        decided = ", ".join(map(str, times)) or "none"
+        raise RuleBroken(f"nothing is decided about time {time} of '{collection.name}'", f"decided times: {decided}")
+
+
 def _decision(
-    catalog: Any,
-    name: str,
+    collection: Collection,
+    settings: CollectionSettings,
     reason: str,
     time: int | None,
     count: int | None,
@@ -286,54 +361,114 @@ def _decision(
 ) -> Decision:
     """Check what was asked for, and that it can still have an effect."""
     from tidelake.delta.catalog import Decision
-    from tidelake.delta.commit import OpenTable
-    from tidelake.delta.values import CLOSED, UPPER
-    from tidelake.errors import RuleBroken
+    from tidelake.delta.statements import read_statement
 
-    if sum(one is not None for one in (count, discard, accept_gap)) != 1:
-        raise RuleBroken("nothing, or more than one thing, is decided", "give one of --count, --discard, --accept-gap")
-    if accept_gap is None and time is None:
-        raise RuleBroken("no time is given", "give --time T beside --count or --discard")
-    if not reason.strip():
-        raise RuleBroken("the reason is empty", "say why: every report repeats it")
-    collection = catalog.find(name)
-    table = OpenTable(collection.paths.updates)
-    if time is not None and (table.value(CLOSED) or time < (table.value(UPPER) or 0)):
-        raise RuleBroken(f"time {time} of '{name}' is sealed already", "what is sealed is never changed")
+    if time is not None:
+        _check_unsealed(collection, time)
+        if count is not None:
+            _check_count_helps(collection, time)
     return Decision(
         time=time,
         count=count,
-        discard=None if discard is None else _statement(collection.entry.record_schema, discard),
-        accept_gap=None if accept_gap is None else _gap(accept_gap),
+        discard=None if discard is None else read_statement(collection.entry.record_schema, discard),
+        accept_gap=None if accept_gap is None else _gap(collection, settings, accept_gap),
         reason=reason.strip(),
         at_ms=int(clock.time() * 1000),
     )
 
 
-def _statement(record_schema: dict[str, Any], text: str) -> dict[str, Any]:
-    from tidelake.delta.statements import encode_data
+def _check_count_helps(collection: Collection, time: int) -> None:
+    """Refuse a count where one update has two diffs: it does not say which of them holds."""
+    from tidelake.delta.status import read_proof_log
+    from tidelake.errors import ConflictingDiff, RuleBroken
+
+    if any(one.time == time and one.discard is not None for one in collection.entry.decisions):
+        return
+    noted = (one["detail"] for one in read_proof_log(collection).blocked if one["time"] == time)
+    if any(detail.startswith(f"{ConflictingDiff.kind}:") for detail in noted):
+        raise RuleBroken(
+            f"at time {time} one update has two diffs, and a count does not say which one holds",
+            'leave one statement out first: --discard \'{"data": {…}, "diff": 1}\'',
+        )
+
+
+def _gap(collection: Collection, settings: CollectionSettings, text: str) -> tuple[str, int, int, int]:
+    """Read a gap, and check that it is, or lies within, one that ingest would stop at now."""
+    from tidelake.delta.commit import OpenTable
+    from tidelake.delta.topic import FileTopic
+    from tidelake.delta.values import offset_value, partitions_value
     from tidelake.errors import RuleBroken
 
-    shape = 'write it as {"data": {…}, "diff": 1}'
-    try:
-        statement = json.loads(text)
-    except ValueError as error:
-        raise RuleBroken(f"the statement is not JSON: {error}", shape) from error
-    if not isinstance(statement, dict) or statement.keys() != {"data", "diff"} or type(statement["diff"]) is not int:
-        raise RuleBroken("the statement does not have just data and a whole diff", shape)
-    encode_data(record_schema, statement["data"])
-    return statement
-
-
-def _gap(text: str) -> tuple[str, int, int, int]:
-    from tidelake.errors import RuleBroken
-
-    topic, _, rest = text.partition(":")
-    partition, _, offsets = rest.partition(":")
-    start, _, end = offsets.partition("-")
-    if not topic or not all(one.isdigit() for one in (partition, start, end)) or int(start) >= int(end):
+    match = _GAP.fullmatch(text)  # from the right: a topic may have a colon in its name
+    name = match.group(1) if match else ""
+    partition, start, end = (int(one) for one in match.groups()[1:]) if match else (0, 0, 0)
+    if start >= end or end > INT64_MAX:
         raise RuleBroken(f"'{text}' is not a gap", "write TOPIC:PARTITION:FROM-TO, e.g. orders:0:100-200")
-    return topic, int(partition), int(start), int(end)
+    topic = FileTopic(settings.topic_folder)
+    if name != topic.name:
+        raise RuleBroken(f"'{collection.name}' reads the topic '{topic.name}', not '{name}'", "mend the topic's name")
+    table = OpenTable(collection.paths.updates)
+    offsets = {
+        one: table.value(offset_value(topic.name, one)) or 0
+        for one in range(table.value(partitions_value(topic.name)) or 0)
+    }
+    decided = [one.accept_gap for one in collection.entry.decisions if one.accept_gap is not None]
+    _, gaps = topic.plan(offsets, 1, [one[1:] for one in decided if one[0] == topic.name])
+    if not any(one.partition == partition and one.from_offset <= start and end <= one.to_offset for one in gaps):
+        named = ", ".join(f"{one.topic}:{one.partition}:{one.from_offset}-{one.to_offset}" for one in gaps)
+        raise RuleBroken(
+            f"'{text}' is not within a gap that ingest stops at now; there are: {named or 'none'}",
+            "accept what ingest names, or a part of it",
+        )
+    return name, partition, start, end
+
+
+@contextmanager
+def _spark_errors_named(name: str, where: str | None) -> Iterator[None]:
+    """Name what Spark met while it read: an error of the predicate's own making, or anything else."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from tidelake.errors import RuleBroken, StepFailed
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        java = getattr(error, "java_exception", None)
+        fact = str(error if java is None else java.toString()).split("\n", maxsplit=1)[0]
+        state = (error.getSqlState() or "") if isinstance(error, PySparkException) else ""
+        if where is not None and state.startswith(("22", "P0")):  # the data make it fail, or it says so itself
+            raise RuleBroken(f"the predicate {where!r} fails: {fact}", "make it hold or not for every row") from error
+        raise StepFailed("read", name, type(error).__name__, fact) from error
+
+
+def _rows_of(taken: Snapshot, rows_max: int | None) -> list[dict[str, Any]]:
+    """The rows in order, as the JVM writes them: Python has no year 10000 and no number of 38 digits in JSON."""
+    from pyspark.sql import functions as F
+
+    from tidelake.json_values import parse
+
+    names = [f"`{one}`" for one in taken.contents.columns]
+    rows = taken.contents.orderBy(*names)
+    rows = rows if rows_max is None else rows.limit(rows_max)
+    return [parse(row[0]) for row in rows.select(F.to_json(F.struct(*names), _ROW_TEXT)).collect()]
+
+
+def _with_bytes(row: dict[str, Any], kinds: dict[str, ColumnType], made: Callable[[str], Any]) -> dict[str, Any]:
+    """The same row with `made(base64 text)` where a column, or a part of it, is bytes."""
+    from tidelake.column_types import Array, Branches, Primitive, Struct
+
+    def walk(kind: ColumnType, value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(kind, Struct | Branches):
+            return {one.name: walk(one.type, value[one.name]) for one in kind.columns}
+        if isinstance(kind, Array):
+            return [walk(kind.item.type, one) for one in value]
+        assert isinstance(kind, Primitive)
+        return made(value) if kind.name in {"bytes", "fixed"} and kind.logical != "decimal" else value
+
+    return {name: walk(kinds[name], value) if name in kinds else value for name, value in row.items()}
 
 
 def _say(text: str) -> None:
@@ -346,8 +481,6 @@ def _print_json(value: Any) -> None:
 
 
 def _json_default(value: Any) -> Any:
-    import base64
-
     if isinstance(value, bytes | bytearray):
         return {"b64": base64.b64encode(value).decode("ascii")}
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
@@ -379,9 +512,16 @@ def _cell(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         shown = bytes(value[:16]).hex(" ")
         return shown if len(value) <= 16 else f"{shown} … ({len(value)} bytes)"
-    if isinstance(value, dict | list):
-        return json.dumps(value, default=_json_default, ensure_ascii=False)
-    return str(value)
+    return _nested_cell(value) if isinstance(value, dict | list) else getattr(value, "text", str(value))
+
+
+def _nested_cell(value: Any) -> str:
+    """JSON for a person: numbers as they came, letters of all alphabets as they are."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_nested_cell(name)}: {_nested_cell(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_nested_cell, value)) + "]"
+    return getattr(value, "text", None) or json.dumps(value, default=_json_default, ensure_ascii=False)
 
 
 def _print_status(found: dict[str, CollectionStatus | None]) -> None:
@@ -422,6 +562,8 @@ def _state(one: CollectionStatus) -> str:
     undecided = [c for c in one.contradictions if not c["decided"]]
     if undecided:
         return f"held back at time {undecided[0]['time']}"
+    if one.contradictions:
+        return f"decided at time {one.contradictions[0]['time']}, next seal applies it"
     return "in order"
 
 

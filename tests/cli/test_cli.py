@@ -12,9 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from tests.delta.lake import Lake, progress, updates
+from tests.delta.lake import NAME, Lake, progress, updates
+from tests.delta.test_landing import ALL, everything
 from tidelake.cli import app
-from tidelake.errors import SinceError, TidelakeError, UpperError
+from tidelake.codec import AvroCodec
+from tidelake.delta.statements import encode_data
+from tidelake.errors import RuleBroken, SinceError, StepFailed, TidelakeError, TopicGap, UpperError
+from tidelake.json_values import parse
+from tidelake.message import Progress, Updates
 
 TIDELAKE = [sys.executable, "-m", "tidelake.cli"]
 
@@ -168,7 +173,20 @@ def test_quarantine_shows_the_message_its_place_and_its_reason(contradicted: Lak
             "does not fit the collection",
         ),
         (("--time", "3", "--discard", '{"data": {"id": 1}}'), "does not have just data and a whole diff"),
+        (("--time", "3", "--discard", '{"data": {"id": 1, "price": 5}, "diff": 0}'), "the statement's diff is 0"),
         (("--accept-gap", "orders"), "'orders' is not a gap"),
+        (("--accept-gap", "prices:0:5-5"), "'prices:0:5-5' is not a gap"),
+        (("--accept-gap", "prices:0:-5-5"), "'prices:0:-5-5' is not a gap"),
+        (("--accept-gap", "prices:٠:0-1"), "'prices:٠:0-1' is not a gap"),
+        (("--accept-gap", "prices:0:0-9223372036854775808"), "is not a gap"),
+        (("--accept-gap", "prices:0:0-1", "--time", "3"), "a gap has no time"),
+        (("--accept-gap", "orders:0:0-1"), "'prices' reads the topic 'prices', not 'orders'"),
+        (("--accept-gap", "prices:0:0-1"), "is not within a gap that ingest stops at now; there are: none"),
+        (("--withdraw", "--time", "3", "--count", "1"), "nothing, or more than one thing, is decided"),
+        (("--withdraw",), "no time is given"),
+        (("--withdraw", "--time", "3"), "nothing is decided about time 3 of 'prices'"),
+        (("--withdraw", "--time", "2"), "time 2 of 'prices' is sealed already"),
+        (("--time", "3", "--count", "1", "--reason", " "), "the reason is missing or empty"),
     ],
 )
 def test_a_decision_that_makes_no_sense_is_refused(
@@ -177,3 +195,153 @@ def test_a_decision_that_makes_no_sense_is_refused(
     with pytest.raises(TidelakeError, match=message):
         call("resolve", "prices", "--reason", "because", *arguments, "--config", str(contradicted.file))
     assert contradicted.collection.entry.decisions == ()
+
+
+@pytest.mark.spark
+def test_only_a_gap_that_ingest_names_now_can_be_accepted_whole_or_in_part(tmp_path: Path, spark: SparkSession) -> None:
+    name = "far:prices"
+    (tmp_path / "topics" / name).mkdir(parents=True)
+    lake = Lake(tmp_path, spark, topic=name)
+    lake.topic = tmp_path / "topics" / name
+    lake.send(updates((1, 1, 1)))
+    with pytest.raises(TidelakeError, match="has no collection 'prices'"):
+        accept_gap(lake, f"{name}:0:1-5")
+    lake.send(progress([0], [2], {1: 1}), at=5)
+    with pytest.raises(TopicGap):
+        lake.ingest()
+    for wrong in ("0-5", "1-6", "5-6"):
+        with pytest.raises(TidelakeError, match="there are: far:prices:0:1-5"):
+            accept_gap(lake, f"{name}:0:{wrong}")
+    with pytest.raises(TidelakeError, match="there are: far:prices:0:1-5"):
+        accept_gap(lake, f"{name}:1:1-5")
+    accept_gap(lake, f"{name}:0:1-3")
+    with pytest.raises(TidelakeError, match="there are: far:prices:0:3-5"):
+        accept_gap(lake, f"{name}:0:1-3")
+    accept_gap(lake, f"{name}:0:3-5")
+    assert lake.run().upper == 2
+    with pytest.raises(TidelakeError, match="there are: none"):
+        accept_gap(lake, f"{name}:0:1-5")
+
+
+def accept_gap(lake: Lake, gap: str) -> None:
+    call("resolve", NAME, "--reason", "lost", "--accept-gap", gap, "--config", str(lake.file))
+
+
+@pytest.mark.spark
+def test_a_count_does_not_settle_two_diffs_of_one_update_but_a_discard_does(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = Lake(tmp_path, spark)
+    lake.send(updates(((1, 5), 3, 1), ((1, 5), 3, 2)), progress([0], [9], {3: 1}))
+    assert lake.run().upper == 3
+    count = ("resolve", NAME, "--time", "3", "--count", "1", "--reason", "r", "--config", str(lake.file))
+    with pytest.raises(TidelakeError, match="at time 3 one update has two diffs") as caught:
+        call(*count)
+    assert "--discard" in str(caught.value)
+    wrong = '{"data": {"id": 1, "price": {"int": 5}}, "diff": 2}'
+    call("resolve", NAME, "--time", "3", "--discard", wrong, "--reason", "r", "--config", str(lake.file))
+    call(*count)
+    assert lake.run().upper == 9
+    assert lake.contents(3) == {(1, 5): 1}
+
+
+@pytest.mark.spark
+def test_a_decision_about_an_open_time_is_shown_until_it_is_applied_and_can_be_withdrawn(contradicted: Lake) -> None:
+    config = ("--config", str(contradicted.file))
+    count = ("resolve", NAME, "--time", "3", "--count", "2", "--reason", "both", *config)
+    call(*count)
+    assert "decided at time 3, next seal applies it" in call("status", *config)
+    assert json.loads(call("resolve", NAME, "--time", "3", "--withdraw", "--json", *config))["decisions"] == []
+    assert "held back at time 3" in call("status", *config)
+    assert contradicted.run().upper == 3
+    call(*count)
+    assert contradicted.run().upper == 9
+    assert "in order" in call("status", *config)
+    with pytest.raises(TidelakeError, match="time 3 of 'prices' is sealed already"):
+        call("resolve", NAME, "--time", "3", "--withdraw", *config)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("resolve", "one", "--reason", "r", "--time", "-1", "--count", "1"), "--time"),
+        (("resolve", "one", "--reason", "r", "--time", str(2**63), "--count", "1"), "--time"),
+        (("resolve", "one", "--reason", "r", "--time", "1", "--count", str(2**63)), "--count"),
+        (("read", "one", "--as-of", str(2**63)), "--as-of"),
+        (("read", "one", "--as-of", str(-(2**63) - 1)), "--as-of"),
+        (("read", "one", "--limit", str(2**31)), "--limit"),
+    ],
+)
+def test_a_number_that_does_not_fit_is_refused_with_its_option(arguments: tuple[str, ...], option: str) -> None:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}'" in result.stderr
+
+
+@pytest.mark.spark
+def test_read_prints_every_type_without_loss_and_what_it_prints_can_be_discarded(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    at = {"type": "record", "name": "at", "fields": [{"name": "raw", "type": ["null", "bytes"]}]}
+    nested = {"type": "array", "items": [at, "string"]}
+    schema = {**ALL, "fields": [*ALL["fields"], {"name": "nested", "type": nested}]}
+    data = everything(
+        d=float("nan"),
+        f=float("-inf"),
+        us=2**63 - 1,
+        day=2**31 - 1,
+        dec=b"\x00",
+        nested=[{"at": {"raw": b"\xff"}}, {"string": "ż"}, {"at": {"raw": None}}],
+    )
+    lake = Lake(tmp_path, spark, schema=schema)
+    codec = AvroCodec(schema)
+    lake.send(codec.encode(Updates([(data, 1, 1)])), codec.encode(Progress([0], [2], [(1, 1)])))
+    assert lake.run().upper == 2
+    config = ("--config", str(lake.file))
+    text = call("read", NAME, "--json", *config)
+    (row,) = json.loads(text, parse_float=str)["rows"]
+    assert (row["d"], row["f"], row["dec"], row["again"]) == ("NaN", "-Infinity", "0.000", None)
+    assert (row["us"], row["day"]) == ("+294247-01-10T04:00:54.775807Z", "+5881580-07-11")
+    assert (row["by"], row["fix"]) == ({"b64": "AP8="}, {"b64": "YWJjZA=="})
+    assert [one["at"] for one in row["nested"]] == [{"raw": {"b64": "/w=="}}, None, {"raw": None}]
+    assert row["several"] == {"int": None, "long": 5, "string": None, "place": None}
+    (typed,) = parse(text)["rows"]
+    del typed["_diff"]
+    assert encode_data(schema, typed) == codec.encode_data(data)
+    table = call("read", NAME, "--columns", "by,dec,nested,by", *config)
+    assert "00 ff" in table
+    assert "0.000" in table
+    assert "ż" in table
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("1 / (id - 1) > 0", "Division by zero"),
+        ("cast(concat('a', id) as int) > 0", "CAST_INVALID_INPUT"),
+        ("raise_error('so not') is null", "so not"),
+    ],
+)
+def test_a_predicate_that_fails_on_the_data_is_named_with_the_reason(
+    contradicted: Lake, where: str, message: str
+) -> None:
+    with pytest.raises(RuleBroken, match=message) as caught:
+        call("read", NAME, "--where", where, "--config", str(contradicted.file))
+    assert "the predicate" in str(caught.value)
+    assert str(caught.value).count("\n") == 1
+
+
+@pytest.mark.spark
+def test_what_spark_cannot_read_is_named_and_not_blamed_on_the_predicate(contradicted: Lake) -> None:
+    for file in contradicted.collection.paths.updates.rglob("*.parquet"):
+        file.write_bytes(b"not parquet")
+    for more in ((), ("--where", "id > 0")):
+        with pytest.raises(StepFailed, match="read of 'prices' failed"):
+            call("read", NAME, *more, "--config", str(contradicted.file))
+
+
+@pytest.mark.spark
+def test_the_greatest_limit_shows_all_rows(contradicted: Lake) -> None:
+    found = json.loads(call("read", NAME, "--json", "--limit", str(2**31 - 1), "--config", str(contradicted.file)))
+    assert len(found["rows"]) == 2
