@@ -16,7 +16,7 @@ DECIMAL_PRECISION_MAX = 38
 
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = frozenset(f"{NAMESPACE}.{name}" for name in ("update", "progress", "counts"))
-_PROGRESS: dict[str, Any] = {
+PROGRESS: dict[str, Any] = {
     "type": "record",
     "name": "progress",
     "namespace": NAMESPACE,
@@ -59,7 +59,7 @@ def cdcv2_schema(record_schema: Any) -> list[Any]:
             {"name": "diff", "type": "long"},
         ],
     }
-    return [{"type": "array", "items": update}, _PROGRESS]
+    return [{"type": "array", "items": update}, PROGRESS]
 
 
 def record_schema_of(schema: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _data_of_union(schema: list[Any]) -> Any:
     fields = dict(_field_types(update))
     if list(fields) != ["data", "time", "diff"] or (fields["time"], fields["diff"]) != ("long", "long"):
         raise SchemaRefused("", "the fields of an update have to be data, time (long) and diff (long), in this order")
-    if _field_types(progress) != _field_types(_PROGRESS):
+    if _field_types(progress) != _field_types(PROGRESS):
         raise SchemaRefused("", "the fields of progress have to be lower, upper and counts, as the protocol has them")
     return fields["data"]
 

@@ -20,26 +20,11 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 
 from tidelake.delta.layout import DIFF, TIME
 from tidelake.delta.types import Landing, land_record
+from tidelake.schema import PROGRESS
 
 SENTINEL = bytes.fromhex("8f1d0c63a95be24780f36e1bd2c4097a")
 _PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
 _MAGIC_BYTES = 5  # Confluent framing: a zero byte and a four-byte schema id
-
-_PROGRESS_FIELDS: list[dict[str, Any]] = [
-    {"name": "lower", "type": {"type": "array", "items": "long"}},
-    {"name": "upper", "type": {"type": "array", "items": "long"}},
-    {
-        "name": "counts",
-        "type": {
-            "type": "array",
-            "items": {
-                "type": "record",
-                "name": "counts",
-                "fields": [{"name": "time", "type": "long"}, {"name": "count", "type": "long"}],
-            },
-        },
-    },
-]
 
 
 @dataclass(frozen=True)
@@ -215,12 +200,11 @@ def _schema(data: Any) -> dict[str, Any]:
             {"name": "diff", "type": "long"},
         ],
     }
-    progress = {"type": "record", "name": "progress", "fields": _PROGRESS_FIELDS}
     return {
         "type": "record",
         "name": "message",
         "fields": [
-            {"name": "m", "type": [{"type": "array", "items": update}, progress]},
+            {"name": "m", "type": [{"type": "array", "items": update}, PROGRESS]},
             {"name": "tail", "type": {"type": "fixed", "name": "tail", "size": len(SENTINEL)}},
         ],
     }

@@ -263,7 +263,7 @@ class _Tick:
         append_run(path, write_run(path, new_run("progress"), rows), self.collection.entry.epoch)
 
     def _set_late_aside(self, rows: DataFrame, sealed: _Sealed) -> None:
-        """Store statements about sealed times where validate finds them."""
+        """Store statements about sealed times in `late/`, with where they were read."""
         late = rows.where(sealed.holds(F.col(TIME))).withColumn("_topic", F.lit(self.topic.name)).coalesce(1)
         path = self.collection.paths.late
         files = write_frame(late, path, new_run("late"), late_schema(self.schema))
