@@ -16,6 +16,7 @@ export PIP_NO_INPUT := 1
 help:
 	@echo "make run     show what Tidelake does, on data of its own"
 	@echo "make test    run the tests"
+	@echo "make sweep   kills, races and random histories; TIDELAKE_SWEEP_SEEDS=10 runs ten seeds of each"
 	@echo "make check   lint, format, types, and which room may import which"
 	@echo "make ui      Dagster's pages, on this machine only"
 	@echo "make setup   only what all of the above need: .venv and .jars"
@@ -62,6 +63,12 @@ run: setup
 .PHONY: test
 test: setup
 	@$(BIN)/pytest
+
+# How many seeds of each sweep: 1 is what continuous integration runs.
+export TIDELAKE_SWEEP_SEEDS ?= 1
+.PHONY: sweep
+sweep: setup
+	@$(BIN)/pytest -m sweep
 
 .PHONY: check
 check: setup
