@@ -76,11 +76,11 @@ def updates_metadata(collection: Collection, rows: int) -> Metadata:
 
 def current_metadata(collection: Collection, rows: int) -> Metadata:
     """The same for the table of the contents."""
+    from tidelake.delta.forms import contents_fields
     from tidelake.delta.layout import DIFF
-    from tidelake.delta.types import data_fields, updates_schema
+    from tidelake.delta.types import updates_schema
 
-    schema = collection.entry.record_schema
-    columns = [*data_fields(schema), updates_schema(schema).field(DIFF)]
+    columns = [*contents_fields(collection.entry), updates_schema(collection.entry.record_schema).field(DIFF)]
     return table_metadata(collection, collection.paths.current, rows, columns)
 
 

@@ -28,8 +28,10 @@ class Rule:
 
 
 def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
-    """The rules of a collection, by its envelope."""
-    return (*_DAMAGE, *_BY_ENVELOPE[settings.envelope], *_ATTENTION)
+    """The rules of a collection, by its envelope and whether it has a key."""
+    if settings.key:
+        return (*_DAMAGE, *_KEYED, *_ATTENTION)
+    return (*_DAMAGE, *(_APPEND_ONLY if settings.envelope == "append_only" else _SUM), *_ATTENTION)
 
 
 def build_suite(settings: CollectionSettings) -> ExpectationSuite:
@@ -134,7 +136,7 @@ _APPEND_ONLY = (
         _never_falls,
     ),
 )
-_UPSERT = (
+_KEYED = (
     Rule(
         "one_value_a_key",
         "no key has two values at any sealed time that was recounted",
@@ -166,4 +168,3 @@ _ATTENTION = (
         _at_most("frontier_age_s", lambda settings: settings.stalled_after_s),
     ),
 )
-_BY_ENVELOPE: dict[str, tuple[Rule, ...]] = {"none": _SUM, "append_only": _APPEND_ONLY, "upsert": _UPSERT}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dagster import AssetsDefinition, AssetSpec, Definitions, MetadataValue, in_process_executor
 
 from assets.append_only import append_only_assets
+from assets.debezium import debezium_assets
 from assets.family import pool_of
 from assets.plain import plain_assets
 from assets.upsert import upsert_assets
@@ -24,6 +25,7 @@ FAMILIES: dict[str, Callable[[CollectionSettings], list[AssetsDefinition]]] = {
     "plain": plain_assets,
     "append_only": append_only_assets,
     "upsert": upsert_assets,
+    "debezium": debezium_assets,
 }
 """What `family` may be in `collections.yaml`, and what it becomes."""
 
@@ -34,7 +36,7 @@ store: data/store
 topics: data/topics
 collections:
   orders:
-    family: plain          # or append_only, or upsert with a key
+    family: plain          # or append_only, upsert or debezium
     topic: orders          # the folder data/topics/orders
     schema: orders.avsc    # the Avro record schema of the data
 ```

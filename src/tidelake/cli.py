@@ -89,7 +89,7 @@ def read(
     as_json: JsonOption = False,
 ) -> None:
     """Show the contents of a collection AS OF a time; `_diff` says how often a row is there."""
-    from tidelake.column_types import column_types
+    from tidelake.column_types import contents_types
     from tidelake.configuration import load_settings
     from tidelake.delta.catalog import Catalog
     from tidelake.delta.layout import Store
@@ -109,7 +109,7 @@ def read(
         rows = _rows_of(taken, rows_max)
         total = taken.contents.count() if rows_max is not None and not as_json else None
     about = {"name": name, "as_of": taken.as_of, "since": taken.since, "upper": None if taken.closed else taken.upper}
-    kinds = {one.name: one.type for one in column_types(collection.entry.record_schema)}
+    kinds = {one.name: one.type for one in contents_types(collection.entry.envelope, collection.entry.record_schema)}
     if as_json:
         shown = [_with_bytes(row, kinds, lambda text: {"b64": text}) for row in rows]
         typer.echo(to_text(about | {"closed": taken.closed, "version": taken.version, "rows": shown}))

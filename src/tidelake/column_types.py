@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tidelake.debezium import row_record_of
 from tidelake.schema import branch_name, resolved_schema
 
 
@@ -71,6 +72,11 @@ def column_types(record_schema: dict[str, Any]) -> tuple[Column, ...]:
     price True Branches
     """
     return _columns(resolved_schema(record_schema))
+
+
+def contents_types(envelope: str, record_schema: dict[str, Any]) -> tuple[Column, ...]:
+    """Describe the columns of a collection's contents: the record's, or those of the row that its events are about."""
+    return _columns(row_record_of(record_schema)) if envelope == "debezium" else column_types(record_schema)
 
 
 def _columns(record: dict[str, Any]) -> tuple[Column, ...]:

@@ -16,13 +16,19 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tidelake.column_types import Array, Branches, Column, Primitive, Struct, column_types
+from tidelake.debezium import row_record_of
 from tidelake.errors import ConfigurationError, SchemaRefused
 from tidelake.schema import record_schema_of
 
-Family = Literal["plain", "append_only", "upsert"]
+Family = Literal["plain", "append_only", "upsert", "debezium"]
 Encoding = Literal["avro", "confluent"]
 
-ENVELOPE_OF_FAMILY: dict[str, str] = {"plain": "none", "append_only": "append_only", "upsert": "upsert"}
+ENVELOPE_OF_FAMILY: dict[str, str] = {
+    "plain": "none",
+    "append_only": "append_only",
+    "upsert": "upsert",
+    "debezium": "debezium",
+}
 """Which envelope a family's statements are in; its framing is `cdcv2`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -41,7 +47,7 @@ class CollectionSettings(_Frozen):
     topic_folder: Path
     record_schema: dict[str, Any]
     key: tuple[str, ...] = ()
-    """The columns that name a row of the upsert family; its tables are in the keyed form."""
+    """The columns that name a row: what an upsert is about, or the primary key of the table whose changes come."""
     encoding: Encoding = "avro"
     schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
     """Confluent framing: the record schema that each id in a topic was written with."""
@@ -54,7 +60,7 @@ class CollectionSettings(_Frozen):
 
     @property
     def envelope(self) -> str:
-        """What one statement means: `none`, `append_only` or `upsert`."""
+        """What one statement means: `none`, `append_only`, `upsert` or `debezium`."""
         return ENVELOPE_OF_FAMILY[self.family]
 
     @field_validator("keep")
@@ -359,22 +365,43 @@ def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, An
 
 
 def _read_key(file: Path, field: str, family: Any, given: Any, record_schema: dict[str, Any]) -> tuple[str, ...]:
-    """The key's columns; an upsert collection has some, no other has any."""
-    if family != "upsert":
+    """The key's columns: an upsert collection has some, one of change events may, no other has any."""
+    if family not in ("upsert", "debezium"):
         if given is not None:
-            raise ConfigurationError(str(file), field, f"is given for the family '{family}'", "only upsert has a key")
+            raise ConfigurationError(
+                str(file), field, f"is given for the family '{family}'", "only upsert and debezium have a key"
+            )
+        return ()
+    fields = _row_of_event(file, field, record_schema)["fields"] if family == "debezium" else record_schema["fields"]
+    if given is None and family == "debezium":
         return ()
     columns = [given] if isinstance(given, str) else given
     if not isinstance(columns, list) or not columns or not all(isinstance(one, str) for one in columns):
         raise ConfigurationError(
             str(file), field, "does not name the key's columns", "write a column, or a list: `key: [shop, id]`"
         )
-    known = [one["name"] for one in record_schema["fields"]]
+    known = {one["name"]: one["type"] for one in fields}
     for one in columns:
         if one not in known:
             raise ConfigurationError(
                 str(file), field, f"the schema has no column '{one}'", f"its columns are: {', '.join(known)}"
             )
+        if family == "debezium" and isinstance(known[one], list) and "null" in known[one]:
+            raise ConfigurationError(
+                str(file),
+                field,
+                f"the column '{one}' may be null",
+                "a primary key never is: mend the schema, or the key",
+            )
     if len(set(columns)) < len(columns):
         raise ConfigurationError(str(file), field, "names a column twice", "name each once")
     return tuple(columns)
+
+
+def _row_of_event(file: Path, field: str, record_schema: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return row_record_of(record_schema)
+    except SchemaRefused as error:
+        raise ConfigurationError(
+            str(file), f"{field.rpartition('.')[0]}.schema", str(error).splitlines()[0], error.hint or "mend the schema"
+        ) from error

@@ -155,7 +155,7 @@ class OverCount(Contradiction):
 
 
 class EnvelopeBreach(Contradiction):
-    """A statement is not one that the collection's envelope allows; it is in the quarantine, and its time waits."""
+    """What is stated at a time is not what the collection's envelope allows; the time waits."""
 
     kind = "envelope_breach"
 
@@ -165,7 +165,7 @@ class EnvelopeBreach(Contradiction):
 
     def fact(self) -> str:
         """Name the time and the rule."""
-        return f"a statement at time {self.time} is in the quarantine: {self.detail}"
+        return f"time {self.time} breaks the envelope: {self.detail}"
 
 
 class LateContradiction(Contradiction):

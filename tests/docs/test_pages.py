@@ -17,6 +17,9 @@ from tidelake.configuration import CollectionSettings, load_settings
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*(?:\n[^\]\n]*)?\]\(([^)\s]+)\)")
+_EVENT = """{"type": "record", "name": "event", "fields": [
+    {"name": "before", "type": ["null", {"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}]}]},
+    {"name": "after", "type": ["null", "row"]}]}"""
 _RECORD = '{"type": "record", "name": "one", "fields": [{"name": "page", "type": "string"}]}'
 
 
@@ -119,10 +122,10 @@ def test_every_setting_is_explained_with_its_default(tmp_path: Path) -> None:
 def test_the_example_of_all_settings_is_one(tmp_path: Path) -> None:
     (block,) = [block for block in all_blocks("yaml") if block.marker == "settings"]
     for name in re.findall(r"\S+\.avsc", block.text):
-        (tmp_path / name).write_text(_RECORD, encoding="utf-8")
+        (tmp_path / name).write_text(_EVENT if name.endswith("-event.avsc") else _RECORD, encoding="utf-8")
     (tmp_path / "collections.yaml").write_text(block.text, encoding="utf-8")
     families = [one.family for one in load_settings(tmp_path / "collections.yaml").collections]
-    assert families == ["plain", "append_only", "upsert"]
+    assert families == ["plain", "append_only", "debezium", "upsert"]
     document = yaml.safe_load(block.text)
     used = {*document, *(key for one in document["collections"].values() for key in one)}
     assert used == set(table_rows("Key"))

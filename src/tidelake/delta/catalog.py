@@ -73,7 +73,7 @@ class Entry(BaseModel):
     envelope: str
     record_schema: dict[str, Any]
     key: tuple[str, ...] = ()
-    """The key's columns, where the table is in the keyed form."""
+    """The columns that name a row, where there are any."""
     epoch: int = 0
     since: tuple[int, ...] = (0,)
     capabilities: tuple[Capability, ...]
@@ -81,11 +81,6 @@ class Entry(BaseModel):
     created_at_ms: int
     tables_made: bool = False
     """Whether all tables are there; from then on a missing one is damage, and never made anew."""
-
-    @property
-    def is_keyed(self) -> bool:
-        """Whether the table holds statements about keys, of which the newest counts, rather than diffs to add up."""
-        return bool(self.key)
 
     @property
     def since_frontier(self) -> Antichain:

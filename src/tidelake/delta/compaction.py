@@ -1,8 +1,8 @@
-"""Compaction of the sum form: fewer runs, and times before since that no reader can tell apart any more.
+"""Compaction: fewer runs, and times before since that no reader can tell apart any more.
 
 First `since` moves in the catalog, in a commit that conflicts with every acquire; only then runs are merged, and the
-swapping commit names that since. Sealed times move up to since (or to the last sealed time, where since is beyond it),
-equal data adds up, zeros vanish. Rows at or after upper go through untouched, into a run of their own.
+swapping commit names that since. What a merge makes of sealed rows is the form's to say (`forms.py`). Rows at or after
+upper go through untouched, into a run of their own.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.antichain import Antichain
+from tidelake.debezium import Interval
 from tidelake.delta.catalog import Catalog, Collection, Entry
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import RunFile, discard_run
-from tidelake.delta.keyed import merged_rows, without_discarded
-from tidelake.delta.layout import DIFF, RUN, TIME, new_run
+from tidelake.delta.forms import form_of
+from tidelake.delta.layout import RUN, TIME, new_run
 from tidelake.delta.runs import read_files, write_frame
 from tidelake.delta.stops import reach
-from tidelake.delta.types import data_fields, updates_schema
+from tidelake.delta.types import updates_schema
 from tidelake.delta.values import CLOSED, SINCE, UPPER
 from tidelake.errors import Conflict
+from tidelake.order import INT64_MAX
 
 FAN_IN = 8
 _SMALLEST_TIER_ROWS = 4_096
@@ -187,58 +189,6 @@ def choose_runs(
     return []
 
 
-def consolidated(rows: DataFrame, data: Sequence[str], since: tuple[int, ...], sealed_through: int | None) -> DataFrame:
-    """Add up sealed rows.
-
-    In:  the data's columns, _time, _diff; only sealed times.
-    Out: the same columns; `(data, _time)` is unique unless a sum goes beyond int64, and no _diff is 0; every read at or
-         after since gives what it gave before.
-
-    Args:
-        rows: the sealed rows.
-        data: the names of the data's columns.
-        since: empty keeps every time as it is.
-        sealed_through: the last sealed time; None where every time is sealed.
-    """
-    time = F.col(TIME)
-    if since:
-        floor = since[0] if sealed_through is None else min(since[0], sealed_through)
-        time = F.greatest(time, F.lit(floor))
-    return add_up(rows.withColumn(TIME, time), [*data, TIME])
-
-
-def add_up(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Sum `_diff` by `keys` exactly; zeros vanish. A sum beyond int64 comes as several rows that add up to it."""
-    # The halves of 32 bits cannot overflow, whatever is added up.
-    grouped = rows.groupBy(*(f"`{name}`" for name in keys)).agg(
-        F.sum(F.shiftright(DIFF, 32)).alias("_high"), F.sum(F.col(DIFF).bitwiseAND(F.lit(0xFFFFFFFF))).alias("_low")
-    )
-    carried = grouped.select(
-        *(f"`{name}`" for name in keys),
-        (F.col("_high") + F.shiftright("_low", 32)).alias("_high"),
-        F.col("_low").bitwiseAND(F.lit(0xFFFFFFFF)).alias("_low"),
-    )
-    fits = (F.col("_high") >= -(2**31)) & (F.col("_high") < 2**31)
-    total = F.shiftleft("_high", 32).bitwiseOR(F.col("_low"))
-    return (
-        carried.where((F.col("_high") != 0) | (F.col("_low") != 0))
-        .select(
-            *(f"`{name}`" for name in keys),
-            F.explode(F.when(fits, F.array(total)).otherwise(_pieces(F.col("_high"), F.col("_low")))).alias(DIFF),
-        )
-        .where(F.col(DIFF) != 0)
-    )
-
-
-def _pieces(high: Column, low: Column) -> Column:
-    """Numbers within int64 that add up to `high * 2**32 + low`, for a `high` that does not fit 32 bits."""
-    step = F.lit(2**30)
-    whole = F.expr("cast(_high div 1073741824 as int)")
-    rest = high - whole.cast("bigint") * step
-    piece = F.when(high < 0, F.lit(-(2**62))).otherwise(F.lit(2**62))
-    return F.concat(F.array_repeat(piece, F.abs(whole)), F.array(F.shiftleft(rest, 32).bitwiseOR(low)))
-
-
 def _merge(
     spark: SparkSession,
     collection: Collection,
@@ -249,22 +199,13 @@ def _merge(
 ) -> bool:
     """Write the merged run and swap it in; False when its input runs went away."""
     schema = updates_schema(collection.entry.record_schema)
-    data = [one.name for one in data_fields(collection.entry.record_schema)]
     closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
     files = [file for run in chosen for file in run.files]
     rows = read_files(spark, collection.paths.updates, files, schema)
     total = sum(file.rows for file in files)
     partitions = max(1, min(spark.sparkContext.defaultParallelism, total // 1_000_000 + 1))
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
-    if collection.entry.is_keyed:
-        through = since[0] if closed else min(since[0], upper - 1)
-        names = {run.name for run in chosen}
-        others = [file for file in table.files() if file.run not in names]
-        takes_all = not any(_starts_before(file, through + 1) for file in others)
-        effective = without_discarded(spark, collection, sealed)
-        merged = merged_rows(effective, collection.entry.key, through, takes_all)
-    else:
-        merged = consolidated(sealed, data, since, None if closed else upper - 1)
+    merged = form_of(spark, collection).merged(sealed, _last_forgotten(since, closed, upper), _others(table, chosen))
     name = new_run("merge")
     ordered = merged.repartitionByRange(partitions, TIME).sortWithinPartitions(TIME)
     added = write_frame(ordered, table.path, name, schema)
@@ -320,6 +261,20 @@ def sweep(table: Path, report: CompactReport, retention_s: float = _RETENTION_S)
         if touched < horizon:
             shutil.rmtree(folder)
             report.folders_removed += 1
+
+
+def _last_forgotten(since: tuple[int, ...], closed: bool, upper: int) -> int:
+    """The last time that no reader can tell from the ones before it; -1 where every one can be told."""
+    if not since:
+        return -1
+    return since[0] if closed else min(since[0], upper - 1)
+
+
+def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
+    """From which time to which the runs that are not merged reach."""
+    names = {run.name for run in chosen}
+    reaches = [(file.time_min, file.time_max) for file in table.files() if file.run not in names]
+    return [(0 if low is None else low, INT64_MAX if high is None else high) for low, high in reaches]
 
 
 def _falls_behind(table: OpenTable, since: tuple[int, ...]) -> bool:

@@ -9,7 +9,7 @@ suffix equals a prefix), so no number of left-over bytes can hide.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -121,7 +121,9 @@ class Decoder:
 _SOURCE = ("partition", "offset", "timestamp_ms", "key", "value")
 
 
-def explode_updates(messages: DataFrame, record_schema: dict[str, Any], keep: Column | None = None) -> DataFrame:
+def explode_updates(
+    messages: DataFrame, record_schema: dict[str, Any], refused: Callable[[Column], Column] | None = None
+) -> DataFrame:
     """One row for each update of the good messages.
 
     In:  what `Decoder.updates` gives.
@@ -130,16 +132,17 @@ def explode_updates(messages: DataFrame, record_schema: dict[str, Any], keep: Co
     Args:
         messages: the decoded messages.
         record_schema: the collection's, which names the columns.
-        keep: a predicate over `updates` elements, given as a function of the exploded `_diff`; None keeps all.
+        refused: whether an element of `updates` is left out; None keeps all.
     """
     exploded = messages.select(
         F.col("partition").alias("_partition"), F.col("offset").alias("_offset"), F.explode("updates").alias("_u")
     )
+    if refused is not None:
+        exploded = exploded.where(~refused(F.col("_u")))
     columns = [F.col("_u.data")[one.name].alias(one.name) for one in land_record(record_schema).arrow]
-    rows = exploded.select(
+    return exploded.select(
         *columns, F.col("_u.time").alias(TIME), F.col("_u.diff").alias(DIFF), "_partition", "_offset"
     )
-    return rows if keep is None else rows.where(keep)
 
 
 def _is_progress() -> Column:

@@ -100,23 +100,25 @@ def suspect_times(unsealed: DataFrame, key: Sequence[str], data: Sequence[str]) 
     return by_key.where(F.coalesce(F.col("_two"), F.lit(False)) | F.col("_large")).select(TIME).distinct()
 
 
-def count_breaches(grouped: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
+def count_breaches(stated: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
     """Count breaches of the envelope by time, exactly.
 
-    In:  what `proof.group_statements` gives.
+    In:  the data's columns, _time, _diff (unique together), any others.
     Out: _time (unique), doubled bigint (keys with two values), large bigint (statements with another diff than +1, -1),
          evidence string (two values of one key, or one statement with such a diff); only times that have a breach.
     """
-    kept = grouped.where(~F.col("_discarded"))
     shown = F.to_json(F.struct(*(F.col(f"`{name}`") for name in data)), {"ignoreNullFields": "false"})
     large = _is_large(F.col(DIFF))
-    by_key = kept.groupBy(*(f"`{name}`" for name in key), TIME).agg(
+    by_key = stated.groupBy(*(f"`{name}`" for name in key), TIME).agg(
         F.count_if(F.col(DIFF) > 0).alias("_values"),
         F.count_if(large).alias("_large"),
-        F.sort_array(F.collect_set(F.when((F.col(DIFF) > 0) | large, shown))).alias("_shown"),
+        F.sort_array(F.collect_set(F.when(F.col(DIFF) > 0, shown))).alias("_set"),
+        F.sort_array(F.collect_set(F.when(large, shown))).alias("_shown"),
     )
     breach = (F.col("_values") > 1) | (F.col("_large") > 0)
-    evidence = F.array_join(F.slice("_shown", 1, 2), " and ")
+    evidence = F.array_join(
+        F.slice(F.when(F.col("_values") > 1, F.col("_set")).otherwise(F.col("_shown")), 1, 2), " and "
+    )
     return (
         by_key.where(breach)
         .groupBy(TIME)

@@ -24,19 +24,8 @@ def count_fingerprints(unsealed: DataFrame, data: Sequence[str]) -> DataFrame:
     Out: _time bigint (unique), rows bigint, distinct bigint, conflicts bigint (fingerprints with more than one diff).
     Cost: one exchange of three longs a row, one of the result.
     """
-    columns = [F.col(f"`{name}`") for name in data]
-    nulls = reduce(
-        lambda left, right: left + right,
-        [F.when(one.isNull(), F.lit(1 << bit)).otherwise(F.lit(0)) for bit, one in enumerate(columns[:_NULL_BITS_MAX])],
-        F.lit(0).cast("bigint"),
-    )
-    # Spark's hash skips a null, so which columns are null goes in beside them.
-    marked = unsealed.select(
-        TIME,
-        DIFF,
-        F.xxhash64(F.lit(1), *columns, nulls).alias("_high"),
-        F.xxhash64(F.lit(2), *columns, nulls).alias("_low"),
-    )
+    high, low = fingerprint([F.col(f"`{name}`") for name in data])
+    marked = unsealed.select(TIME, DIFF, high.alias("_high"), low.alias("_low"))
     by_fingerprint = marked.groupBy(TIME, "_high", "_low").agg(
         F.count(F.lit(1)).alias("n"), F.min(DIFF).alias("least"), F.max(DIFF).alias("greatest")
     )
@@ -45,6 +34,17 @@ def count_fingerprints(unsealed: DataFrame, data: Sequence[str]) -> DataFrame:
         F.count(F.lit(1)).alias("distinct"),
         F.count_if(F.col("least") != F.col("greatest")).alias("conflicts"),
     )
+
+
+def fingerprint(columns: Sequence[Column]) -> tuple[Column, Column]:
+    """128 bits that equal values share, in two longs."""
+    # Spark's hash skips a null, so which columns are null goes in beside them.
+    nulls = reduce(
+        lambda left, right: left + right,
+        [F.when(one.isNull(), F.lit(1 << bit)).otherwise(F.lit(0)) for bit, one in enumerate(columns[:_NULL_BITS_MAX])],
+        F.lit(0).cast("bigint"),
+    )
+    return F.xxhash64(F.lit(1), *columns, nulls), F.xxhash64(F.lit(2), *columns, nulls)
 
 
 def group_statements(rows: DataFrame, data: Sequence[str], discards: DataFrame | None) -> DataFrame:

@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 from tidelake.antichain import Antichain
 from tidelake.delta.catalog import Collection, Decision
 from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.envelopes import DETAIL_OF_REASON, refusals_of
 from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
-from tidelake.delta.keyed import count_breaches, suspect_times
+from tidelake.delta.forms import form_of
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
 from tidelake.delta.proof import compensating_rows, count_fingerprints, count_statements, group_statements
 from tidelake.delta.runs import append_run, read_files, write_frame
@@ -27,7 +28,7 @@ from tidelake.delta.statements import statement_frame
 from tidelake.delta.status import read_proof_log
 from tidelake.delta.stops import reach
 from tidelake.delta.types import data_fields, updates_schema
-from tidelake.delta.values import APPEND_ONLY_BREACH, CLOSED, SEALED_AT_MS, UPPER
+from tidelake.delta.values import CLOSED, SEALED_AT_MS, UPPER
 from tidelake.errors import Conflict, ConflictingDiff, Contradiction, EnvelopeBreach
 from tidelake.ledger import Ledger
 from tidelake.message import Progress
@@ -66,9 +67,9 @@ class _Counted:
     evidence: str | None = None
     """The data of a conflict or a breach, as JSON."""
     doubled: int = 0
-    """Keys with two values; only in the keyed form."""
+    """Keys with two values; only where there are keys."""
     large: int = 0
-    """Statements whose diff is neither +1 nor -1; only in the keyed form."""
+    """What is stated of keys with another diff than +1 and -1; only where there are keys."""
 
 
 def seal(spark: SparkSession, collection: Collection) -> SealReport:
@@ -95,7 +96,7 @@ class _Seal:
         self.table = OpenTable(self.paths.updates)
         self.upper = self.table.value(UPPER) or 0
         self.report = SealReport(self.upper, self.upper, bool(self.table.value(CLOSED)))
-        self.key = collection.entry.key
+        self.form = form_of(spark, collection)
         self.grouped: DataFrame | None = None
         self.evidence: dict[int, str] = {}
 
@@ -117,8 +118,7 @@ class _Seal:
             if frontier == Antichain.of(self.upper):
                 self._record_blocked()
                 return self.report
-            # In the keyed form a copy changes nothing, so there is nothing to cancel.
-            surplus = self.report.copies_cancelled and not self.key
+            surplus = self.report.copies_cancelled and self.form.cancels_copies
             compensation = self._compensate(frontier) if surplus else []
             reach("seal.after_compensation_write")
             self._record_proof(pending, counted, settled)
@@ -151,8 +151,9 @@ class _Seal:
             counted[time] = _Counted(distinct)
             if rows != distinct or conflicts:
                 suspects.add(time)
-        if self.key:
-            suspects.update(suspect_times(unsealed, self.key, self.data).toArrow()[TIME].to_pylist())
+        breaking = self.form.suspect_times(unsealed)
+        if breaking is not None:
+            suspects.update(breaking.toArrow()[TIME].to_pylist())
         if suspects:
             counted.update(self._count_exactly(unsealed, suspects, len(found[TIME])))
         return counted
@@ -169,8 +170,8 @@ class _Seal:
         )
         self.grouped = group_statements(rows, self.data, discards).persist()
         found = count_statements(self.grouped, self.data).toArrow().to_pylist()
-        broken = count_breaches(self.grouped, self.key, self.data).toArrow().to_pylist() if self.key else []
-        breaches = {one[TIME]: one for one in broken}
+        broken = self.form.breaches(self.grouped)
+        breaches = {} if broken is None else {one[TIME]: one for one in broken.toArrow().to_pylist()}
         nothing = {"doubled": 0, "large": 0, "evidence": None}
         counted = {}
         for one in found:
@@ -202,11 +203,14 @@ class _Seal:
         for time, one in counted.items():
             # Two values of one key have no order: only a discard tells which one counts.
             if one.doubled:
-                ledger.contradict(EnvelopeBreach(time, f"{one.doubled} keys have two values; discard one of each"))
+                ledger.contradict(EnvelopeBreach(time, f"keys with two values: {one.doubled}; discard one of each"))
             elif one.large and time not in decided:
-                ledger.contradict(EnvelopeBreach(time, "an upsert has no other diff than +1 and -1"))
-        for time in self._breaches() - decided.keys():
-            ledger.contradict(EnvelopeBreach(time, "an append-only collection takes no negative diff"))
+                ledger.contradict(EnvelopeBreach(time, "what is stated of a key has no other diff than +1 and -1"))
+        for time, reason in self._refused().items():
+            if time not in decided:
+                ledger.contradict(
+                    EnvelopeBreach(time, f"{DETAIL_OF_REASON[reason]}; the statement is in the quarantine")
+                )
         for time, count in decided.items():
             if time >= self.upper:
                 ledger.decide(time, count)
@@ -221,16 +225,16 @@ class _Seal:
             if one.time is not None and one.count is not None
         }
 
-    def _breaches(self) -> set[int]:
-        """The open times of statements that the envelope refused."""
-        if self.collection.entry.envelope != "append_only":
-            return set()
+    def _refused(self) -> dict[int, str]:
+        """The open times of statements that the envelope refused, and why."""
+        if not refusals_of(self.collection.entry.envelope):
+            return {}
         table = OpenTable(self.paths.quarantine)
         rows = read_rows(self.paths.quarantine, table.files(), QUARANTINE_SCHEMA, ["reason", "times"])
         return {
-            time
+            time: reason
             for reason, times in zip(rows["reason"].to_pylist(), rows["times"].to_pylist(), strict=True)
-            if reason == APPEND_ONLY_BREACH
+            if reason in DETAIL_OF_REASON
             for time in times or []
             if time >= self.upper
         }

@@ -11,11 +11,10 @@ from pyspark.sql import functions as F
 
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
-from tidelake.delta.compaction import add_up
-from tidelake.delta.keyed import keyed_contents, without_discarded
-from tidelake.delta.layout import DIFF, TIME
+from tidelake.delta.forms import contents_fields, form_of
+from tidelake.delta.layout import TIME
 from tidelake.delta.runs import read_files
-from tidelake.delta.types import data_fields, updates_schema
+from tidelake.delta.types import updates_schema
 from tidelake.delta.values import CLOSED, SINCE, UPPER
 from tidelake.errors import RuleBroken, SinceError, UpperError
 from tidelake.order import INT64_MAX
@@ -25,7 +24,7 @@ from tidelake.order import INT64_MAX
 class Snapshot:
     """Contents AS OF a time.
 
-    `contents` has the data's columns (or those asked for) and `_diff`, how often each row is there; never 0.
+    `contents` has the columns of the contents (or those asked for) and `_diff`, how often each row is there; never 0.
     """
 
     as_of: int
@@ -62,9 +61,9 @@ def snapshot(
         spark: the session.
         collection: what to read, with its newest catalog entry.
         as_of: a time in [since, upper); any time at or after since where the stream is closed.
-        columns: which of the data's columns; all where empty. Rows that differ only in others add up.
-        where: a Spark SQL predicate on the data's columns. In the sum form it commutes with adding up, so the scan
-            takes it.
+        columns: which columns of the contents; all where empty. Rows that differ only in others add up.
+        where: a Spark SQL predicate on the columns of the contents. Where rows add up it commutes with that, so the
+            scan takes it.
 
     Raises:
         SinceError: `as_of` is before since.
@@ -78,29 +77,21 @@ def snapshot(
         raise SinceError(at, since)
     if not closed and at >= upper:
         raise UpperError(at, [upper])
-    names = [one.name for one in data_fields(collection.entry.record_schema)]
+    names = [one.name for one in contents_fields(collection.entry)]
     unknown = [name for name in columns if name not in names]
     if unknown:
         raise RuleBroken(f"'{collection.name}' has no column '{unknown[0]}'", f"its columns are: {', '.join(names)}")
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
     rows = read_files(spark, collection.paths.updates, files, updates_schema(collection.entry.record_schema))
     rows = rows.where(F.col(TIME) <= at)
-    kept = list(columns) or names
-    if collection.entry.is_keyed:
-        # A predicate on values holds for the newest row of a key, so it comes after the newest is found.
-        rows = without_discarded(spark, collection, rows)
-        whole = keyed_contents(rows, collection.entry.key, names)
-        contents = (whole if where is None else _filtered(whole, where, names)).select(
-            *(f"`{one}`" for one in kept), DIFF
-        )
-    else:
-        rows = rows if where is None else _filtered(rows, where, names)
-        contents = add_up(rows.select(*(f"`{name}`" for name in kept), DIFF), kept)
+    contents = form_of(spark, collection).contents(
+        rows, list(columns) or names, lambda whole: whole if where is None else _filtered(whole, where, names)
+    )
     return Snapshot(at, since[0], upper, closed, table.version, contents)
 
 
 def _filtered(rows: DataFrame, where: str, names: Sequence[str]) -> DataFrame:
-    """Apply a predicate on the data's columns; the system's columns are not there for it."""
+    """Apply a predicate on the columns of the contents; the system's columns are not there for it."""
     try:
         # Once for its errors alone, on a frame that has no `_time` and `_diff`: a predicate on those would not commute
         # with adding up. Spark would find them below a mere projection.

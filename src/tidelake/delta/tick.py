@@ -14,14 +14,15 @@ from tidelake.configuration import CollectionSettings
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.decode import Decoder, explode_updates
+from tidelake.delta.envelopes import DETAIL_OF_REASON, reason_against, refusals_of
 from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
-from tidelake.delta.layout import DIFF, PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
+from tidelake.delta.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.runs import append_run, read_files, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.topic import FileTopic, OffsetRange, merge_intervals
 from tidelake.delta.types import late_schema, updates_schema
-from tidelake.delta.values import APPEND_ONLY_BREACH, CLOSED, UPPER, offset_value, partitions_value
+from tidelake.delta.values import CLOSED, UPPER, offset_value, partitions_value
 from tidelake.errors import Conflict, TopicGap
 from tidelake.order import INT64_MAX
 
@@ -161,7 +162,7 @@ class _Tick:
         frames = []
         for share in _shares(self.offsets, self.spark.sparkContext.defaultParallelism):
             messages = self._observe_messages(self.decoder.updates(self._raw(share).coalesce(1)), observed)
-            rows = self._observe_rows(explode_updates(messages, self.schema, self._allowed()), observed)
+            rows = self._observe_rows(self._explode(messages), observed)
             # One partition each, so that this is local: no shuffle.
             frames.append(rows.where(self.sealed.misses(F.col(TIME))).drop("_partition", "_offset").distinct())
         rows = reduce(DataFrame.unionAll, frames)
@@ -186,8 +187,8 @@ class _Tick:
 
     def _observe_messages(self, messages: DataFrame, observed: list[Observed]) -> DataFrame:
         bad = F.col("reason").isNotNull()
-        if self.settings.envelope == "append_only":
-            bad = bad | F.coalesce(F.exists("updates", lambda one: one["diff"] < 0), F.lit(False))
+        if refusals_of(self.settings.envelope):
+            bad = bad | F.coalesce(F.exists("updates", self._is_refused), F.lit(False))
         null = F.col("value").isNull()
         seen = Observed(messages, F.count_if(null).alias("null_records"), F.count_if(bad).alias("quarantined"))
         observed.append(seen)
@@ -199,21 +200,26 @@ class _Tick:
         observed.append(seen)
         return seen.frame
 
-    def _allowed(self) -> Column | None:
-        return F.col(DIFF) > 0 if self.settings.envelope == "append_only" else None
+    def _is_refused(self, statement: Column) -> Column:
+        return reason_against(self.settings.envelope, statement).isNotNull()
+
+    def _explode(self, messages: DataFrame) -> DataFrame:
+        """One row for each statement that the envelope allows."""
+        refused = self._is_refused if refusals_of(self.settings.envelope) else None
+        return explode_updates(messages, self.schema, refused)
 
     def _exploded(self) -> DataFrame:
-        return explode_updates(self.decoder.updates(self._raw(self.offsets)), self.schema, self._allowed())
+        return self._explode(self.decoder.updates(self._raw(self.offsets)))
 
     def _quarantine(self) -> None:
         """Put what cannot be used aside, whole and with its place; a repeated tick writes the same rows again."""
         raw = self._raw(self.offsets)
         messages = self.decoder.updates(raw)
-        breach = F.lit(None).cast("string")
-        times = F.col("times")
-        if self.settings.envelope == "append_only":
-            broken = F.filter("updates", lambda one: one["diff"] < 0)
-            breach = F.when(F.size(broken) > 0, F.lit(APPEND_ONLY_BREACH))
+        breach, times = F.lit(None).cast("string"), F.col("times")
+        envelope = self.settings.envelope
+        if refusals_of(envelope):
+            broken = F.filter("updates", self._is_refused)
+            breach = F.when(F.size(broken) > 0, reason_against(envelope, broken[0]))
             times = F.when(
                 F.col("reason").isNull(), F.array_distinct(F.transform(broken, lambda one: one["time"]))
             ).otherwise(times)
@@ -241,9 +247,7 @@ class _Tick:
             .select(
                 F.lit(self.topic.name).alias("topic"),
                 "*",
-                F.when(F.col("reason") == APPEND_ONLY_BREACH, F.lit("an append-only collection takes no negative diff"))
-                .otherwise(F.lit(None))
-                .alias("detail"),
+                _detail_of(F.col("reason")).alias("detail"),
             )
             .coalesce(1)
         )
@@ -314,6 +318,12 @@ class _Tick:
 
     def _raw(self, offsets: OffsetRange) -> DataFrame:
         return self.topic.read(self.spark, offsets)
+
+
+def _detail_of(reason: Column) -> Column:
+    """What an envelope's reason says in words; null for any other."""
+    details = [F.when(reason == name, F.lit(detail)) for name, detail in DETAIL_OF_REASON.items()]
+    return F.coalesce(*details)
 
 
 def _shares(offsets: OffsetRange, tasks_max: int) -> list[OffsetRange]:

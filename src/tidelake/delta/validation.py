@@ -14,12 +14,14 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.delta.catalog import Collection
+from tidelake.delta.catalog import Collection, Entry
 from tidelake.delta.commit import OpenTable
+from tidelake.delta.events import row_updates, rows_brought
 from tidelake.delta.files import write_run
+from tidelake.delta.forms import contents_fields
 from tidelake.delta.keyed import without_discarded
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
 from tidelake.delta.runs import append_run
@@ -85,13 +87,14 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     try:
         if lower < upper or closed:
             in_range = sealed.where(F.col(TIME) >= lower)
-            if collection.entry.is_keyed:
+            if collection.entry.envelope == "upsert":
                 recounted = _recount_keyed(without_discarded(spark, collection, in_range), collection)
             else:
                 recounted = _recount(in_range, collection)
             _compare_times(report, recounted, read_proofs(collection, lower))
-        if not collection.entry.is_keyed:  # compaction keeps no sum of what it has replaced
-            _compare_sums(report, sealed, proofs, full, unbroken=proofs.validated_upper >= first)
+        if not collection.entry.key:  # compaction keeps no sum of what it has replaced
+            rows_of = sealed.select((F.col(DIFF).cast("decimal(38,0)") * _rows_brought(collection.entry)).alias(DIFF))
+            _compare_sums(report, rows_of, proofs, full, unbroken=proofs.validated_upper >= first)
     except (PySparkException, Py4JJavaError) as error:
         # What cannot be read is not what was proven: it is noted as damage, and told as it is.
         report.mismatches.append(f"the table cannot be read at version {table.version}: {_first_line(error)}")
@@ -110,26 +113,45 @@ def _first_line(error: Exception) -> str:
 
 
 def _recount(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
-    """Per time: how many rows have an effect, the least effect, and all effects together."""
-    data = [one.name for one in data_fields(collection.entry.record_schema)]
+    """Per time: how many statements have an effect, the least effect, and all effects together."""
+    entry = collection.entry
+    data = [one.name for one in data_fields(entry.record_schema)]
     effects = (
         sealed.groupBy(*(f"`{name}`" for name in data), TIME)
         .agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_effect"))
         .where(F.col("_effect") != 0)
     )
     by_time = effects.groupBy(TIME).agg(
-        F.count(F.lit(1)).alias("recounted"), F.min("_effect").alias("diff_min"), F.sum("_effect").alias("diff_sum")
+        F.count(F.lit(1)).alias("recounted"),
+        F.min("_effect").alias("diff_min"),
+        F.sum(F.col("_effect") * _rows_brought(entry)).alias("diff_sum"),
     )
-    found = by_time.toArrow().to_pylist()
-    return [
-        {
+    doubled = _doubled_rows(sealed, entry) if entry.envelope == "debezium" and entry.key else None
+    found = []
+    for one in by_time.toArrow().to_pylist():
+        row = {
             "time": one[TIME],
             "recounted": one["recounted"],
             "diff_min": int(one["diff_min"]),
             "diff_sum": int(one["diff_sum"]),
         }
-        for one in found
-    ]
+        found.append(row if doubled is None else row | {"doubled": doubled.get(one[TIME], 0)})
+    return found
+
+
+def _rows_brought(entry: Entry) -> Column:
+    """By how much one effect of a statement changes the number of rows in the contents."""
+    return rows_brought() if entry.envelope == "debezium" else F.lit(1).cast("bigint")
+
+
+def _doubled_rows(sealed: DataFrame, entry: Entry) -> dict[int, int]:
+    """By time, how many keys are left with more than one row."""
+    row = [f"`{one.name}`" for one in contents_fields(entry)]
+    key = [f"`{name}`" for name in entry.key]
+    nets = row_updates(sealed).groupBy(*row, TIME).agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_net"))
+    by_key = nets.groupBy(*key, TIME).agg(F.count_if(F.col("_net") > 0).alias("_rows"))
+    found = by_key.where(F.col("_rows") > 1).groupBy(TIME).agg(F.count(F.lit(1)).alias("doubled"))
+    return {one[TIME]: one["doubled"] for one in found.toArrow().to_pylist()}
 
 
 def _recount_keyed(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
@@ -186,7 +208,7 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
 
     Args:
         report: takes the sums, and a mismatch.
-        sealed: all sealed rows.
+        sealed: `_diff` of all sealed rows, each as the number of rows that it brings.
         proofs: what was recorded.
         full: whether to add everything up.
         unbroken: no time between what was recorded and this range was compacted before it was recounted. Where one was,
@@ -196,7 +218,7 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
     fresh = [row["diff_sum"] for row in report.times if not known and row["time"] >= proofs.validated_upper]
     report.diff_sum_recorded = proofs.validated_sum + sum(fresh)
     if full or not unbroken:
-        total = sealed.agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("total")).first()
+        total = sealed.agg(F.sum(DIFF).alias("total")).first()
         report.diff_sum_found = int(total["total"] or 0) if total is not None else 0
         if not unbroken:
             report.diff_sum_recorded = report.diff_sum_found

@@ -10,8 +10,6 @@ SINCE = "since"
 """The greatest since that a compaction has moved times up to."""
 SEALED_AT_MS = "sealed_at_ms"
 """When upper last moved, in milliseconds since 1970."""
-APPEND_ONLY_BREACH = "append_only_diff"
-"""Why a statement of an append-only collection is in the quarantine: its diff is not positive."""
 
 
 def offset_value(topic: str, partition: int) -> str:

@@ -1,0 +1,153 @@
+"""The forms of tables: what rows amount to, what a merge makes of them, and how they may break the envelope.
+
+An envelope says what a statement means, and with it the form: diffs to add up, statements about keys, or change events.
+Whatever reads or merges a table asks its form; ingest and seal see statements alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.debezium import Interval
+from tidelake.delta import events, keyed
+from tidelake.delta.catalog import Collection, Entry
+from tidelake.delta.layout import DIFF, TIME
+from tidelake.delta.sums import add_up
+from tidelake.delta.types import data_fields
+
+Filter = Callable[[DataFrame], DataFrame]
+
+
+class Form(Protocol):
+    """What the rows of one collection's table are."""
+
+    @property
+    def cancels_copies(self) -> bool:
+        """Whether a copy would change what the rows amount to, so that seal has to cancel it."""
+
+    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+        """The contents that rows at or before a time amount to.
+
+        In:  the data's columns, _time, _diff.
+        Out: `kept`, which are columns of the contents, and _diff, how often a row is there; never 0.
+
+        Args:
+            rows: the rows.
+            kept: some columns of the contents.
+            where: applied to whole rows of the contents, as soon as that gives the same.
+        """
+
+    def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
+        """What is left of sealed rows when times at or before `through` cannot be told apart any more.
+
+        In, out: the data's columns, _time, _diff.
+
+        Args:
+            sealed: rows of the runs that are merged.
+            through: the last of those times; -1 where all can be told apart.
+            others: from which time to which the runs that are not merged reach.
+        """
+
+    def suspect_times(self, unsealed: DataFrame) -> DataFrame | None:
+        """The times (_time, unique) at which a key may break the envelope; None where there are no keys."""
+
+    def breaches(self, grouped: DataFrame) -> DataFrame | None:
+        """What `keyed.count_breaches` gives, of what `proof.group_statements` gives; None where there are no keys."""
+
+
+def form_of(spark: SparkSession, collection: Collection) -> Form:
+    """The form of a collection's table."""
+    entry = collection.entry
+    data = [one.name for one in data_fields(entry.record_schema)]
+    if entry.envelope == "debezium":
+        return _EventForm(data_fields(entry.record_schema), [one.name for one in contents_fields(entry)], entry.key)
+    if entry.envelope == "upsert":
+        return _KeyedForm(lambda rows: keyed.without_discarded(spark, collection, rows), data, entry.key)
+    return _SumForm(data)
+
+
+def contents_fields(entry: Entry) -> list[pa.Field]:
+    """The columns of a collection's contents: the data's, or those of the row that a change event is about."""
+    fields = data_fields(entry.record_schema)
+    return events.row_fields(fields) if entry.envelope == "debezium" else fields
+
+
+@dataclass(frozen=True)
+class _SumForm:
+    """Diffs add up; times move up to since, so that equal data meets and zeros vanish."""
+
+    data: list[str]
+    cancels_copies: bool = True
+
+    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+        return add_up(where(rows).select(*(f"`{name}`" for name in kept), DIFF), kept)
+
+    def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
+        moved = F.greatest(F.col(TIME), F.lit(through).cast("bigint"))
+        return add_up(sealed.withColumn(TIME, moved), [*self.data, TIME])
+
+    def suspect_times(self, unsealed: DataFrame) -> None:
+        return None
+
+    def breaches(self, grouped: DataFrame) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class _KeyedForm:
+    """Statements about keys, of which the newest counts; see `keyed`."""
+
+    effective: Filter
+    """Leaves out the statements that somebody has discarded."""
+    data: list[str]
+    key: tuple[str, ...]
+    cancels_copies: bool = False
+
+    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+        # A predicate on values holds for the newest row of a key, so it comes after the newest is found.
+        whole = where(keyed.keyed_contents(self.effective(rows), self.key, self.data))
+        return whole.select(*(f"`{name}`" for name in kept), DIFF)
+
+    def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
+        takes_all = not any(first <= through for first, _ in others)
+        return keyed.merged_rows(self.effective(sealed), self.key, through, takes_all)
+
+    def suspect_times(self, unsealed: DataFrame) -> DataFrame:
+        return keyed.suspect_times(unsealed, self.key, self.data)
+
+    def breaches(self, grouped: DataFrame) -> DataFrame:
+        return keyed.count_breaches(grouped.where(~F.col("_discarded")), self.key, self.data)
+
+
+@dataclass(frozen=True)
+class _EventForm:
+    """Change events; with a key the newest row counts, without one rows add up. See `events`."""
+
+    fields: list[pa.Field]
+    row: list[str]
+    key: tuple[str, ...]
+    cancels_copies: bool = True
+
+    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+        updates = events.row_updates(rows)
+        if not self.key:
+            return add_up(where(updates).select(*(f"`{name}`" for name in kept), DIFF), kept)
+        by_time = events.added_up_by_key(updates, self.row, self.key)
+        return where(keyed.keyed_contents(by_time, self.key, self.row)).select(*(f"`{name}`" for name in kept), DIFF)
+
+    def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
+        return events.merged_events(sealed, self.fields, self.key, through, others)
+
+    def suspect_times(self, unsealed: DataFrame) -> DataFrame | None:
+        return events.suspect_times(unsealed, self.row, self.key) if self.key else None
+
+    def breaches(self, grouped: DataFrame) -> DataFrame | None:
+        if not self.key:
+            return None
+        return keyed.count_breaches(events.row_nets(grouped.where(~F.col("_discarded")), self.row), self.key, self.row)

@@ -1,0 +1,236 @@
+"""The Debezium family: events are counted, rows are the contents, whatever was copied, reordered or merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.core.test_debezium import history
+from tests.delta.lake import NAME, Lake, encode
+from tidelake.debezium import Event
+from tidelake.delta.snapshot import snapshot
+from tidelake.delta.status import read_proof_log
+from tidelake.errors import ConfigurationError
+
+pytestmark = pytest.mark.spark
+
+ROW: dict[str, Any] = {
+    "type": "record",
+    "name": "Value",
+    "fields": [{"name": "id", "type": "long"}, {"name": "price", "type": ["null", "int"]}],
+}
+EVENT: dict[str, Any] = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        {"name": "before", "type": ["null", ROW]},
+        {"name": "after", "type": ["null", "Value"]},
+        {"name": "op", "type": "string"},
+    ],
+}
+
+
+def row(pair: Any) -> dict[str, Any] | None:
+    return None if pair is None else {"id": pair[0], "price": pair[1]}
+
+
+def events(*stated: tuple[Any, Any, int] | tuple[Any, Any, int, int], op: str = "") -> bytes:
+    """An update message of `(before, after, time)`, or with a diff behind; rows are `(id, price)` or None."""
+    batch = []
+    for before, after, time, *diff in stated:
+        kind = op or ("c" if before is None else "d" if after is None else "u")
+        data = {"before": row(before), "after": row(after), "op": kind}
+        batch.append({"data": data, "time": time, "diff": diff[0] if diff else 1})
+    return encode(batch, EVENT)
+
+
+def progress(lower: Iterable[int], upper: Iterable[int], counts: dict[int, int]) -> bytes:
+    entries = [{"time": time, "count": count} for time, count in counts.items()]
+    return encode({"lower": list(lower), "upper": list(upper), "counts": entries}, EVENT)
+
+
+def lake_of(root: Path, spark: SparkSession, key: str | None = None, **more: Any) -> Lake:
+    return Lake(root, spark, family="debezium", schema=EVENT, **({"key": key} if key else {}), **more)
+
+
+@pytest.fixture(params=["id", None], ids=["with a key", "without a key"])
+def changes(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Lake:
+    """A collection of change events, with a key and without."""
+    return lake_of(tmp_path, spark, request.param)
+
+
+def test_rows_follow_their_changes_and_counts_are_of_events(changes: Lake) -> None:
+    changes.send(events((None, (1, 10), 1), (None, (2, 5), 1)), events(((1, 10), (1, 20), 2), ((2, 5), None, 3)))
+    changes.send(events(((1, 10), (1, 20), 2)), progress([0], [9], {1: 2, 2: 1, 3: 1}))
+    sealed = changes.run()
+    assert (sealed.upper, sealed.copies_cancelled, sealed.contradictions) == (9, 0, [])
+    changes.send(events(((1, 20), (1, 30), 9)))
+    changes.ingest()
+    changes.send(events(((1, 20), (1, 30), 9)), progress([9], [12], {9: 1}))
+    assert changes.run().copies_cancelled == 1
+    assert changes.contents(1) == {(1, 10): 1, (2, 5): 1}
+    assert changes.contents(2) == {(1, 20): 1, (2, 5): 1}
+    assert changes.contents(3) == {(1, 20): 1}
+    assert changes.contents(11) == {(1, 30): 1}
+    assert not changes.validate(full=True).damaged
+    changes.compact()
+    assert not changes.validate(full=True).damaged
+    assert changes.contents(2) == {(1, 20): 1, (2, 5): 1}
+
+
+def test_several_changes_of_a_row_at_one_time_are_the_last_of_them(changes: Lake) -> None:
+    changes.send(events((None, (1, 10), 1)))
+    changes.send(events(((1, 10), (1, 20), 4), ((1, 20), (1, 30), 4), (None, (7, 7), 4), ((7, 7), None, 4)))
+    changes.send(events(((1, 30), (1, 40), 5), ((1, 40), (1, 30), 5)))
+    changes.send(progress([0], [9], {1: 1, 4: 4, 5: 2}))
+    sealed = changes.run()
+    assert (sealed.upper, sealed.contradictions) == (9, [])
+    assert changes.contents(4) == {(1, 30): 1}
+    assert changes.contents(5) == {(1, 30): 1}
+
+
+def test_a_changed_key_takes_the_row_along(changes: Lake) -> None:
+    changes.send(events((None, (1, 10), 1), (None, (2, 10), 1)), events(((1, 10), (3, 10), 2), ((2, 10), (1, 10), 2)))
+    changes.send(progress([0], [9], {1: 2, 2: 2}))
+    changes.run()
+    assert changes.contents(2) == {(3, 10): 1, (1, 10): 1}
+
+
+def test_with_a_key_a_row_before_may_be_just_its_key(tmp_path: Path, spark: SparkSession) -> None:
+    lake = lake_of(tmp_path, spark, "id")
+    lake.send(events((None, (1, 10), 1), (None, (2, 5), 1)), events(((1, None), (1, 20), 2), ((2, None), None, 3)))
+    lake.send(events(((8, None), (8, 80), 3)), progress([0], [9], {1: 2, 2: 1, 3: 2}))
+    lake.run()
+    assert lake.contents(3) == {(1, 20): 1, (8, 80): 1}
+
+
+def test_without_a_key_equal_rows_are_there_as_often_as_they_came(tmp_path: Path, spark: SparkSession) -> None:
+    lake = lake_of(tmp_path, spark)
+    lake.send(events((None, (1, 10), 1), (None, (2, 5), 1, 2)), events((None, (1, 10), 2)))
+    lake.send(events(((2, 5), None, 3)), progress([0], [9], {1: 2, 2: 1, 3: 1}))
+    lake.run()
+    assert lake.contents(2) == {(1, 10): 2, (2, 5): 2}
+    assert lake.contents(3) == {(1, 10): 2, (2, 5): 1}
+    assert [tuple(one) for one in snapshot(spark, lake.collection, 3, ["price"], "id = 1").contents.collect()] == [
+        (10, 2)
+    ]
+
+
+def test_storage_after_compaction_is_bounded_by_rows(changes: Lake) -> None:
+    for time in range(1, 7):
+        changes.send(events(*(((key, time - 1) if time > 1 else None, (key, time), time) for key in range(20))))
+    changes.send(events(*(((key, 6), None, 7) for key in range(5))))
+    changes.send(progress([0], [10], {**dict.fromkeys(range(1, 7), 20), 7: 5}))
+    changes.run()
+    before = changes.contents(9)
+    changes.settings = changes.settings.model_copy(
+        update={"collections": tuple(one.model_copy(update={"keep": 1}) for one in changes.settings.collections)}
+    )
+    changes.compact()
+    assert sum(file.rows for file in changes.table.files()) == 15
+    assert changes.contents(9) == before == {(key, 6): 1 for key in range(5, 20)}
+    assert not changes.validate(full=True).damaged
+
+
+def test_an_event_without_rows_or_with_a_negative_diff_waits_in_the_quarantine(changes: Lake) -> None:
+    changes.send(events((None, (1, 10), 1)), events((None, None, 3), op="t"), events(((1, 10), (1, 11), 4, -1)))
+    changes.send(progress([0], [9], {1: 1, 3: 1, 4: 1}))
+    sealed = changes.run()
+    assert sealed.upper == 3
+    assert changes.quarantined() == [(1, "event_without_rows"), (2, "event_diff")]
+    assert [(error.kind, error.time) for error in sealed.contradictions] == [
+        ("envelope_breach", 3),
+        ("envelope_breach", 4),
+    ]
+    assert "truncate" in str(sealed.contradictions[0])
+    changes.decide(time=3, count=0)
+    changes.decide(time=4, count=0)
+    healed = changes.seal()
+    assert (healed.upper, healed.decided) == (9, 2)
+    assert changes.contents(8) == {(1, 10): 1}
+
+
+def test_a_key_left_with_two_rows_waits_until_one_event_is_discarded(tmp_path: Path, spark: SparkSession) -> None:
+    lake = lake_of(tmp_path, spark, "id")
+    lake.send(events((None, (1, 10), 1)), events(((1, 10), (1, 20), 3), ((1, 10), (1, 30), 3)))
+    lake.send(events((None, (5, 5), 6, 2)), progress([0], [9], {1: 1, 3: 2, 6: 1}))
+    sealed = lake.run()
+    assert sealed.upper == 3
+    assert {(error.kind, error.time) for error in sealed.contradictions} == {
+        ("envelope_breach", 3),
+        ("envelope_breach", 6),
+    }
+    notes = {one["time"]: one["detail"] for one in read_proof_log(lake.collection).blocked}
+    assert notes[3].endswith('; its data: {"id":1,"price":20} and {"id":1,"price":30}')
+    wrong = {"data": {"before": row((1, 10)), "after": row((1, 20)), "op": "u"}, "diff": 1}
+    lake.decide(time=3, discard=wrong)
+    lake.decide(time=3, count=1)
+    assert lake.seal().upper == 6
+    assert lake.contents(5) == {(1, 30): 1}
+    lake.decide(time=6, count=1)
+    assert lake.seal().upper == 9
+    assert lake.contents(8) == {(1, 30): 1, (5, 5): 1}
+    lake.send(events(((1, 10), (1, 20), 3)))
+    lake.run()
+    lake.compact()
+    assert lake.contents(8) == {(1, 30): 1, (5, 5): 1}
+    assert not lake.validate(full=True).damaged
+
+
+@pytest.mark.parametrize("key", ["id", None])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_mangled_history_is_the_databases_contents_whatever_was_merged_when(
+    tmp_path: Path, spark: SparkSession, seed: int, key: str | None
+) -> None:
+    rng = Random(f"debezium {seed}")
+    made, contents = history(rng, 12)
+    lake = lake_of(tmp_path, spark, key)
+    pairs = {pair: (ord(pair[0]), pair[1]) for one in made for pair in (one.before, one.after) if pair is not None}
+    shuffled: list[Event] = [*made, *rng.choices(made, k=len(made) // 2)]
+    shuffled.sort(key=lambda one: one.time + rng.uniform(0, 4))
+    stated = {time: sum(one.time == time for one in made) for time in range(12)}
+    uppers = sorted({rng.randint(1, 11), rng.randint(1, 11), 12})
+    while shuffled or uppers:
+        part, shuffled = shuffled[: len(made) // 2 + 1], shuffled[len(made) // 2 + 1 :]
+        for one in part:
+            lake.send(events((pairs.get(one.before), pairs.get(one.after), one.time)))
+        if uppers:
+            lake.send(_statement(uppers.pop(0), stated))
+        lake.run()
+        upper = lake.seal().upper
+        lake.settings = lake.settings.model_copy(
+            update={"collections": tuple(one.model_copy(update={"keep": 3}) for one in lake.settings.collections)}
+        )
+        if rng.random() < 0.7:
+            lake.compact(full=rng.random() < 0.5)
+        for as_of in range(lake.collection.entry.since[0], upper):
+            assert lake.contents(as_of) == {pairs[pair]: 1 for pair in contents[as_of]}, (seed, as_of)
+    assert lake.seal().upper == 12
+    assert not lake.validate(full=True).damaged
+
+
+def _statement(upper: int, stated: dict[int, int]) -> bytes:
+    return progress([0], [upper], {time: count for time, count in stated.items() if count and time < upper})
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"), [("shop", "no column 'shop'"), ("price", "may be null"), ("before", "no column 'before'")]
+)
+def test_a_key_that_is_none_is_refused_before_anything_is_written(
+    tmp_path: Path, spark: SparkSession, key: str, problem: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=problem) as refused:
+        lake_of(tmp_path, spark, key)
+    assert f"collections.{NAME}.key" in str(refused.value)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_schema_that_is_no_change_event_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+    with pytest.raises(ConfigurationError, match="before` and `after") as refused:
+        Lake(tmp_path, spark, family="debezium")
+    assert f"collections.{NAME}.schema" in str(refused.value)
