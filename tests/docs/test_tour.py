@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,21 +16,11 @@ import structlog
 from pyspark.sql import SparkSession
 
 from tests.docs.blocks import PROJECT, Block, all_blocks, blocks_of
+from tests.docs.shell import link_checkout, run_by_bash
 
 pytestmark = pytest.mark.spark
 
 README = list(blocks_of(PROJECT / "README.md"))
-_IN_A_CHECKOUT = (
-    ".venv",
-    ".jars",
-    "jobs",
-    "src",
-    "assets",
-    "expectations",
-    "orchestration",
-    "examples",
-    "pyproject.toml",
-)
 
 
 @dataclass(frozen=True)
@@ -47,9 +35,7 @@ class Ran:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What looks like a checkout, so that commands need not be changed; the tour writes beside the links."""
-    for name in _IN_A_CHECKOUT:
-        if (PROJECT / name).exists():
-            (tmp_path / name).symlink_to(PROJECT / name)
+    link_checkout(tmp_path)
     monkeypatch.delenv("TIDELAKE_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -89,21 +75,6 @@ class Shell:
             status = int(end.code or 0)
         captured = self.capsys.readouterr()
         return Ran(command, status, captured.out + captured.err)
-
-
-def run_by_bash(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """Run a text as a script that stops at the first command that fails."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", text],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def write_file(folder: Path, block: Block) -> None:

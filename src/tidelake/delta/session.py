@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tidelake.setup.jars import resolve
@@ -63,15 +64,17 @@ def start_session(
         master: a master's URL; None keeps what spark-submit chose, and is `local[*]` without it.
         settings: Spark's own settings, over the defaults here.
     """
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     chosen = _EXACT | {"spark.executor.extraJavaOptions": _JAVA_OPTIONS}
-    if not submitted:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        chosen |= {"spark.executor.extraJavaOptions": f"{_submitted_executor_options()} {_JAVA_OPTIONS}".strip()}
+    else:
         chosen |= {"spark.jars": ",".join(str(jar) for jar in resolve())}
         chosen |= {"spark.driver.extraJavaOptions": _JAVA_OPTIONS}
         if master is None or master.startswith("local"):
+            # Only here: executors on other machines could not find a driver that listens on this address.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.master(master or "local[*]")
             chosen |= _LOCAL
     if master is not None:
@@ -86,3 +89,9 @@ def start_session(
         # spark-submit has started this JVM without our options; Avro reads them when it is first used.
         jvm.java.lang.System.setProperty(name, value)
     return session
+
+
+def _submitted_executor_options() -> str:
+    """The executors' Java options that spark-submit was given, which ours must not push out."""
+    SparkContext._ensure_initialized()
+    return SparkConf().get("spark.executor.extraJavaOptions", "") or ""

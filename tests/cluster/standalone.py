@@ -1,0 +1,75 @@
+"""A Spark standalone cluster of this machine's own: a master and its workers, as processes that end with the block."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+START_TIMEOUT_S = 90.0
+_STOP_TIMEOUT_S = 20.0
+_SPARK_HOME = Path(pyspark.__file__).parent
+_DEPLOY = "org.apache.spark.deploy"
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """A cluster that runs."""
+
+    url: str
+    """Of its master."""
+    workers: tuple[Path, ...]
+    """The folder of each worker: below it is one for each application that it ran an executor of."""
+
+
+@contextmanager
+def standalone(folder: Path, workers: int, memory: str) -> Iterator[Standalone]:
+    """Start a master and workers of one core each on free ports of 127.0.0.1; end them whatever happens."""
+    with ExitStack() as running:
+        log = folder / "master.log"
+        running.enter_context(_process(log, f"{_DEPLOY}.master.Master"))
+        url = _wait_for(log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")[0]
+        folders = tuple(folder / f"worker-{number}" for number in range(workers))
+        for one in folders:
+            options = ["--cores", "1", "--memory", memory, "--work-dir", str(one), url]
+            running.enter_context(_process(folder / f"{one.name}.log", f"{_DEPLOY}.worker.Worker", *options))
+        _wait_for(log, r"Registering worker", workers)
+        yield Standalone(url, folders)
+
+
+@contextmanager
+def _process(log: Path, java_class: str, *options: str) -> Iterator[None]:
+    """Run one of Spark's daemons in the foreground; spark-class becomes the JVM, so its pid is the daemon's."""
+    command = [str(_SPARK_HOME / "bin" / "spark-class"), java_class]
+    command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
+    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait_for(log: Path, pattern: str, times: int = 1) -> list[str]:
+    """What a log says, once it has said it so often."""
+    end = time.monotonic() + START_TIMEOUT_S
+    while True:
+        found = re.findall(pattern, log.read_text(encoding="utf-8", errors="replace"))
+        if len(found) >= times:
+            return found
+        assert time.monotonic() < end, f"{log} does not say {pattern!r} {times} times:\n{log.read_text()}"
+        time.sleep(0.1)

@@ -1,0 +1,197 @@
+"""The jobs by spark-submit on a cluster of two workers make the tables that they make within one process."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs import compact, current, ingest, seal, validate
+from tests.cluster.standalone import Standalone, standalone
+from tests.delta.lake import RECORD, progress, updates
+from tests.docs.blocks import PROJECT, blocks_of
+from tests.docs.shell import link_checkout, run_by_bash
+from tidelake.configuration import Settings, load_settings
+from tidelake.delta.catalog import Catalog, Collection
+from tidelake.delta.commit import OpenTable, check_log
+from tidelake.delta.files import read_rows
+from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, QUARANTINE_SCHEMA, RUN, Store
+from tidelake.delta.snapshot import snapshot
+from tidelake.delta.types import late_schema, updates_schema
+from tidelake.delta.values import CLOSED, SINCE, UPPER, offset_value
+from tidelake.generator.generate import generate
+from tidelake.generator.options import GenerateOptions
+
+pytestmark = pytest.mark.spark
+
+STEPS = ("ingest", "seal", "validate", "compact", "current")
+CONFIG = "data/tour/collections.yaml"
+MASTER = "MASTER=spark://127.0.0.1:7077"
+OPTION = "-Dtidelake.example=1"
+FIRST_FILES = 3
+"""How many of the generated files a first run in local mode has read: what the others repeat of them is late."""
+
+
+def make_topics(tour: Path) -> None:
+    """A topic of mangled orders in Parquet files; and one of upserts in JSON lines, still empty."""
+    options = GenerateOptions(
+        name="orders",
+        updates=6000,
+        times=40,
+        updates_per_message=2,
+        messages_per_file=1500,
+        writers=2,
+        copies=0.3,
+        shuffle="window",
+        undecodable=8,
+        malformed=8,
+        conflicting_count_at=(33,),
+    )
+    generate(options, tour / "topics", tour, None)
+    (tour / "topics" / "stock").mkdir()
+    collections = {
+        "orders": {"family": "plain", "topic": "orders", "schema": "orders.avsc", "keep": 12},
+        "stock": {"family": "upsert", "key": "id", "topic": "stock", "schema": RECORD},
+    }
+    document = {"store": "store", "topics": "topics", "data_docs": "docs", "collections": collections}
+    (tour / "collections.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+
+
+def stock_lines() -> str:
+    """What comes to the topic of upserts: values of eight keys, a delete, a copy, a message that is none."""
+    values = [updates(*(((key, time), time, 1) for key in range(time))) for time in range(1, 9)]
+    values += [updates(((1, 8), 9, -1)), values[3], b"\x07", progress([0], [12], {**{n: n for n in range(1, 9)}, 9: 1})]
+    lines = [
+        json.dumps({"offset": offset, "timestamp_ms": 0, "value_b64": base64.b64encode(value).decode()})
+        for offset, value in enumerate(values)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def run_in_local_mode(spark: SparkSession, settings: Settings, steps: tuple[str, ...]) -> None:
+    """Run steps in this process."""
+    runs = {"ingest": ingest.run, "seal": seal.run, "validate": validate.run_full}
+    runs |= {"compact": compact.run, "current": current.run}
+    for step in steps:
+        assert runs[step](spark, settings).ok
+
+
+def run_on(cluster: Standalone, folder: Path, steps: tuple[str, ...]) -> None:
+    """Run the README's commands for a cluster, on this one."""
+    (block,) = [one for one in blocks_of(PROJECT / "README.md") if one.text.startswith(MASTER)]
+    text = block.text
+    for stated, ours in (
+        (MASTER, f"MASTER={cluster.url}\nexport SPARK_LOCAL_IP=127.0.0.1"),
+        (f"in {' '.join(STEPS)};", f"in {' '.join(steps)};"),
+        ("jobs/$step.py", f"--conf spark.executor.extraJavaOptions={OPTION} jobs/$step.py"),
+    ):
+        assert stated in text
+        text = text.replace(stated, ours)
+    done = run_by_bash(folder, text, timeout_s=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def everything(spark: SparkSession, collection: Collection) -> dict[str, Any]:
+    """All that the tables say, but for what is random or a clock's."""
+    paths, record = collection.paths, collection.entry.record_schema
+    table = OpenTable(paths.updates)
+    names = (UPPER, CLOSED, SINCE, *(offset_value(collection.name, one) for one in range(2)))
+    found: dict[str, Any] = {name: table.value(name) for name in names}
+    stored = read_rows(paths.updates, table.files(), updates_schema(record)).drop_columns([RUN]).to_pylist()
+    found["updates"] = set(map(text_of, stored)) if collection.entry.is_keyed else consolidated(stored)
+    small = {"proofs": PROOFS_SCHEMA, "quarantine": QUARANTINE_SCHEMA, "late": late_schema(record)}
+    for name, schema in small.items():
+        folder = paths.root / name
+        rows = read_rows(folder, OpenTable(folder).files(), schema).drop_columns([RUN]).to_pylist()
+        found[name] = Counter(text_of({**row, "at_ms": None}) for row in rows)
+    shown = [row for file in DeltaTable(str(paths.current)).file_uris() for row in pq.read_table(file).to_pylist()]
+    found["current"] = Counter(map(text_of, shown))
+    since = max(*collection.entry.since, found[SINCE] or 0)
+    for as_of in (since, found[UPPER] - 1):
+        contents = snapshot(spark, collection, as_of).contents.collect()
+        found[f"as of {as_of}"] = Counter(text_of(row.asDict(recursive=True)) for row in contents)
+    assert check_log(paths.updates) > 1
+    return found
+
+
+def consolidated(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """How often each datum is there at each time: equal sums at all times are equal contents at every time."""
+    sums: Counter[str] = Counter()
+    for row in rows:
+        sums[text_of({**row, DIFF: None})] += row[DIFF]
+    return {one: diff for one, diff in sums.items() if diff}
+
+
+def text_of(row: dict[str, Any]) -> str:
+    """A row as text that is equal for equal rows."""
+    return json.dumps(row, default=repr, sort_keys=True)
+
+
+@pytest.mark.parametrize("steps", [STEPS[:1], pytest.param(STEPS, marks=pytest.mark.sweep)], ids=["ingest", "all"])
+def test_a_cluster_makes_the_tables_that_one_process_makes(
+    tmp_path: Path, spark: SparkSession, steps: tuple[str, ...]
+) -> None:
+    local, cluster = tmp_path / "local", tmp_path / "cluster"
+    prepare(spark, tmp_path, local, cluster)
+    run_in_local_mode(spark, load_settings(local / CONFIG), STEPS)
+    link_checkout(cluster)
+    with standalone(tmp_path, workers=2, memory="600m") as running:
+        run_on(running, cluster, steps)
+    check_executors(running, len(steps))
+    run_in_local_mode(spark, load_settings(cluster / CONFIG), STEPS[len(steps) :])
+    for name in ("orders", "stock"):
+        expected, found = (
+            everything(spark, Catalog(Store(load_settings(one / CONFIG).store)).find(name)) for one in (local, cluster)
+        )
+        for what, value in expected.items():
+            assert found[what] == value, (name, what)
+        assert expected["quarantine"]
+        assert expected["proofs"]
+        assert (name == "stock") or expected["late"]
+
+
+def prepare(spark: SparkSession, scratch: Path, local: Path, cluster: Path) -> None:
+    """Two equal folders whose store has read a part of the orders, and whose topics hold more than that."""
+    tour = local / CONFIG.rpartition("/")[0]
+    make_topics(tour)
+    rest = sorted((tour / "topics" / "orders").iterdir())[FIRST_FILES:]
+    for file in rest:
+        file.rename(scratch / file.name)
+    run_in_local_mode(spark, load_settings(local / CONFIG).only(("orders",)), ("ingest", "seal"))
+    for file in rest:
+        (scratch / file.name).rename(file)
+    (tour / "topics" / "stock" / "0.jsonl").write_text(stock_lines(), encoding="utf-8")
+    shutil.copytree(local, cluster)
+
+
+def check_executors(cluster: Standalone, applications: int) -> None:
+    """Every application had an executor on every worker, with the options that spark-submit gave and with ours."""
+    for worker in cluster.workers:
+        logs = sorted(worker.glob("app-*/*/stderr"))
+        assert len(logs) == applications
+        for log in logs:
+            command = next(line for line in log.read_text().splitlines() if line.startswith("Spark Executor Command"))
+            for option in ("-Xmx512M", OPTION, "-Dorg.apache.avro.limits"):
+                assert option in command
+
+
+@pytest.mark.sweep
+def test_a_process_of_its_own_finds_its_cluster_by_the_master_s_address_alone(tmp_path: Path) -> None:
+    script = (
+        "import sys; from tidelake.delta.session import start_session;"
+        " session = start_session(master=sys.argv[1], settings={'spark.executor.memory': '512m'});"
+        " print(session.range(1000).count())"
+    )
+    with standalone(tmp_path, workers=1, memory="600m") as running:
+        done = run_by_bash(PROJECT, f'exec {sys.executable} -c "{script}" {running.url}')
+    assert (done.returncode, done.stdout.strip()) == (0, "1000"), done.stderr
