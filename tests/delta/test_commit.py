@@ -266,7 +266,7 @@ def test_a_stop_before_the_call_leaves_only_files_that_no_log_names(table: Path)
     files = run_of(table, "r1")
 
     def stop(name: str) -> None:
-        if name == "commit.before_call":
+        if name == f"commit.before_call.{table.name}":
             raise KeyboardInterrupt
 
     on_reach(stop)

@@ -216,6 +216,7 @@ class Catalog:
     def fence(self, name: str) -> Entry:
         """Move the writer's epoch, so that every writer that began before can commit nothing more."""
         entry = self.update(name, lambda one: one.model_copy(update={"epoch": one.epoch + 1}))
+        reach("catalog.after_epoch")
         self._carry_epoch(entry)
         return entry
 
@@ -257,6 +258,7 @@ class Catalog:
                 table.commit({}, added, removes)
             except Conflict:
                 discard_run(self.store.catalog, run)
+                reach("catalog.after_conflict")
                 time.sleep(min(0.002 * attempt, 0.1))
                 continue
             reach("catalog.after_commit")

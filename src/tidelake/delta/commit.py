@@ -49,6 +49,7 @@ def create_table(path: Path, schema: pa.Schema, values: Mapping[str, int] | None
     if is_table(path):
         return
     path.mkdir(parents=True, exist_ok=True)
+    reach("table.after_folder")
     transactions = [Transaction(SEQ, 0), *(Transaction(name, value) for name, value in (values or {}).items())]
     DeltaTable.create(
         str(path),
@@ -64,7 +65,7 @@ def create_table(path: Path, schema: pa.Schema, values: Mapping[str, int] | None
     sync_path(_entry_path(path, 0))
     for folder in (path / "_delta_log", path, *list(path.parents)[:3]):
         sync_folder(folder)
-    reach("table.after_create")
+    reach("table.after_create", path.name)
 
 
 def is_table(path: Path) -> bool:
@@ -178,16 +179,16 @@ class OpenTable:
             os.utime(self.path / f"{RUN}={run}")  # whoever still reads it has the retention from here
         nonce = secrets.token_hex(16)
         self._call(nonce, values, adds, removes)
-        reach("commit.after_call")
+        reach("commit.after_call", self.path.name)
         sync_path(_entry_path(self.path, self.version + 1))
         sync_folder(self.path / "_delta_log")
-        reach("commit.after_sync")
+        reach("commit.after_sync", self.path.name)
         return Committed(self.version + 1, self.seq + 1, nonce)
 
     def _call(self, nonce: str, values: Mapping[str, int], adds: Sequence[RunFile], removes: Sequence[str]) -> None:
         transactions = [Transaction(SEQ, self.seq + 1), *(Transaction(name, value) for name, value in values.items())]
         now_ms = int(time.time() * 1000)
-        reach("commit.before_call")
+        reach("commit.before_call", self.path.name)
         try:
             self._table.create_write_transaction(
                 [AddAction(f.path, f.bytes, {RUN: f.run}, now_ms, True, f.statistics()) for f in adds],
@@ -263,6 +264,7 @@ def maintain(path: Path) -> bool:
     if version - last < _CHECKPOINT_EVERY_COMMITS:
         return False
     table.create_checkpoint()
+    reach("commit.after_checkpoint_write")
     # The entries behind it go now, so it has to be on disk before.
     for checkpoint in (path / "_delta_log").glob(f"{version:020d}.checkpoint*.parquet"):
         sync_path(checkpoint)
@@ -270,6 +272,7 @@ def maintain(path: Path) -> bool:
     sync_folder(path / "_delta_log")
     reach("commit.after_checkpoint")
     table.cleanup_metadata()
+    reach("commit.after_cleanup")
     return True
 
 
@@ -363,6 +366,7 @@ def _set_torn_entry_aside(path: Path) -> None:
             raise DamagedTable(str(path), f"version {newest} was committed twice; the first is {aside.name}") from error
         aside.unlink()
     else:
+        reach("table.after_torn_entry")
         log_event.warning("a torn log entry was set aside", table=str(path), version=newest, kept_as=aside.name)
     sync_folder(log)
 

@@ -210,6 +210,7 @@ def _merge(
     ordered = merged.repartitionByRange(partitions, TIME).sortWithinPartitions(TIME)
     added = write_frame(ordered, table.path, name, schema)
     written = [name]
+    reach("compact.after_merged_write")
     if not closed and any(not _ends_before(file, upper) for file in files):
         written.append(new_run("rest"))
         rest = rows.where(F.col(TIME) >= upper).coalesce(partitions)
@@ -218,6 +219,7 @@ def _merge(
     if not _swap(collection, table, chosen, added, since):
         for one in written:
             discard_run(table.path, one)
+        reach("compact.after_lost_runs")
         return False
     reach("compact.after_commit")
     report.merges += 1
@@ -241,6 +243,7 @@ def _swap(
             table = OpenTable(table.path)
             if not names <= {file.run for file in table.files()}:
                 return False
+            reach("compact.after_conflict")
             continue
         return True
     return False
@@ -260,6 +263,7 @@ def sweep(table: Path, report: CompactReport, retention_s: float = _RETENTION_S)
         touched = max([folder.stat().st_mtime, *(path.stat().st_mtime for path in folder.rglob("*"))])
         if touched < horizon:
             shutil.rmtree(folder)
+            reach("sweep.after_folder")
             report.folders_removed += 1
 
 

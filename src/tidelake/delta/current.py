@@ -49,6 +49,7 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
         return CurrentReport(shown[0], shown[1], False)
     taken = snapshot(spark, collection, at)
     contents = taken.contents.persist()
+    reach("current.before_write")
     try:
         rows = contents.count()
         note = json.dumps({"as_of": taken.as_of, "rows": rows, "collection": collection.name})

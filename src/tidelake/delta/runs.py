@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import RunFile, describe_run
 from tidelake.delta.layout import RUN
+from tidelake.delta.stops import reach
 from tidelake.delta.types import spark_schema
 from tidelake.errors import Conflict
 
@@ -65,6 +66,7 @@ def append_run(table: Path, files: Sequence[RunFile], epoch: int, attempts_max: 
         except Conflict:
             if attempt == attempts_max - 1:
                 raise
+            reach("append.after_conflict")
             continue
         maintain(table)
         return

@@ -313,6 +313,7 @@ class _Seal:
         if rows:
             files = write_run(self.paths.proofs, new_run("blocked"), _proof_table(rows))
             append_run(self.paths.proofs, files, self.collection.entry.epoch)
+            reach("seal.after_blocked")
 
     def _proof_row(self, kind: str) -> dict[str, Any]:
         return {
@@ -346,7 +347,9 @@ class _Seal:
                 if table.value(UPPER) != self.upper or table.value(CLOSED) or overtaken:
                     for run in {file.run for file in compensation}:
                         discard_run(self.paths.updates, run)
+                    reach("seal.after_overtaken")
                     return False
+                reach("seal.after_conflict")
                 continue
             self.report.committed, self.report.version = True, done.version
             return True

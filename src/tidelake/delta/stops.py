@@ -4,32 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+TABLES: tuple[str, ...] = ("catalog", "progress", "proofs", "quarantine", "late", "updates")
+"""The tables that delta-rs commits to, by the names of their folders, in the order in which they are made."""
+
 STOP_POINTS: tuple[str, ...] = (
+    "table.after_folder",
+    *(f"table.after_create.{table}" for table in TABLES),
+    "table.after_torn_entry",
+    *(f"commit.before_call.{table}" for table in TABLES),
+    *(f"commit.after_call.{table}" for table in TABLES),
+    *(f"commit.after_sync.{table}" for table in TABLES),
+    "commit.after_checkpoint_write",
+    "commit.after_checkpoint",
+    "commit.after_cleanup",
+    "append.after_conflict",
+    "catalog.after_conflict",
+    "catalog.after_commit",
+    "catalog.after_epoch",
     "ingest.before_write",
     "ingest.after_write",
     "ingest.after_quarantine",
     "ingest.after_progress",
     "ingest.after_late",
+    "ingest.after_conflict",
+    "ingest.after_overtaken_late",
+    "ingest.after_overtaken_write",
+    "ingest.after_lost_offsets",
     "ingest.after_commit",
     "seal.after_count",
     "seal.after_compensation_write",
     "seal.after_proofs",
+    "seal.after_blocked",
+    "seal.after_conflict",
+    "seal.after_overtaken",
     "seal.after_commit",
     "seal.after_prune",
-    "compact.after_since",
-    "compact.after_write",
-    "compact.after_commit",
-    "compact.after_sweep",
-    "commit.before_call",
-    "commit.after_call",
-    "commit.after_sync",
-    "commit.after_checkpoint",
-    "table.after_create",
-    "catalog.after_commit",
     "validate.after_record",
+    "compact.after_since",
+    "compact.after_merged_write",
+    "compact.after_write",
+    "compact.after_conflict",
+    "compact.after_lost_runs",
+    "compact.after_commit",
+    "tidy.after_write",
+    "tidy.after_commit",
+    "sweep.after_folder",
+    "compact.after_sweep",
+    "current.before_write",
     "current.after_write",
 )
-"""Every place that `reach` is called with, in the order of a tick."""
+"""Every place that `reach` is called with: tables and commits first, then in the order of a schedule."""
 
 _on_reach: Callable[[str], None] | None = None
 
@@ -40,7 +64,7 @@ def on_reach(hook: Callable[[str], None] | None) -> None:
     _on_reach = hook
 
 
-def reach(name: str) -> None:
-    """Tell the hook, if one is set, that this place is reached."""
+def reach(name: str, table: str = "") -> None:
+    """Tell the hook, if one is set, that this place is reached; `table` is the last part of its name, if it has one."""
     if _on_reach is not None:
-        _on_reach(name)
+        _on_reach(f"{name}.{table}" if table else name)

@@ -292,7 +292,9 @@ class _Tick:
                 if self._offsets_of(table) != before:
                     for run in {file.run for file in files}:
                         discard_run(table.path, run)
+                    reach("ingest.after_lost_offsets")
                     return False
+                reach("ingest.after_conflict")
                 continue
             self.report.version = done.version
             return True
@@ -303,11 +305,13 @@ class _Tick:
         rows = read_files(self.spark, self.table.path, files, updates_schema(self.schema))
         located = self._exploded().where(self.sealed.misses(F.col(TIME)))
         self._set_late_aside(located, now)
+        reach("ingest.after_overtaken_late")
         kept = write_frame(
             rows.where(now.misses(F.col(TIME))), self.table.path, new_run("ingest"), updates_schema(self.schema)
         )
         for run in {file.run for file in files}:
             discard_run(self.table.path, run)
+        reach("ingest.after_overtaken_write")
         late = sum(file.rows for file in files) - sum(file.rows for file in kept)
         self.report.updates_late += late
         self.report.updates_stored -= late

@@ -10,6 +10,7 @@ from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.compaction import FAN_IN, Run, live_runs
 from tidelake.delta.files import discard_run, read_rows, write_run
 from tidelake.delta.layout import new_run
+from tidelake.delta.stops import reach
 from tidelake.errors import Conflict
 
 _ROWS_MAX = 1_000_000
@@ -30,11 +31,14 @@ def merge_small_files(path: Path, schema: pa.Schema, epoch: int) -> int:
             return merges
         rows = read_rows(path, [file for run in chosen for file in run.files], schema)
         run = new_run(chosen[0].name.partition("-")[0])
+        merged = write_run(path, run, rows)
+        reach("tidy.after_write")
         try:
-            table.commit({}, write_run(path, run, rows), [one.name for one in chosen], epoch)
+            table.commit({}, merged, [one.name for one in chosen], epoch)
         except Conflict:  # somebody has just appended; the next run merges
             discard_run(path, run)
             return merges
+        reach("tidy.after_commit")
         maintain(path)
         merges += 1
 

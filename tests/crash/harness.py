@@ -1,0 +1,169 @@
+"""The side of the test: a nursery's line, what a lake's tables say, and what victims have said that has to be true."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from orchestration.settings import PROJECT
+from tests.delta.lake import NAME, Lake
+from tidelake.delta.catalog import Catalog, Collection
+from tidelake.delta.commit import OpenTable, check_log, read_entry
+from tidelake.delta.files import read_rows
+from tidelake.delta.layout import Store
+from tidelake.delta.status import quarantine_rows, read_proofs
+from tidelake.delta.stops import TABLES
+from tidelake.delta.values import CLOSED, SINCE, UPPER, partitions_value
+
+WAIT_MAX_S = 300.0
+
+
+class Nursery:
+    """A nursery on the JVM of a session, for as long as the `with` lasts."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None
+        jvm = gateway.gateway_parameters
+        environment = os.environ | {
+            "PYSPARK_GATEWAY_PORT": str(jvm.port),
+            "PYSPARK_GATEWAY_SECRET": jvm.auth_token,
+            # A child of a process with threads may inherit their locks.
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        command = [sys.executable, "-m", "tests.crash.nursery"]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdin=pipe, stdout=pipe, text=True)
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._process.communicate()
+
+    def start(self, order: dict[str, Any]) -> int:
+        """Bear a victim; its process id."""
+        return self._ask(order)
+
+    def wait(self, victim: int) -> int:
+        """Its exit code once it has ended; minus the signal, where one ended it."""
+        return self._ask({"wait": victim})
+
+    def run(self, order: dict[str, Any]) -> int:
+        """Bear one and wait for its end."""
+        return self.wait(self.start(order))
+
+    def _ask(self, what: dict[str, Any]) -> int:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps(what), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        assert answer, "the nursery has died; its own error is above"
+        return int(answer)
+
+
+def wait_until_stopped(process: int) -> None:
+    """Wait until a process stands still (SIGSTOP)."""
+    end = time.monotonic() + WAIT_MAX_S
+    while time.monotonic() < end:
+        if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            return
+        time.sleep(0.01)
+    raise TimeoutError(f"process {process} did not stand still within {WAIT_MAX_S} s")
+
+
+def collection_of(lake: Lake) -> Collection:
+    """The lake's collection as the catalog has it now."""
+    return Catalog(Store(lake.settings.store)).find(NAME)
+
+
+def state_of(lake: Lake) -> dict[str, Any]:
+    """Everything that must not depend on who was killed when, read without Spark.
+
+    Contents are added up in Python from the live files, at every time from since to just before upper.
+    """
+    collection = collection_of(lake)
+    table = OpenTable(collection.paths.updates)
+    upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
+    rows = read_rows(collection.paths.updates, table.files(), table.schema()).to_pylist()
+    since = collection.entry.since[0]
+    partitions = range(table.value(partitions_value(NAME)) or 0)
+    late = OpenTable(collection.paths.late)
+    late_rows = read_rows(collection.paths.late, late.files(), late.schema()).to_pylist()
+    return {
+        "upper": upper,
+        "closed": closed,
+        "since": (since, table.value(SINCE)),
+        "decisions": collection.entry.decisions,
+        "offsets": table.values(f"offset/{NAME}/", [str(one) for one in partitions]),
+        "contents": {as_of: contents(rows, as_of) for as_of in range(since, upper)},
+        # Copies of an open time may be stored or not: what is distinct counts.
+        "unsealed": {(row["id"], row["price"], row["_time"], row["_diff"]) for row in rows if row["_time"] >= upper},
+        "quarantine": {
+            (row["topic"], row["partition"], row["offset"], row["reason"], row["value"])
+            for row in quarantine_rows(collection)
+        },
+        "late": {tuple(value for name, value in row.items() if name != "_run") for row in late_rows},
+        "proofs": {
+            time: (proof["announced"], proof["counted"], proof["decision"])
+            for time, proof in read_proofs(collection, 0).items()
+            if time < upper
+        },
+    }
+
+
+def contents(rows: list[dict[str, Any]], as_of: int) -> dict[tuple[int, int | None], int]:
+    """What is there AS OF a time: `(id, price)` to how often."""
+    found: Counter[tuple[int, int | None]] = Counter()
+    for row in rows:
+        if row["_time"] <= as_of:
+            found[row["id"], row["price"]] += row["_diff"]
+    return {data: diff for data, diff in found.items() if diff}
+
+
+def said(path: Path) -> list[dict[str, Any]]:
+    """What a victim has said before its end; a line that its death has cut off was not said."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def check_acknowledged(lake: Lake, words: list[dict[str, Any]]) -> None:
+    """Each commit that was acknowledged is in its log, chains are whole, and what jobs reported is still so."""
+    commits = [one for one in words if "nonce" in one]
+    for one in commits:
+        entry = read_entry(Path(one["table"]), one["version"])
+        if entry is not None:  # cleaning the log up behind a checkpoint may have removed it
+            assert {line["commitInfo"]["nonce"] for line in entry if "commitInfo" in line} == {one["nonce"]}, one
+    places = [(one["table"], one["version"]) for one in commits]
+    assert len(set(places)) == len(places), "a version was acknowledged twice"
+    collection = collection_of(lake)
+    for name in TABLES:
+        check_log(lake.settings.store / "catalog" if name == "catalog" else collection.paths.root / name)
+    table = OpenTable(collection.paths.updates)
+    for one in words:
+        if one.get("step") == "seal":
+            sealed = one["report"]["results"][NAME]
+            assert (table.value(UPPER) or 0) >= sealed["upper"], one
+            assert bool(table.value(CLOSED)) >= sealed["closed"], one
+        if one.get("step") == "compact":
+            compacted = one["report"]["results"][NAME]
+            assert collection.entry.since >= tuple(compacted["since"]), one
+
+
+def check_steps(words: list[dict[str, Any]]) -> None:
+    """Every step that ended went well."""
+    for one in words:
+        if "step" in one:
+            report = one["report"]
+            assert report.get("ok", True), report

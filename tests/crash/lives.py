@@ -1,0 +1,121 @@
+"""Two lakes on one topic: one whose process is killed and started again, and one that nobody touches."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.crash.harness import Nursery, check_acknowledged, check_steps, said, state_of
+from tests.crash.pieces import PIECES, pieces_of
+from tests.crash.scenes import CYCLE, Scene, prepare, scene_of
+from tests.delta.lake import NAME, Lake
+
+KEEP = 12
+
+
+def seeds() -> range:
+    """The seeds of this run: `TIDELAKE_SWEEP_SEEDS` of them, from `TIDELAKE_SWEEP_FIRST_SEED` on; by default seed 0."""
+    first = int(os.environ.get("TIDELAKE_SWEEP_FIRST_SEED", "0"))
+    return range(first, first + int(os.environ.get("TIDELAKE_SWEEP_SEEDS", "1")))
+
+
+@dataclass(frozen=True)
+class Whole:
+    """How a life ends that nobody has cut short, and how often it came by each place in the piece of its scene."""
+
+    state: dict[str, Any]
+    shown: Any
+    passed: Counter[str]
+
+
+class Lives:
+    """All lives of one seed; what several have in common is lived once and copied."""
+
+    def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int) -> None:
+        self.root, self.spark, self.nursery, self.seed = root, spark, nursery, seed
+        self.pieces = pieces_of(seed)
+        self._bases: dict[int, Path] = {}
+        self._wholes: dict[tuple[Scene, int], Whole] = {}
+
+    def kill_at(self, place: str) -> None:
+        """Live with a kill at this place and check that nobody can tell; the test's only assertion for a place."""
+        scene, rng = scene_of(place), Random(f"{self.seed} {place}")
+        piece = self._piece(scene)
+        whole = self._whole(scene, piece)
+        times = whole.passed[place]
+        assert times, f"the scene of {place} does not come by there"
+        lake = self._from_base(piece, f"killed-{place}")
+        prepare(lake, scene.prepare, self.seed)
+        words = self._words(lake)
+        order = self._order(lake, scene.steps) | {"meet": scene.meet, "stop": place, "passing": rng.randrange(times)}
+        assert self.nursery.run(order) == -9, self._log(lake)
+        assert {"stopped": place} in said(words)
+        shown = self._run_on(lake, piece, scene.steps)
+        check_acknowledged(lake, said(words))
+        found = state_of(lake)
+        for name, value in whole.state.items():
+            assert found[name] == value, f"{name} differs; {self._log(lake)}"
+        assert shown == whole.shown
+        shutil.rmtree(lake.root)
+
+    def _piece(self, scene: Scene) -> int:
+        if scene.piece is not None:
+            return scene.piece
+        return 1 if self.seed % 3 == 0 else PIECES - 1
+
+    def _whole(self, scene: Scene, piece: int) -> Whole:
+        if (scene, piece) not in self._wholes:
+            lake = self._from_base(piece, f"whole-{len(self._wholes)}")
+            prepare(lake, scene.prepare, self.seed)
+            words = self._words(lake)
+            assert self.nursery.run(self._order(lake, scene.steps) | {"meet": scene.meet}) == 0, self._log(lake)
+            (passed,) = [one["passed"] for one in said(words) if "passed" in one]
+            shown = self._run_on(lake, piece, scene.steps)
+            check_acknowledged(lake, said(words))
+            self._wholes[scene, piece] = Whole(state_of(lake), shown, Counter(passed))
+        return self._wholes[scene, piece]
+
+    def _run_on(self, lake: Lake, piece: int, steps: tuple[str, ...]) -> Any:
+        """Do what the next schedule does, and all that is still to come; what `current` shows in the end."""
+        words = self._words(lake)
+        before = len(said(words))
+        for index in range(piece, PIECES):
+            if index > piece:
+                lake.send(*self.pieces[index])
+            assert self.nursery.run(self._order(lake, steps if index == piece else CYCLE)) == 0, self._log(lake)
+        check_steps(said(words)[before:])
+        reports = {one["step"]: one["report"]["results"].get(NAME) for one in said(words) if "step" in one}
+        assert not reports["validate"]["mismatches"], reports["validate"]
+        return {name: reports["current"][name] for name in ("as_of", "rows")}
+
+    def _from_base(self, piece: int, name: str) -> Lake:
+        """A lake with this piece in its topic, and all that was before it in its tables."""
+        if piece not in self._bases:
+            if piece:
+                base = self._from_base(piece - 1, f"base-{piece}")
+                assert self.nursery.run(self._order(base, CYCLE)) == 0, self._log(base)
+            else:
+                base = Lake(self.root / "base-0", self.spark, keep=KEEP)
+            self._bases[piece] = base.root
+        shutil.copytree(self._bases[piece], self.root / name, ignore=shutil.ignore_patterns("said.*"))
+        lake = Lake(self.root / name, self.spark, keep=KEEP)
+        lake.offset = sum(len(one) for one in self.pieces[:piece])
+        lake.send(*self.pieces[piece])
+        return lake
+
+    def _order(self, lake: Lake, steps: tuple[str, ...]) -> dict[str, Any]:
+        return {"config": str(lake.file), "said": str(self._words(lake)), "steps": steps}
+
+    def _words(self, lake: Lake) -> Path:
+        return lake.root / "said.jsonl"
+
+    def _log(self, lake: Lake) -> str:
+        log = lake.root / "said.log"
+        return f"the victims' output is in {log}:\n{log.read_text()[-3000:] if log.exists() else ''}"

@@ -1,0 +1,57 @@
+"""A process that only bears victims: `python -m tests.crash.nursery`; it answers one JSON line to each line it reads.
+
+It has imported everything that a job needs and has touched neither Spark nor delta-rs, so a child forked from it is
+ready within milliseconds, and shares nothing with the next one but the JVM that both attach to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import deltalake  # noqa: F401
+import fastavro  # noqa: F401
+import pandas  # noqa: F401
+import pyarrow.parquet  # noqa: F401
+import pyspark.sql.pandas.types  # noqa: F401
+
+from tests.crash.victim import live
+
+
+def bear(order: dict[str, Any]) -> int:
+    """Fork a victim that carries an order out; its output goes to a file beside what it says."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        output = os.open(Path(order["said"]).with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        live(order)
+        status = 0
+    except BaseException:  # whatever it is, a forked child must not go back into the parent's loop
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(status)
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            _, status = os.waitpid(order["wait"], 0)
+            answer = os.waitstatus_to_exitcode(status)
+        else:
+            answer = bear(order)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

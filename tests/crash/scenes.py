@@ -1,0 +1,124 @@
+"""For each stop point a scene that comes by it: what is prepared, whom the victim meets on its way, what it does."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from tests.crash.harness import collection_of
+from tests.delta.lake import Lake, progress
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.files import read_rows, write_run
+from tidelake.delta.layout import QUARANTINE_SCHEMA, RUN, new_run
+from tidelake.delta.stops import STOP_POINTS, TABLES
+
+CYCLE = ("ingest", "seal", "validate", "compact", "current")
+"""What a schedule does, in its order."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One way to spend the time of a piece.
+
+    Args:
+        prepare: what the harness does to the lake before, by name.
+        meet: a place, and a step that somebody else takes when the victim first comes by there.
+        steps: the victim's.
+        piece: which piece of the topic; None for a later one.
+    """
+
+    prepare: str | None = None
+    meet: tuple[str, str] | None = None
+    steps: tuple[str, ...] = CYCLE
+    piece: int | None = None
+
+
+_PLAIN = Scene()
+_FIRST = Scene(piece=0)
+_OPERATOR = Scene(steps=("decide", "withdraw", "fence", *CYCLE))
+OF_PLACES = {
+    "table.after_folder": _FIRST,
+    **{f"table.after_create.{table}": _FIRST for table in TABLES},
+    "table.after_torn_entry": Scene(prepare="tear"),
+    "commit.before_call.catalog": _OPERATOR,
+    "commit.after_call.catalog": _OPERATOR,
+    "commit.after_sync.catalog": _OPERATOR,
+    "commit.after_checkpoint_write": Scene(prepare="age"),
+    "commit.after_checkpoint": Scene(prepare="age"),
+    "commit.after_cleanup": Scene(prepare="age"),
+    "append.after_conflict": Scene(meet=("commit.before_call.quarantine", "bump:quarantine")),
+    "catalog.after_commit": _OPERATOR,
+    "catalog.after_conflict": Scene(meet=("commit.before_call.catalog", "bump:catalog")),
+    "catalog.after_epoch": _OPERATOR,
+    "ingest.after_conflict": Scene(meet=("ingest.after_progress", "bump:updates")),
+    "ingest.after_overtaken_late": Scene(meet=("ingest.after_progress", "seal")),
+    "ingest.after_overtaken_write": Scene(meet=("ingest.after_progress", "seal")),
+    "ingest.after_lost_offsets": Scene(meet=("ingest.after_progress", "ingest")),
+    "seal.after_blocked": Scene(prepare="contradict"),
+    "seal.after_conflict": Scene(meet=("seal.after_proofs", "bump:updates")),
+    "seal.after_overtaken": Scene(meet=("seal.after_proofs", "seal")),
+    "compact.after_conflict": Scene(meet=("compact.after_write", "bump:updates")),
+    "compact.after_lost_runs": Scene(meet=("compact.after_write", "compact")),
+    "tidy.after_write": Scene(prepare="crowd"),
+    "tidy.after_commit": Scene(prepare="crowd"),
+    "sweep.after_folder": Scene(prepare="litter"),
+}
+"""The places that an ordinary piece of an ordinary topic does not come by."""
+
+
+def scene_of(place: str) -> Scene:
+    """The scene in which this stop point is reached."""
+    assert place in STOP_POINTS, f"tidelake.delta.stops has no {place}"
+    return OF_PLACES.get(place, _PLAIN)
+
+
+def prepare(lake: Lake, what: str | None, seed: int) -> None:
+    """Bring a lake into the state that a scene needs; nothing that a reader could see."""
+    if what is not None:
+        {"tear": _tear, "age": _age, "contradict": _contradict, "crowd": _crowd, "litter": _litter}[what](lake, seed)
+
+
+def _tear(lake: Lake, seed: int) -> None:
+    """Another process has died while it wrote the next log entry."""
+    table = lake.table
+    entry = table.path / "_delta_log" / f"{table.version:020d}.json"
+    text = entry.read_bytes()
+    (entry.parent / f"{table.version + 1:020d}.json").write_bytes(text[: seed * 37 % len(text)])
+
+
+def _age(lake: Lake, seed: int) -> None:
+    """So many commits that the next one is followed by a checkpoint."""
+    for _ in range(32):
+        lake.table.commit({})
+
+
+def _contradict(lake: Lake, seed: int) -> None:
+    """The source announces two counts for a time far from all others."""
+    lake.send(progress([10**7], [10**7 + 1], {10**7: 1}), progress([10**7], [10**7 + 1], {10**7: 2}))
+
+
+def _crowd(lake: Lake, seed: int) -> None:
+    """Ticks that were repeated often have filled the quarantine with runs of the same rows."""
+    path = collection_of(lake).paths.quarantine
+    rows: pa.Table = read_rows(path, OpenTable(path).files(), QUARANTINE_SCHEMA)
+    for _ in range(8):
+        OpenTable(path).commit({}, write_run(path, new_run("quarantine"), rows))
+
+
+def _litter(lake: Lake, seed: int) -> None:
+    """What processes that died have left, two days ago."""
+    paths = collection_of(lake).paths
+    for folder in (paths.updates / f"{RUN}=ingest-dead", paths.progress / f"{RUN}=progress-dead"):
+        folder.mkdir()
+        part = folder / "part-0.parquet"
+        part.write_bytes(b"PAR1")
+        _make_old(part)
+        _make_old(folder)
+
+
+def _make_old(path: Path) -> None:
+    two_days_ago = path.stat().st_mtime - 2 * 86400
+    os.utime(path, (two_days_ago, two_days_ago))

@@ -1,0 +1,54 @@
+"""A process that is killed at a named place, and started again, ends where one ends that nobody has killed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orchestration.settings import PROJECT
+from tests.crash.harness import Nursery
+from tests.crash.lives import Lives, seeds
+from tidelake.delta.stops import STOP_POINTS, TABLES
+
+EVERYDAY = ("commit.after_call.progress", "ingest.after_late", "commit.before_call.updates", "compact.after_write")
+
+
+def test_every_stop_point_is_called_with_its_name_somewhere() -> None:
+    called: set[str] = set()
+    for file in (PROJECT / "src").rglob("*.py"), (PROJECT / "jobs").glob("*.py"):
+        for path in file:
+            for name, table in re.findall(r'\breach\("([a-z_.]+)"(, [a-z_.]+)?\)', path.read_text(encoding="utf-8")):
+                called |= {f"{name}.{one}" for one in TABLES} if table else {name}
+    assert called == set(STOP_POINTS)
+    assert len(set(STOP_POINTS)) == len(STOP_POINTS) >= 40
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, nursery: Nursery) -> dict[int, Lives]:
+    class BySeed(dict[int, Lives]):
+        def __missing__(self, seed: int) -> Lives:
+            self[seed] = Lives(tmp_path_factory.mktemp(f"seed-{seed}"), spark, nursery, seed)
+            return self[seed]
+
+    return BySeed()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("place", EVERYDAY)
+def test_a_kill_changes_nothing(lives: dict[int, Lives], place: str) -> None:
+    lives[1].kill_at(place)
+
+
+@pytest.mark.spark
+@pytest.mark.sweep
+@pytest.mark.parametrize("place", STOP_POINTS)
+@pytest.mark.parametrize("seed", seeds())
+def test_a_kill_at_any_place_changes_nothing(lives: dict[int, Lives], seed: int, place: str) -> None:
+    try:
+        lives[seed].kill_at(place)
+    except BaseException:
+        test = f"-m sweep 'tests/crash/test_kills.py::test_a_kill_at_any_place_changes_nothing[{seed}-{place}]'"
+        print(f"seed {seed}; again: TIDELAKE_SWEEP_FIRST_SEED={seed} TIDELAKE_SWEEP_SEEDS=1 .venv/bin/pytest {test}")
+        raise

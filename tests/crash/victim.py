@@ -1,0 +1,157 @@
+"""What a victim does: attach to the JVM that is there, run the real jobs, and die or stand still where it is told to.
+
+What a job has reported, and each commit that was acknowledged, is written down at once: it has to stay true.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from jobs import compact, current, ingest, seal, validate
+from jobs.job import Report
+from tests.delta.lake import NAME
+from tidelake.configuration import Settings, load_settings
+from tidelake.delta.catalog import Catalog, Decision
+from tidelake.delta.commit import Committed, OpenTable
+from tidelake.delta.layout import Store
+from tidelake.delta.stops import on_reach
+
+# Tiny data: compiling a plan would take longer than running it.
+_QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+_FAR = 10**9
+"""A time that nothing is said about, for decisions without effect."""
+
+
+def attach() -> SparkSession:
+    """A session of this process's own in the JVM that the environment names."""
+    gateway = launch_gateway()
+    SparkContext._ensure_initialized(gateway=gateway)
+    there = gateway.jvm.SparkSession.getDefaultSession().get()
+    context = gateway.jvm.JavaSparkContext.fromSparkContext(there.sparkContext())
+    python = SparkContext(jsc=context, gateway=gateway, conf=SparkConf(_jconf=context.getConf()))
+    session = SparkSession(python, jsparkSession=there.newSession())
+    for name, value in _QUICK.items():
+        session.conf.set(name, value)
+    return session
+
+
+@dataclass
+class Steps:
+    """What a victim can be told to do, by name, on the one collection of a lake."""
+
+    spark: SparkSession
+    settings: Settings
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog(Store(self.settings.store))
+
+    def ingest(self) -> Report:
+        return ingest.run(self.spark, self.settings)
+
+    def seal(self) -> Report:
+        return seal.run(self.spark, self.settings)
+
+    def compact(self) -> Report:
+        return compact.run(self.spark, self.settings)
+
+    def merge(self) -> Report:
+        """A compaction that is not full."""
+        return compact.run(self.spark, self.settings, full=False)
+
+    def validate(self) -> Report:
+        return validate.run_full(self.spark, self.settings)
+
+    def current(self) -> Report:
+        return current.run(self.spark, self.settings)
+
+    def decide(self) -> Report:
+        self.catalog.decide(NAME, Decision(time=_FAR, count=0, reason="tested", at_ms=0))
+        return Report("decide")
+
+    def withdraw(self) -> Report:
+        self.catalog.withdraw(NAME, _FAR)
+        return Report("withdraw")
+
+    def fence(self) -> Report:
+        self.catalog.fence(NAME)
+        return Report("fence")
+
+    def bump(self, table: str) -> None:
+        """A commit by somebody else that changes nothing but the table's version."""
+        path = self.settings.store / "catalog"
+        if table != "catalog":
+            path = self.catalog.find(NAME).paths.root / table
+        OpenTable(path).commit({})
+
+
+@dataclass
+class Victim:
+    """One process's life, as its order says."""
+
+    order: Mapping[str, Any]
+    steps: Steps
+    passed: Counter[str] = field(default_factory=Counter)
+    busy: bool = False
+    """Whether somebody else is at work; where they come by counts for nothing."""
+
+    def reach(self, name: str) -> None:
+        """Count a place; let somebody else in, stand still, or die, where the order says so."""
+        if self.busy:
+            return
+        before = self.passed[name]
+        self.passed[name] += 1
+        meet = self.order.get("meet")
+        if meet and name == meet[0] and before == 0:
+            self.busy = True
+            self.act(meet[1])
+            self.busy = False
+        if name == self.order.get("stop") and before == self.order.get("passing", 0):
+            self.say({"stopped": name})
+            os.kill(os.getpid(), getattr(signal, self.order.get("signal", "SIGKILL")))
+
+    def act(self, step: str) -> dict[str, Any]:
+        """Run one step; `bump:updates` has an argument."""
+        name, _, argument = step.partition(":")
+        run: Callable[..., Any] = getattr(self.steps, name)
+        done = run(argument) if argument else run()
+        return done.as_json() if isinstance(done, Report) else {}
+
+    def say(self, what: dict[str, Any]) -> None:
+        """Write a line down so that it outlives this process."""
+        file = os.open(self.order["said"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(file, (json.dumps(what, default=str) + "\n").encode())
+        os.close(file)
+
+
+def live(order: Mapping[str, Any]) -> None:
+    """Carry an order out: its `steps`, and on the way `stop` at its `passing`, and whom to `meet` where."""
+    victim = Victim(order, Steps(attach(), load_settings(Path(order["config"]))))
+    commit = OpenTable.commit
+
+    def acknowledged(self: OpenTable, *args: Any, **more: Any) -> Committed:
+        done = commit(self, *args, **more)
+        victim.say({"table": str(self.path), "version": done.version, "nonce": done.nonce})
+        return done
+
+    OpenTable.commit = acknowledged  # type: ignore[method-assign]
+    on_reach(victim.reach)
+    for step in order["steps"]:
+        victim.say({"step": step, "report": victim.act(step)})
+    victim.say({"passed": dict(victim.passed)})
