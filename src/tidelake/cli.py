@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import inspect
 import json
+import logging
 import re
 import sys
 import time as clock
@@ -12,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
@@ -54,6 +57,7 @@ class Engine(StrEnum):
     """What `replay` runs a stream through."""
 
     memory = "memory"
+    delta = "delta"
 
 
 @app.command()
@@ -256,23 +260,27 @@ _add_generate()
 @app.command()
 def replay(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recorded streams, JSON lines.")],
-    engine: Annotated[Engine, typer.Option(help="What to run them through.")] = Engine.memory,
+    engine: Annotated[
+        Engine, typer.Option(help="memory: the reader; delta: a topic, the ingest and seal jobs, and their tables.")
+    ] = Engine.memory,
+    store: Annotated[
+        Path | None, typer.Option(help="Keep what --engine delta makes in this fresh folder, instead of removing it.")
+    ] = None,
 ) -> None:
     """Run recorded streams through the reader; one JSON line out for each line in."""
     from tidelake.json_values import to_text
-    from tidelake.replay import replay_file, split_lines
+    from tidelake.replay import replay_file
 
-    failed = False
-    for file in files:
-        try:
-            lines = split_lines(file.read_bytes())
-        except OSError as error:
-            typer.echo(f"error: {file} cannot be read: {error.strerror}", err=True)
-            failed = True
-            continue
-        for line in replay_file(lines, str(file)):
-            sys.stdout.write(to_text(line))
-            sys.stdout.write("\n")
+    failed: list[Path] = []
+    streams = _read_streams(files, failed)
+    if engine is Engine.delta:
+        outputs = _replay_through_delta(list(streams), store, failed)
+    else:
+        _check_no_store(store)
+        outputs = (output for file, lines in streams for output in replay_file(lines, str(file)))
+    for output in outputs:
+        sys.stdout.write(to_text(output))
+        sys.stdout.write("\n")
     sys.stdout.flush()
     if failed:
         raise typer.Exit(1)
@@ -291,6 +299,74 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         sys.stderr.close()
         sys.exit(0)
+
+
+def _read_streams(files: list[Path], failed: list[Path]) -> Iterator[tuple[Path, list[bytes]]]:
+    """The lines of each file; one that cannot be read is told, and added to `failed`."""
+    from tidelake.replay import split_lines
+
+    for file in files:
+        try:
+            yield file, split_lines(file.read_bytes())
+        except OSError as error:
+            _say(f"error: {file} cannot be read: {error.strerror}")
+            failed.append(file)
+
+
+def _check_no_store(store: Path | None) -> None:
+    from tidelake.errors import RuleBroken
+
+    if store is not None:
+        raise RuleBroken("a replay in memory keeps nothing", "leave out --store, or add --engine delta")
+
+
+def _replay_through_delta(
+    streams: list[tuple[Path, list[bytes]]], store: Path | None, failed: list[Path]
+) -> Iterator[dict[str, Any]]:
+    """Run each stream through the real jobs; one that stops is told, added to `failed`, and stops no other."""
+    from tidelake.delta.replay import Pipeline, make_streams, replay_through
+    from tidelake.delta.session import start_session
+
+    ingest, seal = _job("ingest"), _job("seal")
+    with TemporaryDirectory(prefix="tidelake-replay-") as scratch, _no_log():
+        settings = make_streams(store or Path(scratch), len(streams))
+        if store is not None:
+            for (file, _), one in zip(streams, settings, strict=True):
+                _say(f"{one.file}: {one.collections[0].name} is {file}")
+        _say("starting Spark …")
+        pipeline = Pipeline.of_tiny(start_session(), ingest, seal)
+        for (file, lines), one in zip(streams, settings, strict=True):
+            try:
+                yield from replay_through(pipeline, one, lines, str(file))
+            except TidelakeError as error:
+                _say(f"error: {error}")
+                failed.append(file)
+
+
+def _job(name: str) -> Callable[..., Any]:
+    """The `run` of a job. Jobs are run from the checkout and never installed, so they are looked for there."""
+    from tidelake.errors import RuleBroken
+
+    for checkout in (Path(__file__).parents[2], Path.cwd()):
+        if (checkout / "jobs" / f"{name}.py").is_file():
+            if str(checkout) not in sys.path:
+                sys.path.append(str(checkout))
+            run: Callable[..., Any] = importlib.import_module(f"jobs.{name}").run
+            return run
+    raise RuleBroken("the folder `jobs` is not here", "run this command from the checkout of Tidelake")
+
+
+@contextmanager
+def _no_log() -> Iterator[None]:
+    """Keep what the jobs log out of the output: what they find is told, and what stops them is raised."""
+    import structlog
+
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def _status_of(settings: Settings, name: str) -> CollectionStatus | None:

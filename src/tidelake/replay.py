@@ -6,6 +6,7 @@ Light on purpose, in what it imports and in what it does for a line: a thousand 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import Enum, auto
 from typing import Any
 
 from tidelake.antichain import Antichain
@@ -52,6 +53,48 @@ def replay_file(lines: Iterable[bytes], file_name: str) -> Iterator[dict[str, An
         yield {"file": file_name, "line": number, "frontier": frontier, "updates": updates, "errors": errors}
 
 
+class Event(Enum):
+    """What a line may record besides a message."""
+
+    NULL_RECORD = auto()
+    RESTART = auto()
+
+
+def parse_line(line: bytes, width: int | None = ANY_WIDTH) -> Message | Event:
+    """Read one line of a recorded stream.
+
+    Args:
+        line: without its line end.
+        width: what every time has to be as wide as; by default as the first.
+
+    Raises:
+        CodecError: it is not JSON, or stands for a record that could not be decoded.
+        MalformedMessage: it is wrong in itself.
+    """
+    value = parse(line)
+    if not isinstance(value, dict) or len(value) != 1:
+        raise _BAD_MESSAGE
+    ((name, content),) = value.items()
+    if name == "updates" and isinstance(content, list):
+        return Updates(content, width)
+    if name == "progress" and isinstance(content, dict) and content.keys() == _PROGRESS_NAMES:
+        return Progress(content["lower"], content["upper"], content["counts"], width)
+    if name == "undecodable" and content is True:
+        raise CodecError("undecodable", "recorded as undecodable")
+    if name == "restart" and isinstance(content, dict):
+        return Event.RESTART
+    if name == "null_record" and content is True:
+        return Event.NULL_RECORD
+    raise _BAD_MESSAGE
+
+
+def problems_of(error: CodecError | MalformedMessage) -> list[tuple[str, object]]:
+    """What is wrong with a line, as `(kind, time)`, each once."""
+    if isinstance(error, CodecError):
+        return [("undecodable" if error.reason == "undecodable" else "bad_message", None)]
+    return list({(kind, identity(time)): (kind, time) for kind, time in error.problems}.values())
+
+
 class Replay:
     """One stream's reader, made when the first well-formed time tells how wide times are."""
 
@@ -64,41 +107,22 @@ class Replay:
         updates: list[Any] = []
         errors: list[tuple[str, object]] = []
         try:
-            message = self._parse_line(line)
-            if message is not None and message.width != ANY_WIDTH:
+            message = parse_line(line, self._width)
+            if message is Event.RESTART:
+                self._restart()
+            elif not isinstance(message, Event) and message.width != ANY_WIDTH:
                 if self._reader is None:
                     self._width = message.width
                     self._reader = Reader(Antichain.of(minimum(message.width)), identity)
                 received = self._reader.receive(message)
                 updates = [[update.data, time_to_json(update.time), update.diff] for update in received.updates]
                 errors = [(error.kind, time_to_json(error.time)) for error in received.errors]
-        except CodecError as error:
-            errors = [("undecodable" if error.reason == "undecodable" else "bad_message", None)]
-        except MalformedMessage as error:
-            errors = list({(kind, identity(time)): (kind, time) for kind, time in error.problems}.values())
+        except (CodecError, MalformedMessage) as error:
+            errors = problems_of(error)
         return self._frontier(), updates, [{"kind": kind, "time": time} for kind, time in errors]
 
     def _frontier(self) -> list[Any]:
         return [0] if self._reader is None else [time_to_json(time) for time in self._reader.frontier]
-
-    def _parse_line(self, line: bytes) -> Message | None:
-        """Give the message of a line; None where it is none that the reader receives."""
-        value = parse(line)
-        if not isinstance(value, dict) or len(value) != 1:
-            raise _BAD_MESSAGE
-        ((name, content),) = value.items()
-        if name == "updates" and isinstance(content, list):
-            return Updates(content, self._width)
-        if name == "progress" and isinstance(content, dict) and content.keys() == _PROGRESS_NAMES:
-            return Progress(content["lower"], content["upper"], content["counts"], self._width)
-        if name == "undecodable" and content is True:
-            raise CodecError("undecodable", "recorded as undecodable")
-        if name == "restart" and isinstance(content, dict):
-            self._restart()
-            return None
-        if name == "null_record" and content is True:
-            return None
-        raise _BAD_MESSAGE
 
     def _restart(self) -> None:
         """Drop the reader, and go on from its saved state, by way of text."""

@@ -131,6 +131,7 @@ def check_what_the_readme_says(ran: list[Ran]) -> None:
     assert outputs("--as-of 10")[0] != outputs("--as-of 39")[0]
     replayed = json.loads(outputs("tidelake replay")[0].splitlines()[-1])
     assert (replayed["frontier"], len(replayed["updates"])) == ([10], 4)
+    assert outputs("tidelake replay --engine delta")[0].startswith(outputs("tidelake replay examples")[0])
     since, upper, rows = outputs("snapshot(start_session()")[0].split()
     assert (since, upper) == ("0", "50")
     assert int(rows) > 0
