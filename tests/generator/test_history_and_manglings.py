@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.generator.topics import CODEC, make, messages, read, records
+from tidelake import keyed
 from tidelake.codec import ConfluentCodec
 from tidelake.errors import CodecError, RuleBroken
 from tidelake.generator.encoder import Encoder
@@ -43,7 +44,7 @@ def facts(made: Generated) -> Counter[Any]:
     return Counter((CODEC.identity(data), time, diff) for one in batches(made) for data, time, diff in one.batch)
 
 
-@pytest.mark.parametrize("family", ["plain", "append_only"])
+@pytest.mark.parametrize("family", ["plain", "append_only", "upsert"])
 @pytest.mark.parametrize("updates", [1, 20, 94, 95, 96, 4_000])
 def test_a_history_has_just_as_many_distinct_updates_as_asked_for(family: Any, updates: int) -> None:
     history = History(family, updates, 100, Random(updates), keys=30)
@@ -88,6 +89,38 @@ def test_an_append_only_history_has_positive_diffs_and_rows_that_come_again() ->
     assert min(diff for _, _, diff in history.updates) == 1
     assert max(Counter(row for row, _, _ in history.updates).values()) > 1
     assert {row["id"] for row in history.rows} <= set(range(200))
+
+
+def test_an_upsert_history_sets_replaces_and_deletes_one_row_a_key() -> None:
+    history = history_of("upsert")
+    stated = [keyed.Statement(history.rows[row]["id"], row, time, diff) for row, time, diff in history.updates]
+    assert not keyed.breaches(stated)
+    assert {diff for _, _, diff in history.updates} == {1, -1}
+    at_once = Counter((one.key, one.time) for one in stated)
+    assert max(at_once.values()) == 2
+    live: dict[int, int] = {}
+    replaced = 0
+    for one in sorted(stated, key=lambda one: one.position):
+        if one.diff > 0:
+            live[one.key] = one.value
+            replaced += at_once[one.key, one.time] == 2
+        else:
+            assert live.pop(one.key) == one.value
+    assert replaced > 500
+    assert len(live) > 50
+
+
+def test_the_contents_of_an_upsert_topic_are_those_of_the_keyed_model(tmp_path: Path) -> None:
+    made = make(tmp_path, family="upsert")
+    stated = [
+        keyed.Statement(row["id"], repr(row), time, diff)
+        for row in pq.read_table(made.updates_path).to_pylist()
+        for time, diff in [(row.pop("_time"), row.pop("_diff"))]
+    ]
+    for as_of in range(0, 40, 7):
+        rows = contents_at(made.updates_path, as_of).to_pylist()
+        assert {row.pop("_diff") for row in rows} <= {1}
+        assert {row["id"]: repr(row) for row in rows} == keyed.contents(stated, as_of)
 
 
 def test_orders_hold_what_is_easily_got_wrong() -> None:
@@ -222,6 +255,14 @@ def test_an_update_that_breaks_the_envelope_is_announced_and_counted_with_all_it
     assert {one.counts[5] for one in statements(made) if one.covers(5)} == {at}
 
 
+def test_an_order_gets_a_second_value_at_a_time_that_has_one_or_not(tmp_path: Path) -> None:
+    made = make(tmp_path, family="upsert", breach_at=(5, 11), updates=3, times=12, writers=2)
+    values = Counter((data["id"], time) for message in batches(made) for data, time, diff in message.batch if diff > 0)
+    assert sum(count == 4 for count in values.values()) == 2
+    assert made.truth.quarantined == {}
+    assert made.truth.upper == 5
+
+
 @pytest.mark.parametrize(
     ("choices", "text"),
     [
@@ -236,7 +277,7 @@ def test_an_update_that_breaks_the_envelope_is_announced_and_counted_with_all_it
         ({"writers": 0}, "writers is 0"),
         ({"shards": -1}, "shards is -1"),
         ({"close": 1}, "close is 1"),
-        ({"family": "upsert"}, "plain, append_only"),
+        ({"family": "merge"}, "plain, append_only, upsert"),
         ({"shuffle": "half"}, "none, window, full"),
         ({"encoding": "json"}, "avro, confluent"),
         ({"schema_id": 2**31}, "schema_id"),
@@ -244,6 +285,7 @@ def test_an_update_that_breaks_the_envelope_is_announced_and_counted_with_all_it
         ({"over_count_at": [1]}, "over_count_at is"),
         ({"over_count_at": (-1,)}, "over_count_at is"),
         ({"family": "append_only", "negative": 0.1}, "append_only and negative"),
+        ({"family": "upsert", "negative": 0.1}, "upsert and negative"),
         ({"close": True, "unsealed_times": 1}, "close and unsealed_times"),
         ({"close": True, "far_future": 1}, "close and far_future"),
         ({"times": 5, "unsealed_times": 6}, "unsealed_times"),

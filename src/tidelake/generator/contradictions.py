@@ -36,6 +36,18 @@ def breaches(history: History, times: Sequence[int], random: Random) -> list[Tri
     return [(_row_before(history, time, random), time, -1) for time in times]
 
 
+def second_values(history: History, times: Sequence[int]) -> list[Triple]:
+    """Set one order of each time to a second value: one that is set there, or else a new one that gets both."""
+    stated = []
+    for time in times:
+        row = next((row for row, _, diff in _updates_at(history, time) if diff > 0), None)
+        if row is None:
+            row = history.new_row(history.take_id())
+            stated.append((row, time, 1))
+        stated.append((history.new_row(history.rows[row]["id"]), time, 1))
+    return stated
+
+
 def _row_before(history: History, time: int, random: Random) -> int:
     taken = {row for row, _, _ in _updates_at(history, time)}
     for _ in range(_ATTEMPTS):

@@ -179,7 +179,7 @@ def _truth(
 ) -> Truth:
     """Sum up what is true of the topic now."""
     batches = [message.batch for message in stream.messages if isinstance(message, Updates)]
-    breached = {(row, time) for row, time, _ in stream.breaches}
+    breached = {(row, time) for row, time, _ in stream.breaches} if options.family == "append_only" else set()
     quarantined = garbage.reasons.copy()
     if breached:
         quarantined[BREACH] += sum(any(update[:2] in breached for update in batch) for batch in batches)

@@ -62,6 +62,7 @@ class History:
         """No order has it, nor one above it."""
         self.first_number = first_number
         self._random = random
+        self._is_keyed = family == "upsert"
         self._negative = negative
         self._ids = range(first_id, first_id + keys)
         self._free_ids = _Bag()
@@ -88,7 +89,10 @@ class History:
         return self.next_id - 1
 
     def _plain_step(self, time: int, left: int) -> None:
-        """Do one thing to the orders; it makes one update, or two where `left` allows."""
+        """Do one thing to the orders; it makes one update, or two where `left` allows.
+
+        Where they are keyed, an order is there once or not at all.
+        """
         kind = self._random.random()
         if kind < 0.1:
             row = self._pick(self._gone)
@@ -102,11 +106,11 @@ class History:
         row = self._pick(self._live) if kind > 0.45 or not self._has_new_id() else None
         if row is None:
             self._state(self.new_row(self._new_id()), time, self._amount())
-        elif kind > 0.85:
+        elif kind > 0.85 or (self._is_keyed and left < 2):
             held = self._held[row]
             below = self._random.randint(1, 3) if held > 0 and self._random.random() < self._negative else 0
             self._state(row, time, -held - below)
-        elif kind > 0.75 or left < 2:
+        elif not self._is_keyed and (kind > 0.75 or left < 2):
             self._state(row, time, self._change(self._held[row]))
         else:
             self._replace(row, self.new_row(self.rows[row]["id"]), time)
@@ -142,7 +146,7 @@ class History:
             self._free_ids.add(self.rows[row]["id"])
 
     def _amount(self) -> int:
-        return self._random.randint(2, 5) if self._random.random() < 0.1 else 1
+        return self._random.randint(2, 5) if not self._is_keyed and self._random.random() < 0.1 else 1
 
     def _change(self, held: int) -> int:
         """Give a diff that leaves something of what is held."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from tidelake.errors import RuleBroken
 from tidelake.order import INT64_MAX
 
-Family = Literal["plain", "append_only"]
+Family = Literal["plain", "append_only", "upsert"]
 Encoding = Literal["avro", "confluent"]
 Shuffle = Literal["none", "window", "full"]
 
@@ -60,7 +60,11 @@ class GenerateOptions:
     # The history.
     family: Family = field(
         default="plain",
-        metadata=_among(Family, "plain: inserts, deletes, replacements; append_only: diffs of 1 or more."),
+        metadata=_among(
+            Family,
+            "plain: inserts, deletes, replacements; append_only: diffs of 1 or more; upsert: one row an order at most, "
+            "keyed by id.",
+        ),
     )
     seed: int = _number(0, "The same seed and options give the same bytes.", most=INT64_MAX)
     updates: int = _number(10_000, "How many distinct updates (data, time) the history has, exactly.", 1)
@@ -110,7 +114,9 @@ class GenerateOptions:
     conflicting_diff_at: tuple[int, ...] = _times("Times at which one update is stated with a second diff.")
     conflicting_count_at: tuple[int, ...] = _times("Times for which a second count is announced.")
     over_count_at: tuple[int, ...] = _times("Times with one update more than announced.")
-    breach_at: tuple[int, ...] = _times("Times with one announced update of diff -1 (append_only only).")
+    breach_at: tuple[int, ...] = _times(
+        "Times with one announced update of diff -1 (append_only), or an order with two values (upsert)."
+    )
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -118,7 +124,7 @@ class GenerateOptions:
         refusals = (
             (self.close and self.unsealed_times, "close and unsealed_times", "a closed stream has no unsealed end"),
             (self.close and self.far_future, "close and far_future", "they would be more than the announced none"),
-            (self.family == "append_only" and self.negative, "append_only and negative", "leave out negative"),
+            (self.family != "plain" and self.negative, f"{self.family} and negative", "leave out negative"),
             (self.family == "plain" and self.breach_at, "plain and breach_at", "a plain history allows any diff"),
             (self.unsealed_times > self.times, "so many unsealed_times and so few times", "lower unsealed_times"),
         )

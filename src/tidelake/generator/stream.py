@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from heapq import merge
 from random import Random
 
-from tidelake.generator.contradictions import breaches, other_counts, other_diffs, unannounced_updates
+from tidelake.generator.contradictions import breaches, other_counts, other_diffs, second_values, unannounced_updates
 from tidelake.generator.encoder import Encoder
 from tidelake.generator.garbage import Garbage
 from tidelake.generator.history import History, Triple
@@ -42,7 +42,10 @@ class Stream:
     ) -> None:
         self._options = options
         self._chance = chance
-        self.breaches = breaches(history, options.breach_at, chance("breaches"))
+        if options.family == "upsert":
+            self.breaches = second_values(history, options.breach_at)
+        else:
+            self.breaches = breaches(history, options.breach_at, chance("breaches"))
         self.far_future = tuple(range(far_future, far_future + options.far_future))
         self._first = [
             *other_diffs(history, options.conflicting_diff_at, chance("other diffs")),
