@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.generator.topics import CODEC, make, messages, read, records
-from tidelake import keyed
-from tidelake.codec import ConfluentCodec
+from tidelake import debezium, keyed
+from tidelake.codec import AvroCodec, ConfluentCodec
 from tidelake.errors import CodecError, RuleBroken
 from tidelake.generator.encoder import Encoder
+from tidelake.generator.events import EVENT_SCHEMA, EventHistory
 from tidelake.generator.generate import Generated, generate
 from tidelake.generator.history import History
 from tidelake.generator.mangle import shuffle
@@ -121,6 +122,58 @@ def test_the_contents_of_an_upsert_topic_are_those_of_the_keyed_model(tmp_path: 
         rows = contents_at(made.updates_path, as_of).to_pylist()
         assert {row.pop("_diff") for row in rows} <= {1}
         assert {row["id"]: repr(row) for row in rows} == keyed.contents(stated, as_of)
+
+
+def test_change_events_follow_a_database_and_change_some_rows_more_than_once_at_a_time() -> None:
+    history = EventHistory("debezium", 4_000, 100, Random(1), keys=200)
+    assert len(history.updates) == len({(event, time) for event, time, _ in history.updates}) == 4_000
+    assert len({AvroCodec(EVENT_SCHEMA).identity(row) for row in history.rows}) == len(history.rows)
+    rows: dict[int, Any] = {}
+    touched: Counter[Any] = Counter()
+    seen = Counter(history.rows[event]["op"] for event, _, _ in history.updates)
+    moved = 0
+    for event, time, diff in history.updates:
+        before, after = (history.rows[event][name] for name in ("before", "after"))
+        assert diff == 1
+        if before is not None:
+            assert rows.pop(before["id"]) == before
+            touched[before["id"], time] += 1
+        if after is not None:
+            assert after["id"] not in rows
+            rows[after["id"]] = after
+        moved += before is not None and after is not None and before["id"] != after["id"]
+    assert min(seen.values()) > 400 and moved > 50 and 100 < len(rows) <= 200
+    assert max(touched.values()) > 1
+
+
+@pytest.mark.parametrize("key", [None, lambda row: row[0]], ids=["without a key", "with a key"])
+def test_the_contents_of_a_topic_of_events_are_those_of_the_model(tmp_path: Path, key: Any) -> None:
+    made = make(tmp_path, family="debezium")
+
+    def row_of(row: Any) -> Any:
+        return None if row is None else (row["id"], repr(row))
+
+    events = [
+        debezium.Event(row_of(one["before"]), row_of(one["after"]), one["_time"])
+        for one in pq.read_table(made.updates_path).to_pylist()
+    ]
+    assert key is None or not debezium.breaches(events, key)
+    for as_of in range(0, 40, 7):
+        found = {
+            row_of(row): diff
+            for row in contents_at(made.updates_path, as_of).to_pylist()
+            for diff in [row.pop("_diff")]
+        }
+        expected = (
+            debezium.summed_contents(events, as_of) if key is None else debezium.keyed_contents(events, as_of, key)
+        )
+        assert found == expected
+
+
+def test_an_event_that_takes_back_is_quarantined_and_holds_its_time_back(tmp_path: Path) -> None:
+    made = make(tmp_path, family="debezium", breach_at=(5,), writers=2)
+    assert made.truth.quarantined == {"event_diff": 2}
+    assert made.truth.upper == 5
 
 
 def test_orders_hold_what_is_easily_got_wrong() -> None:
@@ -277,7 +330,7 @@ def test_an_order_gets_a_second_value_at_a_time_that_has_one_or_not(tmp_path: Pa
         ({"writers": 0}, "writers is 0"),
         ({"shards": -1}, "shards is -1"),
         ({"close": 1}, "close is 1"),
-        ({"family": "merge"}, "plain, append_only, upsert"),
+        ({"family": "merge"}, "plain, append_only, upsert, debezium"),
         ({"shuffle": "half"}, "none, window, full"),
         ({"encoding": "json"}, "avro, confluent"),
         ({"schema_id": 2**31}, "schema_id"),

@@ -56,7 +56,7 @@ MANGLINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("family", ["plain", "append_only", "upsert"])
+@pytest.mark.parametrize("family", ["plain", "append_only", "upsert", "debezium"])
 @pytest.mark.parametrize("mangling", MANGLINGS)
 def test_a_reader_finds_the_truth(tmp_path: Path, mangling: str, family: str) -> None:
     assert_reads_as_the_truth_says(make(tmp_path, family=family, seed=3, **MANGLINGS[mangling]))
@@ -64,7 +64,7 @@ def test_a_reader_finds_the_truth(tmp_path: Path, mangling: str, family: str) ->
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_reader_finds_the_truth_of_every_seed(tmp_path: Path, seed: int) -> None:
-    family = ("plain", "append_only", "upsert")[seed % 3]
+    family = ("plain", "append_only", "upsert", "debezium")[seed % 4]
     assert_reads_as_the_truth_says(make(tmp_path, family=family, seed=seed, **MANGLINGS["everything"]))
 
 

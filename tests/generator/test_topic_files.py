@@ -109,7 +109,7 @@ def test_the_truth_may_not_lie_inside_the_topic(tmp_path: Path) -> None:
         generate(GenerateOptions(name="orders", updates=9), tmp_path, tmp_path / "orders")
 
 
-@pytest.mark.parametrize("family", ["plain", "append_only", "upsert"])
+@pytest.mark.parametrize("family", ["plain", "append_only", "upsert", "debezium"])
 def test_a_topic_is_continued_behind_its_end_as_often_as_one_likes(tmp_path: Path, family: str) -> None:
     for part, unsealed in enumerate((5, 40, 0, 7)):
         made = make(

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from tidelake.antichain import Antichain
 from tidelake.codec import AvroCodec, ConfluentCodec
 from tidelake.errors import CodecError, MalformedMessage
-from tidelake.generator.generate import BREACH, Generated, generate
+from tidelake.generator.events import events_table
+from tidelake.generator.generate import BREACHES, Generated, generate, schema_of
 from tidelake.generator.options import GenerateOptions
 from tidelake.generator.orders import RECORD_SCHEMA, orders_table
 from tidelake.message import Message, Updates
@@ -37,9 +38,10 @@ def records(made: Generated) -> pa.Table:
 
 def decode_of(made: Generated) -> Callable[[bytes | None], Message | None]:
     """How this topic's values are decoded."""
+    schema = schema_of(made.truth.family)
     if made.truth.encoding == "avro":
-        return CODEC.decode
-    return ConfluentCodec(lambda one: RECORD_SCHEMA if one == made.truth.schema_id else None).decode
+        return AvroCodec(schema).decode
+    return ConfluentCodec(lambda one: schema if one == made.truth.schema_id else None).decode
 
 
 def messages(made: Generated) -> list[Message]:
@@ -65,9 +67,9 @@ class Read:
 
 
 def read(made: Generated) -> Read:
-    """Feed a topic to the core's reader; where the family is append-only, without the statements that break it."""
+    """Feed a topic to the core's reader, without the statements that break a family's rule."""
     decode = decode_of(made)
-    result = Read(Reader(Antichain.of(0), CODEC.identity))
+    result = Read(Reader(Antichain.of(0), AvroCodec(schema_of(made.truth.family)).identity))
     for value in records(made)["value"].to_pylist():
         try:
             message = decode(value)
@@ -78,10 +80,10 @@ def read(made: Generated) -> Read:
             result.nulls += 1
             continue
         result.messages.append(message)
-        if made.truth.family == "append_only" and isinstance(message, Updates):
+        if made.truth.family in BREACHES and isinstance(message, Updates):
             good = [update for update in message.batch if update.diff > 0]
             if len(good) < len(message.batch):
-                result.bad[BREACH] += 1
+                result.bad[BREACHES[made.truth.family]] += 1
             if not good:
                 continue
             message = Updates(good)
@@ -93,7 +95,8 @@ def read(made: Generated) -> Read:
 
 def as_rows(published: list[Any]) -> list[tuple[Any, ...]]:
     """Published updates as rows of the truth, sorted."""
-    table = orders_table([data for data, _, _ in published])
+    rows = [data for data, _, _ in published]
+    table = events_table(rows) if rows and "after" in rows[0] else orders_table(rows)
     table = table.append_column("_time", pa.array([time for _, time, _ in published], pa.int64()))
     return sorted_rows(table.append_column("_diff", pa.array([diff for _, _, diff in published], pa.int64())))
 

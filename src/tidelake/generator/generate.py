@@ -12,9 +12,10 @@ from tidelake.codec import AvroCodec, ConfluentCodec
 from tidelake.errors import RuleBroken
 from tidelake.generator.contradictions import ONE_MORE, OTHER_COUNT, OTHER_DIFF
 from tidelake.generator.encoder import Encoder
+from tidelake.generator.events import EVENT_SCHEMA, EventHistory
 from tidelake.generator.garbage import Garbage
 from tidelake.generator.history import History
-from tidelake.generator.options import GenerateOptions
+from tidelake.generator.options import Family, GenerateOptions
 from tidelake.generator.orders import RECORD_SCHEMA
 from tidelake.generator.stream import Stream, missing_statement
 from tidelake.generator.topic_writer import Held, check_is_empty, look_into, write_beside, write_topic
@@ -22,8 +23,8 @@ from tidelake.generator.truth import HeldBack, Part, Truth, counts_between, read
 from tidelake.generator.writers import Span
 from tidelake.message import Progress, Updates
 
-BREACH = "append_only_diff"
-"""The reason in the quarantine of a collection that takes no negative diff."""
+BREACHES = {"append_only": "append_only_diff", "debezium": "event_diff"}
+"""By family that takes no negative diff: the reason in its quarantine."""
 
 _FAR_FUTURE = 2**50
 
@@ -79,7 +80,7 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
         return Random(f"{options.seed}/{len(before.parts) if before else 0}/{purpose}")
 
     report("history", 0, options.updates)
-    history = History(
+    history = (EventHistory if options.family == "debezium" else History)(
         options.family,
         options.updates,
         options.times,
@@ -98,7 +99,8 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
     repair = missing_statement(before.stated_upper, before.end, left_out) if before else []
     far_future = _FAR_FUTURE + (len(before.far_future) if before else 0)
     stream = Stream(options, history, span, repair, far_future, chance)
-    codec = AvroCodec(RECORD_SCHEMA)
+    schema = schema_of(options.family)
+    codec = AvroCodec(schema)
     encoder = Encoder(codec, options.encoding, options.schema_id)
     encoder.add_rows(history.rows)
     garbage = Garbage(_decode(codec, options), options.encoding, options.schema_id, chance("garbage"))
@@ -112,8 +114,13 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
         lambda done: report("topic", done, len(values)),
     )
     truth = _truth(options, before, span, history, stream, garbage, len(values))
-    write_beside((schema_path, RECORD_SCHEMA), (updates_path, table), (truth_path, truth.model_dump(mode="json")))
+    write_beside((schema_path, schema), (updates_path, table), (truth_path, truth.model_dump(mode="json")))
     return Generated(topic, schema_path, updates_path, truth_path, truth)
+
+
+def schema_of(family: Family) -> dict[str, Any]:
+    """Give the record schema of a family's topics."""
+    return EVENT_SCHEMA if family == "debezium" else RECORD_SCHEMA
 
 
 def _look(options: GenerateOptions, topic: Path, truth_path: Path) -> tuple[Held, Truth | None]:
@@ -165,7 +172,8 @@ def _span(options: GenerateOptions, before: Truth | None) -> Span:
 def _decode(codec: AvroCodec, options: GenerateOptions) -> Callable[[bytes], object]:
     if options.encoding == "avro":
         return codec.decode
-    return ConfluentCodec(lambda schema_id: RECORD_SCHEMA if schema_id == options.schema_id else None).decode
+    schema = schema_of(options.family)
+    return ConfluentCodec(lambda schema_id: schema if schema_id == options.schema_id else None).decode
 
 
 def _truth(
@@ -179,10 +187,11 @@ def _truth(
 ) -> Truth:
     """Sum up what is true of the topic now."""
     batches = [message.batch for message in stream.messages if isinstance(message, Updates)]
-    breached = {(row, time) for row, time, _ in stream.breaches} if options.family == "append_only" else set()
+    breach = BREACHES.get(options.family)
+    breached = {(row, time) for row, time, _ in stream.breaches} if breach else set()
     quarantined = garbage.reasons.copy()
-    if breached:
-        quarantined[BREACH] += sum(any(update[:2] in breached for update in batch) for batch in batches)
+    if breach and breached:
+        quarantined[breach] += sum(any(update[:2] in breached for update in batch) for batch in batches)
     quarantined.update(before.quarantined if before else {})
     held_back = [
         *(before.held_back if before else ()),

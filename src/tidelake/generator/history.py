@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -65,13 +66,13 @@ class History:
         self._is_keyed = family == "upsert"
         self._negative = negative
         self._ids = range(first_id, first_id + keys)
-        self._free_ids = _Bag()
+        self._free_ids = Bag()
         self._held: dict[int, int] = {}
         self._live_by_id: dict[int, int] = {}
-        self._live = _Bag()
-        self._gone = _Bag()
+        self._live = Bag()
+        self._gone = Bag()
         self._touched: set[int] = set()
-        step = self._append_step if family == "append_only" else self._plain_step
+        step = self._step_of(family)
         for time, count in _spread(random, updates, range(first_time, self.end), empty_times, needed):
             self._touched.clear()
             target = len(self.updates) + count
@@ -87,6 +88,10 @@ class History:
         """Give an id that no order has."""
         self.next_id += 1
         return self.next_id - 1
+
+    def _step_of(self, family: Family) -> Callable[[int, int], None]:
+        """Tell what does one thing at a time; the second number is how many updates it may make."""
+        return self._append_step if family == "append_only" else self._plain_step
 
     def _plain_step(self, time: int, left: int) -> None:
         """Do one thing to the orders; it makes one update, or two where `left` allows.
@@ -132,18 +137,27 @@ class History:
     def _state(self, row: int, time: int, diff: int) -> None:
         now = self._held.get(row, 0) + diff
         self.updates.append((row, time, diff))
-        self._touched.add(row)
         self._held[row] = now
         if now:
-            self._gone.discard(row)
-            self._live.add(row)
-            self._live_by_id[self.rows[row]["id"]] = row
-            self._free_ids.discard(self.rows[row]["id"])
+            self._come(row, self.rows[row]["id"])
         else:
-            self._live.discard(row)
-            self._gone.add(row)
-            self._live_by_id.pop(self.rows[row]["id"], None)
-            self._free_ids.add(self.rows[row]["id"])
+            self._leave(row, self.rows[row]["id"])
+
+    def _come(self, row: int, order_id: int) -> None:
+        """Note that a row is there from the present time on."""
+        self._touched.add(row)
+        self._gone.discard(row)
+        self._live.add(row)
+        self._live_by_id[order_id] = row
+        self._free_ids.discard(order_id)
+
+    def _leave(self, row: int, order_id: int) -> None:
+        """Note that a row is not there any more."""
+        self._touched.add(row)
+        self._live.discard(row)
+        self._gone.add(row)
+        self._live_by_id.pop(order_id, None)
+        self._free_ids.add(order_id)
 
     def _amount(self) -> int:
         return self._random.randint(2, 5) if not self._is_keyed and self._random.random() < 0.1 else 1
@@ -154,7 +168,7 @@ class History:
             return -self._random.randint(1, held - 1)
         return self._amount()
 
-    def _pick(self, bag: _Bag) -> int | None:
+    def _pick(self, bag: Bag) -> int | None:
         """Give one that the present time has not touched; None where chance finds none."""
         for _ in range(_ATTEMPTS if bag.items else 0):
             row = bag.items[int(self._random.random() * len(bag.items))]
@@ -173,7 +187,7 @@ class History:
         return self.take_id()
 
 
-class _Bag:
+class Bag:
     """A set that chance can take from: order depends on what was done alone, each step costs the same."""
 
     def __init__(self) -> None:
@@ -184,11 +198,13 @@ class _Bag:
         return item in self._places
 
     def add(self, item: int) -> None:
+        """Put one in, if it is not there."""
         if item not in self._places:
             self._places[item] = len(self.items)
             self.items.append(item)
 
     def discard(self, item: int) -> None:
+        """Take one out, if it is there."""
         place = self._places.pop(item, None)
         if place is None:
             return

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from tidelake.errors import RuleBroken
 from tidelake.order import INT64_MAX
 
-Family = Literal["plain", "append_only", "upsert"]
+Family = Literal["plain", "append_only", "upsert", "debezium"]
 Encoding = Literal["avro", "confluent"]
 Shuffle = Literal["none", "window", "full"]
 
@@ -63,7 +63,7 @@ class GenerateOptions:
         metadata=_among(
             Family,
             "plain: inserts, deletes, replacements; append_only: diffs of 1 or more; upsert: one row an order at most, "
-            "keyed by id.",
+            "keyed by id; debezium: change events of such rows.",
         ),
     )
     seed: int = _number(0, "The same seed and options give the same bytes.", most=INT64_MAX)
@@ -115,7 +115,7 @@ class GenerateOptions:
     conflicting_count_at: tuple[int, ...] = _times("Times for which a second count is announced.")
     over_count_at: tuple[int, ...] = _times("Times with one update more than announced.")
     breach_at: tuple[int, ...] = _times(
-        "Times with one announced update of diff -1 (append_only), or an order with two values (upsert)."
+        "Times with one announced update of diff -1 (append_only, debezium), or an order of two values (upsert)."
     )
 
     def __post_init__(self) -> None:

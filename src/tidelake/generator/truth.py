@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
+from tidelake.debezium import AFTER, BEFORE
 from tidelake.errors import RuleBroken
+from tidelake.generator.events import events_table
 from tidelake.generator.history import Triple
 from tidelake.generator.options import Encoding, Family
 from tidelake.generator.orders import orders_table
@@ -85,7 +87,9 @@ class Truth(_Frozen):
 
 def updates_table(rows: list[dict[str, Any]], updates: list[Triple], before: Path | None = None) -> pa.Table:
     """Give updates as rows: the data's columns, `_time`, `_diff`; behind those of an earlier file."""
-    table = orders_table(rows).take(pa.array([row for row, _, _ in updates], pa.int64()))
+    table = (events_table(rows) if rows and AFTER in rows[0] else orders_table(rows)).take(
+        pa.array([row for row, _, _ in updates], pa.int64())
+    )
     table = table.append_column(TIME, pa.array([time for _, time, _ in updates], pa.int64()))
     table = table.append_column(DIFF, pa.array([diff for _, _, diff in updates], pa.int64()))
     return table if before is None else pa.concat_tables([pq.read_table(before), table])
@@ -99,9 +103,12 @@ def contents_at(path: Path, as_of: int) -> pa.Table:
         as_of: any time; the caller knows which ones a table can answer.
 
     Returns:
-        The data's columns and `_diff`, how often each row is there: never 0. The order of rows means nothing.
+        The data's columns and `_diff`, how often each row is there: never 0. The order of rows means nothing. Of change
+        events it is the columns of the rows that they are about.
     """
     updates = pq.read_table(path, filters=[(TIME, "<=", as_of)])
+    if AFTER in updates.column_names:
+        updates = pa.concat_tables([_rows(updates, BEFORE, -1), _rows(updates, AFTER, +1)])
     names = [name for name in updates.column_names if name not in (TIME, DIFF)]
     keys = {name: _groupable(updates[name]) for name in names}
     places = pa.array(range(updates.num_rows), pa.int64())
@@ -109,6 +116,13 @@ def contents_at(path: Path, as_of: int) -> pa.Table:
     found = sums.aggregate([(DIFF, "sum"), ("_place", "min")])
     found = found.filter(pc.not_equal(found[f"{DIFF}_sum"], 0)).sort_by("_place_min")
     return updates.select(names).take(found["_place_min"]).append_column(DIFF, found[f"{DIFF}_sum"])
+
+
+def _rows(events: pa.Table, name: str, sign: int) -> pa.Table:
+    """Give the rows that events take away or bring, as updates."""
+    there = events.filter(pc.is_valid(events[name]))
+    rows = pa.Table.from_struct_array(there[name].combine_chunks())
+    return rows.append_column(TIME, there[TIME]).append_column(DIFF, pc.multiply(there[DIFF], sign))
 
 
 def read_truth(path: Path) -> Truth:

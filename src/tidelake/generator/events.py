@@ -1,0 +1,106 @@
+"""Change events of orders: what a database says that creates, changes and deletes them, several times at once, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from tidelake.debezium import AFTER, BEFORE
+from tidelake.generator.history import Bag, History
+from tidelake.generator.options import Family
+from tidelake.generator.orders import ARROW_SCHEMA, RECORD_SCHEMA, orders_table, random_order
+
+EVENT_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "event",
+    "namespace": "shop",
+    "fields": [
+        {"name": BEFORE, "type": ["null", RECORD_SCHEMA]},
+        {"name": AFTER, "type": ["null", "order"]},
+        {"name": "op", "type": "string"},
+    ],
+}
+
+
+class EventHistory(History):
+    """Distinct change events in time order, each with a diff of 1; `rows` has the events.
+
+    An order has its id to itself while it is there. One time in ten an order is changed that the present time may have
+    changed already, and now and then it changes its id.
+
+    >>> history = EventHistory("debezium", updates=50, times=10, random=Random(7))
+    >>> len({(event, time) for event, time, _ in history.updates}), {row["op"] for row in history.rows} == {*"cud"}
+    (50, True)
+    """
+
+    def __init__(self, family: Family, updates: int, times: int, random: Random, **more: Any) -> None:
+        self._orders: list[dict[str, Any]] = []
+        self._numbers: dict[tuple[int | None, int | None], int] = {}
+        super().__init__(family, updates, times, random, **more)
+
+    def new_row(self, order_id: int) -> int:
+        """Make an event that creates an order."""
+        return self._event(None, self._new_order(order_id))
+
+    def _step_of(self, family: Family) -> Callable[[int, int], None]:
+        return self._event_step
+
+    def _event_step(self, time: int, left: int) -> None:
+        """Create, change or delete an order: one event."""
+        kind = self._random.random()
+        order = None
+        if kind > 0.4 or not self._has_new_id():
+            order = self._any(self._live) if kind > 0.9 else self._pick(self._live)
+        if order is None:
+            self._happen(None, self._order_to_create(kind), time)
+        elif 0.75 < kind <= 0.9:
+            self._happen(order, None, time)
+        else:
+            moves = self._has_new_id() and self._random.random() < 0.1
+            self._happen(order, self._new_order(self._new_id() if moves else self._orders[order]["id"]), time)
+
+    def _order_to_create(self, kind: float) -> int:
+        """Give one that is gone, if chance wants it and its id is free, otherwise a new one."""
+        gone = self._pick(self._gone) if kind < 0.1 else None
+        if gone is not None and self._orders[gone]["id"] not in self._live_by_id:
+            return gone
+        return self._new_order(self._new_id())
+
+    def _happen(self, before: int | None, after: int | None, time: int) -> None:
+        self.updates.append((self._event(before, after), time, 1))
+        if before is not None:
+            self._leave(before, self._orders[before]["id"])
+        if after is not None:
+            self._come(after, self._orders[after]["id"])
+
+    def _event(self, before: int | None, after: int | None) -> int:
+        """Give the number of an event; equal ones have one number."""
+        if (before, after) not in self._numbers:
+            self._numbers[before, after] = len(self.rows)
+            rows = (None if order is None else self._orders[order] for order in (before, after))
+            operation = "c" if before is None else "d" if after is None else "u"
+            self.rows.append({**dict(zip((BEFORE, AFTER), rows, strict=True)), "op": operation})
+        return self._numbers[before, after]
+
+    def _new_order(self, order_id: int) -> int:
+        self._orders.append(random_order(self._random, order_id, self.first_number + len(self._orders)))
+        return len(self._orders) - 1
+
+    def _any(self, bag: Bag) -> int | None:
+        return bag.items[int(self._random.random() * len(bag.items))] if bag.items else None
+
+
+def events_table(events: list[dict[str, Any]]) -> pa.Table:
+    """Give events as they are in a table: `before` and `after` are structs, null where there is no such row."""
+    kind = pa.struct(list(ARROW_SCHEMA))
+    columns: dict[str, pa.Array] = {name: _structs([event[name] for event in events], kind) for name in (BEFORE, AFTER)}
+    return pa.table({**columns, "op": pa.array([event["op"] for event in events], pa.string())})
+
+
+def _structs(orders: list[dict[str, Any] | None], kind: pa.StructType) -> pa.Array:
+    there = orders_table([order for order in orders if order is not None]).to_struct_array().combine_chunks()
+    places = iter(range(len(there)))
+    return there.cast(kind).take(pa.array([None if order is None else next(places) for order in orders], pa.int64()))
