@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +15,8 @@ from typer.testing import CliRunner
 from jobs import ingest, seal
 from tests.core.streams import mangled_stream
 from tests.core.test_replay_scripts import CASES, Case
+from tests.crash.lives import seeds
+from tests.delta.sweeps import told_how_to_run_again
 from tidelake.cli import app
 from tidelake.delta.catalog import Catalog
 from tidelake.delta.layout import Store
@@ -28,7 +29,7 @@ from tidelake.message import ANY_WIDTH
 from tidelake.replay import replay_file
 
 LIMIT = 8
-SEEDS = int(os.environ.get("TIDELAKE_SWEEP_SEEDS", "1"))
+STREAMS_PER_SEED = 3
 EVERY_DAY = (
     "contradictions: a third diff is new evidence",
     "malformed: all distinct problems of a message are reported, each once",
@@ -66,7 +67,7 @@ def has_integer_times(case: Case) -> bool:
 
 
 INTEGER_CASES = [case for case in CASES if has_integer_times(case)]
-SWEPT_CASES = [case for number, case in enumerate(INTEGER_CASES) if number % 10 < SEEDS]
+SWEPT_CASES = [case for number, case in enumerate(INTEGER_CASES) if number % 10 in seeds()]
 """A tenth of the cases for each seed: ten seeds run all of them."""
 
 
@@ -135,9 +136,12 @@ def test_a_script_goes_through_the_tables_as_through_memory(tmp_path: Path, pipe
 @pytest.mark.spark
 @pytest.mark.sweep
 @pytest.mark.parametrize("case", SWEPT_CASES, ids=lambda case: case.title)
-def test_every_script_goes_through_the_tables_as_through_memory(tmp_path: Path, pipeline: Pipeline, case: Case) -> None:
+def test_every_script_goes_through_the_tables_as_through_memory(
+    tmp_path: Path, pipeline: Pipeline, request: pytest.FixtureRequest, case: Case
+) -> None:
     lines = [line for line, _ in case.steps]
-    assert through_delta(pipeline, tmp_path / "replay", lines) == through_memory(lines)
+    with told_how_to_run_again(request, INTEGER_CASES.index(case) % 10):
+        assert through_delta(pipeline, tmp_path / "replay", lines) == through_memory(lines)
 
 
 def test_more_than_a_hundred_scripts_go_through_the_tables() -> None:
@@ -154,11 +158,14 @@ def test_a_contradictory_stream_goes_through_the_tables_as_through_memory(tmp_pa
 
 @pytest.mark.spark
 @pytest.mark.sweep
-@pytest.mark.parametrize("seed", range(3 * SEEDS))
+@pytest.mark.parametrize(
+    "stream", [STREAMS_PER_SEED * seed + stream for seed in seeds() for stream in range(STREAMS_PER_SEED)]
+)
 def test_a_mangled_stream_goes_through_the_tables_as_through_memory(
-    tmp_path: Path, pipeline: Pipeline, seed: int
+    tmp_path: Path, pipeline: Pipeline, request: pytest.FixtureRequest, stream: int
 ) -> None:
-    check_stream(pipeline, tmp_path / "replay", seed)
+    with told_how_to_run_again(request, stream // STREAMS_PER_SEED):
+        check_stream(pipeline, tmp_path / "replay", stream)
 
 
 @pytest.mark.spark

@@ -168,7 +168,7 @@ class _Stream:
         sealed = self._pipeline.run(self._settings)
         collection = Catalog(Store(self._settings.store)).find(self._name)
         refused = {
-            place[row["offset"]].number: problems_in(row["value"], row["reason"], place[row["offset"]].width)
+            place[row["offset"]].number: problems_in(row["value"] or b"", row["reason"], place[row["offset"]].width)
             for row in quarantine_rows(collection)
             if row["offset"] in place
         }
