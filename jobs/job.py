@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from tidelake.configuration import CollectionSettings, Settings, check_topics, load_settings
 from tidelake.delta.catalog import Catalog, Collection
+from tidelake.delta.engines import engine_fact
 from tidelake.delta.layout import Store
 from tidelake.delta.session import start_session
 from tidelake.errors import StepFailed, TidelakeError
@@ -72,7 +73,7 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
             report.errors[one.name] = error
         except Exception as error:  # an engine's own: it stops this collection, and is told, like ours
             log.exception(f"{job} stopped", collection=one.name)
-            report.errors[one.name] = StepFailed(job, one.name, type(error).__name__, str(error).partition("\n")[0])
+            report.errors[one.name] = StepFailed(job, one.name, type(error).__name__, engine_fact(error))
     return report
 
 

@@ -477,13 +477,13 @@ class Fenced(CommitError):
 class Indeterminate(CommitError):
     """The commit may have been written."""
 
-    def __init__(self, table: str, version: int, nonce: str) -> None:
-        super().__init__(table, version, nonce)
-        self.table, self.version, self.nonce = table, version, nonce
+    def __init__(self, table: str, version: int, nonce: str, detail: str) -> None:
+        super().__init__(table, version, nonce, detail)
+        self.table, self.version, self.nonce, self.detail = table, version, nonce, detail
 
     def fact(self) -> str:
-        """Name the version and the nonce to look for."""
-        return f"version {self.version} of {self.table} may be written or not; its nonce is {self.nonce}"
+        """Name the version, the nonce to look for, and what the engine said."""
+        return f"version {self.version} of {self.table} may be written or not; its nonce is {self.nonce}: {self.detail}"
 
     @property
     def hint(self) -> str | None:

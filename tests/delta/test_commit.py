@@ -121,7 +121,7 @@ def test_a_call_that_raises_after_it_committed_is_a_commit(table: Path, monkeypa
 def test_a_call_that_raises_and_left_nothing_is_indeterminate(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = OpenTable(table)
     _wrap_call(opened, monkeypatch, lambda call: _raise("the disk is full"))
-    with pytest.raises(Indeterminate) as caught:
+    with pytest.raises(Indeterminate, match="the disk is full") as caught:
         opened.commit({"upper": 8})
     assert caught.value.version == 1
     assert OpenTable(table).value("upper") == 5

@@ -22,6 +22,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
+from tidelake.delta.engines import engine_fact
 from tidelake.delta.files import RunFile, check_file, sync_folder, sync_path
 from tidelake.delta.layout import RUN
 from tidelake.delta.stops import reach
@@ -213,8 +214,8 @@ class OpenTable:
             if entry is not None:
                 if _nonce_of(entry) == nonce:
                     return
-                raise Conflict(str(self.path), version, str(error)) from error
-        raise Indeterminate(str(self.path), version, nonce) from error
+                raise Conflict(str(self.path), version, engine_fact(error)) from error
+        raise Indeterminate(str(self.path), version, nonce, engine_fact(error)) from error
 
     def _check_chain(self) -> None:
         entry = read_entry(self.path, self.version)
