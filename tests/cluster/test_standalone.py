@@ -23,10 +23,11 @@ from tests.docs.blocks import PROJECT, blocks_of
 from tests.docs.shell import link_checkout, run_by_bash
 from tidelake.configuration import Settings, load_settings
 from tidelake.delta.catalog import Catalog, Collection
-from tidelake.delta.commit import OpenTable, check_log
+from tidelake.delta.commit import OpenTable
 from tidelake.delta.files import read_rows
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, QUARANTINE_SCHEMA, RUN, Store
 from tidelake.delta.snapshot import snapshot
+from tidelake.delta.table_log import check_log
 from tidelake.delta.types import late_schema, updates_schema
 from tidelake.delta.values import CLOSED, SINCE, UPPER, offset_value
 from tidelake.generator.generate import generate

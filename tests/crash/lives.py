@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -12,12 +14,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.crash.harness import Nursery, check_acknowledged, check_steps, said, state_of
+from tests.crash.harness import Nursery, check_acknowledged, check_steps, path_of, said, state_of, wait_until_stopped
 from tests.crash.pieces import PIECES, pieces_of
-from tests.crash.scenes import CYCLE, Scene, prepare, scene_of
+from tests.crash.scenes import CYCLE, Scene, prepare, scene_of, tear_next_entry
 from tests.delta.lake import NAME, Lake
 
 KEEP = 12
+_PLAIN = Scene()
 
 
 def seeds() -> range:
@@ -38,8 +41,9 @@ class Whole:
 class Lives:
     """All lives of one seed; what several have in common is lived once and copied."""
 
-    def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int) -> None:
+    def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int, words: Path | None = None) -> None:
         self.root, self.spark, self.nursery, self.seed = root, spark, nursery, seed
+        self.words = words or root  # where victims write down what they say
         self.pieces = pieces_of(seed)
         self._bases: dict[int, Path] = {}
         self._wholes: dict[tuple[Scene, int], Whole] = {}
@@ -57,8 +61,60 @@ class Lives:
         order = self._order(lake, scene.steps) | {"meet": scene.meet, "stop": place, "passing": rng.randrange(times)}
         assert self.nursery.run(order) == -9, self._log(lake)
         assert {"stopped": place} in said(words)
-        shown = self._run_on(lake, piece, scene.steps)
-        check_acknowledged(lake, said(words))
+        self._ends_as(lake, whole, piece, scene.steps)
+
+    def wake_late(self, place: str, meanwhile: tuple[str, ...]) -> list[dict[str, Any]]:
+        """Let a process stand still at this place, others do `meanwhile`, and it go on; what it said then.
+
+        Nobody can tell in the end that it was there.
+        """
+        piece = self._piece(_PLAIN)
+        whole = self._whole(_PLAIN, piece)
+        lake = self._from_base(piece, f"paused-{place}-{len(meanwhile)}")
+        order = self._order(lake, CYCLE) | {"stop": place, "signal": "SIGSTOP"}
+        zombie = self.nursery.start(order)
+        wait_until_stopped(zombie)
+        assert self.nursery.run(self._order(lake, meanwhile, "others")) == 0, self._log(lake)
+        others = said(self._words(lake, "others"))
+        check_steps(others)
+        before = len(said(self._words(lake)))
+        os.kill(zombie, signal.SIGCONT)
+        assert self.nursery.wait(zombie) == 0, self._log(lake)
+        check_acknowledged(lake, said(self._words(lake)) + others)
+        woken = said(self._words(lake))[before:]
+        self._ends_as(lake, whole, piece, CYCLE)
+        return woken
+
+    def tear(self, tables: Iterable[str]) -> None:
+        """Live on after a loss of power has cut the next entry of these tables between two of its lines."""
+        piece = self._piece(_PLAIN)
+        whole = self._whole(_PLAIN, piece)
+        lake = self._from_base(piece, "torn")
+        for table in tables:
+            tear_next_entry(path_of(lake, table), Random(f"{self.seed} {table}"))
+        self._ends_as(lake, whole, piece, CYCLE)
+
+    def fill_up(self, left_bytes: int) -> list[dict[str, Any]]:
+        """Live on a disk with only so many bytes left, then on one with space again; what was said before that."""
+        piece = self._piece(_PLAIN)
+        whole = self._whole(_PLAIN, piece)
+        lake = self._from_base(piece, f"full-{left_bytes}")
+        ballast = self.root / "ballast"
+        free = os.statvfs(self.root)
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_bsize - left_bytes)
+        try:
+            assert self.nursery.run(self._order(lake, CYCLE)) == 0, self._log(lake)
+        finally:
+            ballast.unlink()
+        words = said(self._words(lake))
+        self._ends_as(lake, whole, piece, CYCLE)
+        return words
+
+    def _ends_as(self, lake: Lake, whole: Whole, piece: int, steps: tuple[str, ...]) -> None:
+        """Let the next schedule run, and compare with a life that nobody has disturbed."""
+        shown = self._run_on(lake, piece, steps)
+        check_acknowledged(lake, said(self._words(lake)))
         found = state_of(lake)
         for name, value in whole.state.items():
             assert found[name] == value, f"{name} differs; {self._log(lake)}"
@@ -104,18 +160,18 @@ class Lives:
             else:
                 base = Lake(self.root / "base-0", self.spark, keep=KEEP)
             self._bases[piece] = base.root
-        shutil.copytree(self._bases[piece], self.root / name, ignore=shutil.ignore_patterns("said.*"))
+        shutil.copytree(self._bases[piece], self.root / name)
         lake = Lake(self.root / name, self.spark, keep=KEEP)
         lake.offset = sum(len(one) for one in self.pieces[:piece])
         lake.send(*self.pieces[piece])
         return lake
 
-    def _order(self, lake: Lake, steps: tuple[str, ...]) -> dict[str, Any]:
-        return {"config": str(lake.file), "said": str(self._words(lake)), "steps": steps}
+    def _order(self, lake: Lake, steps: tuple[str, ...], who: str = "victim") -> dict[str, Any]:
+        return {"config": str(lake.file), "said": str(self._words(lake, who)), "steps": steps}
 
-    def _words(self, lake: Lake) -> Path:
-        return lake.root / "said.jsonl"
+    def _words(self, lake: Lake, who: str = "victim") -> Path:
+        return self.words / f"{lake.root.name}.{who}.said.jsonl"
 
     def _log(self, lake: Lake) -> str:
-        log = lake.root / "said.log"
+        log = self._words(lake).with_suffix(".log")
         return f"the victims' output is in {log}:\n{log.read_text()[-3000:] if log.exists() else ''}"

@@ -15,16 +15,16 @@ _IDS = {"a": 1, "b": 2, "c": 3, "d": 4}
 _EARLY = 5
 
 
-def pieces_of(seed: int) -> list[list[bytes | None]]:
-    """The topic in pieces; piece `i` makes the times of `[10 i, 10 i + 10)` complete.
+def pieces_of(seed: int, count: int = PIECES) -> list[list[bytes | None]]:
+    """The topic in so many pieces; piece `i` makes the times of `[10 i, 10 i + 10)` complete.
 
     In each piece: two redundant writers, of which the first loses messages; statements that overlap; copies; an update
     of the next window, which the next piece repeats; bytes that are no message; a null. From the second on: copies of
     sealed updates. The last piece of an odd seed contradicts itself at one time, which stays open.
     """
     rng = Random(seed)
-    windows = [_window(rng, index) for index in range(PIECES + 1)]
-    return [_piece(rng, seed, index, windows) for index in range(PIECES)]
+    windows = [_window(rng, index) for index in range(count + 1)]
+    return [_piece(rng, seed, index, windows) for index in range(count)]
 
 
 def _window(rng: Random, index: int) -> dict[tuple[int, int], int]:
@@ -47,7 +47,7 @@ def _piece(rng: Random, seed: int, index: int, windows: list[dict[tuple[int, int
         messages.append(updates((data, time, diff)))
     if index == 0 and rng.random() < 0.5:
         messages.append(updates((1, 10**6, 1)))
-    if index == PIECES - 1 and seed % 2:
+    if index == len(windows) - 2 and seed % 2:
         time = start + WINDOW - 1
         messages.append(progress([time], [time + 1], {time: sum(at == time for _, at in history) + 1}))
     rng.shuffle(messages)

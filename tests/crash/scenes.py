@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 
 from tests.crash.harness import collection_of
 from tests.delta.lake import Lake, progress
-from tidelake.delta.commit import OpenTable
+from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import read_rows, write_run
 from tidelake.delta.layout import QUARANTINE_SCHEMA, RUN, new_run
 from tidelake.delta.stops import STOP_POINTS, TABLES
@@ -43,6 +44,7 @@ OF_PLACES = {
     "table.after_folder": _FIRST,
     **{f"table.after_create.{table}": _FIRST for table in TABLES},
     "table.after_torn_entry": Scene(prepare="tear"),
+    "table.after_torn_checkpoint": Scene(prepare="blunt"),
     "commit.before_call.catalog": _OPERATOR,
     "commit.after_call.catalog": _OPERATOR,
     "commit.after_sync.catalog": _OPERATOR,
@@ -60,6 +62,7 @@ OF_PLACES = {
     "seal.after_blocked": Scene(prepare="contradict"),
     "seal.after_conflict": Scene(meet=("seal.after_proofs", "bump:updates")),
     "seal.after_overtaken": Scene(meet=("seal.after_proofs", "seal")),
+    "seal.after_claiming_less": Scene(meet=("seal.after_proofs", "overtake")),
     "compact.after_conflict": Scene(meet=("compact.after_write", "bump:updates")),
     "compact.after_lost_runs": Scene(meet=("compact.after_write", "compact")),
     "tidy.after_write": Scene(prepare="crowd"),
@@ -78,21 +81,39 @@ def scene_of(place: str) -> Scene:
 def prepare(lake: Lake, what: str | None, seed: int) -> None:
     """Bring a lake into the state that a scene needs; nothing that a reader could see."""
     if what is not None:
-        {"tear": _tear, "age": _age, "contradict": _contradict, "crowd": _crowd, "litter": _litter}[what](lake, seed)
+        {"tear": _tear, "age": _age, "blunt": _blunt, "contradict": _contradict, "crowd": _crowd, "litter": _litter}[
+            what
+        ](lake, seed)
 
 
 def _tear(lake: Lake, seed: int) -> None:
     """Another process has died while it wrote the next log entry."""
-    table = lake.table
-    entry = table.path / "_delta_log" / f"{table.version:020d}.json"
+    tear_next_entry(lake.table.path, Random(seed))
+
+
+def tear_next_entry(path: Path, rng: Random) -> None:
+    """Lay out a next entry that is the newest one, cut somewhere; half of the time between two lines."""
+    version = OpenTable(path).version
+    entry = path / "_delta_log" / f"{version:020d}.json"
     text = entry.read_bytes()
-    (entry.parent / f"{table.version + 1:020d}.json").write_bytes(text[: seed * 37 % len(text)])
+    ends = [index for index, byte in enumerate(text) if byte == ord("\n")]
+    cut = rng.choice(ends) if rng.random() < 0.5 else rng.randrange(len(text))
+    (entry.parent / f"{version + 1:020d}.json").write_bytes(text[:cut])
 
 
 def _age(lake: Lake, seed: int) -> None:
     """So many commits that the next one is followed by a checkpoint."""
     for _ in range(32):
         lake.table.commit({})
+
+
+def _blunt(lake: Lake, seed: int) -> None:
+    """The disk has lost the second half of a checkpoint that was just written."""
+    _age(lake, seed)
+    path = lake.table.path
+    assert maintain(path)
+    (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[: checkpoint.stat().st_size // 2])
 
 
 def _contradict(lake: Lake, seed: int) -> None:

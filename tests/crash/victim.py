@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -24,8 +25,10 @@ from tests.delta.lake import NAME
 from tidelake.configuration import Settings, load_settings
 from tidelake.delta.catalog import Catalog, Decision
 from tidelake.delta.commit import Committed, OpenTable
-from tidelake.delta.layout import Store
+from tidelake.delta.files import read_rows, write_run
+from tidelake.delta.layout import TIME, Store, new_run
 from tidelake.delta.stops import on_reach
+from tidelake.delta.values import UPPER
 
 # Tiny data: compiling a plan would take longer than running it.
 _QUICK = {
@@ -49,6 +52,15 @@ def attach() -> SparkSession:
     for name, value in _QUICK.items():
         session.conf.set(name, value)
     return session
+
+
+def store_copies(path: Path, open_time: int) -> None:
+    """Commit a run, as an ingest would, that copies the rows at one of the times from upper on, counted from 0."""
+    table = OpenTable(path)
+    rows = read_rows(path, table.files(), table.schema())
+    times = sorted(time for time in set(rows[TIME].to_pylist()) if time >= (table.value(UPPER) or 0))
+    copies = rows.filter(pc.equal(rows[TIME], times[open_time]))
+    table.commit({}, write_run(path, new_run("ingest"), copies))
 
 
 @dataclass
@@ -92,6 +104,10 @@ class Steps:
     def fence(self) -> Report:
         self.catalog.fence(NAME)
         return Report("fence")
+
+    def overtake(self) -> None:
+        """Another ingest stores a copy of an open update."""
+        store_copies(self.catalog.find(NAME).paths.updates, 1)
 
     def bump(self, table: str) -> None:
         """A commit by somebody else that changes nothing but the table's version."""
@@ -140,9 +156,10 @@ class Victim:
         os.close(file)
 
 
-def live(order: Mapping[str, Any]) -> None:
-    """Carry an order out: its `steps`, and on the way `stop` at its `passing`, and whom to `meet` where."""
-    victim = Victim(order, Steps(attach(), load_settings(Path(order["config"]))))
+def live(order: Mapping[str, Any], spark: SparkSession) -> None:
+    """Carry an order out: its `steps` in `rounds`, on the way `stop` at its `passing`, and whom to `meet` where."""
+    victim = Victim(order, Steps(spark, load_settings(Path(order["config"]))))
+    victim.say({"begun": os.getpid()})
     commit = OpenTable.commit
 
     def acknowledged(self: OpenTable, *args: Any, **more: Any) -> Committed:
@@ -152,6 +169,9 @@ def live(order: Mapping[str, Any]) -> None:
 
     OpenTable.commit = acknowledged  # type: ignore[method-assign]
     on_reach(victim.reach)
-    for step in order["steps"]:
-        victim.say({"step": step, "report": victim.act(step)})
+    for step in list(order["steps"]) * order.get("rounds", 1):
+        report = victim.act(step)
+        victim.say({"step": step, "report": report})
+        if not report.get("ok", True):  # a schedule does not go on either
+            break
     victim.say({"passed": dict(victim.passed)})

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tidelake.delta.commit import OpenTable, check_log, create_table, maintain, read_entry
+from tidelake.delta.commit import OpenTable, create_table, maintain
 from tidelake.delta.files import RunFile, describe_run, read_rows, write_run
 from tidelake.delta.stops import on_reach
+from tidelake.delta.table_log import check_log, read_entry
 from tidelake.errors import Conflict, DamagedTable, Fenced, Indeterminate, InvalidUsage
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("a", pa.int64()), ("_run", pa.string())])

@@ -15,7 +15,8 @@ from orchestration.dead_runs import fail_dead_runs
 from orchestration.run_once import run_tick_job
 from orchestration.settings import PROJECT
 from tests.orchestration.lakes import HISTORY, Lakes, failed_checks
-from tidelake.delta.commit import OpenTable, check_log
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.table_log import check_log
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,6 @@ a stale append that names no common id, and does not check that versions rise.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
@@ -19,18 +18,27 @@ from pathlib import Path
 import pyarrow as pa
 import structlog
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
-from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction
 
 from tidelake.delta.engines import engine_fact
 from tidelake.delta.files import RunFile, check_file, sync_folder, sync_path
 from tidelake.delta.layout import RUN
 from tidelake.delta.stops import reach
+from tidelake.delta.table_log import (
+    LAST,
+    SEQ,
+    entry_path,
+    last_checkpoint,
+    load_table,
+    nonce_of,
+    read_entry,
+    seq_of,
+    set_torn_entry_aside,
+)
 from tidelake.errors import Conflict, DamagedTable, Fenced, Indeterminate, RuleBroken
 
 log_event = structlog.get_logger("tidelake")
 
-SEQ = "seq"
 EPOCH = "epoch"
 
 _CONFIGURATION = {
@@ -51,7 +59,7 @@ def create_table(path: Path, schema: pa.Schema, values: Mapping[str, int] | None
         return
     path.mkdir(parents=True, exist_ok=True)
     reach("table.after_folder")
-    transactions = [Transaction(SEQ, 0), *(Transaction(name, value) for name, value in (values or {}).items())]
+    transactions = [*(Transaction(name, value) for name, value in (values or {}).items()), Transaction(SEQ, 0)]
     DeltaTable.create(
         str(path),
         schema=Schema.from_arrow(schema),
@@ -59,11 +67,11 @@ def create_table(path: Path, schema: pa.Schema, values: Mapping[str, int] | None
         partition_by=[RUN],
         configuration=_CONFIGURATION,
         commit_properties=CommitProperties(
-            app_transactions=transactions, custom_metadata={"nonce": secrets.token_hex(16)}
+            app_transactions=transactions, custom_metadata={"nonce": secrets.token_hex(16)} | LAST
         ),
         post_commithook_properties=_NO_HOOKS,
     )
-    sync_path(_entry_path(path, 0))
+    sync_path(entry_path(path, 0))
     for folder in (path / "_delta_log", path, *list(path.parents)[:3]):
         sync_folder(folder)
     reach("table.after_create", path.name)
@@ -71,7 +79,7 @@ def create_table(path: Path, schema: pa.Schema, values: Mapping[str, int] | None
 
 def is_table(path: Path) -> bool:
     """Whether there is a table whose making was finished."""
-    _set_torn_entry_aside(path)
+    set_torn_entry_aside(path)
     return bool(DeltaTable.is_deltatable(str(path)))
 
 
@@ -94,14 +102,11 @@ class OpenTable:
             DamagedTable: the newest entry is not one of ours, `seq` does not rise by one, or state is missing.
         """
         self.path = path
-        _set_torn_entry_aside(path)
-        try:
-            self._table = DeltaTable(str(path))
-        except TableNotFoundError as error:
-            raise DamagedTable(str(path), "there is no table") from error
+        set_torn_entry_aside(path)
+        self._table = load_table(path)
         self._spent = False
         self.version: int = self._table.version()
-        entry = _entry_path(path, self.version)
+        entry = entry_path(path, self.version)
         if entry.exists():  # what another process linked but did not sync must not be built on
             sync_path(entry)
         seq = self._table.transaction_version(SEQ)
@@ -181,13 +186,13 @@ class OpenTable:
         nonce = secrets.token_hex(16)
         self._call(nonce, values, adds, removes)
         reach("commit.after_call", self.path.name)
-        sync_path(_entry_path(self.path, self.version + 1))
+        sync_path(entry_path(self.path, self.version + 1))
         sync_folder(self.path / "_delta_log")
         reach("commit.after_sync", self.path.name)
         return Committed(self.version + 1, self.seq + 1, nonce)
 
     def _call(self, nonce: str, values: Mapping[str, int], adds: Sequence[RunFile], removes: Sequence[str]) -> None:
-        transactions = [Transaction(SEQ, self.seq + 1), *(Transaction(name, value) for name, value in values.items())]
+        transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
         now_ms = int(time.time() * 1000)
         reach("commit.before_call", self.path.name)
         try:
@@ -198,7 +203,7 @@ class OpenTable:
                 partition_by=[RUN],
                 partition_filters=[(RUN, "in", list(removes))] if removes else None,
                 commit_properties=CommitProperties(
-                    custom_metadata={"nonce": nonce}, max_commit_retries=0, app_transactions=transactions
+                    custom_metadata={"nonce": nonce} | LAST, max_commit_retries=0, app_transactions=transactions
                 ),
                 post_commithook_properties=_NO_HOOKS,
             )
@@ -212,7 +217,7 @@ class OpenTable:
             time.sleep(wait_s)
             entry = read_entry(self.path, version)
             if entry is not None:
-                if _nonce_of(entry) == nonce:
+                if nonce_of(entry) == nonce:
                     return
                 raise Conflict(str(self.path), version, engine_fact(error)) from error
         raise Indeterminate(str(self.path), version, nonce, engine_fact(error)) from error
@@ -221,7 +226,7 @@ class OpenTable:
         entry = read_entry(self.path, self.version)
         if entry is None:
             return
-        seq = _seq_of(entry)
+        seq = seq_of(entry)
         if seq is None:
             operation = next((one["commitInfo"].get("operation") for one in entry if "commitInfo" in one), "unknown")
             raise DamagedTable(
@@ -229,7 +234,7 @@ class OpenTable:
                 f"version {self.version} ({operation}) was committed by something else: it names no 'seq'",
             )
         before = read_entry(self.path, self.version - 1) if self.version > 0 else None
-        expected = self.seq if before is None else (_seq_of(before) or 0) + 1
+        expected = self.seq if before is None else (seq_of(before) or 0) + 1
         if seq != self.seq or seq != expected:
             raise DamagedTable(str(self.path), f"'seq' is {seq} at version {self.version} where {expected} was to come")
 
@@ -259,9 +264,9 @@ class OpenTable:
 
 def maintain(path: Path) -> bool:
     """Write a checkpoint and clean the log up behind it when enough entries have gathered; say whether it did."""
-    table = DeltaTable(str(path))
+    table = load_table(path)
     version = table.version()
-    last = _last_checkpoint(path)
+    last = last_checkpoint(path)
     if version - last < _CHECKPOINT_EVERY_COMMITS:
         return False
     table.create_checkpoint()
@@ -284,113 +289,3 @@ def _folders_of(table: Path, file: RunFile) -> list[Path]:
         folders.append(folder)
         folder = folder.parent
     return folders
-
-
-def read_entry(path: Path, version: int) -> list[dict[str, dict[str, object]]] | None:
-    """The actions of one log entry, or None where there is no such file.
-
-    Raises:
-        DamagedTable: the entry is there and is not whole.
-    """
-    try:
-        text = _entry_path(path, version).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    try:
-        return [json.loads(line) for line in text.splitlines() if line]
-    except ValueError as error:
-        raise DamagedTable(str(path), f"the log entry of version {version} is torn") from error
-
-
-def check_log(path: Path) -> int:
-    """Check that `seq` rises by one along every entry that the log still holds; return how many there are.
-
-    Raises:
-        DamagedTable: naming the version where the chain breaks.
-    """
-    versions = sorted(_versions(path))
-    before: int | None = None
-    for version in versions:
-        seq = _seq_of(read_entry(path, version) or [])
-        if seq is None or (before is not None and seq != before + 1):
-            raise DamagedTable(str(path), f"'seq' is {seq} at version {version} after {before}")
-        before = seq
-    return len(versions)
-
-
-def _entry_path(path: Path, version: int) -> Path:
-    return path / "_delta_log" / f"{version:020d}.json"
-
-
-def _versions(path: Path) -> list[int]:
-    names = os.listdir(path / "_delta_log")
-    return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
-
-
-def _newest_version(path: Path) -> int:
-    return max(_versions(path), default=-1)
-
-
-def _last_checkpoint(path: Path) -> int:
-    try:
-        text = (path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8")
-        return int(json.loads(text)["version"])
-    except (FileNotFoundError, ValueError, KeyError):  # none, or torn: then it is time for one
-        return -1
-
-
-def _set_torn_entry_aside(path: Path) -> None:
-    """Move an empty or torn newest entry away: one is whole on disk before anybody is told of it."""
-    log = path / "_delta_log"
-    if not log.is_dir():
-        return
-    newest = _newest_version(path)
-    if newest < 0:
-        return
-    entry = _entry_path(path, newest)
-    try:
-        whole = _is_whole(entry.read_bytes())
-    except FileNotFoundError:  # another process has just moved it
-        return
-    if whole:
-        return
-    aside = log / f".torn-{newest:020d}-{secrets.token_hex(4)}"
-    try:
-        os.replace(entry, aside)
-    except FileNotFoundError:  # another process has just moved it
-        return
-    if _is_whole(aside.read_bytes()):
-        # Between the look and the move another process has moved the torn entry and committed a good one. It goes back.
-        try:
-            os.link(aside, entry)
-        except FileExistsError as error:
-            raise DamagedTable(str(path), f"version {newest} was committed twice; the first is {aside.name}") from error
-        aside.unlink()
-    else:
-        reach("table.after_torn_entry")
-        log_event.warning("a torn log entry was set aside", table=str(path), version=newest, kept_as=aside.name)
-    sync_folder(log)
-
-
-def _is_whole(text: bytes) -> bool:
-    """Whether a log entry is JSON lines to its end."""
-    try:
-        return bool(text.strip()) and all(isinstance(json.loads(line), dict) for line in text.splitlines() if line)
-    except ValueError:
-        return False
-
-
-def _seq_of(entry: list[dict[str, dict[str, object]]]) -> int | None:
-    for action in entry:
-        transaction = action.get("txn")
-        if transaction is not None and transaction.get("appId") == SEQ:
-            return int(str(transaction["version"]))
-    return None
-
-
-def _nonce_of(entry: list[dict[str, dict[str, object]]]) -> str | None:
-    for action in entry:
-        if "commitInfo" in action:
-            nonce = action["commitInfo"].get("nonce")
-            return None if nonce is None else str(nonce)
-    return None

@@ -11,6 +11,7 @@ STOP_POINTS: tuple[str, ...] = (
     "table.after_folder",
     *(f"table.after_create.{table}" for table in TABLES),
     "table.after_torn_entry",
+    "table.after_torn_checkpoint",
     *(f"commit.before_call.{table}" for table in TABLES),
     *(f"commit.after_call.{table}" for table in TABLES),
     *(f"commit.after_sync.{table}" for table in TABLES),
