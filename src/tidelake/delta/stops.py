@@ -38,6 +38,7 @@ STOP_POINTS: tuple[str, ...] = (
     "seal.after_blocked",
     "seal.after_conflict",
     "seal.after_overtaken",
+    "seal.after_claiming_less",
     "seal.after_commit",
     "seal.after_prune",
     "validate.after_record",

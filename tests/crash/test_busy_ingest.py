@@ -1,0 +1,128 @@
+"""Seal and compaction finish beside an ingest that never stops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.crash.victim import store_copies
+from tests.delta.lake import Lake, progress, updates
+from tidelake.delta.stops import on_reach
+from tidelake.delta.values import UPPER
+from tidelake.errors import Conflict
+
+pytestmark = pytest.mark.spark
+
+TIMES = range(1, 9)
+COMPLETE = [*(updates((time, time, 1)) for time in TIMES), progress([0], [10], dict.fromkeys(TIMES, 1))]
+
+
+@pytest.fixture(autouse=True)
+def _no_hook_stays() -> Iterator[None]:
+    yield
+    on_reach(None)
+
+
+def overtake_each_time(lake: Lake, place: str, open_time: int) -> list[str]:
+    """Whenever a seal comes by, an ingest stores a copy of what it has just counted; the list has each time."""
+    path, came = lake.collection.paths.updates, []
+
+    def hook(name: str) -> None:
+        if name == place:
+            came.append(name)
+            on_reach(None)
+            store_copies(path, open_time)
+            on_reach(hook)
+
+    on_reach(hook)
+    return came
+
+
+def test_a_seal_that_is_overtaken_each_time_seals_what_lies_before(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark)
+    lake.send(*COMPLETE, updates((1, 1, 1)))
+    lake.ingest()
+    store_copies(lake.collection.paths.updates, 0)  # so that there is something to cancel
+    came = overtake_each_time(lake, "seal.after_proofs", 4)
+    sealed = lake.seal()
+    assert len(came) == 1
+    assert (sealed.committed, sealed.upper, sealed.times_sealed, sealed.copies_cancelled) == (True, 5, 4, 1)
+    assert lake.contents(4) == {(one, None): 1 for one in range(1, 5)}
+    on_reach(None)
+    assert lake.seal().upper == 10
+    assert lake.contents(9) == {(one, None): 1 for one in TIMES}
+    assert not lake.validate(full=True).damaged
+
+
+def test_a_closing_seal_that_is_overtaken_does_not_close(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark)
+    lake.send(*COMPLETE, progress([10], []))
+    lake.ingest()
+    overtake_each_time(lake, "seal.after_proofs", 7)
+    sealed = lake.seal()
+    assert (sealed.upper, sealed.closed) == (8, False)
+    on_reach(None)
+    assert lake.seal().closed
+    assert lake.contents(9) == {(one, None): 1 for one in TIMES}
+
+
+def test_a_seal_that_is_overtaken_at_its_first_time_counts_less_and_less(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, messages_per_tick_max=1)
+    lake.send(progress([0], [1]))
+    assert lake.run().upper == 1
+    lake.send(*COMPLETE)
+    lake.ingest()
+    path, came = lake.collection.paths.updates, []
+
+    def hook(name: str) -> None:
+        if name == "seal.after_proofs":
+            came.append(name)
+            if len(came) <= 3:
+                on_reach(None)
+                store_copies(path, 0)
+                on_reach(hook)
+
+    on_reach(hook)
+    sealed = lake.seal()
+    # Eight times, then four, two, one, whose rows were copied three times: four files, and eight rows of one update.
+    assert (len(came), sealed.upper, sealed.files_opened, sealed.copies_cancelled) == (4, 2, 4, 7)
+    on_reach(None)
+    assert lake.seal().upper == 10
+    assert lake.contents(9) == {(one, None): 1 for one in TIMES}
+
+
+@pytest.mark.sweep
+def test_seal_and_compaction_finish_beside_commits_every_few_ms(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, keep=1)
+    lake.send(*COMPLETE)
+    lake.ingest()
+    lake.ingest()
+    path, done, commits = lake.collection.paths.updates, Event(), [0]
+
+    def ingest() -> None:
+        while not done.is_set():
+            with suppress(Conflict):
+                if (lake.table.value(UPPER) or 0) < 8:
+                    store_copies(path, -1)  # of the last open time, which every seal aims beyond
+                else:
+                    lake.table.commit({})
+                commits[0] += 1
+
+    busy = Thread(target=ingest)
+    busy.start()
+    try:
+        while (lake.table.value(UPPER) or 0) < 8:
+            lake.seal()
+        merged = lake.compact()
+    finally:
+        done.set()
+        busy.join()
+    assert commits[0] > 10
+    assert merged.merges == 1
+    assert lake.seal().upper == 10
+    assert lake.contents(9) == {(one, None): 1 for one in TIMES}
