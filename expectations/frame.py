@@ -31,6 +31,7 @@ COLUMNS = (
     "quarantined",
     "frontier_age_s",
     "doubled",
+    "late_contradictions",
 )
 """`row` is `time` or `total`. What a row of the other kind would say is 0, so that every number stays an integer."""
 
@@ -69,6 +70,7 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
             "quarantined": status.quarantine,
             "frontier_age_s": frontier_age_s,
             "doubled": report.doubled,
+            "late_contradictions": status.late_undecided,
         }
     )
     columns = {name: [row.get(name, 0) for row in rows] for name in COLUMNS}

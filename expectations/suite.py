@@ -154,6 +154,14 @@ _ATTENTION = (
         _at_most("contradictions", _none),
     ),
     Rule(
+        "late_statements_are_copies",
+        "what is stated about a sealed time says again what was published; `tidelake late` shows what does not, and "
+        "`tidelake resolve` settles it",
+        False,
+        False,
+        _at_most("late_contradictions", _none),
+    ),
+    Rule(
         "quarantine_is_empty",
         "every message could be used; `tidelake quarantine` shows those that could not",
         False,

@@ -49,7 +49,6 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The collectio
 _CONFIG = Path("collections.yaml")
 _ROWS_SHOWN = 20
 _ROWS_MAX = 2**31 - 1
-_ROW_TEXT = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 _GAP = re.compile(r"(?s)(.+):(\d{1,19}):(\d{1,19})-(\d{1,19})", re.ASCII)
 
 
@@ -192,6 +191,36 @@ def quarantine(
     _print_rows(f"{name}: quarantine", ["topic", "partition", "offset", "reason", "detail", "times", "value"], shown)
     if len(rows) > len(shown):
         _say(f"{len(shown)} of {len(rows)} messages; --limit shows more")
+
+
+@app.command()
+def late(
+    name: NameArgument,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many contradictions.")] = _ROWS_SHOWN,
+    config: ConfigOption = _CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was stated about times after they were sealed, and does not agree with them. Starts no JVM."""
+    from tidelake.configuration import load_settings
+    from tidelake.delta.catalog import Catalog
+    from tidelake.delta.evidence import late_contradictions, late_verdicts
+    from tidelake.delta.layout import Store
+    from tidelake.json_values import to_text
+
+    settings = load_settings(config)
+    settings.collection(name)
+    collection = Catalog(Store(settings.store)).find(name)
+    verdicts, found = late_verdicts(collection), late_contradictions(collection)
+    shown = [one.as_json() for one in found[:limit]]
+    if as_json:
+        about = {"name": name, "statements": verdicts, "contradictions": len(found), "rows": shown}
+        typer.echo(to_text(about))
+        return
+    columns = ["kind", "time", "data", "stated", "published", "topic", "partition", "offset", "decision"]
+    _print_rows(f"{name}: late contradictions", columns, shown)
+    _say(_late_note(verdicts))
+    if len(found) > len(shown):
+        _say(f"{len(shown)} of {len(found)} contradictions; --limit shows more")
 
 
 def generate(**choices: Any) -> None:
@@ -406,20 +435,33 @@ def _check_what_is_decided(
         raise RuleBroken("the reason is missing or empty", "give --reason: every report repeats it")
 
 
-def _check_unsealed(collection: Collection, time: int) -> None:
+def _is_sealed(collection: Collection, time: int) -> bool:
     from tidelake.delta.commit import OpenTable
     from tidelake.delta.values import CLOSED, UPPER
-    from tidelake.errors import RuleBroken
 
     table = OpenTable(collection.paths.updates)
-    if table.value(CLOSED) or time < (table.value(UPPER) or 0):
-        raise RuleBroken(f"time {time} of '{collection.name}' is sealed already", "what is sealed is never changed")
+    return bool(table.value(CLOSED)) or time < (table.value(UPPER) or 0)
+
+
+def _check_settles_late(collection: Collection, time: int, count: int | None, discard: dict[str, Any] | None) -> None:
+    """Take a decision about a sealed time only where it says again what was published, against a late fact."""
+    from tidelake.delta.evidence import late_contradictions, settles
+    from tidelake.errors import RuleBroken
+
+    if not any(settles(collection, one, time, count, discard) for one in late_contradictions(collection)):
+        raise RuleBroken(
+            f"time {time} of '{collection.name}' is sealed already, and no late statement contradicts it so",
+            "what is sealed is never changed; "
+            f"a statement that `tidelake late {collection.name}` shows can be discarded, "
+            "and a count that it shows be settled by the published one",
+        )
 
 
 def _check_withdrawal(collection: Collection, time: int) -> None:
     from tidelake.errors import RuleBroken
 
-    _check_unsealed(collection, time)
+    if _is_sealed(collection, time):
+        raise RuleBroken(f"time {time} of '{collection.name}' is sealed already", "what is sealed is never changed")
     times = sorted({one.time for one in collection.entry.decisions if one.time is not None})
     if time not in times:
         decided = ", ".join(map(str, times)) or "none"
@@ -439,14 +481,15 @@ def _decision(
     from tidelake.delta.catalog import Decision
     from tidelake.delta.statements import read_statement
 
-    if time is not None:
-        _check_unsealed(collection, time)
-        if count is not None:
-            _check_count_helps(collection, time)
+    statement = None if discard is None else read_statement(collection.entry.record_schema, discard)
+    if time is not None and _is_sealed(collection, time):
+        _check_settles_late(collection, time, count, statement)
+    elif time is not None and count is not None:
+        _check_count_helps(collection, time)
     return Decision(
         time=time,
         count=count,
-        discard=None if discard is None else read_statement(collection.entry.record_schema, discard),
+        discard=statement,
         accept_gap=None if accept_gap is None else _gap(collection, settings, accept_gap),
         reason=reason.strip(),
         at_ms=int(clock.time() * 1000),
@@ -522,29 +565,20 @@ def _rows_of(taken: Snapshot, rows_max: int | None) -> list[dict[str, Any]]:
     """The rows in order, as the JVM writes them: Python has no year 10000 and no number of 38 digits in JSON."""
     from pyspark.sql import functions as F
 
+    from tidelake.delta.types import ROW_TEXT
     from tidelake.json_values import parse
 
     names = [f"`{one}`" for one in taken.contents.columns]
     rows = taken.contents.orderBy(*names)
     rows = rows if rows_max is None else rows.limit(rows_max)
-    return [parse(row[0]) for row in rows.select(F.to_json(F.struct(*names), _ROW_TEXT)).collect()]
+    return [parse(row[0]) for row in rows.select(F.to_json(F.struct(*names), ROW_TEXT)).collect()]
 
 
 def _with_bytes(row: dict[str, Any], kinds: dict[str, ColumnType], made: Callable[[str], Any]) -> dict[str, Any]:
     """The same row with `made(base64 text)` where a column, or a part of it, is bytes."""
-    from tidelake.column_types import Array, Branches, Primitive, Struct
+    from tidelake.column_types import map_bytes
 
-    def walk(kind: ColumnType, value: Any) -> Any:
-        if value is None:
-            return None
-        if isinstance(kind, Struct | Branches):
-            return {one.name: walk(one.type, value[one.name]) for one in kind.columns}
-        if isinstance(kind, Array):
-            return [walk(kind.item.type, one) for one in value]
-        assert isinstance(kind, Primitive)
-        return made(value) if kind.name in {"bytes", "fixed"} and kind.logical != "decimal" else value
-
-    return {name: walk(kinds[name], value) if name in kinds else value for name, value in row.items()}
+    return {name: map_bytes(kinds[name], value, made) if name in kinds else value for name, value in row.items()}
 
 
 def _say(text: str) -> None:
@@ -640,13 +674,37 @@ def _state(one: CollectionStatus) -> str:
         return f"held back at time {undecided[0]['time']}"
     if one.contradictions:
         return f"decided at time {one.contradictions[0]['time']}, next seal applies it"
+    if one.late_undecided:
+        return "contradicted late"
     return "in order"
+
+
+def _late_note(verdicts: dict[str, int]) -> str:
+    """How many late statements there are of each verdict, in words."""
+    words = {
+        "copy": "copies",
+        "contradiction": "contradict what was published",
+        "settled": "settled by decision",
+        "untold": "about times that compaction has taken together",
+        "late": "not compared yet",
+    }
+    told = [f"{count:,} {words[verdict]}" for verdict, count in verdicts.items() if count]
+    return f"late statements: {', '.join(told) or 'none'}"
 
 
 def _notes(one: CollectionStatus) -> list[str]:
     notes = [f"damaged: {one.damaged}"] if one.damaged else []
     notes += [one.topic_problem] if one.topic_problem else []
     notes += [f"{c['detail']}{' (decided)' if c['decided'] else ''}" for c in one.contradictions[:5]]
+    if one.late:
+        notes.append(_late_note(one.late_verdicts))
+    if one.late_contradicted:
+        decided = one.late_contradicted - one.late_undecided
+        settled = f", {decided} of them settled by decision" if decided else ""
+        notes.append(
+            f"late contradictions: {one.late_contradicted}{settled}; what was published stays; "
+            f"see `tidelake late {one.name}`"
+        )
     if one.quarantine:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(one.quarantine_reasons.items()))
         notes.append(f"quarantine: {reasons}; see `tidelake quarantine {one.name}`")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,21 @@ def column_types(record_schema: dict[str, Any]) -> tuple[Column, ...]:
 def contents_types(envelope: str, record_schema: dict[str, Any]) -> tuple[Column, ...]:
     """Describe the columns of a collection's contents: the record's, or those of the row that its events are about."""
     return _columns(row_record_of(record_schema)) if envelope == "debezium" else column_types(record_schema)
+
+
+def map_bytes(kind: ColumnType, value: Any, made: Callable[[str], Any]) -> Any:
+    """The same value with `made(base64 text)` where it, or a part of it, is bytes: engines write those as base64 text.
+
+    >>> map_bytes(Array(Column("item", Primitive("bytes"), False)), ["AQ=="], lambda text: {"b64": text})
+    [{'b64': 'AQ=='}]
+    """
+    if value is None:
+        return None
+    if isinstance(kind, Struct | Branches):
+        return {one.name: map_bytes(one.type, value[one.name], made) for one in kind.columns}
+    if isinstance(kind, Array):
+        return [map_bytes(kind.item.type, one, made) for one in value]
+    return made(value) if kind.name in {"bytes", "fixed"} and kind.logical != "decimal" else value
 
 
 def _columns(record: dict[str, Any]) -> tuple[Column, ...]:

@@ -16,6 +16,7 @@ from tests.delta.lake import NAME, Lake, progress, updates
 from tests.delta.test_landing import ALL, everything
 from tidelake.cli import app
 from tidelake.codec import AvroCodec
+from tidelake.delta.late import compare_late
 from tidelake.delta.statements import encode_data
 from tidelake.errors import RuleBroken, SinceError, StepFailed, TidelakeError, TopicGap, UpperError
 from tidelake.json_values import parse
@@ -159,6 +160,43 @@ def test_quarantine_shows_the_message_its_place_and_its_reason(contradicted: Lak
     found = json.loads(call("quarantine", "prices", "--json", *config))
     assert [(row["partition"], row["offset"], row["reason"]) for row in found["rows"]] == [(0, 2, "undecodable")]
     assert found["rows"][0]["value"] == {"b64": "ByBnYXJiYWdl"}
+
+
+@pytest.mark.spark
+def test_a_late_contradiction_is_shown_with_its_place_and_settled_by_what_was_published(
+    contradicted: Lake, spark: SparkSession
+) -> None:
+    config = ("--config", str(contradicted.file))
+    assert json.loads(call("late", NAME, "--json", *config))["rows"] == []
+    contradicted.send(updates(((1, 6), 2, 3), ((1, 5), 1, 1)), progress([2], [3], {2: 4}))
+    contradicted.run()
+    compare_late(spark, contradicted.collection)
+    assert "contradicted late" not in call("status", *config)  # what holds upper back comes first
+    shown = call("status", *config)
+    assert "late statements: 1 copies, 1 contradict what was published" in shown
+    assert "late contradictions: 2; what was published stays; see `tidelake late prices`" in shown
+    found = json.loads(call("late", NAME, "--json", *config))
+    assert (found["contradictions"], found["statements"]["copy"], found["statements"]["contradiction"]) == (2, 1, 1)
+    assert [(row["kind"], row["time"], row["stated"], row["published"], row["offset"]) for row in found["rows"]] == [
+        ("late_update", 2, 3, 2, 4),
+        ("late_count", 2, 4, 1, 5),
+    ]
+    assert "late_update" in call("late", NAME, *config)
+
+    def refused(*decision: str) -> str:
+        with pytest.raises(TidelakeError, match="time 2 of 'prices' is sealed already, and no late statement") as error:
+            call("resolve", NAME, "--time", "2", "--reason", "r", *decision, *config)
+        return str(error.value)
+
+    published = '{"data": {"id": 1, "price": 6}, "diff": 2}'
+    assert "tidelake late prices" in refused("--discard", published)
+    refused("--count", "4")  # not what was published
+    stated = json.dumps({"data": found["rows"][0]["data"], "diff": found["rows"][0]["stated"]})
+    call("resolve", NAME, "--time", "2", "--reason", "taken back", "--discard", stated, *config)
+    call("resolve", NAME, "--time", "2", "--reason", "one is right", "--count", "1", *config)
+    assert "late contradictions: 2, 2 of them settled by decision" in call("status", *config)
+    rows = json.loads(call("late", NAME, "--json", *config))["rows"]
+    assert [row["decision"] for row in rows] == ["taken back", "one is right"]
 
 
 @pytest.mark.spark

@@ -124,6 +124,10 @@ def test_contradictions_quarantine_and_a_frontier_that_stands_still_are_told_apa
     decided = replace(STATUS, contradictions=[{"time": 9, "detail": "x", "decided": True}])
     assert set(failing(report(), contradicted)) == {"nothing_is_contradicted"}
     assert failing(report(), decided) == {}
+    assert failing(report(), replace(STATUS, late=5, late_contradicted=1)) == {}
+    assert set(failing(report(), replace(STATUS, late=5, late_contradicted=2, late_undecided=1))) == {
+        "late_statements_are_copies"
+    }
     assert set(failing(report(), replace(STATUS, quarantine=1))) == {"quarantine_is_empty"}
     assert failing(report(), age_s=86_400) == {}
     assert set(failing(report(), age_s=86_401)) == {"frontier_moves"}

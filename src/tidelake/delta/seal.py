@@ -20,6 +20,7 @@ from tidelake.antichain import Antichain
 from tidelake.delta.catalog import Collection, Decision
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.envelopes import DETAIL_OF_REASON, refusals_of
+from tidelake.delta.evidence import note_late_counts
 from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
 from tidelake.delta.forms import form_of
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
@@ -109,10 +110,13 @@ class _Seal:
 
     def run(self) -> SealReport | None:
         """Count, compare, commit; None when another commit has changed what was counted."""
-        if self.report.closed:
-            return self.report
         progress_table = OpenTable(self.paths.progress)
         pending = read_rows(self.paths.progress, progress_table.files(), PROGRESS_SCHEMA)
+        late = note_late_counts(self.collection, pending, self.upper, self.report.closed)
+        if self.report.closed:
+            if late:
+                self._prune(progress_table, pending)
+            return self.report
         files = [one for one in self.table.files() if one.time_max is None or one.time_max >= self.upper]
         if self.aim is not None:
             files = [one for one in files if one.time_min is None or one.time_min < self.aim]
@@ -128,6 +132,8 @@ class _Seal:
             self._report(ledger, frontier, counted, settled)
             if frontier == Antichain.of(self.upper):
                 self._record_blocked()
+                if late:
+                    self._prune(progress_table, pending)
                 return self.report
             surplus = self.report.copies_cancelled and self.form.cancels_copies
             compensation = self._compensate(frontier) if surplus else []
@@ -393,7 +399,9 @@ class _Seal:
     def _prune(self, table: OpenTable, pending: pa.Table) -> None:
         """Replace the pending statements by what they still say at or after upper."""
         kept: dict[Any, dict[str, Any]] = {}
+        begun = False  # what reaches below upper would be compared with the proofs again by every seal
         for row in pending.to_pylist():
+            begun = begun or (bool(row["lower"]) and min(row["lower"]) < self.report.upper)
             ends_before = row["upper"] and min(row["upper"]) <= self.report.upper
             if self.report.closed or ends_before or not row["lower"]:
                 continue
@@ -407,7 +415,7 @@ class _Seal:
             key = (row["lower"][0], tuple(row["upper"]), tuple(sorted(counts)))
             kept.setdefault(key, row)
         runs = sorted({file.run for file in table.files()})
-        if not runs or (len(runs) == 1 and len(kept) == pending.num_rows):
+        if not runs or (len(runs) == 1 and len(kept) == pending.num_rows and not begun):
             return
         rows = pa.Table.from_pylist(list(kept.values()), schema=PROGRESS_SCHEMA)
         run = new_run("pending")

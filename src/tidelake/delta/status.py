@@ -14,11 +14,14 @@ import pyarrow.parquet as pq
 
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
+from tidelake.delta.evidence import CONTRADICTED_RUN, late_contradictions, late_verdicts
 from tidelake.delta.files import RunFile, read_rows
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME
 from tidelake.delta.topic import FileTopic
 from tidelake.delta.values import CLOSED, SEALED_AT_MS, SINCE, UPPER, partitions_value
 from tidelake.errors import TidelakeError
+
+_EVIDENCE_SHOWN_MAX = 10
 
 
 @dataclass
@@ -51,6 +54,7 @@ class CollectionStatus:
     runs: int
     bytes: int
     late: int
+    """Rows about times that were sealed before they came."""
     quarantine: int
     quarantine_reasons: dict[str, int]
     lag_messages: int | None
@@ -61,6 +65,13 @@ class CollectionStatus:
     contradictions: list[dict[str, Any]]
     damaged: str | None
     topic_problem: str | None = None
+    late_verdicts: dict[str, int] = field(default_factory=dict)
+    """How many of the late rows are a `copy`, a `contradiction`, `settled`, `untold`, or not compared yet (`late`)."""
+    late_contradicted: int = 0
+    """How many late facts are noted that do not agree with what was published; `late_undecided` of them still stand."""
+    late_undecided: int = 0
+    late_evidence: list[str] = field(default_factory=list)
+    """The first of those that stand, each in a sentence."""
 
     def as_json(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -70,7 +81,8 @@ class CollectionStatus:
 def read_proof_log(collection: Collection) -> ProofLog:
     """Read the notes in `proofs/`; one that was repeated after a stop counts once. Proofs themselves are not opened."""
     table = OpenTable(collection.paths.proofs)
-    notes = [file for file in table.files() if not file.run.startswith(PROOF_RUN)]
+    others = (PROOF_RUN, f"{CONTRADICTED_RUN}-")
+    notes = [file for file in table.files() if not file.run.startswith(others)]
     log = ProofLog()
     blocked: dict[tuple[int, str], dict[str, Any]] = {}
     rows = read_rows(collection.paths.proofs, notes, PROOFS_SCHEMA).to_pylist()
@@ -135,6 +147,9 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
     sealed_at_ms = table.value(SEALED_AT_MS)
     since = collection.entry.since
     decided = {one.time for one in collection.entry.decisions if one.time is not None}
+    verdicts = late_verdicts(collection)
+    contradicted = late_contradictions(collection)
+    undecided = [one for one in contradicted if one.decision is None]
     return CollectionStatus(
         name=collection.name,
         family=family,
@@ -145,7 +160,7 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
         pending=0 if closed else _rows_from(paths.updates, files, upper),
         runs=len({file.run for file in files}),
         bytes=sum(file.bytes for file in files),
-        late=sum(file.rows for file in OpenTable(paths.late).files()),
+        late=sum(verdicts.values()),
         quarantine=sum(reasons.values()),
         quarantine_reasons=reasons,
         lag_messages=lag,
@@ -156,6 +171,10 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
         ],
         damaged=proofs.damaged,
         topic_problem=problem,
+        late_verdicts=verdicts,
+        late_contradicted=len(contradicted),
+        late_undecided=len(undecided),
+        late_evidence=[one.fact() for one in undecided[:_EVIDENCE_SHOWN_MAX]],
     )
 
 

@@ -42,6 +42,8 @@ STOP_POINTS: tuple[str, ...] = (
     "seal.after_commit",
     "seal.after_prune",
     "validate.after_record",
+    "validate.after_evidence",
+    "validate.after_late",
     "compact.after_since",
     "compact.after_merged_write",
     "compact.after_write",

@@ -24,6 +24,9 @@ from tidelake.errors import SchemaRefused
 AvroType = Any
 """A parsed Avro schema: a name, a list of branches, or a mapping with `type`."""
 
+ROW_TEXT = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+"""How Spark writes a row as JSON for people: nulls too, timestamps in UTC."""
+
 _PRIMITIVES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),

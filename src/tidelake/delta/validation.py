@@ -23,6 +23,7 @@ from tidelake.delta.events import row_updates, rows_brought
 from tidelake.delta.files import write_run
 from tidelake.delta.forms import contents_fields
 from tidelake.delta.keyed import without_discarded
+from tidelake.delta.late import LateReport, compare_late
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
 from tidelake.delta.runs import append_run
 from tidelake.delta.snapshot import snapshot
@@ -58,6 +59,8 @@ class ValidateReport:
     """The same by adding everything up; None unless the validation was full."""
     readable_beyond_upper: int = 0
     """How many of the reads at or after upper were answered; each of them must be refused."""
+    late: LateReport = field(default_factory=LateReport)
+    """What the late statements are that came since the last validation."""
 
     @property
     def damaged(self) -> bool:
@@ -105,6 +108,7 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     report.quarantine = quarantine_reasons(collection)
     _record(collection, report, proofs)
     reach("validate.after_record")
+    report.late = compare_late(spark, collection)
     return report
 
 

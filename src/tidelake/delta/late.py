@@ -1,0 +1,254 @@
+"""Late statements, compared with what was published: copies of it, contradictions to it, or past telling.
+
+The verdict is the kind of the run that a late row lies in: ingest writes `late-…`, and a comparison swaps those runs
+for `copy-…`, `contradiction-…`, `settled-…` and `untold-…` in one commit. So each row is compared once, a stop in
+between only repeats work, and the log alone says how many there are of each.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.delta.catalog import Collection
+from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.evidence import (
+    CONTRADICTED_RUN,
+    CONTRADICTION,
+    COPY,
+    LATE_UPDATE,
+    NOT_COMPARED,
+    SETTLED,
+    UNTOLD,
+    kind_of,
+)
+from tidelake.delta.files import RunFile, discard_run
+from tidelake.delta.keyed import without_discarded
+from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
+from tidelake.delta.runs import append_run, read_files, write_frame
+from tidelake.delta.statements import statement_frame
+from tidelake.delta.stops import reach
+from tidelake.delta.types import ROW_TEXT, data_fields, late_schema, updates_schema
+from tidelake.delta.values import SINCE, offset_value
+from tidelake.errors import Conflict
+
+_ATTEMPTS_MAX = 16
+_TIMES_LISTED_MAX = 500
+_PLACE = ("_topic", "_partition", "_offset")
+
+
+@dataclass
+class LateReport:
+    """What one comparison found; counts are of statements by their place in the topic, a copy inside a message once."""
+
+    copies: int = 0
+    contradictions: int = 0
+    settled: int = 0
+    """Statements that somebody has decided have no effect."""
+    untold: int = 0
+    """Statements about times that compaction has taken together since: it cannot be told any more what they are."""
+
+
+def compare_late(spark: SparkSession, collection: Collection) -> LateReport:
+    """Compare the late statements that were not compared yet, and note each contradiction with its evidence.
+
+    Rows of a tick that has not committed its offsets wait: it may be repeated, and set the same aside again.
+
+    Cost: those rows, and the files of `updates/` whose times they meet; one exchange of both by data and time.
+
+    Raises:
+        Conflict: every attempt lost its runs to a merge, or the commit to others; nothing was compared.
+        Fenced: the writer's epoch has moved.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        if not _not_compared(OpenTable(collection.paths.late)):
+            return LateReport()
+        report = _Comparison(spark, collection).run()
+        if report is not None:
+            return report
+    raise Conflict(str(collection.paths.late), -1, f"{_ATTEMPTS_MAX} attempts to compare late statements failed")
+
+
+def _not_compared(late: OpenTable) -> list[RunFile]:
+    return [file for file in late.files() if kind_of(file.run) == NOT_COMPARED]
+
+
+class _Comparison:
+    """One attempt, from one state of both tables."""
+
+    def __init__(self, spark: SparkSession, collection: Collection) -> None:
+        self.spark, self.collection, self.path = spark, collection, collection.paths.late
+        self.schema = late_schema(collection.entry.record_schema)
+        self.data = [one.name for one in data_fields(collection.entry.record_schema)]
+        self.keeps_times = collection.entry.envelope == "upsert"  # what compaction leaves there is where it was
+        # In this order: what a commit of offsets says is read is in `late/` then.
+        self.updates = OpenTable(collection.paths.updates)
+        self.late = OpenTable(self.path)
+        self.files = _not_compared(self.late)
+
+    def run(self) -> LateReport | None:
+        """Judge, note, swap; None when a merge has taken the runs away."""
+        rows = read_files(self.spark, self.path, self.files, self.schema)
+        committed = self._is_committed(rows)
+        waiting = rows.where(~committed)
+        judged = self._judge(rows.where(committed).distinct()).persist()
+        try:
+            found = {one["_verdict"]: one["count"] for one in judged.groupBy("_verdict").count().toArrow().to_pylist()}
+            if not found:
+                return LateReport()
+            if CONTRADICTION in found:
+                self._note(judged.where(F.col("_verdict") == CONTRADICTION))
+            reach("validate.after_evidence")
+            runs = {verdict: judged.where(F.col("_verdict") == verdict) for verdict in sorted(found)}
+            if not self._swap(runs | {NOT_COMPARED: waiting}):
+                return None
+        finally:
+            judged.unpersist()
+        reach("validate.after_late")
+        maintain(self.path)
+        return LateReport(
+            copies=found.get(COPY, 0),
+            contradictions=found.get(CONTRADICTION, 0),
+            settled=found.get(SETTLED, 0),
+            untold=found.get(UNTOLD, 0),
+        )
+
+    def _is_committed(self, rows: DataFrame) -> Column:
+        """Whether the tick that read a row has committed its offsets."""
+        places = rows.select("_topic", "_partition").distinct().toArrow().to_pylist()
+        read = F.lit(False)
+        for one in places:
+            end = self.updates.value(offset_value(one["_topic"], one["_partition"])) or 0
+            here = (F.col("_topic") == one["_topic"]) & (F.col("_partition") == one["_partition"])
+            read = read | (here & (F.col("_offset") < end))
+        return read
+
+    # --- judge -----------------------------------------------------------------------------------------------------
+
+    def _judge(self, rows: DataFrame) -> DataFrame:
+        """Give each late row its verdict.
+
+        In:  the columns of `late/`.
+        Out: the same, _published decimal(38,0) (null where nothing is stored), _verdict string.
+        """
+        compacted = self.updates.value(SINCE) or 0
+        # Times up to `compacted` may have moved there, and in the keyed form all but the newest row of a key has gone.
+        first = compacted + 1 if compacted else 0
+        marked = self._mark_discarded(rows)
+        published = self._published(rows, first)
+        same = _same("stated", "published", [*self.data, TIME])
+        joined = marked.alias("stated").join(published.alias("published"), same, "left")
+        stored = F.col("published._published")
+        verdict = (
+            F.when(F.col("stated._discarded"), SETTLED)
+            .when(F.coalesce(stored == F.col(f"stated.{DIFF}"), F.lit(False)), COPY)
+            .when(stored.isNull() & (F.col(f"stated.{TIME}") < first), UNTOLD)
+            .otherwise(CONTRADICTION)
+        )
+        return joined.select("stated.*", stored.alias("_published"), verdict.alias("_verdict")).drop("_discarded")
+
+    def _mark_discarded(self, rows: DataFrame) -> DataFrame:
+        entry = self.collection.entry
+        ruled = [(one.time, one.discard) for one in entry.decisions if one.discard is not None]
+        discards = statement_frame(self.spark, entry.record_schema, ruled)
+        if discards is None:
+            return rows.withColumn("_discarded", F.lit(False))
+        marked = F.broadcast(discards.distinct().withColumn("_ruled", F.lit(True))).alias("ruled")
+        joined = rows.alias("stated").join(marked, _same("stated", "ruled", [*self.data, TIME, DIFF]), "left")
+        return joined.select("stated.*", F.coalesce(F.col("ruled._ruled"), F.lit(False)).alias("_discarded"))
+
+    def _published(self, rows: DataFrame, first: int) -> DataFrame:
+        """What is stored at the times of late rows, by data and time, as one diff each.
+
+        Out: the data's columns, _time (together unique), _published decimal(38,0).
+        """
+        schema = updates_schema(self.collection.entry.record_schema)
+        times = sorted(rows.select(TIME).distinct().toArrow()[TIME].to_pylist())
+        if not self.keeps_times:
+            times = times[bisect_left(times, first) :]
+        files = [file for file in self.updates.files() if _meets(file, times)]
+        stored = read_files(self.spark, self.updates.path, files, schema)
+        if len(times) <= _TIMES_LISTED_MAX:
+            stored = stored.where(F.col(TIME).isin(times))
+        else:
+            listed = self.spark.createDataFrame(pa.table({TIME: pa.array(times, pa.int64())}))
+            stored = stored.join(F.broadcast(listed), TIME, "left_semi")
+        effect = F.sum(F.col(DIFF).cast("decimal(38,0)"))
+        if self.keeps_times:
+            # Copies are stored as they came there, and add nothing.
+            stored, effect = without_discarded(self.spark, self.collection, stored), F.max(DIFF)
+        return stored.groupBy(*(f"`{name}`" for name in self.data), TIME).agg(
+            effect.cast("decimal(38,0)").alias("_published")
+        )
+
+    # --- write -----------------------------------------------------------------------------------------------------
+
+    def _note(self, contradictions: DataFrame) -> None:
+        """Append the evidence, one row for each statement that contradicts, with the first place that states it."""
+        columns = [f"`{name}`" for name in self.data]
+        first = contradictions.groupBy(*columns, TIME, DIFF, "_published").agg(F.min(F.struct(*_PLACE)).alias("_first"))
+        evidence = F.struct(
+            F.col("_first._topic").alias("topic"),
+            F.col("_first._partition").alias("partition"),
+            F.col("_first._offset").alias("offset"),
+            F.col(DIFF).alias("stated"),
+            F.coalesce("_published", F.lit(0).cast("decimal(38,0)")).alias("published"),
+            F.struct(*columns).alias("data"),
+        )
+        row = {
+            TIME: F.col(TIME),
+            "kind": F.lit(LATE_UPDATE),
+            "detail": F.to_json(evidence, ROW_TEXT),
+            "at_ms": F.lit(int(clock.time() * 1000)),
+        }
+        notes = first.select(
+            *(row.get(name, F.lit(None)).alias(name) for name in PROOFS_SCHEMA.names if name != "_run")
+        )
+        path = self.collection.paths.proofs
+        files = write_frame(notes.coalesce(1), path, new_run(CONTRADICTED_RUN), PROOFS_SCHEMA)
+        append_run(path, files, self.collection.entry.epoch)
+
+    def _swap(self, runs: dict[str, DataFrame]) -> bool:
+        """Put runs by verdict in the place of those that were compared, again after each conflict while these live."""
+        added = [
+            file
+            for kind, frame in runs.items()
+            for file in write_frame(frame.coalesce(1), self.path, new_run(kind), self.schema)
+        ]
+        removed = sorted({file.run for file in self.files})
+        table = self.late
+        for _ in range(_ATTEMPTS_MAX):
+            try:
+                table.commit({}, added, removed, epoch=self.collection.entry.epoch)
+            except Conflict:
+                table = OpenTable(self.path)
+                if set(removed) <= {file.run for file in table.files()}:
+                    continue
+                break
+            return True
+        for run in {file.run for file in added}:
+            discard_run(self.path, run)
+        return False
+
+
+def _same(left: str, right: str, names: Sequence[str]) -> Column:
+    """Whether two rows agree in these columns; null agrees with null."""
+    return reduce(
+        lambda one, other: one & other,
+        [F.col(f"{left}.`{name}`").eqNullSafe(F.col(f"{right}.`{name}`")) for name in names],
+    )
+
+
+def _meets(file: RunFile, times: Sequence[int]) -> bool:
+    """Whether a file may hold one of these times, which are in order."""
+    if file.time_min is None or file.time_max is None:
+        return bool(times)
+    at = bisect_left(times, file.time_min)
+    return at < len(times) and times[at] <= file.time_max
