@@ -12,8 +12,8 @@ import math
 from typing import Any, Protocol
 
 import fastavro
-from fastavro._read_py import schemaless_reader as exact_reader
 
+from tidelake.codec_exact import fits_its_types, has_bounded_types, read_exactly
 from tidelake.errors import CodecError, InvalidUsage
 from tidelake.message import Message, Progress, Updates
 from tidelake.schema import branch_name, cdcv2_schema, record_schema_of, resolved_schema
@@ -38,9 +38,10 @@ class AvroCodec:
 
     def __init__(self, record_schema: Any) -> None:
         self.record_schema = record_schema_of(record_schema)
-        resolved = resolved_schema(self.record_schema)
-        self._has_floats = _has_floats(resolved)
-        plain = _Plain().of(resolved)
+        self._resolved = resolved_schema(self.record_schema)
+        self._has_forms = _has_forms(self._resolved)
+        self._has_bounded_types = has_bounded_types(self._resolved)
+        plain = _Plain().of(self._resolved)
         template = cdcv2_schema({"type": "record", "name": "data", "fields": [{"name": "a", "type": "int"}]})
         template[0]["items"]["fields"][0]["type"] = plain
         self._schema = fastavro.parse_schema(template)
@@ -60,7 +61,10 @@ class AvroCodec:
                 "upper": list(message.upper),
                 "counts": [{"time": time, "count": count} for time, count in message.counts.items()],
             }
-        return _write(self._schema, value)
+        written = _write(self._schema, value)
+        if isinstance(message, Updates) and not self._fits(value):
+            raise InvalidUsage("the message does not fit its schema: a decimal or a timestamp is beyond its type")
+        return written
 
     def decode(self, value: bytes | None) -> Message | None:
         """Read a message; None for a null value.
@@ -71,11 +75,28 @@ class AvroCodec:
         """
         if value is None:
             return None
-        found = _read(self._schema, value)
+        found = self._read(value)
         if isinstance(found, list):
             return Updates([(update["data"], update["time"], update["diff"]) for update in found])
         counts = [(entry["time"], entry["count"]) for entry in found["counts"]]
         return Progress(found["lower"], found["upper"], counts)
+
+    def _read(self, value: bytes) -> Any:
+        """Read a body: fast where it is just what would be written, byte by byte where it is not."""
+        buffer = io.BytesIO(value)
+        try:
+            found = fastavro.schemaless_reader(buffer, self._schema, None)
+            usual = buffer.tell() == len(value) and _write(self._schema, found) == value
+        except Exception:  # the library raises whatever its own code stumbles over
+            usual = False
+        if not usual:
+            return read_exactly(self._resolved, value)
+        if isinstance(found, list) and not self._fits(found):
+            raise CodecError("undecodable", "a decimal or a timestamp is beyond its type")
+        return found
+
+    def _fits(self, updates: list[Any]) -> bool:
+        return not self._has_bounded_types or all(fits_its_types(self._resolved, one["data"]) for one in updates)
 
     def encode_data(self, data: Any) -> bytes:
         """Write data alone, as they stand in a message.
@@ -88,12 +109,13 @@ class AvroCodec:
     def identity(self, data: Any) -> bytes:
         """Give bytes that are equal for equal data. Fit for `Reader(identity=...)`.
 
-        Zero is one number whatever its sign, and NaN is one whatever its bits, as where tables are grouped.
+        Zero is one number whatever its sign, NaN is one whatever its bits, and a decimal is its number in however many
+        bytes, as where tables are grouped.
 
         Raises:
             InvalidUsage: the data do not fit the schema.
         """
-        return self.encode_data(_with_one_zero(data) if self._has_floats else data)
+        return self.encode_data(_one_form(self._resolved, data) if self._has_forms else data)
 
 
 class SchemaLookup(Protocol):
@@ -186,22 +208,37 @@ class _Plain:
         return {"type": "record", "name": self._fresh_name(), "fields": [field]}
 
 
-def _has_floats(kind: Any) -> bool:
-    """Whether a resolved type has a number with a point somewhere."""
+def _has_forms(kind: Any) -> bool:
+    """Whether a resolved type has values that can be written in several ways: floats, and decimals of any length."""
     if isinstance(kind, list):
-        return any(branch != "null" and _has_floats(branch) for branch in kind)
+        return any(branch != "null" and _has_forms(branch) for branch in kind)
     if kind["type"] == "record":
-        return any(_has_floats(field["type"]) for field in kind["fields"])
-    return _has_floats(kind["items"]) if kind["type"] == "array" else kind["type"] in ("float", "double")
+        return any(_has_forms(field["type"]) for field in kind["fields"])
+    if kind["type"] == "array":
+        return _has_forms(kind["items"])
+    return kind["type"] in ("float", "double") or (kind["type"] == "bytes" and kind.get("logicalType") == "decimal")
 
 
-def _with_one_zero(value: Any) -> Any:
-    """Give the same data with one zero and one NaN."""
+def _one_form(kind: Any, value: Any) -> Any:
+    """Give the same value with one zero and one NaN, and decimals in as few bytes as they need."""
     if isinstance(value, float):
         return math.nan if math.isnan(value) else value + 0.0
-    if isinstance(value, dict):
-        return {name: _with_one_zero(inner) for name, inner in value.items()}
-    return [_with_one_zero(inner) for inner in value] if isinstance(value, list) else value
+    if isinstance(kind, list):
+        real = [branch for branch in kind if branch != "null"]
+        if value is None or len(real) == 1:
+            return None if value is None else _one_form(real[0], value)
+        return {
+            name: _one_form(next(branch for branch in real if branch_name(branch) == name), inner)
+            for name, inner in value.items()
+        }
+    if kind["type"] == "record":
+        return {field["name"]: _one_form(field["type"], value[field["name"]]) for field in kind["fields"]}
+    if kind["type"] == "array":
+        return [_one_form(kind["items"], item) for item in value]
+    if kind["type"] == "bytes" and kind.get("logicalType") == "decimal":
+        number = int.from_bytes(value, "big", signed=True)
+        return number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)
+    return value
 
 
 def _write(schema: Any, value: Any) -> bytes:
@@ -211,33 +248,3 @@ def _write(schema: Any, value: Any) -> bytes:
     except Exception as error:  # the library raises whatever its own code stumbles over
         raise InvalidUsage(f"the message does not fit its schema: {type(error).__name__}: {error}") from error
     return buffer.getvalue()
-
-
-def _read(schema: Any, value: bytes) -> Any:
-    buffer = io.BytesIO(value)
-    try:
-        found = fastavro.schemaless_reader(buffer, schema, None)
-    except Exception as error:  # whatever the bytes are, they end here; the library has no error class of its own
-        raise CodecError("undecodable", f"{type(error).__name__} at byte {buffer.tell()}") from None
-    if buffer.tell() != len(value):
-        raise CodecError("bytes_left_over", f"{len(value) - buffer.tell()} bytes are left over after the message")
-    # The compiled library wraps a number of more than 64 bits around, in silence. What it writes back tells.
-    return found if _writes_back_as(schema, found) == value else _read_exactly(schema, value)
-
-
-def _read_exactly(schema: Any, value: bytes) -> Any:
-    """Read bytes that nobody would write so: arrays in several blocks are legal, numbers beyond their type are not."""
-    try:
-        found = exact_reader(io.BytesIO(value), schema, None)
-    except Exception as error:
-        raise CodecError("undecodable", type(error).__name__) from None
-    if _writes_back_as(schema, found) is None:
-        raise CodecError("undecodable", "a number is beyond its type")
-    return found
-
-
-def _writes_back_as(schema: Any, found: Any) -> bytes | None:
-    try:
-        return _write(schema, found)
-    except InvalidUsage:
-        return None

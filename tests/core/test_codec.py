@@ -63,7 +63,9 @@ DATA = st.fixed_dictionaries(
         "colour": st.sampled_from(["red", "blue"]),
         "key": st.binary(min_size=4, max_size=4),
         "at": INT64,
-        "price": st.binary(max_size=5),
+        "price": st.integers(-(10**9) + 1, 10**9 - 1).map(
+            lambda n: n.to_bytes(n.bit_length() // 8 + 1, "big", signed=True)
+        ),
     }
 )
 TIME = st.integers(0, 2**63 - 1)
@@ -242,6 +244,63 @@ def test_a_number_beyond_its_type_is_undecodable_and_never_wrapped(place, wrappe
         with pytest.raises(CodecError) as caught:
             codec.decode(b"\0\2" + b"".join(map(number, numbers.values())) + b"\0")
         assert caught.value.reason == "undecodable"
+
+
+MANY = {
+    "type": "record",
+    "name": "d",
+    "fields": [
+        {"name": "n", "type": ["null", "long", "string"]},
+        {"name": "e", "type": {"type": "enum", "name": "e", "symbols": ["a", "b"]}},
+        {"name": "ok", "type": "boolean"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"\1\0\0\0", "undecodable"),  # branch -1 of the message, which Python would take for the last
+        (b"\0\2\1\2\0\1\2\2\0", "undecodable"),  # branch -1 of a union
+        (b"\0\2\0\1\1\2\2\0", "undecodable"),  # symbol -1
+        (b"\0\2\0\4\1\2\2\0", "undecodable"),  # symbol 2 of two
+        (b"\x82\0\0\0\0", "undecodable"),  # progress, its branch in two bytes
+        (b"\x82\0\0\0\0\0", "bytes_left_over"),
+        (b"\0\2\2\x80\x80\x80\x80\x80\x80\x80\x80\x80\2\0\1\2\2\0", "undecodable"),  # 2^63, twice
+        (b"\0\2\2\x84\x80\x80\x80\x80\x80\x80\x80\x80\0\0\1\2\2\0", None),  # 2 in ten bytes
+        (b"\0\2\2\x84\x80\x80\x80\x80\x80\x80\x80\x80\x80\0\0\1\2\2\0", "undecodable"),  # 2 in eleven
+        (b"\0\2\x82\x80\x80\x80\x10\4\0\1\2\2\0", "undecodable"),  # branch 2^32 + 1
+        (b"\0\2\4\3\0\1\2\2\0", "undecodable"),  # a string of -2 bytes
+        (b"\0\2\4\4\xc3\x28\0\1\2\2\0", "undecodable"),  # a string that is no text
+        (b"\0\2\4\4\xc3\x28\0\1\2\2\0\0", "bytes_left_over"),
+    ],
+)
+def test_bytes_that_no_encoder_writes_have_a_verdict(value, reason):
+    found = outcome(AvroCodec(MANY), value)
+    assert found == (reason or Updates([({"n": {"long": 2}, "e": "a", "ok": True}, 1, 1)]))
+
+
+def test_of_a_boolean_s_bytes_only_1_is_true():
+    found = [AvroCodec(MANY).decode(b"\0\2\0\0" + bytes([byte]) + b"\2\2\0").batch[0].data for byte in (0, 1, 2, 255)]
+    assert [data["ok"] for data in found] == [False, True, False, False]
+
+
+def test_decimals_and_times_that_no_table_holds_are_undecodable_and_not_written():
+    fields = [
+        {"name": "d", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1}]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ]
+    codec = AvroCodec({"type": "record", "name": "d", "fields": fields})
+    good, most = b"\x03\xe7", (2**63 - 1) // 1000
+    written = codec.encode(Updates([({"d": good, "at": most}, 1, 1)]))
+    assert outcome(codec, written) == Updates([({"d": good, "at": most}, 1, 1)])
+    assert outcome(codec, written.replace(good, b"\x03\xe8")) == "undecodable"
+    assert outcome(codec, b"\0\2\2\0" + b"\0\2\2\0") == "undecodable"
+    for data in ({"d": b"\x03\xe8", "at": 0}, {"d": b"", "at": 0}, {"d": None, "at": most + 1}):
+        with pytest.raises(InvalidUsage):
+            codec.encode(Updates([(data, 1, 1)]))
+    assert codec.identity({"d": b"\0\0\5", "at": 0}) == codec.identity({"d": b"\5", "at": 0})
+    assert codec.identity({"d": b"\xff", "at": 0}) != codec.identity({"d": b"\0\xff", "at": 0})
 
 
 def test_arrays_in_several_blocks_are_read():

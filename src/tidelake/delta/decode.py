@@ -18,9 +18,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
+from tidelake.codec_exact import suspect_pattern
 from tidelake.delta.layout import DIFF, TIME
 from tidelake.delta.types import Landing, land_record
-from tidelake.schema import PROGRESS
+from tidelake.schema import PROGRESS, resolved_schema
 
 SENTINEL = bytes.fromhex("8f1d0c63a95be24780f36e1bd2c4097a")
 _PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
@@ -49,11 +50,10 @@ class Decoder:
         framed = self._framed(raw).where(_is_progress())
         decoded = framed.withColumn("_m", _from_avro(F.col("_body"), land_record(self.record_schema)))
         statement = F.col("_m.m.member1")
+        overflow = _overflow_reason(self.record_schema)
         return decoded.select(
             *_SOURCE,
-            F.coalesce(
-                _avro_reason(statement), _overflow_reason(land_record(self.record_schema)), _progress_reason(statement)
-            ).alias("reason"),
+            F.coalesce(_avro_reason(statement), overflow, _progress_reason(statement)).alias("reason"),
             statement["lower"].alias("lower"),
             statement["upper"].alias("upper"),
             statement["counts"]["time"].alias("count_times"),
@@ -105,7 +105,7 @@ class Decoder:
         reason = F.when(
             F.col("value").isNotNull(),
             F.coalesce(
-                F.col("_framing"), _avro_reason(batch), _overflow_reason(landing), _updates_reason(batch, landing)
+                F.col("_framing"), _avro_reason(batch), _overflow_reason(schema), _updates_reason(batch, landing)
             ),
         )
         reasoned = decoded.withColumn("reason", reason)
@@ -156,17 +156,15 @@ def _from_avro(body: Column, landing: Landing) -> Column:
     return from_avro(F.concat(body, F.lit(SENTINEL)), json.dumps(_schema(landing.decoding)), {"mode": "PERMISSIVE"})
 
 
-def _overflow_reason(landing: Landing) -> Column:
+def _overflow_reason(record_schema: dict[str, Any]) -> Column:
     """Find numbers beyond int64 (int32), whose last byte's high bits Java's decoder drops in silence.
 
     Such a number has nine (four) bytes of 0x80 or more and then one that says too much. Bytes that look like it, which
     text does as well, are decoded without logical types and encoded again: then only a number that was cut comes out
-    otherwise, or a batch in several blocks, which no common encoder writes.
+    otherwise, or what no common encoder writes, such as a batch in several blocks. `tidelake.codec_exact` has the rule.
     """
-    pattern = "[\\x80-\\xff]{9}[^\\x00\\x01]"
-    if _holds_int(landing.decoding):
-        pattern += "|[\\x80-\\xff]{4}[^\\x00-\\x0f]"
-    schema = json.dumps(_schema(_without_logical_types(landing.decoding)))
+    pattern = suspect_pattern(resolved_schema(record_schema))
+    schema = json.dumps(_schema(_without_logical_types(land_record(record_schema).decoding)))
     stated = F.concat(F.col("_body"), F.lit(SENTINEL))
     again = to_avro(from_avro(stated, schema, {"mode": "PERMISSIVE"}), schema)
     suspect = F.decode(F.col("_body"), "ISO-8859-1").rlike(pattern)
@@ -181,15 +179,6 @@ def _without_logical_types(kind: Any) -> Any:
         kept = {name: value for name, value in kind.items() if name not in ("logicalType", "precision", "scale")}
         return {name: _without_logical_types(value) if name != "symbols" else value for name, value in kept.items()}
     return kind
-
-
-def _holds_int(kind: Any) -> bool:
-    """Whether a type has a column of 32 bits somewhere."""
-    if isinstance(kind, list):
-        return any(_holds_int(one) for one in kind)
-    if isinstance(kind, dict):
-        return any(_holds_int(kind.get(name)) for name in ("type", "items", "fields"))
-    return bool(kind == "int")
 
 
 def _schema(data: Any) -> dict[str, Any]:
@@ -223,13 +212,14 @@ def _avro_reason(branch: Column) -> Column:
 
 
 def _updates_reason(batch: Column, landing: Landing) -> Column:
-    reasons = [
-        (F.exists(batch, lambda one: one["diff"] == 0), "zero_diff"),
-        (F.exists(batch, lambda one: one["time"] < 0), "negative_time"),
-    ]
+    reasons = []
     not_text = landing.not_text
     if not_text is not None:
         reasons.append((F.exists(batch, lambda one: F.coalesce(not_text(one["data"]), F.lit(False))), "undecodable"))
+    reasons += [
+        (F.exists(batch, lambda one: one["diff"] == 0), "zero_diff"),
+        (F.exists(batch, lambda one: one["time"] < 0), "negative_time"),
+    ]
     return F.coalesce(*(F.when(broken, F.lit(reason)) for broken, reason in reasons))
 
 
