@@ -1,0 +1,194 @@
+"""Every row of the table of bad input: from the file topic through ingest and seal to status, quarantine and checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import yaml
+from pyspark.sql import SparkSession
+
+from expectations.frame import result_frame
+from expectations.judge import judge
+from expectations.suite import build_suite
+from jobs import ingest
+from tests.delta.lake import NAME, RECORD, Lake, encode, progress, updates
+from tidelake.delta.snapshot import snapshot
+from tidelake.delta.status import CollectionStatus, quarantine_rows, read_status
+from tidelake.delta.topic import FileTopic
+from tidelake.errors import TopicGap
+
+pytestmark = pytest.mark.spark
+
+GOOD = updates((1, 1, 1))
+BEYOND = b"\x80" * 9 + b"\x02"
+"""2^63 as Avro would write it."""
+
+
+def status_of(lake: Lake) -> CollectionStatus:
+    """What `tidelake status` shows."""
+    return read_status(lake.collection, lake.settings.collection(NAME).family, FileTopic(lake.topic))
+
+
+def failing_checks(lake: Lake) -> set[str]:
+    """The checks that a validation would show as failed in Dagster and in the report."""
+    settings = lake.settings.collection(NAME)
+    frame = result_frame(lake.validate(full=True), status_of(lake), frontier_age_s=0)
+    return {one.check for one in judge(frame, build_suite(settings)) if not one.passed}
+
+
+def test_undecodable_bytes_wrong_magic_byte_unknown_schema_id_and_bytes_left_over(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = Lake(tmp_path, spark, encoding="confluent", schema_ids={7: RECORD})
+    header = b"\x00" + (7).to_bytes(4, "big")
+    bad = {
+        "undecodable": header + GOOD[:-1],
+        "wrong_magic_byte": b"\x01" + header[1:] + GOOD,
+        "unknown_schema_id": b"\x00\x00\x00\x00\x08" + GOOD,
+        "bytes_left_over": header + GOOD + b"x",
+    }
+    lake.send(*bad.values(), header + GOOD, header + progress([0], [5], {1: 1}))
+    assert lake.run().upper == 5
+    assert lake.contents(4) == {(1, None): 1}
+    kept = [(row["topic"], row["partition"], row["offset"], row["value"]) for row in quarantine_rows(lake.collection)]
+    assert kept == [(NAME, 0, offset, value) for offset, value in enumerate(bad.values())]
+    status = status_of(lake)
+    assert (status.quarantine, status.quarantine_reasons) == (4, dict.fromkeys(bad, 1))
+    assert failing_checks(lake) == {"quarantine_is_empty"}
+
+
+def test_protocol_contradictions(lake: Lake) -> None:
+    lake.send(updates((1, 1, 1), ((2, 20), 3, 1), ((2, 20), 3, 2)), updates((4, 5, 1)))
+    lake.send(progress([0], [9], {1: 1, 3: 1, 5: 1}), progress([5], [6], {5: 2}))
+    assert lake.run().upper == 3
+    found = {one["time"]: one["detail"] for one in status_of(lake).contradictions}
+    assert found[3].endswith('diff 1 and with diff 2; its data: {"id":2,"price":20}')
+    assert "announced with 1 updates and with 2" in found[5]
+    assert lake.contents(2) == {(1, None): 1}
+    assert failing_checks(lake) == {"nothing_is_contradicted"}
+    lake.decide(time=3, discard={"data": {"id": 2, "price": 20}, "diff": 2})
+    lake.decide(time=5, count=1)
+    assert lake.seal().upper == 9
+    assert status_of(lake).contradictions == []
+    assert failing_checks(lake) == set()
+
+
+def test_files_vanish_offsets_jump_and_a_topic_shrinks(lake: Lake) -> None:
+    file, aside = lake.topic / "0.jsonl", lake.root / "aside"
+    lake.send(GOOD, progress([0], [2], {1: 1}))
+    assert lake.run().upper == 2
+    file.rename(aside)
+    with pytest.raises(TopicGap, match=r"'prices', partition 0: offsets 0 to 2 are missing"):
+        lake.ingest()
+    aside.rename(file)
+    before = file.read_text()
+    lake.send(updates((2, 2, 1)), progress([2], [4], {2: 1}), at=5)
+    with pytest.raises(TopicGap, match=r"'prices', partition 0: offsets 2 to 5 are missing"):
+        lake.ingest()
+    assert status_of(lake).lag_messages == 5
+    lake.decide(accept_gap=(NAME, 0, 2, 5))
+    assert lake.run().upper == 4
+    file.write_text(before)
+    with pytest.raises(TopicGap, match=r"'prices', partition 0: offsets 5 to 7 are missing"):
+        lake.ingest()
+    assert lake.contents(3) == {(1, None): 1, (2, None): 1}
+    assert failing_checks(lake) == set()
+
+
+def test_times_and_diffs_beyond_int64_nested_nulls_empty_strings_and_a_mebibyte(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    inner = {"type": "record", "name": "inner", "fields": [{"name": "s", "type": ["null", "string"]}]}
+    fields = [{"name": "n", "type": ["null", inner]}, {"name": "text", "type": "string"}]
+    record = {"type": "record", "name": "data", "fields": fields}
+    lake = Lake(tmp_path, spark, schema=record)
+    good = [{"n": None, "text": ""}, {"n": {"s": None}, "text": ""}, {"n": {"s": ""}, "text": "x" * 2**20}]
+    lake.send(encode([{"data": one, "time": 1, "diff": 1} for one in good], record))
+    lake.send(b"\x00\x02\x00\x00" + BEYOND + b"\x02\x00", b"\x00\x02\x00\x00\x02" + BEYOND + b"\x00")
+    lake.send(encode({"lower": [0], "upper": [2], "counts": [{"time": 1, "count": 3}]}, record))
+    assert lake.run().upper == 2
+    assert lake.quarantined() == [(1, "undecodable"), (2, "undecodable")]
+    rows = [row.asDict(recursive=True) for row in snapshot(spark, lake.collection, 1).contents.collect()]
+    assert sorted(map(repr, rows)) == sorted(repr({**one, "_diff": 1}) for one in good)
+    assert failing_checks(lake) == {"quarantine_is_empty"}
+
+
+def block(**changes: Any) -> dict[str, Any]:
+    """The settings of one collection."""
+    return {"family": "plain", "topic": NAME, "schema": RECORD, **changes}
+
+
+def written(collections: dict[str, Any]) -> str:
+    """A `collections.yaml`."""
+    return yaml.safe_dump({"store": "store", "topics": "topics", "collections": collections}, sort_keys=False)
+
+
+def fields(*kinds: tuple[str, Any]) -> dict[str, Any]:
+    """A record schema."""
+    return {"type": "record", "name": "data", "fields": [{"name": name, "type": kind} for name, kind in kinds]}
+
+
+CONFIGURATION_IS_WRONG = {
+    "an unknown key": (written({NAME: block(kepe="all")}), "collections.prices.kepe: is not a known key"),
+    "a bad schema": (written({NAME: block(schema=fields(("id", "lnog")))}), "collections.prices.schema: "),
+    "a missing topic": (written({NAME: block(topic="nowhere")}), "the topic 'nowhere' has no folder"),
+    "two collections on one name": (
+        written({NAME: block()}) + written({NAME: block()}).partition("collections:\n")[2],
+        "the key 'prices' is given twice",
+    ),
+}
+A_SCHEMA_CANNOT_LAND = {
+    "map columns": (fields(("tags", {"type": "map", "values": "string"})), "tags"),
+    "zoneless timestamps": (fields(("at", {"type": "long", "logicalType": "local-timestamp-millis"})), "at"),
+    "column names that clash in case": (fields(("Id", "long"), ("id", "long")), "it clashes with 'Id'"),
+    "column names that clash with the system's": (fields(("_time", "long")), "_time"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), CONFIGURATION_IS_WRONG.values(), ids=CONFIGURATION_IS_WRONG)
+def test_configuration_is_wrong(
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    message: str,
+) -> None:
+    refused(tmp_path, spark, monkeypatch, capsys, text, message)
+
+
+@pytest.mark.parametrize(("schema", "message"), A_SCHEMA_CANNOT_LAND.values(), ids=A_SCHEMA_CANNOT_LAND)
+def test_map_columns_zoneless_timestamps_and_column_names_that_clash(
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    schema: dict[str, Any],
+    message: str,
+) -> None:
+    refused(tmp_path, spark, monkeypatch, capsys, written({NAME: block(schema=schema)}), message)
+
+
+def refused(
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    message: str,
+) -> None:
+    """The ingest job, called as from the shell, says what is wrong and how to mend it, and writes nothing."""
+    (tmp_path / "topics" / NAME).mkdir(parents=True)
+    file = tmp_path / "collections.yaml"
+    file.write_text(text, encoding="utf-8")
+    monkeypatch.setattr("jobs.job.start_session", lambda: spark)
+    assert ingest.main(["--config", str(file)]) == 2
+    structlog.reset_defaults()
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert message in said
+    assert "\nhint: " in said
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["collections.yaml", "topics"]
