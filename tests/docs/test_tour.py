@@ -7,12 +7,10 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import structlog
 from pyspark.sql import SparkSession
 
 from tests.docs.blocks import PROJECT, Block, all_blocks, blocks_of
@@ -39,15 +37,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("TIDELAKE_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
-    """Whoever starts a session gets the one that is there, with its settings as they are."""
-    monkeypatch.setattr("tidelake.delta.session.start_session", lambda *_, **__: spark)
-    monkeypatch.setattr("jobs.job.start_session", lambda *_, **__: spark)
-    yield spark
-    structlog.reset_defaults()  # a job's `main` has let it write to what this test captured
 
 
 class Shell:

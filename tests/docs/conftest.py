@@ -1,0 +1,18 @@
+"""The pages' code starts sessions by itself; here it gets the one that every test shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
+    """Whoever starts a session gets the one that is there, with its settings as they are."""
+    monkeypatch.setattr("tidelake.delta.session.start_session", lambda *_, **__: spark)
+    monkeypatch.setattr("jobs.job.start_session", lambda *_, **__: spark)
+    yield spark
+    structlog.reset_defaults()  # a job's `main` has let it write to what this test captured
