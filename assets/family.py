@@ -204,6 +204,8 @@ def _seal_metadata(sealed: "SealReport") -> Metadata:
         "contradictions": len(sealed.contradictions),
         "files_opened": sealed.files_opened,
     }
+    if sealed.decided_times:
+        metadata["decided"] = listed([f"time {time}, sealed by decision: {why}" for time, why in sealed.decided_times])
     if sealed.contradictions:
         metadata["contradicted_by"] = listed([f"{one.kind}: {one.fact()}" for one in sealed.contradictions])
     if sealed.waiting_for:

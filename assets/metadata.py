@@ -85,8 +85,8 @@ def current_metadata(collection: Collection, rows: int) -> Metadata:
 
 
 def listed(lines: list[str], most: int = 20) -> MetadataValue[Any]:
-    """Some lines for a person, as Markdown; the rest is counted."""
-    shown = [f"- {line}" for line in lines[:most]]
+    """Some lines for a person, as text, which the page shows without a click; the rest is counted."""
+    shown = lines[:most]
     if len(lines) > most:
-        shown.append(f"- and {len(lines) - most} more")
-    return MetadataValue.md("\n".join(shown))
+        shown = [*shown, f"and {len(lines) - most} more"]
+    return MetadataValue.text("; ".join(shown))

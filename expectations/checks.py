@@ -19,6 +19,8 @@ from dagster import (
     multi_asset_check,
 )
 
+from expectations.data_docs import Notes
+from expectations.evidence import decided_times, evidence_of
 from expectations.frame import result_frame
 from expectations.judge import Verdict, judge
 from expectations.suite import Rule, build_suite, rules_of
@@ -31,6 +33,26 @@ if TYPE_CHECKING:
     from tidelake.delta.validation import ValidateReport
 
 _INT64_MAX = 2**63 - 1
+_LINES_SHOWN_MAX = 20
+_COUNTS = ("times", "announced", "counted", "recounted")
+_OWN_NUMBERS = {
+    "announced_is_counted": _COUNTS,
+    "announced_is_recounted": _COUNTS,
+    "sum_of_diffs_is_as_recorded": ("diff_sum",),
+    "contents_never_fall": ("times", "diff_sum"),
+    "nothing_accumulates_below_zero": ("below_zero", "diff_sum"),
+    "nothing_is_contradicted": ("contradictions",),
+    "late_statements_are_copies": (
+        "late_rows",
+        "late_copies",
+        "late_contradictions",
+        "late_contradictions_undecided",
+        "late_untold",
+    ),
+    "quarantine_is_explained": ("quarantined", "quarantined_unexplained"),
+    "frontier_moves": ("frontier_age_s",),
+}
+"""By check, the numbers that it shows and others do not: the page sorts them by name, so few are easy to read."""
 
 
 def checks_name(name: str) -> str:
@@ -64,7 +86,7 @@ def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefiniti
         lake: Lake = context.resources.lake
         full: bool = context.op_execution_context.op_config["full"]
         try:
-            verdicts, numbers = _validate(lake, settings.name, full)
+            verdicts, numbers, evidence = _validate(lake, settings.name, full)
         except _unreadable() as error:
             context.log.exception("the recount could not read the table")
             for rule in rules:
@@ -72,13 +94,13 @@ def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefiniti
             return
         by_check = {verdict.check: verdict for verdict in verdicts}
         for rule in rules:
-            yield _answered(key, rule, by_check[rule.name], numbers)
+            yield _answered(key, rule, by_check[rule.name], numbers, evidence.get(rule.name, []))
 
     return validate
 
 
-def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[str, Any]]:
-    """Recount and judge; the verdicts, and the numbers that all checks show."""
+def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[str, Any], dict[str, list[str]]]:
+    """Recount and judge; the verdicts, the numbers that all checks show, and by check what it goes by."""
     from jobs.validate import validate_one
     from tidelake.delta.status import read_status
 
@@ -86,12 +108,20 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
     collection = open_collection(lake, name)
     report = validate_one(lake.session(), collection, full)
     status = read_status(collection, settings.family, None)
-    frame = result_frame(report, status, _frontier_age_s(collection, status))
-    verdicts = judge(frame, build_suite(settings), lake.settings.data_docs if full else None)
+    frame = result_frame(report, status, frontier_age_s(collection, status))
+    evidence = evidence_of(report, status)
+    decided = decided_times(status)
+    suite = build_suite(settings)
+    if full:
+        verdicts = judge(frame, suite, lake.settings.data_docs, Notes(decided, evidence))
+    else:
+        verdicts = judge(frame, suite)
     numbers = _numbers(report, status, frame)
+    if decided:
+        numbers["decided"] = _listed(decided)
     if full:
         numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / "index.html").resolve().as_uri())
-    return verdicts, numbers
+    return verdicts, numbers, evidence
 
 
 def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -> dict[str, Any]:
@@ -105,7 +135,7 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
         "counted": int(total["counted"]),
         "recounted": int(total["recounted"]),
         "diff_sum": report.diff_sum_recorded,
-        "sealed_by_decision": report.decided,
+        "sealed_by_decision": len(status.sealed_by_decision),
         "contradictions": int(total["contradictions"]),
         "late_rows": status.late,
         "late_copies": status.late_verdicts["copy"],
@@ -113,14 +143,25 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
         "late_contradictions_undecided": status.late_undecided,
         "late_untold": status.late_verdicts["untold"],
         "quarantined": status.quarantine,
+        "quarantined_unexplained": int(total["quarantine_unexplained"]),
+        "below_zero": report.below_zero,
         "frontier_age_s": int(total["frontier_age_s"]),
         "table_version": report.version,
     }
     # The event log holds integers of 64 bits; what is greater is shown as its digits.
-    return {name: value if abs(value) <= _INT64_MAX else str(value) for name, value in numbers.items()}
+    return {
+        name: value if abs(value) <= _INT64_MAX else str(value) for name, value in numbers.items() if value is not None
+    }
 
 
-def _frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
+def _shown_by(check: str, numbers: dict[str, Any]) -> dict[str, Any]:
+    """The numbers that a check goes by, and those that every check shows."""
+    own = _OWN_NUMBERS.get(check, ())
+    others = {name for names in _OWN_NUMBERS.values() for name in names} - set(own)
+    return {name: value for name, value in numbers.items() if name not in others}
+
+
+def frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
     """How long ago upper last moved; since the collection was made, where it never did; 0 where it is closed."""
     if status.closed:
         return 0
@@ -129,8 +170,12 @@ def _frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int
     return max(0, int(clock.time() - collection.entry.created_at_ms / 1000))
 
 
-def _answered(key: AssetKey, rule: Rule, verdict: Verdict, numbers: dict[str, Any]) -> AssetCheckResult:
-    metadata = {"rows_compared": verdict.rows, "rows_failed": verdict.failed, **numbers}
+def _answered(
+    key: AssetKey, rule: Rule, verdict: Verdict, numbers: dict[str, Any], evidence: list[str]
+) -> AssetCheckResult:
+    metadata = {"rows_compared": verdict.rows, "rows_failed": verdict.failed, **_shown_by(rule.name, numbers)}
+    if evidence:
+        metadata = {"evidence": _listed(evidence), **metadata}
     if verdict.times and rule.blocking:
         metadata["failed_at_times"] = MetadataValue.json(verdict.times)
     return AssetCheckResult(
@@ -138,16 +183,24 @@ def _answered(key: AssetKey, rule: Rule, verdict: Verdict, numbers: dict[str, An
         check_name=rule.name,
         passed=verdict.passed,
         severity=_severity(rule),
-        description=None if verdict.passed else _what_failed(rule, verdict),
+        description=None if verdict.passed else _what_failed(rule, verdict, evidence),
         metadata=metadata,
     )
 
 
-def _what_failed(rule: Rule, verdict: Verdict) -> str:
+def _what_failed(rule: Rule, verdict: Verdict, evidence: list[str]) -> str:
     if verdict.problem is not None:
         return f"could not be judged: {verdict.problem}"
     at = f" at times {', '.join(map(str, verdict.times))}" if verdict.times and rule.blocking else ""
-    return f"not so{at}: {rule.description}"
+    return f"not so{at}: {rule.description}" + (f"; the first: {evidence[0]}" if evidence else "")
+
+
+def _listed(lines: list[str]) -> MetadataValue[Any]:
+    """Some lines for a person, as text, which the page shows without a click; the rest is counted."""
+    shown = lines[:_LINES_SHOWN_MAX]
+    if len(lines) > _LINES_SHOWN_MAX:
+        shown = [*shown, f"and {len(lines) - _LINES_SHOWN_MAX} more"]
+    return MetadataValue.text("; ".join(shown))
 
 
 def _unanswered(key: AssetKey, rule: Rule, error: BaseException) -> AssetCheckResult:

@@ -28,10 +28,11 @@ COLUMNS = (
     "diff_sum_recorded",
     "diff_sum_found",
     "contradictions",
-    "quarantined",
+    "quarantine_unexplained",
     "frontier_age_s",
     "doubled",
     "late_contradictions",
+    "below_zero",
 )
 """`row` is `time` or `total`. What a row of the other kind would say is 0, so that every number stays an integer."""
 
@@ -67,10 +68,11 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
             "diff_sum_recorded": report.diff_sum_recorded,
             "diff_sum_found": report.diff_sum_recorded if found is None else found,
             "contradictions": sum(not one["decided"] for one in status.contradictions),
-            "quarantined": status.quarantine,
+            "quarantine_unexplained": sum(status.quarantine_unexplained.values()),
             "frontier_age_s": frontier_age_s,
             "doubled": report.doubled,
             "late_contradictions": status.late_undecided,
+            "below_zero": report.below_zero or 0,
         }
     )
     columns = {name: [row.get(name, 0) for row in rows] for name in COLUMNS}

@@ -7,7 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expectations.data_docs import RUN_NAME, SITE, forget_old_results, results_folder, site_config, store_config
+from expectations.data_docs import (
+    RUN_NAME,
+    SITE,
+    Notes,
+    forget_old_results,
+    results_folder,
+    site_config,
+    store_config,
+    write_notes,
+)
 from expectations.offline import make_readable_offline
 
 if TYPE_CHECKING:
@@ -32,8 +41,10 @@ class Verdict:
     """Why it could not be held against the frame at all."""
 
 
-def judge(frame: pd.DataFrame, suite: ExpectationSuite, data_docs: Path | None = None) -> list[Verdict]:
-    """Validate a frame; write the result into the Data Docs, where a folder is given.
+def judge(
+    frame: pd.DataFrame, suite: ExpectationSuite, data_docs: Path | None = None, notes: Notes | None = None
+) -> list[Verdict]:
+    """Validate a frame; write the result into the Data Docs, where a folder is given, with notes for people.
 
     Cost: importing the library takes some seconds, once a process; a few thousand rows take a tenth of one.
     """
@@ -63,6 +74,7 @@ def judge(frame: pd.DataFrame, suite: ExpectationSuite, data_docs: Path | None =
     run = gx.RunIdentifier(run_name=RUN_NAME, run_time=datetime.now(UTC))
     outcome = checkpoint.run(batch_parameters={"dataframe": frame}, run_id=run)
     if data_docs is not None:
+        write_notes(data_docs, suite.name, notes or Notes())
         make_readable_offline(data_docs)
     (validation,) = outcome.run_results.values()
     return [_verdict(frame, one) for one in validation.results]

@@ -14,7 +14,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from expectations.data_docs import results_folder
+from expectations.data_docs import Notes, read_notes, results_folder
 
 STYLE = "tidelake.css"
 _REMOTE = re.compile(
@@ -22,6 +22,9 @@ _REMOTE = re.compile(
     r"""|<img[^>]*\ssrc=["']https?:[^>]*>|<link[^>]*\srel=["']shortcut icon["'][^>]*>"""
 )
 """What pages ask for elsewhere; and their icon, whose address is wrong."""
+_NO_ASSET = re.compile(r"Data asset: None<br>")
+_CONTENTS = '<div class="container-fluid'
+"""Where the contents of a page begin, below its navigation."""
 _FOOTER = re.compile(r"<footer.*?</footer>", re.DOTALL)
 _INDEX = """<!doctype html>
 <html lang="en">
@@ -31,7 +34,8 @@ _INDEX = """<!doctype html>
 <p>Full validations, the newest first: every collection recounted independently of its seals.</p>
 <table>
 <thead>
-<tr><th></th><th>Collection</th><th>Validated at (UTC)</th><th>Expectations met</th><th>Not met</th><th></th></tr>
+<tr><th></th><th>Collection</th><th>Validated at (UTC)</th><th>Expectations met</th><th>Not met</th>
+<th>Sealed by decision</th><th></th></tr>
 </thead>
 <tbody>
 {rows}
@@ -42,7 +46,7 @@ _INDEX = """<!doctype html>
 """
 _ROW = (
     '<tr><td><i class="{icon}"></i></td><td><a href="expectations/{suite}.html">{suite}</a></td><td>{at}</td>'
-    '<td>{met} of {evaluated}</td><td>{failed}</td><td><a href="{page}">result</a></td></tr>'
+    '<td>{met} of {evaluated}</td><td>{failed}</td><td>{decided}</td><td><a href="{page}">result</a></td></tr>'
 )
 
 
@@ -59,6 +63,8 @@ class Result:
     alarming: bool
     """Whether one of them is more than a warning."""
     page: str
+    decided: int
+    """How many times of the collection were sealed by decision."""
 
     @property
     def icon(self) -> str:
@@ -78,6 +84,8 @@ def make_readable_offline(data_docs: Path) -> None:
         if STYLE not in text:
             link = os.path.relpath(styles / STYLE, page.parent)
             text = _FOOTER.sub("", _REMOTE.sub("", text))
+            above, contents, below = _NO_ASSET.sub("", text).partition(_CONTENTS)
+            text = above + _section(read_notes(data_docs, page)) + contents + below
             _write(page, text.replace("</head>", f'<link rel="stylesheet" href="{link}"></head>', 1))
     rows = [
         _ROW.format(
@@ -87,11 +95,23 @@ def make_readable_offline(data_docs: Path) -> None:
             met=one.met,
             evaluated=one.evaluated,
             failed=html.escape(", ".join(one.failed)),
+            decided=f"{one.decided} {'time' if one.decided == 1 else 'times'}" if one.decided else "",
             page=html.escape(one.page),
         )
         for one in list_results(data_docs)
     ]
     _write(data_docs / "index.html", _INDEX.format(style=STYLE, rows="\n".join(rows)))
+
+
+def _section(notes: Notes) -> str:
+    """Notes as the first thing on a page; nothing where there are none."""
+    parts = {"Sealed by decision": notes.decided, **notes.evidence}
+    lists = [
+        f"<h2>{html.escape(title)}</h2><ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>"
+        for title, lines in parts.items()
+        if lines
+    ]
+    return f'<section class="notes">{"".join(lists)}</section>' if lists else ""
 
 
 def list_results(data_docs: Path) -> list[Result]:
@@ -111,6 +131,7 @@ def list_results(data_docs: Path) -> list[Result]:
                 failed=tuple(str(one["meta"]["check"]) for one in failed),
                 alarming=any(one["severity"] != "warning" for one in failed),
                 page=(Path("validations") / relative.with_suffix(".html")).as_posix(),
+                decided=len(read_notes(data_docs, path).decided),
             )
         )
     return sorted(found, key=lambda one: (one.at, one.suite), reverse=True)

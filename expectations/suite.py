@@ -31,7 +31,8 @@ def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
     """The rules of a collection, by its envelope and whether it has a key."""
     if settings.key:
         return (*_DAMAGE, *_KEYED, *_ATTENTION)
-    return (*_DAMAGE, *(_APPEND_ONLY if settings.envelope == "append_only" else _SUM), *_ATTENTION)
+    sums = {"none": _PLAIN, "append_only": _APPEND_ONLY, "debezium": _EVENTS}
+    return (*_DAMAGE, *sums[settings.envelope], *_ATTENTION)
 
 
 def build_suite(settings: CollectionSettings) -> ExpectationSuite:
@@ -126,6 +127,20 @@ _SUM = (
         _equal(TOTAL_ROW, "diff_sum_recorded", "diff_sum_found"),
     ),
 )
+
+
+def _below_zero(warning: bool) -> Rule:
+    return Rule(
+        "nothing_accumulates_below_zero",
+        "no row is taken away more often than it came, just before upper; looked for in full validations",
+        False,
+        warning,
+        _at_most("below_zero", _none),
+    )
+
+
+_PLAIN = (*_SUM, _below_zero(warning=True))
+_EVENTS = (*_SUM, _below_zero(warning=False))
 _APPEND_ONLY = (
     *_SUM,
     Rule(
@@ -162,11 +177,11 @@ _ATTENTION = (
         _at_most("late_contradictions", _none),
     ),
     Rule(
-        "quarantine_is_empty",
-        "every message could be used; `tidelake quarantine` shows those that could not",
+        "quarantine_is_explained",
+        "every message could be used, or somebody has decided about it; `tidelake quarantine` shows the others",
         False,
         True,
-        _at_most("quarantined", _none),
+        _at_most("quarantine_unexplained", _none),
     ),
     Rule(
         "frontier_moves",

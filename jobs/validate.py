@@ -36,6 +36,9 @@ def validate_one(spark: SparkSession, collection: Collection, full: bool) -> Val
     """Recount one collection; what it finds is in its report."""
     validated = validate(spark, collection, full)
     log.info("validated", collection=collection.name, upper=validated.upper, times=len(validated.times))
+    if validated.late.contradictions:
+        count = validated.late.contradictions
+        log.error("late statements contradict what was published", collection=collection.name, statements=count)
     for mismatch in validated.mismatches:
         log.error("damage below upper", collection=collection.name, fact=mismatch)
     return validated

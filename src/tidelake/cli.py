@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tidelake.column_types import ColumnType
     from tidelake.configuration import CollectionSettings, Settings
-    from tidelake.delta.catalog import Collection, Decision
+    from tidelake.delta.catalog import Catalog, Collection, Decision, Entry
     from tidelake.delta.snapshot import Snapshot
     from tidelake.delta.status import CollectionStatus
 
@@ -48,7 +48,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The collection's name.")]
 _CONFIG = Path("collections.yaml")
 _ROWS_SHOWN = 20
+_TIMES_SHOWN = 5
 _ROWS_MAX = 2**31 - 1
+_OFFSETS = re.compile(r"(?s)(.+):(\d{1,19}):(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
 _GAP = re.compile(r"(?s)(.+):(\d{1,19}):(\d{1,19})-(\d{1,19})", re.ASCII)
 
 
@@ -139,9 +141,18 @@ def resolve(
     accept_gap: Annotated[
         str | None, typer.Option(help="Offsets that will not come back: TOPIC:PARTITION:FROM-TO (TO is not in it).")
     ] = None,
+    quarantined: Annotated[
+        str | None,
+        typer.Option(
+            help="A quarantined message that is seen to: TOPIC:PARTITION:OFFSET, or FROM-TO (TO is not in it)."
+        ),
+    ] = None,
     withdraw: Annotated[
         bool,
-        typer.Option("--withdraw", help="Take back what was decided about a time that is not sealed. Needs --time."),
+        typer.Option(
+            "--withdraw",
+            help="Take back what was decided. Needs --time of an open time, or --quarantined.",
+        ),
     ] = False,
     config: ConfigOption = _CONFIG,
     as_json: JsonOption = False,
@@ -154,11 +165,11 @@ def resolve(
     settings = load_settings(config)
     one = settings.collection(name)
     catalog = Catalog(Store(settings.store))
-    _check_what_is_decided(reason, time, count, discard, accept_gap, withdraw)
+    _check_what_is_decided(reason, time, count, discard, accept_gap, quarantined, withdraw)
     if withdraw:
-        assert time is not None
-        _check_withdrawal(catalog.find(name), time)
-        entry = catalog.withdraw(name, time)
+        entry = _withdraw(catalog, name, time, quarantined)
+    elif quarantined is not None:
+        entry = catalog.decide(name, _acknowledgement(catalog.find(name), (reason or "").strip(), quarantined))
     else:
         entry = catalog.decide(name, _decision(catalog.find(name), one, reason or "", time, count, discard, accept_gap))
     if as_json:
@@ -179,16 +190,22 @@ def quarantine(
     from tidelake.configuration import load_settings
     from tidelake.delta.catalog import Catalog
     from tidelake.delta.layout import RUN, Store
-    from tidelake.delta.status import quarantine_rows
+    from tidelake.delta.quarantine import explanation_of, quarantine_rows
 
     settings = load_settings(config)
     settings.collection(name)
-    rows = quarantine_rows(Catalog(Store(settings.store)).find(name))
+    collection = Catalog(Store(settings.store)).find(name)
+    rows = quarantine_rows(collection)
+    for row in rows:
+        row["explained"] = explanation_of(row, collection.entry.decisions)
+    rows.sort(key=lambda row: row["explained"] is not None)  # what somebody still has to see to comes first
+    unexplained = sum(row["explained"] is None for row in rows)
     shown = [{key: value for key, value in row.items() if key != RUN} for row in rows[:limit]]
     if as_json:
-        _print_json({"name": name, "messages": len(rows), "rows": shown})
+        _print_json({"name": name, "messages": len(rows), "unexplained": unexplained, "rows": shown})
         return
-    _print_rows(f"{name}: quarantine", ["topic", "partition", "offset", "reason", "detail", "times", "value"], shown)
+    columns = ["topic", "partition", "offset", "reason", "detail", "times", "value", "explained"]
+    _print_rows(f"{name}: quarantine", columns, shown)
     if len(rows) > len(shown):
         _say(f"{len(shown)} of {len(rows)} messages; --limit shows more")
 
@@ -418,19 +435,24 @@ def _check_what_is_decided(
     count: int | None,
     discard: str | None,
     accept_gap: str | None,
+    quarantined: str | None,
     withdraw: bool,
 ) -> None:
     """Check that the options belong together."""
     from tidelake.errors import RuleBroken
 
-    if sum(one is not None for one in (count, discard, accept_gap, True if withdraw else None)) != 1:
+    new = (count, discard, accept_gap, None if withdraw else quarantined, True if withdraw else None)
+    if sum(one is not None for one in new) != 1:
         raise RuleBroken(
-            "nothing, or more than one thing, is decided", "give one of --count, --discard, --accept-gap, --withdraw"
+            "nothing, or more than one thing, is decided",
+            "give one of --count, --discard, --accept-gap, --quarantined, --withdraw",
         )
-    if accept_gap is None and time is None:
+    if accept_gap is None and quarantined is None and time is None:
         raise RuleBroken("no time is given", "give --time T beside --count, --discard or --withdraw")
     if accept_gap is not None and time is not None:
         raise RuleBroken("a gap has no time", "leave out --time beside --accept-gap")
+    if quarantined is not None and time is not None:
+        raise RuleBroken("a message is named by its place", "leave out --time beside --quarantined")
     if not withdraw and not (reason or "").strip():
         raise RuleBroken("the reason is missing or empty", "give --reason: every report repeats it")
 
@@ -455,6 +477,58 @@ def _check_settles_late(collection: Collection, time: int, count: int | None, di
             f"a statement that `tidelake late {collection.name}` shows can be discarded, "
             "and a count that it shows be settled by the published one",
         )
+
+
+def _withdraw(catalog: Catalog, name: str, time: int | None, quarantined: str | None) -> Entry:
+    """Take back what was decided; refused where there is nothing, or the time is sealed."""
+    from tidelake.errors import RuleBroken
+
+    collection = catalog.find(name)
+    if quarantined is not None:
+        place = _offsets(quarantined)
+        known = [one.quarantined for one in collection.entry.decisions if one.quarantined is not None]
+        if place not in known:
+            named = ", ".join(f"{topic}:{partition}:{start}-{end}" for topic, partition, start, end in known)
+            raise RuleBroken(
+                f"nothing is decided about '{quarantined}' of '{collection.name}'",
+                f"decided: {named or 'none'}; name it as it was decided",
+            )
+        return catalog.withdraw_acknowledgement(name, place)
+    assert time is not None
+    _check_withdrawal(collection, time)
+    return catalog.withdraw(name, time)
+
+
+def _offsets(text: str) -> tuple[str, int, int, int]:
+    """Read `TOPIC:PARTITION:OFFSET`, or `TOPIC:PARTITION:FROM-TO`, as topic, partition, first and end."""
+    from tidelake.errors import RuleBroken
+
+    match = _OFFSETS.fullmatch(text)
+    if match is not None:
+        topic, partition, start = match.group(1), int(match.group(2)), int(match.group(3))
+        end = start + 1 if match.group(4) is None else int(match.group(4))
+        if start < end <= INT64_MAX:
+            return topic, partition, start, end
+    raise RuleBroken(
+        f"'{text}' is no place", "write TOPIC:PARTITION:OFFSET or TOPIC:PARTITION:FROM-TO, e.g. orders:0:7"
+    )
+
+
+def _acknowledgement(collection: Collection, reason: str, quarantined: str) -> Decision:
+    """Say that quarantined messages are seen to; refused where none of them is there without an explanation."""
+    from tidelake.delta.catalog import Decision
+    from tidelake.delta.quarantine import explanation_of, quarantine_rows
+    from tidelake.errors import RuleBroken
+
+    decided = Decision(quarantined=_offsets(quarantined), reason=reason, at_ms=int(clock.time() * 1000))
+    rows = quarantine_rows(collection, ["topic", "partition", "offset", "times"])
+    unseen = [row for row in rows if explanation_of(row, collection.entry.decisions) is None]
+    if not any(explanation_of(row, [decided]) for row in unseen):
+        raise RuleBroken(
+            f"no quarantined message of '{collection.name}' is at '{quarantined}', or it is explained already",
+            f"`tidelake quarantine {collection.name}` shows what is there",
+        )
+    return decided
 
 
 def _check_withdrawal(collection: Collection, time: int) -> None:
@@ -707,7 +781,13 @@ def _notes(one: CollectionStatus) -> list[str]:
         )
     if one.quarantine:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(one.quarantine_reasons.items()))
-        notes.append(f"quarantine: {reasons}; see `tidelake quarantine {one.name}`")
+        explained = one.quarantine - sum(one.quarantine_unexplained.values())
+        seen = f", {explained} of them explained" if explained else ""
+        notes.append(f"quarantine: {reasons}{seen}; see `tidelake quarantine {one.name}`")
+    if one.sealed_by_decision:
+        times = "; ".join(f"time {row['time']}: {row['reason']}" for row in one.sealed_by_decision[:_TIMES_SHOWN])
+        more = len(one.sealed_by_decision) - _TIMES_SHOWN
+        notes.append(f"sealed by decision: {times}{f'; and {more} more' if more > 0 else ''}")
     return notes
 
 

@@ -127,6 +127,8 @@ def test_a_contradiction_is_shown_decided_and_gone(contradicted: Lake) -> None:
     contradicted.run()
     after = json.loads(call("status", "--json", *config))["collections"]["prices"]
     assert (after["upper"], after["contradictions"]) == (9, [])
+    assert after["sealed_by_decision"] == [{"time": 3, "announced": 2, "reason": "both"}]
+    assert "sealed by decision: time 3: both" in call("status", *config)
     with pytest.raises(TidelakeError, match="time 3 of 'prices' is sealed already"):
         call("resolve", "prices", "--time", "3", "--count", "1", "--reason", "again", *config)
 
@@ -160,6 +162,14 @@ def test_quarantine_shows_the_message_its_place_and_its_reason(contradicted: Lak
     found = json.loads(call("quarantine", "prices", "--json", *config))
     assert [(row["partition"], row["offset"], row["reason"]) for row in found["rows"]] == [(0, 2, "undecodable")]
     assert found["rows"][0]["value"] == {"b64": "ByBnYXJiYWdl"}
+    assert (found["messages"], found["unexplained"], found["rows"][0]["explained"]) == (1, 1, None)
+    for place in ("prices:0:2", "prices:0:0-9"):  # one message, or several
+        call("resolve", NAME, "--quarantined", place, "--reason", "a test message", *config)
+        found = json.loads(call("quarantine", NAME, "--json", *config))
+        assert (found["messages"], found["unexplained"], found["rows"][0]["explained"]) == (1, 0, "a test message")
+        assert "quarantine: 1 undecodable, 1 of them explained" in call("status", *config)
+        call("resolve", NAME, "--quarantined", place, "--withdraw", *config)
+    assert json.loads(call("quarantine", NAME, "--json", *config))["unexplained"] == 1
 
 
 @pytest.mark.spark
@@ -222,6 +232,11 @@ def test_a_late_contradiction_is_shown_with_its_place_and_settled_by_what_was_pu
         (("--accept-gap", "prices:0:0-1"), "is not within a gap that ingest stops at now; there are: none"),
         (("--withdraw", "--time", "3", "--count", "1"), "nothing, or more than one thing, is decided"),
         (("--withdraw",), "no time is given"),
+        (("--quarantined", "prices:0"), "'prices:0' is no place"),
+        (("--quarantined", "prices:0:3-3"), "'prices:0:3-3' is no place"),
+        (("--quarantined", "prices:0:1"), "no quarantined message of 'prices' is at 'prices:0:1'"),
+        (("--quarantined", "prices:0:2", "--time", "3"), "a message is named by its place"),
+        (("--quarantined", "prices:0:2", "--withdraw"), "nothing is decided about 'prices:0:2' of 'prices'"),
         (("--withdraw", "--time", "3"), "nothing is decided about time 3 of 'prices'"),
         (("--withdraw", "--time", "2"), "time 2 of 'prices' is sealed already"),
         (("--time", "3", "--count", "1", "--reason", " "), "the reason is missing or empty"),

@@ -109,7 +109,7 @@ def everything(spark: SparkSession, collection: Collection) -> dict[str, Any]:
     names = (UPPER, CLOSED, SINCE, *(offset_value(collection.name, one) for one in range(2)))
     found: dict[str, Any] = {name: table.value(name) for name in names}
     stored = read_rows(paths.updates, table.files(), updates_schema(record)).drop_columns([RUN]).to_pylist()
-    found["updates"] = set(map(text_of, stored)) if collection.entry.is_keyed else consolidated(stored)
+    found["updates"] = set(map(text_of, stored)) if collection.entry.envelope == "upsert" else consolidated(stored)
     small = {"proofs": PROOFS_SCHEMA, "quarantine": QUARANTINE_SCHEMA, "late": late_schema(record)}
     for name, schema in small.items():
         folder = paths.root / name

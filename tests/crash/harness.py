@@ -20,7 +20,8 @@ from tidelake.delta.catalog import Catalog, Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.files import read_rows
 from tidelake.delta.layout import Store
-from tidelake.delta.status import quarantine_rows, read_proofs
+from tidelake.delta.quarantine import quarantine_rows
+from tidelake.delta.status import read_proofs
 from tidelake.delta.stops import TABLES
 from tidelake.delta.table_log import check_log, read_entry
 from tidelake.delta.values import CLOSED, SINCE, UPPER, partitions_value

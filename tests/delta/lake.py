@@ -141,7 +141,7 @@ class Lake:
 
     def quarantined(self) -> list[tuple[int, str]]:
         """`(offset, reason)` of the quarantine, in order."""
-        from tidelake.delta.status import quarantine_rows
+        from tidelake.delta.quarantine import quarantine_rows
 
         return [(row["offset"], row["reason"]) for row in quarantine_rows(self.collection)]
 

@@ -65,7 +65,7 @@ def test_each_bad_message_is_in_the_quarantine_with_its_place_and_reason_and_the
     assert (ingested.quarantined, ingested.null_records) == (len(BAD), 1)
     assert lake.seal().upper == 5
     assert lake.contents(4) == {(1, None): 1}
-    from tidelake.delta.status import quarantine_rows
+    from tidelake.delta.quarantine import quarantine_rows
 
     kept = quarantine_rows(lake.collection)
     assert [one["value"] for one in kept] == [value for value, _ in BAD]

@@ -15,8 +15,9 @@ from expectations.judge import judge
 from expectations.suite import build_suite
 from jobs import ingest
 from tests.delta.lake import NAME, RECORD, Lake, encode, progress, updates
+from tidelake.delta.quarantine import quarantine_rows
 from tidelake.delta.snapshot import snapshot
-from tidelake.delta.status import CollectionStatus, quarantine_rows, read_status
+from tidelake.delta.status import CollectionStatus, read_status
 from tidelake.delta.topic import FileTopic
 from tidelake.errors import TopicGap
 
@@ -57,7 +58,7 @@ def test_undecodable_bytes_wrong_magic_byte_unknown_schema_id_and_bytes_left_ove
     assert kept == [(NAME, 0, offset, value) for offset, value in enumerate(bad.values())]
     status = status_of(lake)
     assert (status.quarantine, status.quarantine_reasons) == (4, dict.fromkeys(bad, 1))
-    assert failing_checks(lake) == {"quarantine_is_empty"}
+    assert failing_checks(lake) == {"quarantine_is_explained"}
 
 
 def test_protocol_contradictions(lake: Lake) -> None:
@@ -113,7 +114,7 @@ def test_times_and_diffs_beyond_int64_nested_nulls_empty_strings_and_a_mebibyte(
     assert lake.quarantined() == [(1, "undecodable"), (2, "undecodable")]
     rows = [row.asDict(recursive=True) for row in snapshot(spark, lake.collection, 1).contents.collect()]
     assert sorted(map(repr, rows)) == sorted(repr({**one, "_diff": 1}) for one in good)
-    assert failing_checks(lake) == {"quarantine_is_empty"}
+    assert failing_checks(lake) == {"quarantine_is_explained"}
 
 
 def block(**changes: Any) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from tidelake.antichain import Antichain
 from tidelake.codec import AvroCodec, ConfluentCodec
 from tidelake.delta.files import read_rows
 from tidelake.delta.layout import DIFF, RUN, TIME
+from tidelake.delta.quarantine import quarantine_rows
 from tidelake.delta.snapshot import snapshot
-from tidelake.delta.status import quarantine_rows
 from tidelake.delta.types import updates_schema
 from tidelake.errors import CodecError, ConflictingDiff, EnvelopeBreach, MalformedMessage
 from tidelake.keyed import Statement, breaches, contents

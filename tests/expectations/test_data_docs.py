@@ -49,6 +49,19 @@ def test_pages_ask_nothing_of_the_internet_and_link_only_to_what_is_there(tmp_pa
                 assert (page.parent / address).exists(), f"{page.name} asks for {address}"
 
 
+def test_a_page_says_what_was_sealed_by_decision_and_what_a_check_goes_by(tmp_path: Path) -> None:
+    notes = data_docs.Notes(["time 3, sealed by decision: <b>"], {"announced_is_recounted": ["time 3: 1 & 2"]})
+    frame = result_frame(report(at(3, recounted=3)), STATUS, 1)
+    judge(frame, build_suite(settings()), tmp_path, notes)
+    validate(tmp_path, "prices")  # the page of a result stays as it was
+    newest, first = list_results(tmp_path)
+    assert (newest.decided, first.decided) == (0, 1)
+    text = (tmp_path / first.page).read_text(encoding="utf-8")
+    assert "<li>time 3, sealed by decision: &lt;b&gt;</li>" in text
+    assert "<h2>announced_is_recounted</h2><ul><li>time 3: 1 &amp; 2</li></ul>" in text
+    assert 'class="notes"' not in (tmp_path / newest.page).read_text(encoding="utf-8")
+
+
 def test_only_the_newest_results_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_docs, "_RESULTS_KEPT", 2)
     for _ in range(3):

@@ -128,13 +128,21 @@ def test_contradictions_quarantine_and_a_frontier_that_stands_still_are_told_apa
     assert set(failing(report(), replace(STATUS, late=5, late_contradicted=2, late_undecided=1))) == {
         "late_statements_are_copies"
     }
-    assert set(failing(report(), replace(STATUS, quarantine=1))) == {"quarantine_is_empty"}
+    assert failing(report(), replace(STATUS, quarantine=1)) == {}
+    seen = replace(STATUS, quarantine=2, quarantine_unexplained={"undecodable": 1})
+    assert set(failing(report(), seen)) == {"quarantine_is_explained"}
     assert failing(report(), age_s=86_400) == {}
     assert set(failing(report(), age_s=86_401)) == {"frontier_moves"}
 
 
 def test_a_plain_collection_may_take_away() -> None:
     assert failing(report(at(3, diff_min=-5, diff_sum=-3)), family="plain") == {}
+
+
+def test_data_below_zero_is_a_warning_of_the_plain_family_only() -> None:
+    assert failing(report(at(3), below_zero=0), family="plain") == {}
+    assert set(failing(report(at(3), below_zero=2), family="plain")) == {"nothing_accumulates_below_zero"}
+    assert failing(report(at(3), below_zero=2), family="append_only") == {}
 
 
 def test_two_values_of_one_key_fail_the_upsert_family_s_own_rule() -> None:
@@ -153,4 +161,9 @@ def test_only_damage_blocks_and_only_what_can_wait_warns() -> None:
         "nothing_readable_beyond_upper",
         "contents_never_fall",
     }
-    assert {rule.name for rule in rules_of(settings()) if rule.warning} == {"quarantine_is_empty", "frontier_moves"}
+    assert {rule.name for rule in rules_of(settings()) if rule.warning} == {"quarantine_is_explained", "frontier_moves"}
+    below_zero = {
+        family: [rule.warning for rule in rules_of(settings(family)) if rule.name == "nothing_accumulates_below_zero"]
+        for family in ("plain", "append_only", "upsert", "debezium")
+    }
+    assert below_zero == {"plain": [True], "append_only": [], "upsert": [], "debezium": [False]}

@@ -27,7 +27,7 @@ def test_change_events_go_through_the_scheduled_jobs_as_the_rows_they_are_about(
     assert result.success
     assert failed_checks(result) == {
         "prices/nothing_is_contradicted": "ERROR",
-        "prices/quarantine_is_empty": "WARN",
+        "prices/quarantine_is_explained": "WARN",
     }
     checks = {one.check_name for one in result.get_asset_check_evaluations()}
     assert ("one_value_a_key" in checks, "sum_of_diffs_is_as_recorded" in checks) == (bool(more), not more)

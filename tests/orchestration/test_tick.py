@@ -50,7 +50,7 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     assert result.success
     assert materialized(result) == TICK_ASSETS
     assert failed_checks(result) == {}
-    assert len(result.get_asset_check_evaluations()) == 9 + 10
+    assert len(result.get_asset_check_evaluations()) == 10 + 10
     ingested = metadata(result, "prices", "ingest")
     assert ingested["messages"] == 6
     assert (ingested["rows_read"], ingested["rows"], ingested["copies_dropped"]) == (6, 4, 2)
@@ -120,9 +120,9 @@ def test_what_the_source_does_wrong_fails_checks_that_stop_nothing(
     assert result.success
     assert failed_checks(result) == {
         "prices/nothing_is_contradicted": "ERROR",
-        "prices/quarantine_is_empty": "WARN",
+        "prices/quarantine_is_explained": "WARN",
         "visits/nothing_is_contradicted": "ERROR",
-        "visits/quarantine_is_empty": "WARN",
+        "visits/quarantine_is_explained": "WARN",
     }
     assert metadata(result, "prices", "seal")["contradictions"] == 1
     assert "over_count" in metadata(result, "prices", "seal")["contradicted_by"]

@@ -58,6 +58,8 @@ class Decision(BaseModel):
     """One statement that has no effect: its data as lossless JSON in `data`, and its `diff`."""
     accept_gap: tuple[str, int, int, int] | None = None
     """Topic, partition, first and end of a range of offsets that nobody will bring back."""
+    quarantined: tuple[str, int, int, int] | None = None
+    """Topic, partition, first and end of a range of offsets whose quarantined messages somebody has seen to."""
     reason: str
     at_ms: int
 
@@ -206,12 +208,18 @@ class Catalog:
 
     def withdraw(self, name: str, time: int) -> Entry:
         """Take back all decisions about a time; the caller sees to it that the time is not sealed."""
-        return self.update(
-            name,
-            lambda entry: entry.model_copy(
-                update={"decisions": tuple(one for one in entry.decisions if one.time != time)}
-            ),
-        )
+        return self._withdraw(name, lambda decision: decision.time == time)
+
+    def withdraw_acknowledgement(self, name: str, quarantined: tuple[str, int, int, int]) -> Entry:
+        """Take back that somebody has seen to these quarantined messages."""
+        return self._withdraw(name, lambda decision: decision.quarantined == quarantined)
+
+    def _withdraw(self, name: str, is_meant: Callable[[Decision], bool]) -> Entry:
+        def keep_others(entry: Entry) -> Entry:
+            kept = tuple(one for one in entry.decisions if not is_meant(one))
+            return entry.model_copy(update={"decisions": kept})
+
+        return self.update(name, keep_others)
 
     def fence(self, name: str) -> Entry:
         """Move the writer's epoch, so that every writer that began before can commit nothing more."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelake.column_types import column_types, map_bytes
 from tidelake.delta.catalog import Collection
@@ -206,11 +207,14 @@ def _read_counts(collection: Collection, first: int, last: int | None) -> dict[i
         if file.run.startswith(PROOF_RUN) and _reaches(file, first, last)
     ]
     columns = [TIME, "announced", "decision"]
-    rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA, columns)
+    # A seal that was overtaken may have noted a time before the one that sealed it: the newest note stands.
+    rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA, [*columns, "at_ms"]).sort_by("at_ms")
+    rows = rows.filter(pc.greater_equal(rows[TIME], first))
+    if last is not None:
+        rows = rows.filter(pc.less(rows[TIME], last))
     return {
         time: (announced, decision is not None)
         for time, announced, decision in zip(*(rows[name].to_pylist() for name in columns), strict=True)
-        if time >= first and (last is None or time < last)
     }
 
 

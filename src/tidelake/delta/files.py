@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,14 @@ class RunFile:
                 "nullCount": {TIME: 0},
             }
         )
+
+
+def meets(file: RunFile, times: Sequence[int]) -> bool:
+    """Whether a file may hold one of these times, which are in order."""
+    if file.time_min is None or file.time_max is None:
+        return bool(times)
+    at = bisect_left(times, file.time_min)
+    return at < len(times) and times[at] <= file.time_max
 
 
 def describe_run(table: Path, run: str) -> list[RunFile]:

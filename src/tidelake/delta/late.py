@@ -29,7 +29,7 @@ from tidelake.delta.evidence import (
     UNTOLD,
     kind_of,
 )
-from tidelake.delta.files import RunFile, discard_run
+from tidelake.delta.files import RunFile, discard_run, meets
 from tidelake.delta.keyed import without_discarded
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
 from tidelake.delta.runs import append_run, read_files, write_frame
@@ -173,7 +173,7 @@ class _Comparison:
         times = sorted(rows.select(TIME).distinct().toArrow()[TIME].to_pylist())
         if not self.keeps_times:
             times = times[bisect_left(times, first) :]
-        files = [file for file in self.updates.files() if _meets(file, times)]
+        files = [file for file in self.updates.files() if meets(file, times)]
         stored = read_files(self.spark, self.updates.path, files, schema)
         if len(times) <= _TIMES_LISTED_MAX:
             stored = stored.where(F.col(TIME).isin(times))
@@ -244,11 +244,3 @@ def _same(left: str, right: str, names: Sequence[str]) -> Column:
         lambda one, other: one & other,
         [F.col(f"{left}.`{name}`").eqNullSafe(F.col(f"{right}.`{name}`")) for name in names],
     )
-
-
-def _meets(file: RunFile, times: Sequence[int]) -> bool:
-    """Whether a file may hold one of these times, which are in order."""
-    if file.time_min is None or file.time_max is None:
-        return bool(times)
-    at = bisect_left(times, file.time_min)
-    return at < len(times) and times[at] <= file.time_max

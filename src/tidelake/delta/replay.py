@@ -22,9 +22,9 @@ from tidelake.delta.catalog import Catalog, Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.files import read_rows
 from tidelake.delta.layout import DIFF, PROGRESS_SCHEMA, TIME, Store
+from tidelake.delta.quarantine import quarantine_rows
 from tidelake.delta.replay_topic import COLUMN, RECORD, TopicLine, problems_in, read_topic_line
 from tidelake.delta.seal import SealReport
-from tidelake.delta.status import quarantine_rows
 from tidelake.delta.types import updates_schema
 from tidelake.delta.values import CLOSED, UPPER
 from tidelake.errors import CodecError, MalformedMessage, RuleBroken

@@ -50,6 +50,8 @@ class SealReport:
     times_sealed: int = 0
     copies_cancelled: int = 0
     decided: int = 0
+    decided_times: list[tuple[int, str]] = field(default_factory=list)
+    """The times that were sealed by decision, with the reason."""
     unsealed_rows: int = 0
     files_opened: int = 0
     contradictions: list[Contradiction] = field(default_factory=list)
@@ -308,7 +310,8 @@ class _Seal:
                     "decision": reasons.get(time),
                 }
             )
-        self.report.decided = sum(row["decision"] is not None for row in rows)
+        self.report.decided_times = [(row[TIME], row["decision"]) for row in rows if row["decision"] is not None]
+        self.report.decided = len(self.report.decided_times)
         append_run(
             self.paths.proofs,
             write_run(self.paths.proofs, new_run("proof"), _proof_table(rows)),

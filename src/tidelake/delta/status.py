@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time as clock
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,9 @@ import pyarrow.parquet as pq
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.evidence import CONTRADICTED_RUN, late_contradictions, late_verdicts
-from tidelake.delta.files import RunFile, read_rows
-from tidelake.delta.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME
+from tidelake.delta.files import RunFile, meets, read_rows
+from tidelake.delta.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
+from tidelake.delta.quarantine import quarantine_reasons
 from tidelake.delta.topic import FileTopic
 from tidelake.delta.values import CLOSED, SEALED_AT_MS, SINCE, UPPER, partitions_value
 from tidelake.errors import TidelakeError
@@ -57,6 +56,7 @@ class CollectionStatus:
     """Rows about times that were sealed before they came."""
     quarantine: int
     quarantine_reasons: dict[str, int]
+    """By reason, how many messages are there; `quarantine_unexplained` has those that nobody has seen to yet."""
     lag_messages: int | None
     """Messages in the topic that were not read yet; None where the topic cannot be read."""
     lag_s: float | None
@@ -65,6 +65,9 @@ class CollectionStatus:
     contradictions: list[dict[str, Any]]
     damaged: str | None
     topic_problem: str | None = None
+    quarantine_unexplained: dict[str, int] = field(default_factory=dict)
+    sealed_by_decision: list[dict[str, Any]] = field(default_factory=list)
+    """`time`, `announced` (as decided), `reason` of every sealed time that somebody has decided about."""
     late_verdicts: dict[str, int] = field(default_factory=dict)
     """How many of the late rows are a `copy`, a `contradiction`, `settled`, `untold`, or not compared yet (`late`)."""
     late_contradicted: int = 0
@@ -115,19 +118,18 @@ def read_proofs(collection: Collection, lower: int) -> dict[int, dict[str, Any]]
     }
 
 
-def quarantine_rows(collection: Collection, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """The quarantine, one row for each `(topic, partition, offset)`, in their order; some columns of it, if given."""
-    table = OpenTable(collection.paths.quarantine)
-    rows = read_rows(collection.paths.quarantine, table.files(), QUARANTINE_SCHEMA, columns).to_pylist()
-    by_place = {(row["topic"], row["partition"], row["offset"]): row for row in rows}
-    return [by_place[place] for place in sorted(by_place)]
-
-
-def quarantine_reasons(collection: Collection) -> dict[str, int]:
-    """How many messages are in the quarantine, by reason."""
-    # Not the messages themselves: they may be large, and many.
-    rows = quarantine_rows(collection, ["topic", "partition", "offset", "reason"])
-    return dict(Counter(row["reason"] for row in rows))
+def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
+    """`time`, `announced`, `reason` of every sealed time that somebody decided about; only their files are opened."""
+    times = sorted({one.time for one in collection.entry.decisions if one.time is not None})
+    proofs = OpenTable(collection.paths.proofs).files()
+    files = [one for one in proofs if one.run.startswith(PROOF_RUN) and meets(one, times)]
+    columns = [TIME, "announced", "decision", "at_ms"]
+    rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA, columns).sort_by("at_ms")
+    found = {row[TIME]: row for row in rows.filter(pc.is_valid(rows["decision"])).to_pylist()}
+    return [
+        {"time": time, "announced": found[time]["announced"], "reason": found[time]["decision"]}
+        for time in sorted(found)
+    ]
 
 
 def read_status(collection: Collection, family: str, topic: FileTopic | None) -> CollectionStatus:
@@ -171,6 +173,8 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
         ],
         damaged=proofs.damaged,
         topic_problem=problem,
+        quarantine_unexplained=quarantine_reasons(collection, explained=False),
+        sealed_by_decision=sealed_by_decision(collection),
         late_verdicts=verdicts,
         late_contradicted=len(contradicted),
         late_undecided=len(undecided),

@@ -25,15 +25,17 @@ from tidelake.delta.forms import contents_fields
 from tidelake.delta.keyed import without_discarded
 from tidelake.delta.late import LateReport, compare_late
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
+from tidelake.delta.quarantine import quarantine_reasons
 from tidelake.delta.runs import append_run
 from tidelake.delta.snapshot import snapshot
-from tidelake.delta.status import ProofLog, quarantine_reasons, read_proof_log, read_proofs
+from tidelake.delta.status import ProofLog, read_proof_log, read_proofs
 from tidelake.delta.stops import reach
-from tidelake.delta.types import data_fields
+from tidelake.delta.types import ROW_TEXT, data_fields
 from tidelake.delta.values import CLOSED, SINCE, UPPER
 from tidelake.errors import UpperError
 
 _MISMATCHES_NAMED_MAX = 10
+_EVIDENCE_MAX = 10
 
 
 @dataclass
@@ -59,6 +61,10 @@ class ValidateReport:
     """The same by adding everything up; None unless the validation was full."""
     readable_beyond_upper: int = 0
     """How many of the reads at or after upper were answered; each of them must be refused."""
+    below_zero: int | None = None
+    """How many rows of the contents are there less than not at all; None where that was not looked for."""
+    below_zero_first: list[str] = field(default_factory=list)
+    """The lowest of them, each with its data as JSON and its sum."""
     late: LateReport = field(default_factory=LateReport)
     """What the late statements are that came since the last validation."""
 
@@ -98,6 +104,8 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
         if not collection.entry.key:  # compaction keeps no sum of what it has replaced
             rows_of = sealed.select((F.col(DIFF).cast("decimal(38,0)") * _rows_brought(collection.entry)).alias(DIFF))
             _compare_sums(report, rows_of, proofs, full, unbroken=proofs.validated_upper >= first)
+            if full:
+                _find_below_zero(spark, collection, report)
     except (PySparkException, Py4JJavaError) as error:
         # What cannot be read is not what was proven: it is noted as damage, and told as it is.
         report.mismatches.append(f"the table cannot be read at version {table.version}: {_first_line(error)}")
@@ -230,6 +238,22 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
             report.mismatches.append(
                 f"all diffs before {report.upper} add up to {report.diff_sum_found}, not to {report.diff_sum_recorded}"
             )
+
+
+def _find_below_zero(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
+    """Look for rows that were taken away more often than they came, in the contents just before upper.
+
+    Cost: one scan of the table and one exchange of its rows; where there are such rows, the same again.
+    """
+    if not collection.entry.since or not (report.upper or report.closed):
+        return
+    contents = snapshot(spark, collection).contents
+    below = contents.where(F.col(DIFF) < 0)
+    report.below_zero = below.count()
+    if report.below_zero:
+        data = F.to_json(F.struct(*(f"`{name}`" for name in contents.columns if name != DIFF)), ROW_TEXT)
+        lowest = below.select(DIFF, data.alias("_data")).orderBy(DIFF, "_data").limit(_EVIDENCE_MAX).toArrow()
+        report.below_zero_first = [f"{one['_data']}: {one[DIFF]}" for one in lowest.to_pylist()]
 
 
 def _try_beyond_upper(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:

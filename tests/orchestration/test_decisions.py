@@ -1,0 +1,87 @@
+"""What a source says wrong fails checks and stops nothing; decisions heal them, and every report repeats them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance, ExecuteInProcessResult
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from expectations.offline import list_results
+from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
+from tests.delta.lake import progress, updates
+from tests.orchestration.lakes import HISTORY, Lakes, failed_checks, materialized, metadata
+from tidelake.cli import app
+
+pytestmark = pytest.mark.spark
+
+DECIDED = "time 7, sealed by decision"
+REASON = "the shop has counted again: 2"
+
+
+def resolve(lakes: Lakes, *arguments: str) -> None:
+    result = CliRunner().invoke(app, ["resolve", "prices", *arguments, "--config", str(lakes.config)])
+    assert result.exit_code == 0, result.exception
+
+
+def of_check(result: ExecuteInProcessResult, check: str) -> dict[str, Any]:
+    """What one check of `prices` shows, with its description."""
+    (found,) = [
+        one
+        for one in result.get_asset_check_evaluations()
+        if (one.asset_key.path[0], one.check_name) == ("prices", check)
+    ]
+    return {name: value.value for name, value in found.metadata.items()} | {"description": found.description}
+
+
+def test_a_contradiction_fails_its_check_stops_nothing_and_is_sealed_by_decision(
+    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
+) -> None:
+    lakes.send("prices", *HISTORY)
+    assert failed_checks(run_tick_job(lakes.config, instance)) == {}
+    lakes.send("prices", b"\xff\xff", updates(((1, 10), 1, 5), ((2, 20), 1, 1)))
+    lakes.send("prices", updates(((5, 50), 7, 1), ((6, 60), 7, 1), ((1, 10), 8, -3)), progress([6], [9], {7: 1, 8: 1}))
+    wrong = run_tick_job(lakes.config, instance)
+    assert wrong.success
+    assert "prices/compact" in materialized(wrong)
+    assert failed_checks(wrong) == {
+        "prices/nothing_is_contradicted": "ERROR",
+        "prices/late_statements_are_copies": "ERROR",
+        "prices/quarantine_is_explained": "WARN",
+    }
+    late = of_check(wrong, "late_statements_are_copies")
+    place = "(topic 'prices', partition 0, offset 7)"
+    evidence = f'{{"id":1,"price":10}} is stated with diff 5 and was published with 1 {place}'
+    assert evidence in late["evidence"]
+    assert evidence in late["description"]
+    assert (late["late_copies"], late["late_contradictions"], late["upper"]) == (1, 1, 7)
+    assert "quarantined" not in late  # each check shows its own numbers
+    assert of_check(wrong, "quarantine_is_explained")["quarantined_unexplained"] == 1
+    shown = run_current_job(lakes.config, instance)
+    assert shown.success
+    assert metadata(shown, "prices", "current")["as_of"] == 6  # what is proven is published
+
+    resolve(lakes, "--time", "7", "--count", "2", "--reason", REASON)
+    resolve(lakes, "--time", "1", "--discard", '{"data": {"id": 1, "price": 10}, "diff": 5}', "--reason", "taken back")
+    resolve(lakes, "--quarantined", "prices:0:6", "--reason", "a test message")
+    healed = run_tick_job(lakes.config, instance)
+    assert failed_checks(healed) == {}
+    sealed = metadata(healed, "prices", "seal")
+    assert (sealed["upper"], sealed["sealed_by_decision"]) == (9, 1)
+    assert sealed["decided"] == f"{DECIDED}: {REASON}"
+
+    nightly = run_nightly_job(lakes.config, instance)
+    assert failed_checks(nightly) == {"prices/nothing_accumulates_below_zero": "WARN"}
+    below = of_check(nightly, "nothing_accumulates_below_zero")
+    assert (below["below_zero"], below["evidence"]) == (1, '{"id":1,"price":10}: -2')
+    seen = of_check(nightly, "quarantine_is_explained")
+    assert (below["sealed_by_decision"], seen["quarantined"], seen["quarantined_unexplained"]) == (1, 1, 0)
+    assert below["decided"] == f"{DECIDED} with 2 updates: {REASON}"
+    docs = lakes.root / "docs"
+    (page,) = [one for one in list_results(docs) if one.suite == "prices"]
+    assert (page.decided, page.failed) == (1, ("nothing_accumulates_below_zero",))
+    text = (docs / page.page).read_text(encoding="utf-8")
+    assert f"{DECIDED} with 2 updates: {REASON}" in text
+    assert "{&quot;id&quot;:1,&quot;price&quot;:10}: -2" in text
