@@ -10,12 +10,16 @@ import pytest
 import typer
 import yaml
 
+from assets.family import TOPIC_COMPLETE
+from expectations.suite import rules_of
 from orchestration.settings import CRON_VARIABLES, VARIABLES, Environment
 from tests.docs.blocks import MARKERS, PAGES, PROJECT, Block, all_blocks
+from tests.expectations.test_suite import settings as settings_of
 from tidelake.cli import app
 from tidelake.configuration import CollectionSettings, load_settings
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*(?:\n[^\]\n]*)?\]\(([^)\s]+)\)")
 _EVENT = """{"type": "record", "name": "event", "fields": [
     {"name": "before", "type": ["null", {"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}]}]},
@@ -59,6 +63,34 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors_of(file)):
             broken.append(target)
     assert not broken
+
+
+def test_every_picture_is_shown_with_words_and_is_small() -> None:
+    shown = set()
+    for page in PAGES:
+        for words, target in _PICTURE.findall(page.read_text(encoding="utf-8")):
+            file = (page.parent / target).resolve()
+            assert words, target
+            assert file.read_bytes().startswith(b"\x89PNG"), target
+            assert file.stat().st_size < 250_000, target
+            shown.add(file)
+    assert shown == set((PROJECT / "docs" / "images").iterdir())
+
+
+def test_every_check_is_explained_with_what_a_failure_does() -> None:
+    text = (PROJECT / "docs" / "reports.md").read_text(encoding="utf-8")
+    explained = dict(re.findall(r"^\| `(\w+)`[^|]*\|[^|]*\| ([^|]*) \|$", text, flags=re.MULTILINE))
+    rules = {
+        rule.name: rule
+        for family in ("plain", "append_only", "upsert", "debezium")
+        for rule in rules_of(settings_of(family))
+    }
+    assert set(explained) == {*rules, TOPIC_COMPLETE}
+    for name, rule in rules.items():
+        assert explained[name].startswith("blocks") == rule.blocking, name
+        assert ("warning" in explained[name]) == any(
+            one.warning for family in ("plain", "upsert") for one in rules_of(settings_of(family)) if one.name == name
+        ), name
 
 
 def test_every_decision_is_in_the_index() -> None:
