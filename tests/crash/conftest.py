@@ -1,4 +1,4 @@
-"""One nursery for all tests here, on the JVM of the shared session."""
+"""One nursery for all tests here, on the JVM of the shared session, and what all lives of a seed have in common."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery
+from tests.crash.lives import Lives
 
 
 @pytest.fixture(scope="session")
 def nursery(spark: SparkSession) -> Iterator[Nursery]:
     with Nursery(spark) as there:
         yield there
+
+
+@pytest.fixture(scope="session")
+def lives(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, nursery: Nursery) -> dict[int, Lives]:
+    class BySeed(dict[int, Lives]):
+        def __missing__(self, seed: int) -> Lives:
+            self[seed] = Lives(tmp_path_factory.mktemp(f"seed-{seed}"), spark, nursery, seed)
+            return self[seed]
+
+    return BySeed()

@@ -160,6 +160,8 @@ class Lives:
             else:
                 base = Lake(self.root / "base-0", self.spark, keep=KEEP)
             self._bases[piece] = base.root
+        for earlier in self.words.glob(f"{name}.*.said.*"):  # of a life that had the same name
+            earlier.unlink()
         shutil.copytree(self._bases[piece], self.root / name)
         lake = Lake(self.root / name, self.spark, keep=KEEP)
         lake.offset = sum(len(one) for one in self.pieces[:piece])

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from pyspark.sql import SparkSession
 
 from orchestration.settings import PROJECT
-from tests.crash.harness import Nursery
 from tests.crash.lives import Lives, seeds
 from tidelake.delta.stops import STOP_POINTS, TABLES
 
-EVERYDAY = ("commit.after_call.progress", "ingest.after_late", "commit.before_call.updates", "compact.after_write")
+EVERYDAY = ("commit.after_call.progress", "commit.before_call.updates", "compact.after_write")
 
 
 def test_every_stop_point_is_called_with_its_name_somewhere() -> None:
@@ -23,16 +21,6 @@ def test_every_stop_point_is_called_with_its_name_somewhere() -> None:
                 called |= {f"{name}.{one}" for one in TABLES} if table else {name}
     assert called == set(STOP_POINTS)
     assert len(set(STOP_POINTS)) == len(STOP_POINTS) >= 40
-
-
-@pytest.fixture(scope="module")
-def lives(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, nursery: Nursery) -> dict[int, Lives]:
-    class BySeed(dict[int, Lives]):
-        def __missing__(self, seed: int) -> Lives:
-            self[seed] = Lives(tmp_path_factory.mktemp(f"seed-{seed}"), spark, nursery, seed)
-            return self[seed]
-
-    return BySeed()
 
 
 @pytest.mark.spark

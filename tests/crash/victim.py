@@ -26,7 +26,7 @@ from tidelake.configuration import Settings, load_settings
 from tidelake.delta.catalog import Catalog, Decision
 from tidelake.delta.commit import Committed, OpenTable
 from tidelake.delta.files import read_rows, write_run
-from tidelake.delta.layout import TIME, Store, new_run
+from tidelake.delta.layout import RUN, TIME, Store, new_run
 from tidelake.delta.stops import on_reach
 from tidelake.delta.values import UPPER
 
@@ -55,11 +55,12 @@ def attach() -> SparkSession:
 
 
 def store_copies(path: Path, open_time: int) -> None:
-    """Commit a run, as an ingest would, that copies the rows at one of the times from upper on, counted from 0."""
+    """Commit a run, as an ingest would, that states again what is stored at one of the times from upper on."""
     table = OpenTable(path)
     rows = read_rows(path, table.files(), table.schema())
     times = sorted(time for time in set(rows[TIME].to_pylist()) if time >= (table.value(UPPER) or 0))
-    copies = rows.filter(pc.equal(rows[TIME], times[open_time]))
+    there = rows.filter(pc.equal(rows[TIME], times[open_time])).drop_columns([RUN])
+    copies = there.group_by(there.column_names).aggregate([])
     table.commit({}, write_run(path, new_run("ingest"), copies))
 
 

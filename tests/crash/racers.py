@@ -1,0 +1,105 @@
+"""Processes that race on one table with commits of small runs, appended or swapped; no Spark."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from tidelake.delta.commit import Committed, OpenTable, create_table, maintain
+from tidelake.delta.files import discard_run, read_rows, write_run
+from tidelake.delta.layout import RUN, new_run
+from tidelake.errors import Conflict
+
+SCHEMA = pa.schema([("_time", pa.int64()), ("worker", pa.int64()), (RUN, pa.string())])
+_MERGED_MAX = 6
+
+
+@dataclass(frozen=True)
+class Race:
+    """What a race has left: each acknowledged commit, and the rows that were appended by one."""
+
+    table: Path
+    acknowledged: list[dict[str, Any]]
+    rows: set[tuple[int, int]]
+
+
+def race(folder: Path, seed: int, workers: int, operations: int) -> Race:
+    """Let `workers` processes make `operations` commits together, each from the newest state until it wins."""
+    table = folder / "updates"
+    create_table(table, SCHEMA, {"upper": 0})
+    shares = [operations // workers + (one < operations % workers) for one in range(workers)]
+    context = multiprocessing.get_context("spawn")
+    racers = [
+        context.Process(target=run_one, args=(str(table), seed, one, share, str(folder / f"{one}.jsonl")))
+        for one, share in enumerate(shares)
+    ]
+    for one in racers:
+        one.start()
+    for one in racers:
+        one.join(900)
+    assert [one.exitcode for one in racers] == [0] * workers
+    words = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    rows = [tuple(one["row"]) for one in words if one["row"] is not None]
+    assert len(rows) == len(set(rows))
+    return Race(table, words, set(rows))
+
+
+def run_one(table: str, seed: int, worker: int, operations: int, words: str) -> None:
+    """Append a row of one's own, or now and then swap some of the live runs for one that has their rows."""
+    rng = Random(f"{seed} {worker}")
+    path = Path(table)
+    with Path(words).open("a", encoding="utf-8") as said:
+        for number in range(operations):
+            merges = rng.random() < 0.25
+            row = None if merges else (number, worker)
+            done = _merge(path, rng, worker) if merges else None
+            if done is None:
+                row = (number, worker)
+                done = _append(path, row)
+            said.write(json.dumps({"version": done.version, "seq": done.seq, "nonce": done.nonce, "row": row}) + "\n")
+            said.flush()
+            if rng.random() < 0.05:
+                maintain(path)
+
+
+def _append(path: Path, row: tuple[int, int]) -> Committed:
+    """Commit one row; a loser commits the same file again, as ingest does."""
+    files = write_run(path, new_run("ingest"), pa.table({"_time": [row[0]], "worker": [row[1]]}))
+    while True:
+        table = OpenTable(path)
+        total = f"worker/{row[1]}"
+        try:
+            return table.commit({"upper": (table.value("upper") or 0) + 1, total: (table.value(total) or 0) + 1}, files)
+        except Conflict:
+            continue
+
+
+def _merge(path: Path, rng: Random, worker: int) -> Committed | None:
+    """Swap a few live runs for one; None when there were too few, or others took them each time."""
+    for _ in range(20):
+        table = OpenTable(path)
+        files = table.files()
+        runs = sorted({file.run for file in files})
+        if len(runs) < 2:
+            return None
+        chosen = rng.sample(runs, min(len(runs), rng.randint(2, _MERGED_MAX)))
+        rows = read_rows(path, [file for file in files if file.run in chosen], SCHEMA)
+        run = new_run("merge")
+        try:
+            return table.commit({}, write_run(path, run, rows), chosen)
+        except Conflict:
+            discard_run(path, run)
+    return None
+
+
+def rows_of(table: Path) -> Counter[tuple[int, int]]:
+    """How often each row is in the live files."""
+    rows = read_rows(table, OpenTable(table).files(), SCHEMA)
+    return Counter(zip(rows["_time"].to_pylist(), rows["worker"].to_pylist(), strict=True))

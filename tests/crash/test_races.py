@@ -1,0 +1,74 @@
+"""Processes that race leave one chain of commits, in which each of theirs is exactly once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.crash.harness import Nursery, check_acknowledged, check_steps, said, state_of
+from tests.crash.lives import KEEP, seeds
+from tests.crash.pieces import pieces_of
+from tests.crash.racers import race, rows_of
+from tests.crash.scenes import CYCLE
+from tests.delta.lake import Lake
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.table_log import check_log, read_entry
+
+
+def check_race(folder: Path, seed: int, workers: int, operations: int) -> None:
+    done = race(folder, seed, workers, operations)
+    assert len(done.acknowledged) == operations
+    assert check_log(done.table) == operations + 1, "seq rises by one from the table's making on"
+    table = OpenTable(done.table)
+    assert (table.seq, table.version) == (operations, operations)
+    nonces: dict[int, set[str]] = {}
+    for version in range(1, operations + 1):
+        entry = read_entry(done.table, version)
+        assert entry is not None, version
+        nonces[version] = {str(one["commitInfo"]["nonce"]) for one in entry if "commitInfo" in one}
+    assert {one["version"]: {one["nonce"]} for one in done.acknowledged} == nonces
+    assert rows_of(done.table) == Counter(dict.fromkeys(done.rows, 1))
+    assert table.value("upper") == len(done.rows)
+    by_worker = Counter(worker for _, worker in done.rows)
+    assert {worker: table.value(f"worker/{worker}") for worker in by_worker} == by_worker
+
+
+def test_two_processes_that_race_lose_and_double_nothing(tmp_path: Path) -> None:
+    check_race(tmp_path, seed=0, workers=2, operations=60)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize("seed", seeds())
+def test_a_thousand_commits_of_racing_processes_are_one_chain(tmp_path: Path, seed: int, workers: int) -> None:
+    print(f"seed {seed}; again: TIDELAKE_SWEEP_FIRST_SEED={seed} .venv/bin/pytest -m sweep {__file__}")
+    check_race(tmp_path, seed, workers, operations=1000)
+
+
+@pytest.mark.spark
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", seeds())
+def test_two_processes_with_all_jobs_on_one_lake_end_as_one(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
+) -> None:
+    print(f"seed {seed}; again: TIDELAKE_SWEEP_FIRST_SEED={seed} .venv/bin/pytest -m sweep {__file__} -k all_jobs")
+    raced, whole = (Lake(tmp_path / one, spark, keep=KEEP, messages_per_tick_max=5) for one in ("raced", "whole"))
+    words = [tmp_path / f"{one}.jsonl" for one in range(3)]
+    orders = [{"config": str(raced.file), "said": str(one), "steps": CYCLE[:-1], "rounds": 2} for one in words[:2]]
+    alone = {"config": str(whole.file), "said": str(words[2]), "steps": CYCLE}
+    for piece in pieces_of(seed):
+        raced.send(*piece)
+        racers = [nursery.start(order) for order in orders]
+        assert [nursery.wait(one) for one in racers] == [0, 0]
+        whole.send(*piece)
+        assert nursery.run(alone) == 0
+    check_steps([word for one in words for word in said(one)])
+    check_acknowledged(raced, said(words[0]) + said(words[1]))
+    # Which of two ingests was later than a seal, nobody can say; a copy that came late for one was dropped by another.
+    states = [state_of(lake) for lake in (raced, whole)]
+    for state in states:
+        del state["late"]
+    assert states[0] == states[1]

@@ -1,0 +1,97 @@
+"""Whole process groups, the JVM with them, are killed at moments that nobody chose."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import fastavro
+import pytest
+from pyspark.sql import SparkSession
+
+from orchestration.settings import PROJECT
+from tests.crash.harness import WAIT_MAX_S, Nursery, check_acknowledged, check_steps, said, state_of
+from tests.crash.lives import KEEP, seeds
+from tests.crash.pieces import pieces_of
+from tests.crash.scenes import CYCLE
+from tests.delta.lake import RECORD, Lake
+from tidelake.schema import cdcv2_schema
+
+pytestmark = [pytest.mark.spark, pytest.mark.sweep]
+
+KILLS = 5
+"""For each seed; ten seeds make fifty."""
+DELAY_MAX_S = 15.0
+"""From when the session is there: about how long one round takes in a JVM that has just started."""
+
+
+def kill_after(order: dict[str, object], delay_s: float, output: Path) -> None:
+    """Start a run in a process group of its own; kill the group so long after its session was there."""
+    words = Path(str(order["said"]))
+    begun = len(said(words))
+    with output.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.whole_run", json.dumps(order)],
+            cwd=PROJECT,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    end = time.monotonic() + WAIT_MAX_S
+    while len(said(words)) == begun and time.monotonic() < end:
+        assert process.poll() is None, output.read_text()[-2000:]
+        time.sleep(0.05)
+    time.sleep(delay_s)
+    assert process.poll() is None, output.read_text()[-2000:]
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def updates_of(piece: list[bytes | None]) -> set[tuple[int, int, int, int | None]]:
+    """What a piece states: `(time, diff, id, price)`."""
+    schema = fastavro.parse_schema(cdcv2_schema(RECORD))
+    read = [fastavro.schemaless_reader(io.BytesIO(one), schema) for one in piece if one not in (None, b"\x07")]
+    return {
+        (one["time"], one["diff"], one["data"]["id"], one["data"]["price"])
+        for batch in read
+        if isinstance(batch, list)
+        for one in batch
+    }
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_kills_at_random_moments_change_nothing(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
+) -> None:
+    print(f"seed {seed}; again: TIDELAKE_SWEEP_FIRST_SEED={seed} .venv/bin/pytest -m sweep {__file__}")
+    rng = Random(seed)
+    pieces = pieces_of(seed, KILLS)
+    killed, whole = (Lake(tmp_path / one, spark, keep=KEEP) for one in ("killed", "whole"))
+    orders = {
+        lake: {"config": str(lake.file), "said": str(tmp_path / f"{lake.root.name}.jsonl"), "steps": CYCLE}
+        for lake in (killed, whole)
+    }
+    for piece in pieces:
+        killed.send(*piece)
+        delay_s = rng.uniform(0, DELAY_MAX_S)
+        print(f"killed {delay_s:.2f} s after the session was there")
+        kill_after(orders[killed] | {"rounds": 1000}, delay_s, tmp_path / "killed.log")
+        whole.send(*piece)
+        assert nursery.run(orders[whole]) == 0
+    before = len(said(tmp_path / "killed.jsonl"))
+    assert nursery.run(orders[killed]) == 0
+    words = said(tmp_path / "killed.jsonl")
+    check_steps(words[before:])
+    check_acknowledged(killed, words)
+    # Which copies came late depends on how far a seal got before a kill; that they are copies, and all else, does not.
+    states = [state_of(lake) for lake in (killed, whole)]
+    late = [{row[:4] for row in state.pop("late")} for state in states]
+    assert states[0] == states[1]
+    assert late[0] <= {update for piece in pieces for update in updates_of(piece)}

@@ -1,0 +1,46 @@
+"""A process that stood still before its commit, and wakes up when others have done its work, changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.lives import Lives, seeds
+from tests.crash.scenes import CYCLE
+from tests.delta.lake import NAME
+
+pytestmark = pytest.mark.spark
+
+PLACES = ("commit.before_call.updates", "seal.after_proofs", "compact.after_write")
+"""In an ingest, a seal and a compaction, each before its commit to the table of updates."""
+STEPS = ("ingest", "seal", "compact")
+
+
+def errors_of(step: str, words: list[dict]) -> dict[str, str]:
+    (report,) = [one["report"] for one in words if one.get("step") == step]
+    return report["errors"]
+
+
+def test_a_process_that_was_fenced_in_its_sleep_commits_nothing(lives: dict[int, Lives]) -> None:
+    woken = lives[1].wake_late(PLACES[0], ("fence",))
+    assert "was fenced by epoch 1" in errors_of("ingest", woken)[NAME]
+    steps = [one.get("step") for one in woken]
+    assert not [one for one in woken[: steps.index("ingest")] if "nonce" in one]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("meanwhile", [CYCLE, ("fence", *CYCLE), ("fence",)])
+@pytest.mark.parametrize(("step", "place"), list(zip(STEPS, PLACES, strict=True)))
+@pytest.mark.parametrize("seed", seeds())
+def test_a_process_that_wakes_up_late_changes_nothing(
+    lives: dict[int, Lives], seed: int, step: str, place: str, meanwhile: tuple[str, ...]
+) -> None:
+    print(f"seed {seed}; again: TIDELAKE_SWEEP_FIRST_SEED={seed} .venv/bin/pytest -m sweep {__file__} -k {place}")
+    woken = lives[seed].wake_late(place, meanwhile)
+    steps = [one.get("step") for one in woken]
+    own = [one for one in woken[: steps.index(step)] if one.get("table", "").endswith("updates")]
+    assert not own, "others have done it"
+    errors = errors_of(step, woken)
+    if meanwhile == ("fence",):
+        assert "was fenced by epoch 1" in errors[NAME]
+    else:
+        assert not errors or "was fenced" in errors[NAME]
