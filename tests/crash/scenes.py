@@ -10,11 +10,12 @@ from random import Random
 import pyarrow as pa
 
 from tests.crash.harness import collection_of
-from tests.delta.lake import Lake, progress
+from tests.delta.lake import Lake, progress, updates
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import read_rows, write_run
 from tidelake.delta.layout import QUARANTINE_SCHEMA, RUN, new_run
 from tidelake.delta.stops import STOP_POINTS, TABLES
+from tidelake.delta.values import UPPER
 
 CYCLE = ("ingest", "seal", "validate", "compact", "current")
 """What a schedule does, in its order."""
@@ -63,6 +64,7 @@ OF_PLACES = {
     "seal.after_conflict": Scene(meet=("seal.after_proofs", "bump:updates")),
     "seal.after_overtaken": Scene(meet=("seal.after_proofs", "seal")),
     "seal.after_claiming_less": Scene(meet=("seal.after_proofs", "overtake")),
+    "validate.after_evidence": Scene(prepare="belie"),
     "compact.after_conflict": Scene(meet=("compact.after_write", "bump:updates")),
     "compact.after_lost_runs": Scene(meet=("compact.after_write", "compact")),
     "tidy.after_write": Scene(prepare="crowd"),
@@ -81,9 +83,15 @@ def scene_of(place: str) -> Scene:
 def prepare(lake: Lake, what: str | None, seed: int) -> None:
     """Bring a lake into the state that a scene needs; nothing that a reader could see."""
     if what is not None:
-        {"tear": _tear, "age": _age, "blunt": _blunt, "contradict": _contradict, "crowd": _crowd, "litter": _litter}[
-            what
-        ](lake, seed)
+        {
+            "tear": _tear,
+            "age": _age,
+            "belie": _belie,
+            "blunt": _blunt,
+            "contradict": _contradict,
+            "crowd": _crowd,
+            "litter": _litter,
+        }[what](lake, seed)
 
 
 def _tear(lake: Lake, seed: int) -> None:
@@ -119,6 +127,11 @@ def _blunt(lake: Lake, seed: int) -> None:
 def _contradict(lake: Lake, seed: int) -> None:
     """The source announces two counts for a time far from all others."""
     lake.send(progress([10**7], [10**7 + 1], {10**7: 1}), progress([10**7], [10**7 + 1], {10**7: 2}))
+
+
+def _belie(lake: Lake, seed: int) -> None:
+    """The source states something new about a time that is sealed."""
+    lake.send(updates((77, (lake.table.value(UPPER) or 0) - 2, 1)))
 
 
 def _crowd(lake: Lake, seed: int) -> None:
