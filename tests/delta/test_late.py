@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.delta import test_debezium as debezium
 from tests.delta.lake import NAME, Lake, encode, progress, updates
 from tidelake.delta import late as late_room
 from tidelake.delta.commit import OpenTable
@@ -105,6 +106,22 @@ def test_a_key_s_newest_statement_can_still_be_told_after_compaction(tmp_path: P
     found = come_late(lake, updates(((1, 10), 1, 1), ((2, 20), 1, 1), ((2, 20), 1, -1), ((1, 11), 3, 1)))
     assert found == LateReport(copies=2, contradictions=1, untold=1)
     assert told(lake) == [(1, 2, -1, 1, 2)]
+
+
+@pytest.mark.parametrize("key", ["id", None], ids=["with a key", "without a key"])
+def test_late_change_events_are_compared_as_they_were_stated(
+    tmp_path: Path, spark: SparkSession, key: str | None
+) -> None:
+    lake = debezium.lake_of(tmp_path, spark, key, keep=4)
+    lake.send(debezium.events((None, (1, 10), 1), ((1, 10), (1, 20), 2), (None, (2, 5), 7)))
+    lake.send(debezium.progress([0], [9], {1: 1, 2: 1, 7: 1}))
+    lake.run()
+    lake.compact()
+    same = debezium.events((None, (2, 5), 7), (None, (1, 10), 1))
+    found = come_late(lake, same, debezium.events((None, (2, 5), 7), op="r"))
+    assert found == LateReport(copies=1, contradictions=1, untold=1)
+    (contradiction,) = late_contradictions(lake.collection)
+    assert contradiction.data == {"before": None, "after": {"id": 2, "price": 5}, "op": "r"}
 
 
 def test_a_discarded_statement_that_comes_late_is_settled(tmp_path: Path, spark: SparkSession) -> None:
