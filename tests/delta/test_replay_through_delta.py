@@ -201,6 +201,15 @@ def test_a_store_is_refused_where_nothing_is_kept(tmp_path: Path) -> None:
     assert isinstance(done.exception, RuleBroken)
 
 
+def test_without_a_checkout_there_are_no_jobs_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelake.cli.__file__", str(tmp_path / "site" / "tidelake" / "cli.py"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.jsonl").write_bytes(b"")
+    done = CliRunner().invoke(app, ["replay", "--engine", "delta", "s.jsonl"])
+    assert isinstance(done.exception, RuleBroken)
+    assert "run this command from the checkout" in str(done.exception)
+
+
 @pytest.mark.parametrize("case", INTEGER_CASES, ids=lambda case: case.title)
 def test_the_bytes_in_the_topic_say_what_is_wrong_with_a_line(case: Case) -> None:
     of_integers = b'{"progress": {"lower": [0], "upper": [0], "counts": []}}'
