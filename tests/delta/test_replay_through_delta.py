@@ -42,13 +42,14 @@ SPELLINGS = {
     "d": ('""',),
 }
 """Each datum of a stream as it may be written."""
+PAIR_LINE = b'{"updates": [["a", [1, 1], 1]]}'
 BAD_LINES = (
     b'{"null_record": true}',
     b'{"undecodable": true}',
     b'{"restart": {}}',
     b'{"updates": [["a", 1, 0], ["b", -1, 2]]}',
     b'{"updates": [["a", 1.5, 1]]}',
-    b'{"updates": [["a", [1, 1], 1]]}',
+    PAIR_LINE,
     b'{"updates": []}',
     b'{"progress": {"lower": [3], "upper": [0], "counts": []}}',
     b'{"progress": {"lower": [0], "upper": [9], "counts": [[9, 1], [1, 1], [1, -1]]}}',
@@ -97,9 +98,13 @@ def through_memory(lines: Sequence[bytes]) -> list[str]:
 def lines_of(rng: random.Random, stream: Sequence[Any]) -> list[bytes]:
     """A stream of the model as lines, with lines between them that say nothing, or nothing that can be used."""
     lines: list[bytes] = []
+    said = False
     for message in stream:
         while rng.random() < 0.25:
-            lines.append(rng.choice(BAD_LINES))
+            bad = rng.choice(BAD_LINES)
+            if said or bad != PAIR_LINE:  # as the first line with a time it would make a stream of pairs
+                lines.append(bad)
+        said = True
         if message[0] == "updates":
             batch = ",".join(f"[{rng.choice(SPELLINGS[data])},{time},{diff}]" for data, time, diff in message[1])
             lines.append(f'{{"updates":[{batch}]}}'.encode())
