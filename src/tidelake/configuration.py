@@ -22,6 +22,7 @@ from tidelake.schema import record_schema_of
 
 Family = Literal["plain", "append_only", "upsert", "debezium"]
 Encoding = Literal["avro", "confluent"]
+Before = Literal["whole", "key"]
 
 ENVELOPE_OF_FAMILY: dict[str, str] = {
     "plain": "none",
@@ -48,6 +49,8 @@ class CollectionSettings(_Frozen):
     record_schema: dict[str, Any]
     key: tuple[str, ...] = ()
     """The columns that name a row: what an upsert is about, or the primary key of the table whose changes come."""
+    before: Before = "whole"
+    """Change events with a key: whether `before` is the whole row, or may be just the key's columns, or null."""
     encoding: Encoding = "avro"
     schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
     """Confluent framing: the record schema that each id in a topic was written with."""
@@ -277,6 +280,10 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
                 str(file), f"{field}.topic", f"is not the name of a topic: {topic!r}", "give a folder's name, no path"
             )
         values["topic_folder"] = topics / topic
+    if "before" in block and (values.get("family") != "debezium" or block.get("key") is None):
+        raise ConfigurationError(
+            str(file), f"{field}.before", "is given without change events that have a key", "leave it out, or add `key`"
+        )
     values["key"] = _read_key(file, f"{field}.key", values.get("family"), block.get("key"), values["record_schema"])
     try:
         return CollectionSettings(name=name, **values)

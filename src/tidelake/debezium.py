@@ -5,8 +5,11 @@ updates of rows: `before` leaves and `after` comes. Updates of equal rows at one
 from, so a row that one transaction inserts and deletes is never there.
 
 Without a key the contents are the sum of all that. With a key, the newest time at which a key's updates do not cancel
-says its value: a row that comes beats one that leaves. So an event need not bear the whole row before, and the rows
-from before the stream began need not be known. On a history with whole rows both say the same.
+says its value: a row that comes beats one that leaves. So the rows from before the stream began need not be known. On
+a history that states them all both say the same.
+
+A `before` that has just the key's columns cancels nothing, so it only says which key a row leaves; and then several
+events of one key at one time have no order, and break the envelope.
 """
 
 from __future__ import annotations
@@ -64,17 +67,23 @@ class Event(NamedTuple):
     diff: int = 1
 
 
-def row_updates(events: Iterable[Event]) -> dict[tuple[Row, int], int]:
+def row_updates(events: Iterable[Event], key: KeyOf | None = None) -> dict[tuple[Row, int], int]:
     """Add up, by row and time, what events take away and bring; nothing is 0.
+
+    Args:
+        events: what is stated.
+        key: given where `before` has just the key's columns: then it counts only where its key has no row after it.
 
     >>> row_updates([Event(None, "a", 3), Event("a", "b", 3)])
     {('b', 3): 1}
     """
     found: dict[tuple[Row, int], int] = {}
-    for event in events:
-        for row, diff in ((event.before, -event.diff), (event.after, event.diff)):
+    for before, after, time, diff in events:
+        if key is not None and before is not None and after is not None and key(before) == key(after):
+            before = None
+        for row, change in ((before, -diff), (after, diff)):
             if row is not None:
-                found[row, event.time] = found.get((row, event.time), 0) + diff
+                found[row, time] = found.get((row, time), 0) + change
     return {update: diff for update, diff in found.items() if diff}
 
 
@@ -97,10 +106,26 @@ def newest_updates(updates: dict[tuple[Row, int], int], key: KeyOf) -> dict[Hash
     return newest
 
 
-def keyed_contents(events: Iterable[Event], as_of: int, key: KeyOf) -> dict[Row, int]:
+def keyed_contents(events: Iterable[Event], as_of: int, key: KeyOf, whole_before: bool = True) -> dict[Row, int]:
     """Give the row of each key, AS OF a time."""
-    updates = {update: diff for update, diff in row_updates(events).items() if update[1] <= as_of}
+    stated = row_updates(events, None if whole_before else key)
+    updates = {update: diff for update, diff in stated.items() if update[1] <= as_of}
     return {row: 1 for row, _, diff in newest_updates(updates, key).values() if diff > 0}
+
+
+def key_breaches(events: Iterable[Event], key: KeyOf) -> set[int]:
+    """Give the times at which several events are about one key; they have no order where `before` is just the key.
+
+    >>> sorted(key_breaches([Event(None, "a1", 1), Event("a", "a2", 1), Event("a", None, 2)], key=lambda row: row[0]))
+    [1]
+    """
+    about: dict[tuple[Hashable, int], set[Event]] = {}
+    for event in events:
+        for row in event[:2]:
+            if row is not None:
+                about.setdefault((key(row), event.time), set()).add(event)
+    doubled = {time for (_, time), found in about.items() if len(found) > 1}
+    return doubled | {event.time for event in events if event.diff != 1}
 
 
 def breaches(events: Iterable[Event], key: KeyOf) -> set[int]:
@@ -125,6 +150,7 @@ class EventCollection:
 
     Args:
         key: what names a row; None adds rows up.
+        whole_before: whether `before` is the whole row, or just has the key's columns.
 
     >>> tides = EventCollection(key=lambda row: row[0])
     >>> tides.append([Event(None, "k1", 1), Event("k1", "k2", 4)]); tides.seal(6); tides.merge([0], since=5)
@@ -132,8 +158,8 @@ class EventCollection:
     ([[Event(before=None, after='k2', time=4, diff=1)]], {'k2': 1})
     """
 
-    def __init__(self, key: KeyOf | None = None) -> None:
-        self.key = key
+    def __init__(self, key: KeyOf | None = None, whole_before: bool = True) -> None:
+        self.key, self.whole_before = key, whole_before
         self.runs: list[list[Event]] = []
         self.since, self.upper = 0, 0
 
@@ -155,7 +181,9 @@ class EventCollection:
     def read(self, as_of: int) -> dict[Row, int]:
         """Give the contents AS OF a sealed time at or after since."""
         events = [one for run in self.runs for one in run]
-        return summed_contents(events, as_of) if self.key is None else keyed_contents(events, as_of, self.key)
+        if self.key is None:
+            return summed_contents(events, as_of)
+        return keyed_contents(events, as_of, self.key, self.whole_before)
 
     def merge(self, chosen: Iterable[int], since: int) -> None:
         """Replace some runs by one.
@@ -182,7 +210,7 @@ class EventCollection:
 
     def _newest_of(self, old: Sequence[Event], others: Sequence[Interval]) -> list[Event]:
         assert self.key is not None
-        updates = row_updates(old)
+        updates = row_updates(old, None if self.whole_before else self.key)
         unsettled = {
             update: diff
             for update, diff in updates.items()

@@ -58,6 +58,12 @@ def lake_of(root: Path, spark: SparkSession, key: str | None = None, **more: Any
     return Lake(root, spark, family="debezium", schema=EVENT, **({"key": key} if key else {}), **more)
 
 
+def keep(lake: Lake, distance: int) -> None:
+    """From now on, forget what is further before upper."""
+    changed = tuple(one.model_copy(update={"keep": distance}) for one in lake.settings.collections)
+    lake.settings = lake.settings.model_copy(update={"collections": changed})
+
+
 @pytest.fixture(params=["id", None], ids=["with a key", "without a key"])
 def changes(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Lake:
     """A collection of change events, with a key and without."""
@@ -101,12 +107,100 @@ def test_a_changed_key_takes_the_row_along(changes: Lake) -> None:
     assert changes.contents(2) == {(3, 10): 1, (1, 10): 1}
 
 
-def test_with_a_key_a_row_before_may_be_just_its_key(tmp_path: Path, spark: SparkSession) -> None:
-    lake = lake_of(tmp_path, spark, "id")
+def test_a_row_before_may_be_just_its_key_where_that_is_said(tmp_path: Path, spark: SparkSession) -> None:
+    lake = lake_of(tmp_path, spark, "id", before="key")
     lake.send(events((None, (1, 10), 1), (None, (2, 5), 1)), events(((1, None), (1, 20), 2), ((2, None), None, 3)))
     lake.send(events(((8, None), (8, 80), 3)), progress([0], [9], {1: 2, 2: 1, 3: 2}))
     lake.run()
     assert lake.contents(3) == {(1, 20): 1, (8, 80): 1}
+    lake.send(events(((1, None), (1, None), 9), (None, (8, 81), 9)), progress([9], [10], {9: 2}))
+    lake.run()
+    assert lake.contents(9) == {(1, None): 1, (8, 81): 1}, "an update to null is one, and a missing before says nothing"
+    assert not lake.validate(full=True).damaged
+    keep(lake, 1)
+    lake.compact()
+    assert lake.contents(9) == {(1, None): 1, (8, 81): 1}
+    assert sum(file.rows for file in lake.table.files()) == 2
+
+
+def test_several_events_of_a_key_have_no_order_where_before_is_just_its_key(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = lake_of(tmp_path, spark, "id", before="key")
+    lake.send(events((None, (1, 10), 1)), events((None, (2, 5), 3), ((2, None), None, 3)), events((None, (1, 10), 1)))
+    lake.send(progress([0], [9], {1: 1, 3: 2}))
+    sealed = lake.run()
+    assert sealed.upper == 3
+    assert [(error.kind, error.time) for error in sealed.contradictions] == [("envelope_breach", 3)]
+    inserted = {"data": {"before": None, "after": row((2, 5)), "op": "c"}, "diff": 1}
+    (note,) = [one["detail"] for one in read_proof_log(lake.collection).blocked]
+    assert '{"before":null,"after":{"id":2,"price":5}} and {"before":{"id":2,"price":null},"after":null}' in note
+    lake.decide(time=3, discard=inserted)
+    lake.decide(time=3, count=1)
+    assert lake.seal().upper == 9
+    assert lake.contents(8) == {(1, 10): 1}
+    assert not lake.validate(full=True).damaged
+
+
+def test_what_before_holds_is_said_with_a_key_alone_and_fixed(tmp_path: Path, spark: SparkSession) -> None:
+    with pytest.raises(ConfigurationError, match=r"prices\.before.*without change events that have a key"):
+        lake_of(tmp_path, spark, before="key")
+    lake_of(tmp_path, spark, "id", before="key").ingest()
+    with pytest.raises(ConfigurationError, match=r"created with `before: key`"):
+        lake_of(tmp_path, spark, "id").ingest()
+
+
+def test_two_rows_of_a_key_are_seen_where_only_a_null_inside_parts_them(tmp_path: Path, spark: SparkSession) -> None:
+    inside = {
+        "name": "p",
+        "type": {
+            "type": "record",
+            "name": "P",
+            "fields": [
+                {"name": "a", "type": ["null", "int"]},
+                {"name": "b", "type": ["null", "int"]},
+                {"name": "list", "type": {"type": "array", "items": ["null", "int"]}},
+            ],
+        },
+    }
+    value = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}, inside]}
+    schema = {**EVENT, "fields": [{"name": "before", "type": ["null", value]}, *EVENT["fields"][1:]]}
+    lake = Lake(tmp_path, spark, family="debezium", key="id", schema=schema)
+
+    def stated(time: int, before: Any, *after: Any) -> bytes:
+        def of(parts: Any) -> Any:
+            return None if parts is None else {"id": 1, "p": {"a": parts[0], "b": parts[1], "list": parts[2]}}
+
+        batch = [
+            {"data": {"before": of(before), "after": of(one), "op": str(index)}, "time": time, "diff": 1}
+            for index, one in enumerate(after)
+        ]
+        return encode(batch, schema)
+
+    lake.send(stated(1, (5, None, []), (5, 5, [])), stated(1, None, (None, 5, [])))
+    lake.send(stated(2, (5, 5, [1, None]), (6, 6, [])), stated(2, None, (5, 5, [None, 1])))
+    lake.send(progress([0], [9], {1: 2, 2: 2}))
+    assert [(error.kind, error.time) for error in lake.run().contradictions] == [
+        ("envelope_breach", 1),
+        ("envelope_breach", 2),
+    ]
+
+
+def test_a_merge_of_some_runs_goes_up_to_the_last_time_there_is(tmp_path: Path, spark: SparkSession) -> None:
+    lake = lake_of(tmp_path, spark, "id", keep=1)
+    last = 2**63 - 1
+    for time in range(9):
+        lake.send(events((None, (time, 1), time)))
+        lake.ingest()
+    lake.send(
+        events((None, (77, 1), 3), (None, (78, 1), last)),
+        progress([0], [9], {time: 1 + (time == 3) for time in range(9)}),
+    )
+    lake.run()
+    before = lake.contents(8)
+    lake.compact(full=False)
+    assert len(lake.table.files()) < 10
+    assert lake.contents(8) == before
 
 
 def test_without_a_key_equal_rows_are_there_as_often_as_they_came(tmp_path: Path, spark: SparkSession) -> None:
@@ -128,9 +222,7 @@ def test_storage_after_compaction_is_bounded_by_rows(changes: Lake) -> None:
     changes.send(progress([0], [10], {**dict.fromkeys(range(1, 7), 20), 7: 5}))
     changes.run()
     before = changes.contents(9)
-    changes.settings = changes.settings.model_copy(
-        update={"collections": tuple(one.model_copy(update={"keep": 1}) for one in changes.settings.collections)}
-    )
+    keep(changes, 1)
     changes.compact()
     assert sum(file.rows for file in changes.table.files()) == 15
     assert changes.contents(9) == before == {(key, 6): 1 for key in range(5, 20)}
@@ -203,9 +295,7 @@ def test_a_mangled_history_is_the_databases_contents_whatever_was_merged_when(
             lake.send(_statement(uppers.pop(0), stated))
         lake.run()
         upper = lake.seal().upper
-        lake.settings = lake.settings.model_copy(
-            update={"collections": tuple(one.model_copy(update={"keep": 3}) for one in lake.settings.collections)}
-        )
+        keep(lake, 3)
         if rng.random() < 0.7:
             lake.compact(full=rng.random() < 0.5)
         for as_of in range(lake.collection.entry.since[0], upper):

@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.core.test_keyed import random_statements
-from tests.delta.lake import NAME, Lake, progress, updates
+from tests.delta.lake import NAME, Lake, encode, progress, updates
 from tidelake.delta.snapshot import snapshot
 from tidelake.delta.status import read_proof_log
+from tidelake.delta.stops import on_reach
 from tidelake.errors import ConfigurationError
 from tidelake.keyed import Statement, contents
 
@@ -173,3 +174,33 @@ def test_random_histories_end_equal_to_the_model(tmp_path: Path, spark: SparkSes
 def test_the_model_agrees_with_itself_on_replacements() -> None:
     history = [Statement(1, 5, 1, 1), Statement(1, 5, 2, -1), Statement(1, 6, 2, 1)]
     assert contents(history, 2) == {1: 6}
+
+
+def test_a_discard_that_came_while_a_seal_was_at_its_time_changes_nothing_published(upserts: Lake) -> None:
+    upserts.send(updates(((1, 10), 1, 1)), updates(((1, 20), 2, 1)), progress([0], [9], {1: 1, 2: 1}))
+    upserts.ingest()
+
+    def decide(place: str) -> None:
+        if place == "seal.after_count":
+            upserts.decide(time=2, discard={"data": {"id": 1, "price": 20}, "diff": 1})
+
+    on_reach(decide)
+    try:
+        assert upserts.seal().upper == 9
+    finally:
+        on_reach(None)
+    assert upserts.contents(8) == {(1, 20): 1}
+    assert not upserts.validate(full=True).damaged
+    upserts.compact()
+    assert upserts.contents(8) == {(1, 20): 1}
+
+
+def test_two_values_of_a_key_are_seen_where_only_a_null_parts_them(tmp_path: Path, spark: SparkSession) -> None:
+    fields = [{"name": "id", "type": "long"}, *({"name": name, "type": ["null", "int"]} for name in "ab")]
+    schema = {"type": "record", "name": "data", "fields": fields}
+    lake = Lake(tmp_path, spark, family="upsert", key="id", schema=schema)
+    values = [{"id": 1, "a": 5, "b": None}, {"id": 1, "a": None, "b": 5}]
+    lake.send(encode([{"data": value, "time": 1, "diff": 1} for value in values], schema))
+    lake.send(encode({"lower": [0], "upper": [2], "counts": [{"time": 1, "count": 2}]}, schema))
+    sealed = lake.run()
+    assert [(error.kind, error.time) for error in sealed.contradictions] == [("envelope_breach", 1)]

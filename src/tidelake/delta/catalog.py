@@ -76,6 +76,8 @@ class Entry(BaseModel):
     record_schema: dict[str, Any]
     key: tuple[str, ...] = ()
     """The columns that name a row, where there are any."""
+    before: Literal["whole", "key"] = "whole"
+    """Change events with a key: whether `before` is the whole row."""
     epoch: int = 0
     since: tuple[int, ...] = (0,)
     capabilities: tuple[Capability, ...]
@@ -164,6 +166,7 @@ class Catalog:
                 envelope=settings.envelope,
                 record_schema=settings.record_schema,
                 key=settings.key,
+                before=settings.before,
                 capabilities=(Capability(id=f"critical-{secrets.token_hex(8)}", kind="critical", since=(0,)),),
                 created_at_ms=int(time.time() * 1000),
             )
@@ -310,6 +313,13 @@ def _check_same(entry: Entry, settings: CollectionSettings) -> None:
             f"{field}.key",
             f"the collection was created with the key {', '.join(entry.key)}",
             "a collection's key is fixed: give the new one another name",
+        )
+    if entry.before != settings.before:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.before",
+            f"the collection was created with `before: {entry.before}`",
+            "what `before` holds is fixed: give the new one another name",
         )
     if entry.record_schema != settings.record_schema:
         raise ConfigurationError(

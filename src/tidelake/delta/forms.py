@@ -66,7 +66,12 @@ def form_of(spark: SparkSession, collection: Collection) -> Form:
     entry = collection.entry
     data = [one.name for one in data_fields(entry.record_schema)]
     if entry.envelope == "debezium":
-        return _EventForm(data_fields(entry.record_schema), [one.name for one in contents_fields(entry)], entry.key)
+        return _EventForm(
+            data_fields(entry.record_schema),
+            [one.name for one in contents_fields(entry)],
+            entry.key,
+            entry.before == "whole",
+        )
     if entry.envelope == "upsert":
         return _KeyedForm(lambda rows: keyed.without_discarded(spark, collection, rows), data, entry.key)
     return _SumForm(data)
@@ -132,22 +137,35 @@ class _EventForm:
     fields: list[pa.Field]
     row: list[str]
     key: tuple[str, ...]
+    whole_before: bool
+    """Whether `before` is the whole row, or just has the key's columns."""
     cancels_copies: bool = True
 
+    @property
+    def _key_before(self) -> tuple[str, ...]:
+        return () if self.whole_before else self.key
+
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
-        updates = events.row_updates(rows)
+        updates = events.row_updates(rows, self._key_before)
         if not self.key:
             return add_up(where(updates).select(*(f"`{name}`" for name in kept), DIFF), kept)
         by_time = events.added_up_by_key(updates, self.row, self.key)
         return where(keyed.keyed_contents(by_time, self.key, self.row)).select(*(f"`{name}`" for name in kept), DIFF)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
-        return events.merged_events(sealed, self.fields, self.key, through, others)
+        return events.merged_events(sealed, self.fields, self.key, through, others, self._key_before)
 
     def suspect_times(self, unsealed: DataFrame) -> DataFrame | None:
-        return events.suspect_times(unsealed, self.row, self.key) if self.key else None
-
-    def breaches(self, grouped: DataFrame) -> DataFrame | None:
         if not self.key:
             return None
-        return keyed.count_breaches(events.row_nets(grouped.where(~F.col("_discarded")), self.row), self.key, self.row)
+        if not self.whole_before:
+            return events.suspect_times_of_keys(unsealed, self.key)
+        return events.suspect_times(unsealed, self.row, self.key)
+
+    def breaches(self, grouped: DataFrame) -> DataFrame | None:
+        stated = grouped.where(~F.col("_discarded"))
+        if not self.key:
+            return None
+        if not self.whole_before:
+            return events.count_key_breaches(stated, self.key)
+        return keyed.count_breaches(events.row_nets(stated, self.row), self.key, self.row)

@@ -14,17 +14,25 @@ from pyspark.sql import functions as F
 
 from tidelake.delta.catalog import Collection
 from tidelake.delta.layout import DIFF, TIME
+from tidelake.delta.proof import fingerprint
 from tidelake.delta.statements import statement_frame
+from tidelake.delta.status import sealed_by_decision
 from tidelake.delta.types import data_fields
 
 
 def without_discarded(spark: SparkSession, collection: Collection, rows: DataFrame) -> DataFrame:
-    """Leave out the statements that somebody has decided have no effect, every copy of them.
+    """Leave out the sealed statements that somebody has decided have no effect, every copy of them.
+
+    A decision that came while a seal was at its time says nothing about what that seal has published: only one that the
+    proof bears counts.
 
     In, out: the data's columns, _time, _diff.
     """
     entry = collection.entry
     discards = [(one.time, one.discard) for one in entry.decisions if one.discard is not None]
+    if discards:
+        sealed = {row["time"] for row in sealed_by_decision(collection)}
+        discards = [(time, discard) for time, discard in discards if time in sealed]
     frame = statement_frame(spark, entry.record_schema, discards)
     if frame is None:
         return rows
@@ -85,13 +93,12 @@ def suspect_times(unsealed: DataFrame, key: Sequence[str], data: Sequence[str]) 
          looked at anyway, as it has fewer fingerprints than rows.
     Cost: one exchange of five longs a row.
     """
-    columns, keys = ([F.col(f"`{name}`") for name in names] for names in (data, key))
-    value = F.when(F.col(DIFF) > 0, F.struct(F.xxhash64(F.lit(1), *columns), F.xxhash64(F.lit(2), *columns)))
+    high, low = fingerprint(unsealed, key)
     marked = unsealed.select(
         TIME,
-        F.xxhash64(F.lit(1), *keys).alias("_high"),
-        F.xxhash64(F.lit(2), *keys).alias("_low"),
-        value.alias("_value"),
+        high.alias("_high"),
+        low.alias("_low"),
+        F.when(F.col(DIFF) > 0, F.struct(*fingerprint(unsealed, data))).alias("_value"),
         F.col(DIFF).alias("_stated"),
     )
     by_key = marked.groupBy(TIME, "_high", "_low").agg(

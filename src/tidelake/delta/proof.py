@@ -11,10 +11,11 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from tidelake.delta.layout import DIFF, TIME
 
-_NULL_BITS_MAX = 62
+_BITS = 62
 
 
 def count_fingerprints(unsealed: DataFrame, data: Sequence[str]) -> DataFrame:
@@ -24,7 +25,7 @@ def count_fingerprints(unsealed: DataFrame, data: Sequence[str]) -> DataFrame:
     Out: _time bigint (unique), rows bigint, distinct bigint, conflicts bigint (fingerprints with more than one diff).
     Cost: one exchange of three longs a row, one of the result.
     """
-    high, low = fingerprint([F.col(f"`{name}`") for name in data])
+    high, low = fingerprint(unsealed, data)
     marked = unsealed.select(TIME, DIFF, high.alias("_high"), low.alias("_low"))
     by_fingerprint = marked.groupBy(TIME, "_high", "_low").agg(
         F.count(F.lit(1)).alias("n"), F.min(DIFF).alias("least"), F.max(DIFF).alias("greatest")
@@ -36,15 +37,48 @@ def count_fingerprints(unsealed: DataFrame, data: Sequence[str]) -> DataFrame:
     )
 
 
-def fingerprint(columns: Sequence[Column]) -> tuple[Column, Column]:
-    """128 bits that equal values share, in two longs."""
-    # Spark's hash skips a null, so which columns are null goes in beside them.
-    nulls = reduce(
-        lambda left, right: left + right,
-        [F.when(one.isNull(), F.lit(1 << bit)).otherwise(F.lit(0)) for bit, one in enumerate(columns[:_NULL_BITS_MAX])],
-        F.lit(0).cast("bigint"),
-    )
-    return F.xxhash64(F.lit(1), *columns, nulls), F.xxhash64(F.lit(2), *columns, nulls)
+def fingerprint(frame: DataFrame, names: Sequence[str]) -> tuple[Column, Column]:
+    """128 bits, in two longs, that equal values of some columns share.
+
+    Spark's hash skips what is null, and how long a list is: both go in beside the values.
+    """
+    columns = [F.col(f"`{name}`") for name in names]
+    bits: list[Column] = []
+    lists: list[Column] = []
+    for column, name in zip(columns, names, strict=True):
+        _shape(column, frame.schema[name].dataType, bits, lists)
+    hashed = [*columns, *_packed(bits), *lists]
+    return F.xxhash64(F.lit(1), *hashed), F.xxhash64(F.lit(2), *hashed)
+
+
+def _shape(value: Column, kind: DataType, bits: list[Column], lists: list[Column]) -> None:
+    """Add what a hash skips of a value: to `bits` what is null, to `lists` how long lists are and what is in them."""
+    bits.append(value.isNull())
+    if isinstance(kind, StructType):
+        for one in kind:
+            _shape(value[one.name], one.dataType, bits, lists)
+    elif isinstance(kind, ArrayType):
+        lists.append(F.coalesce(F.size(value), F.lit(-1)))
+        lists.append(F.transform(value, lambda one: _shape_of_item(one, kind.elementType)))
+
+
+def _shape_of_item(item: Column, kind: DataType) -> Column:
+    bits: list[Column] = []
+    lists: list[Column] = []
+    _shape(item, kind, bits, lists)
+    return F.struct(*(one.alias(f"_{index}") for index, one in enumerate([*_packed(bits), *lists])))
+
+
+def _packed(bits: Sequence[Column]) -> list[Column]:
+    """Truth values, 62 to a long."""
+    return [
+        reduce(
+            lambda left, right: left + right,
+            [F.when(one, F.lit(1 << bit)).otherwise(F.lit(0)) for bit, one in enumerate(bits[start : start + _BITS])],
+            F.lit(0).cast("bigint"),
+        )
+        for start in range(0, len(bits), _BITS)
+    ]
 
 
 def group_statements(rows: DataFrame, data: Sequence[str], discards: DataFrame | None) -> DataFrame:

@@ -352,7 +352,9 @@ class _Seal:
         """
         if not self.overtaken or not self.settled:
             return None
-        return self.settled[len(self.settled) // 2] if len(self.settled) > 1 else self.settled[0] + 1
+        if len(self.settled) > 1:
+            return self.settled[len(self.settled) // 2]
+        return self.settled[0] + 1 if self.settled[0] < INT64_MAX else None
 
     def _commit(self, counted: dict[int, _Counted], compensation: list[RunFile]) -> bool:
         """Commit; after a conflict again, for the times before what others have added to what was counted."""

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from tidelake.delta.catalog import Collection, Entry
 from tidelake.delta.commit import OpenTable
-from tidelake.delta.events import row_updates, rows_brought
+from tidelake.delta.events import keys_touched, row_updates, rows_brought
 from tidelake.delta.files import write_run
 from tidelake.delta.forms import contents_fields
 from tidelake.delta.keyed import without_discarded
@@ -138,7 +138,7 @@ def _recount(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
         F.min("_effect").alias("diff_min"),
         F.sum(F.col("_effect") * _rows_brought(entry)).alias("diff_sum"),
     )
-    doubled = _doubled_rows(sealed, entry) if entry.envelope == "debezium" and entry.key else None
+    doubled = _doubled_rows(sealed, effects, entry) if entry.envelope == "debezium" and entry.key else None
     found = []
     for one in by_time.toArrow().to_pylist():
         row = {
@@ -156,14 +156,23 @@ def _rows_brought(entry: Entry) -> Column:
     return rows_brought() if entry.envelope == "debezium" else F.lit(1).cast("bigint")
 
 
-def _doubled_rows(sealed: DataFrame, entry: Entry) -> dict[int, int]:
-    """By time, how many keys are left with more than one row."""
-    row = [f"`{one.name}`" for one in contents_fields(entry)]
+def _doubled_rows(sealed: DataFrame, effects: DataFrame, entry: Entry) -> dict[int, int]:
+    """By time, how many keys are left with more than one row; with more than one event, where those have no order."""
     key = [f"`{name}`" for name in entry.key]
-    nets = row_updates(sealed).groupBy(*row, TIME).agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_net"))
-    by_key = nets.groupBy(*key, TIME).agg(F.count_if(F.col("_net") > 0).alias("_rows"))
+    if entry.before == "key":
+        touched = keys_touched(effects.withColumn(DIFF, F.lit(1)), entry.key).groupBy(*key, TIME)
+        by_key = touched.agg(F.count(F.lit(1)).alias("_rows"))
+    else:
+        by_key = _rows_left(sealed, entry)
     found = by_key.where(F.col("_rows") > 1).groupBy(TIME).agg(F.count(F.lit(1)).alias("doubled"))
     return {one[TIME]: one["doubled"] for one in found.toArrow().to_pylist()}
+
+
+def _rows_left(sealed: DataFrame, entry: Entry) -> DataFrame:
+    """By key and time, how many rows the events leave."""
+    row, key = [f"`{one.name}`" for one in contents_fields(entry)], [f"`{name}`" for name in entry.key]
+    nets = row_updates(sealed).groupBy(*row, TIME).agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_net"))
+    return nets.groupBy(*key, TIME).agg(F.count_if(F.col("_net") > 0).alias("_rows"))
 
 
 def _recount_keyed(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
