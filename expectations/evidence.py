@@ -16,7 +16,11 @@ def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, l
         "nothing_is_contradicted": [
             f"time {one['time']}: {one['detail']}" for one in status.contradictions if not one["decided"]
         ],
-        "late_statements_are_copies": status.late_evidence,
+        "late_statements_are_copies": [
+            *([f"late statements could not be compared: {report.late_problem}"] if report.late_problem else []),
+            *([status.late_problem] if status.late_problem else []),
+            *status.late_evidence,
+        ],
         "nothing_accumulates_below_zero": report.below_zero_first,
         "quarantine_is_explained": [
             f"{count} {'message' if count == 1 else 'messages'}: {reason}"

@@ -71,9 +71,14 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
             "quarantine_unexplained": sum(status.quarantine_unexplained.values()),
             "frontier_age_s": frontier_age_s,
             "doubled": report.doubled,
-            "late_contradictions": status.late_undecided,
+            "late_contradictions": status.late_undecided + _late_unknown(report, status),
             "below_zero": report.below_zero or 0,
         }
     )
     columns = {name: [row.get(name, 0) for row in rows] for name in COLUMNS}
     return pd.DataFrame(columns)
+
+
+def _late_unknown(report: ValidateReport, status: CollectionStatus) -> int:
+    """One contradiction more where late facts could not be compared or read: nobody knows that there is none."""
+    return int(report.late_problem is not None or status.late_problem is not None)

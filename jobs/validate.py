@@ -1,4 +1,4 @@
-"""Validate: recount independently of seal what was published, and record whether it agrees."""
+"""Validate: recount independently of seal what was published, record whether it agrees, and compare what came late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.job import Report, log, run_main, run_step
 from tidelake.configuration import CollectionSettings, Settings
 from tidelake.delta.catalog import Collection
 from tidelake.delta.validation import ValidateReport, validate
-from tidelake.errors import DamagedTable
+from tidelake.errors import DamagedTable, StepFailed
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
@@ -27,6 +27,10 @@ def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
             report.errors[collection.name] = DamagedTable(
                 str(collection.paths.updates), "; ".join(validated.mismatches)
             )
+        elif validated.late_problem is not None:
+            report.errors[collection.name] = StepFailed(
+                "validate", collection.name, "late statements could not be compared", validated.late_problem
+            )
         return validated
 
     return run_step(spark, settings, "validate", step)
@@ -39,6 +43,8 @@ def validate_one(spark: SparkSession, collection: Collection, full: bool) -> Val
     if validated.late.contradictions:
         count = validated.late.contradictions
         log.error("late statements contradict what was published", collection=collection.name, statements=count)
+    if validated.late_problem is not None:
+        log.error("late statements not compared", collection=collection.name, reason=validated.late_problem)
     for mismatch in validated.mismatches:
         log.error("damage below upper", collection=collection.name, fact=mismatch)
     return validated

@@ -750,6 +750,8 @@ def _state(one: CollectionStatus) -> str:
         return f"decided at time {one.contradictions[0]['time']}, next seal applies it"
     if one.late_undecided:
         return "contradicted late"
+    if one.late_problem:
+        return "late facts cannot be read"
     return "in order"
 
 
@@ -769,6 +771,7 @@ def _late_note(verdicts: dict[str, int]) -> str:
 def _notes(one: CollectionStatus) -> list[str]:
     notes = [f"damaged: {one.damaged}"] if one.damaged else []
     notes += [one.topic_problem] if one.topic_problem else []
+    notes += [one.late_problem] if one.late_problem else []
     notes += [f"{c['detail']}{' (decided)' if c['decided'] else ''}" for c in one.contradictions[:5]]
     if one.late:
         notes.append(_late_note(one.late_verdicts))

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from expectations.evidence import evidence_of
+from jobs import validate
 from tests.delta import test_debezium as debezium
 from tests.delta.lake import NAME, Lake, encode, progress, updates
 from tidelake.delta import late as late_room
 from tidelake.delta.commit import OpenTable
-from tidelake.delta.evidence import kind_of, late_contradictions, late_verdicts
+from tidelake.delta.evidence import CONTRADICTED_RUN, kind_of, late_contradictions, late_verdicts
 from tidelake.delta.files import read_rows, write_run
 from tidelake.delta.late import LateReport, compare_late
 from tidelake.delta.layout import PROGRESS_SCHEMA, new_run
@@ -170,6 +172,33 @@ def test_a_stop_between_evidence_and_verdict_repeats_work_and_counts_once(tmp_pa
         on_reach(None)
     assert lake.validate().late == LateReport(copies=1, contradictions=1)
     assert told(lake) == [(1, 1, 5, 1, 2)]
+
+
+def test_a_late_file_that_cannot_be_read_is_told_and_damages_nothing(tmp_path: Path, spark: SparkSession) -> None:
+    lake = sealed(tmp_path, spark)
+    lake.send(updates(((1, 10), 1, 5)))
+    lake.ingest()
+    path = lake.collection.paths.late
+    (file,) = OpenTable(path).files()
+    whole = (path / file.path).read_bytes()
+    (path / file.path).write_bytes(b"PAR1 no more")
+    report = validate.run(spark, lake.settings)
+    assert "late statements could not be compared" in str(report.errors[NAME])
+    found = report.results[NAME]
+    assert (found.damaged, len(found.times), found.late) == (False, 3, LateReport())
+    assert file.path.partition("/")[2] in found.late_problem
+    status = read_status(lake.collection, "plain", None)
+    (line,) = evidence_of(found, status)["late_statements_are_copies"]
+    assert line == f"late statements could not be compared: {found.late_problem}"
+    assert lake.current().ok  # nothing that was proven is held back
+    (path / file.path).write_bytes(whole)
+    assert lake.validate().late == LateReport(contradictions=1)
+    notes = lake.collection.paths.proofs
+    (note,) = [one for one in OpenTable(notes).files() if kind_of(one.run) == CONTRADICTED_RUN]
+    (notes / note.path).write_bytes(b"PAR1 no more")
+    status = read_status(lake.collection, "plain", None)
+    assert (status.upper, status.late_verdicts["contradiction"], status.damaged) == (9, 1, None)
+    assert "late facts cannot be read" in str(status.late_problem)
 
 
 def test_a_tick_that_is_repeated_after_a_stop_counts_its_late_rows_once(tmp_path: Path, spark: SparkSession) -> None:

@@ -128,6 +128,8 @@ def test_contradictions_quarantine_and_a_frontier_that_stands_still_are_told_apa
     assert set(failing(report(), replace(STATUS, late=5, late_contradicted=2, late_undecided=1))) == {
         "late_statements_are_copies"
     }
+    assert set(failing(report(late_problem="x"))) == {"late_statements_are_copies"}
+    assert set(failing(report(), replace(STATUS, late_problem="x"))) == {"late_statements_are_copies"}
     assert failing(report(), replace(STATUS, quarantine=1)) == {}
     seen = replace(STATUS, quarantine=2, quarantine_unexplained={"undecodable": 1})
     assert set(failing(report(), seen)) == {"quarantine_is_explained"}

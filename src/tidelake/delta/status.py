@@ -7,18 +7,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
-from tidelake.delta.evidence import CONTRADICTED_RUN, late_contradictions, late_verdicts
+from tidelake.delta.engines import engine_fact
+from tidelake.delta.evidence import CONTRADICTED_RUN, VERDICTS, late_contradictions, late_verdicts
 from tidelake.delta.files import RunFile, meets, read_rows
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
 from tidelake.delta.quarantine import quarantine_reasons
 from tidelake.delta.topic import FileTopic
 from tidelake.delta.values import CLOSED, SEALED_AT_MS, SINCE, UPPER, partitions_value
-from tidelake.errors import TidelakeError
+from tidelake.errors import DamagedTable, TidelakeError
 
 _EVIDENCE_SHOWN_MAX = 10
 
@@ -75,6 +77,8 @@ class CollectionStatus:
     late_undecided: int = 0
     late_evidence: list[str] = field(default_factory=list)
     """The first of those that stand, each in a sentence."""
+    late_problem: str | None = None
+    """Why the notes of late facts cannot be read; None where they can. What is said of late facts is then not known."""
 
     def as_json(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -149,9 +153,7 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
     sealed_at_ms = table.value(SEALED_AT_MS)
     since = collection.entry.since
     decided = {one.time for one in collection.entry.decisions if one.time is not None}
-    verdicts = late_verdicts(collection)
-    contradicted = late_contradictions(collection)
-    undecided = [one for one in contradicted if one.decision is None]
+    late = _read_late(collection)
     return CollectionStatus(
         name=collection.name,
         family=family,
@@ -162,7 +164,7 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
         pending=0 if closed else _rows_from(paths.updates, files, upper),
         runs=len({file.run for file in files}),
         bytes=sum(file.bytes for file in files),
-        late=sum(verdicts.values()),
+        late=sum(late.verdicts.values()),
         quarantine=sum(reasons.values()),
         quarantine_reasons=reasons,
         lag_messages=lag,
@@ -175,11 +177,37 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
         topic_problem=problem,
         quarantine_unexplained=quarantine_reasons(collection, explained=False),
         sealed_by_decision=sealed_by_decision(collection),
-        late_verdicts=verdicts,
-        late_contradicted=len(contradicted),
-        late_undecided=len(undecided),
-        late_evidence=[one.fact() for one in undecided[:_EVIDENCE_SHOWN_MAX]],
+        late_verdicts=late.verdicts,
+        late_contradicted=late.contradicted,
+        late_undecided=late.undecided,
+        late_evidence=late.evidence,
+        late_problem=late.problem,
     )
+
+
+@dataclass
+class _Late:
+    """What is known of late facts, as far as it can be read."""
+
+    verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+    contradicted: int = 0
+    undecided: int = 0
+    evidence: list[str] = field(default_factory=list)
+    problem: str | None = None
+
+
+def _read_late(collection: Collection) -> _Late:
+    """Read what `status` says of late facts; that it cannot be read says nothing about the rest."""
+    late = _Late()
+    try:
+        late.verdicts = late_verdicts(collection)
+        contradicted = late_contradictions(collection)
+        undecided = [one for one in contradicted if one.decision is None]
+        late.contradicted, late.undecided = len(contradicted), len(undecided)
+        late.evidence = [one.fact() for one in undecided[:_EVIDENCE_SHOWN_MAX]]
+    except (pa.ArrowException, OSError, DamagedTable) as error:
+        late.problem = f"late facts cannot be read: {engine_fact(error)}"
+    return late
 
 
 def _rows_from(table: Path, files: list[RunFile], upper: int) -> int:

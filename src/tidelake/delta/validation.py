@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from tidelake.delta.catalog import Collection, Entry
 from tidelake.delta.commit import OpenTable
+from tidelake.delta.engines import engine_fact
 from tidelake.delta.events import keys_touched, row_updates, rows_brought
 from tidelake.delta.files import write_run
 from tidelake.delta.forms import contents_fields
@@ -32,7 +33,7 @@ from tidelake.delta.status import ProofLog, read_proof_log, read_proofs
 from tidelake.delta.stops import reach
 from tidelake.delta.types import ROW_TEXT, data_fields
 from tidelake.delta.values import CLOSED, SINCE, UPPER
-from tidelake.errors import UpperError
+from tidelake.errors import Conflict, DamagedTable, UpperError
 
 _MISMATCHES_NAMED_MAX = 10
 _EVIDENCE_MAX = 10
@@ -67,6 +68,8 @@ class ValidateReport:
     """The lowest of them, each with its data as JSON and its sum."""
     late: LateReport = field(default_factory=LateReport)
     """What the late statements are that came since the last validation."""
+    late_problem: str | None = None
+    """Why they could not be compared; None where they were. It says nothing against what is published."""
 
     @property
     def damaged(self) -> bool:
@@ -116,8 +119,16 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     report.quarantine = quarantine_reasons(collection)
     _record(collection, report, proofs)
     reach("validate.after_record")
-    report.late = compare_late(spark, collection)
+    _compare_late(spark, collection, report)
     return report
+
+
+def _compare_late(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
+    """Compare late statements; where they cannot be read, what the recount has found stands all the same."""
+    try:
+        report.late = compare_late(spark, collection)
+    except (PySparkException, Py4JJavaError, pa.ArrowException, OSError, DamagedTable, Conflict) as error:
+        report.late_problem = engine_fact(error)
 
 
 def _first_line(error: Exception) -> str:
