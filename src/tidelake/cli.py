@@ -393,13 +393,13 @@ def _job(name: str) -> Callable[..., Any]:
     """The `run` of a job. Jobs are run from the checkout and never installed, so they are looked for there."""
     from tidelake.errors import RuleBroken
 
-    for checkout in (Path(__file__).parents[2], Path.cwd()):
-        if (checkout / "jobs" / f"{name}.py").is_file():
-            if str(checkout) not in sys.path:
-                sys.path.append(str(checkout))
-            run: Callable[..., Any] = importlib.import_module(f"jobs.{name}").run
-            return run
-    raise RuleBroken("the folder `jobs` is not here", "run this command from the checkout of Tidelake")
+    checkout = Path(__file__).parents[2]
+    if not (checkout / "jobs" / f"{name}.py").is_file():
+        raise RuleBroken(f"there is no folder `jobs` in {checkout}", "install Tidelake from its checkout: make setup")
+    if str(checkout) not in sys.path:
+        sys.path.append(str(checkout))
+    run: Callable[..., Any] = importlib.import_module(f"jobs.{name}").run
+    return run
 
 
 @contextmanager

@@ -23,12 +23,6 @@ KEEP = 12
 _PLAIN = Scene()
 
 
-def seeds() -> range:
-    """The seeds of this run: `TIDELAKE_SWEEP_SEEDS` of them, from `TIDELAKE_SWEEP_FIRST_SEED` on; by default seed 0."""
-    first = int(os.environ.get("TIDELAKE_SWEEP_FIRST_SEED", "0"))
-    return range(first, first + int(os.environ.get("TIDELAKE_SWEEP_SEEDS", "1")))
-
-
 @dataclass(frozen=True)
 class Whole:
     """How a life ends that nobody has cut short, and how often it came by each place in the piece of its scene."""

@@ -14,8 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery
-from tests.crash.lives import Lives, seeds
+from tests.crash.lives import Lives
 from tests.delta.lake import NAME
+from tests.sweeps import seeds
 from tidelake.delta.commit import OpenTable, create_table
 from tidelake.delta.files import write_run
 from tidelake.delta.table_log import check_log
@@ -75,7 +76,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_stops_the_work_and_the_next_run_goes_on(
     small_disk: Path, tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
 ) -> None:
-    print(f"seed {seed}; again: TIDELAKE_SWEEP_FIRST_SEED={seed} .venv/bin/pytest -m sweep {__file__}")
     lives = Lives(small_disk, spark, nursery, seed, words=tmp_path)
     stopped = set()
     for left_bytes in range(0, 160 * 1024, 16 * 1024):

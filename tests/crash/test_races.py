@@ -9,11 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery, check_acknowledged, check_steps, said, state_of
-from tests.crash.lives import KEEP, seeds
+from tests.crash.lives import KEEP
 from tests.crash.pieces import pieces_of
 from tests.crash.racers import race, rows_of
 from tests.crash.scenes import CYCLE
 from tests.delta.lake import Lake
+from tests.sweeps import seeds
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.table_log import check_log, read_entry
 
@@ -44,7 +45,6 @@ def test_two_processes_that_race_lose_and_double_nothing(tmp_path: Path) -> None
 @pytest.mark.parametrize("workers", [2, 8])
 @pytest.mark.parametrize("seed", seeds())
 def test_a_thousand_commits_of_racing_processes_are_one_chain(tmp_path: Path, seed: int, workers: int) -> None:
-    print(f"seed {seed}; again: TIDELAKE_SWEEP_FIRST_SEED={seed} .venv/bin/pytest -m sweep {__file__}")
     check_race(tmp_path, seed, workers, operations=1000)
 
 
@@ -54,7 +54,6 @@ def test_a_thousand_commits_of_racing_processes_are_one_chain(tmp_path: Path, se
 def test_two_processes_with_all_jobs_on_one_lake_end_as_one(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
 ) -> None:
-    print(f"seed {seed}; again: TIDELAKE_SWEEP_FIRST_SEED={seed} .venv/bin/pytest -m sweep {__file__} -k all_jobs")
     raced, whole = (Lake(tmp_path / one, spark, keep=KEEP, messages_per_tick_max=5) for one in ("raced", "whole"))
     words = [tmp_path / f"{one}.jsonl" for one in range(3)]
     orders = [{"config": str(raced.file), "said": str(one), "steps": CYCLE[:-1], "rounds": 2} for one in words[:2]]

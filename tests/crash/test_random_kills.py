@@ -18,10 +18,11 @@ from pyspark.sql import SparkSession
 
 from orchestration.settings import PROJECT
 from tests.crash.harness import WAIT_MAX_S, Nursery, check_acknowledged, check_steps, said, state_of
-from tests.crash.lives import KEEP, seeds
+from tests.crash.lives import KEEP
 from tests.crash.pieces import pieces_of
 from tests.crash.scenes import CYCLE
 from tests.delta.lake import RECORD, Lake
+from tests.sweeps import seeds
 from tidelake.schema import cdcv2_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep]
@@ -70,7 +71,6 @@ def updates_of(piece: list[bytes | None]) -> set[tuple[int, int, int, int | None
 def test_kills_at_random_moments_change_nothing(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
 ) -> None:
-    print(f"seed {seed}; again: TIDELAKE_SWEEP_FIRST_SEED={seed} .venv/bin/pytest -m sweep {__file__}")
     rng = Random(seed)
     pieces = pieces_of(seed, KILLS)
     killed, whole = (Lake(tmp_path / one, spark, keep=KEEP) for one in ("killed", "whole"))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.lives import Lives, seeds
+from tests.crash.lives import Lives
 from tests.crash.scenes import CYCLE
 from tests.delta.lake import NAME
+from tests.sweeps import seeds
 
 pytestmark = pytest.mark.spark
 
@@ -34,7 +35,6 @@ def test_a_process_that_was_fenced_in_its_sleep_commits_nothing(lives: dict[int,
 def test_a_process_that_wakes_up_late_changes_nothing(
     lives: dict[int, Lives], seed: int, step: str, place: str, meanwhile: tuple[str, ...]
 ) -> None:
-    print(f"seed {seed}; again: TIDELAKE_SWEEP_FIRST_SEED={seed} .venv/bin/pytest -m sweep {__file__} -k {place}")
     woken = lives[seed].wake_late(place, meanwhile)
     steps = [one.get("step") for one in woken]
     own = [one for one in woken[: steps.index(step)] if one.get("table", "").endswith("updates")]

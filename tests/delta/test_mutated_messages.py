@@ -5,7 +5,6 @@ What is right comes from the core: its codec decides about each message, its led
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from pyspark.sql import SparkSession
 from tests.delta.lake import Lake
 from tests.delta.mutations import mutate
 from tests.delta.random_data import landed, one_form, random_datum
+from tests.sweeps import seeds
 from tidelake.antichain import Antichain
 from tidelake.codec import AvroCodec, ConfluentCodec
 from tidelake.delta.files import read_rows
@@ -35,7 +35,6 @@ from tidelake.schema import resolved_schema
 pytestmark = pytest.mark.spark
 
 MESSAGES = 2000
-SEEDS = int(os.environ.get("TIDELAKE_SWEEP_SEEDS", "1"))
 FIRST = 1_000_000
 """Damaged messages speak of times around this one, so that bits that flip leave most earlier times alone."""
 GOOD_TIMES = 40
@@ -274,9 +273,7 @@ def test_a_damaged_message_is_stored_or_quarantined_and_seals_nothing_wrongly(
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("seed", range(1, 1 + SEEDS))
+@pytest.mark.parametrize("seed", seeds())
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_so_does_every_seed(tmp_path: Path, spark: SparkSession, subject: Subject, seed: int) -> None:
-    test = f"{Path(__file__).name}::test_so_does_every_seed[{subject.name}-{seed}]"
-    print(f"seed {seed}: TIDELAKE_SWEEP_SEEDS={seed} .venv/bin/pytest -m sweep 'tests/delta/{test}'")
-    run(tmp_path, spark, subject, seed)
+    run(tmp_path, spark, subject, 1 + seed)
