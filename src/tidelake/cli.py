@@ -220,24 +220,24 @@ def late(
     """Show what was stated about times after they were sealed, and does not agree with them. Starts no JVM."""
     from tidelake.configuration import load_settings
     from tidelake.delta.catalog import Catalog
-    from tidelake.delta.evidence import late_contradictions, late_verdicts
+    from tidelake.delta.evidence import LateNotes, late_verdicts
     from tidelake.delta.layout import Store
     from tidelake.json_values import to_text
 
     settings = load_settings(config)
     settings.collection(name)
     collection = Catalog(Store(settings.store)).find(name)
-    verdicts, found = late_verdicts(collection), late_contradictions(collection)
-    shown = [one.as_json() for one in found[:limit]]
+    verdicts, notes = late_verdicts(collection), LateNotes(collection)
+    shown = [one.as_json() for one in notes.first(limit)]
     if as_json:
-        about = {"name": name, "statements": verdicts, "contradictions": len(found), "rows": shown}
+        about = {"name": name, "statements": verdicts, "contradictions": notes.contradictions, "rows": shown}
         typer.echo(to_text(about))
         return
-    columns = ["kind", "time", "data", "stated", "published", "topic", "partition", "offset", "decision"]
+    columns = ["kind", "time", "data", "stated", "published", "more", "topic", "partition", "offset", "decision"]
     _print_rows(f"{name}: late contradictions", columns, shown)
     _say(_late_note(verdicts))
-    if len(found) > len(shown):
-        _say(f"{len(shown)} of {len(found)} contradictions; --limit shows more")
+    if notes.contradictions > len(shown):
+        _say(f"{len(shown)} of {notes.contradictions} contradictions; --limit shows more that are listed")
 
 
 def generate(**choices: Any) -> None:
@@ -467,10 +467,10 @@ def _is_sealed(collection: Collection, time: int) -> bool:
 
 def _check_settles_late(collection: Collection, time: int, count: int | None, discard: dict[str, Any] | None) -> None:
     """Take a decision about a sealed time only where it says again what was published, against a late fact."""
-    from tidelake.delta.evidence import late_contradictions, settles
+    from tidelake.delta.evidence import LateNotes, settles
     from tidelake.errors import RuleBroken
 
-    if not any(settles(collection, one, time, count, discard) for one in late_contradictions(collection)):
+    if not any(settles(collection, one, time, count, discard) for one in LateNotes(collection).at(time)):
         raise RuleBroken(
             f"time {time} of '{collection.name}' is sealed already, and no late statement contradicts it so",
             "what is sealed is never changed; "

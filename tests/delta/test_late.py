@@ -14,7 +14,7 @@ from tests.delta import test_debezium as debezium
 from tests.delta.lake import NAME, Lake, encode, progress, updates
 from tidelake.delta import late as late_room
 from tidelake.delta.commit import OpenTable
-from tidelake.delta.evidence import CONTRADICTED_RUN, kind_of, late_contradictions, late_verdicts
+from tidelake.delta.evidence import CONTRADICTED_RUN, LateContradiction, LateNotes, kind_of, late_verdicts
 from tidelake.delta.files import read_rows, write_run
 from tidelake.delta.late import LateReport, compare_late
 from tidelake.delta.layout import PROGRESS_SCHEMA, new_run
@@ -46,9 +46,14 @@ def come_late(lake: Lake, *values: bytes) -> LateReport:
     return compare_late(lake.spark, lake.collection)
 
 
+def contradictions(lake: Lake) -> list[LateContradiction]:
+    """All that are noted."""
+    return LateNotes(lake.collection).first(100)
+
+
 def told(lake: Lake) -> list[tuple[Any, ...]]:
     """Every contradiction: time, data, stated, published, offset."""
-    found = late_contradictions(lake.collection)
+    found = contradictions(lake)
     return [(one.time, one.data and one.data["id"], one.stated, one.published, one.offset) for one in found]
 
 
@@ -122,7 +127,7 @@ def test_late_change_events_are_compared_as_they_were_stated(
     same = debezium.events((None, (2, 5), 7), (None, (1, 10), 1))
     found = come_late(lake, same, debezium.events((None, (2, 5), 7), op="r"))
     assert found == LateReport(copies=1, contradictions=1, untold=1)
-    (contradiction,) = late_contradictions(lake.collection)
+    (contradiction,) = contradictions(lake)
     assert contradiction.data == {"before": None, "after": {"id": 2, "price": 5}, "op": "r"}
 
 
@@ -147,7 +152,7 @@ def test_a_contradiction_is_settled_by_discarding_it(tmp_path: Path, spark: Spar
     lake.decide("the shop took it back", time=1, discard={"data": {"id": 1, "price": 10}, "diff": 5})
     status = read_status(lake.collection, "plain", None)
     assert (status.late_contradicted, status.late_undecided, status.late_evidence) == (1, 0, [])
-    assert late_contradictions(lake.collection)[0].decision == "the shop took it back"
+    assert contradictions(lake)[0].decision == "the shop took it back"
     lake.send(updates(((1, 10), 1, 5)))
     lake.ingest()
     validated = lake.validate(full=True)
@@ -265,12 +270,12 @@ def test_values_of_every_kind_are_compared_as_the_table_has_them(tmp_path: Path,
         lake, sent(row(float("nan"), None, 1), row(-0.0, float("nan"), "1"), row(1.0, 2.0, None), row(1.0, None, None))
     )
     assert found == LateReport(copies=3, contradictions=1)
-    (contradiction,) = late_contradictions(lake.collection)
+    (contradiction,) = contradictions(lake)
     assert contradiction.data is not None
     assert contradiction.data["tags"] == [{"b64": "AQ=="}, None]
     statement = to_text({"data": contradiction.data, "diff": contradiction.stated})
     lake.decide(time=1, discard=read_statement(lake.collection.entry.record_schema, statement))
-    assert [one.decision for one in late_contradictions(lake.collection)] == ["tested"]
+    assert [one.decision for one in contradictions(lake)] == ["tested"]
 
 
 def test_a_late_count_that_is_not_the_proven_one_is_noted_once(tmp_path: Path, spark: SparkSession) -> None:
@@ -278,19 +283,19 @@ def test_a_late_count_that_is_not_the_proven_one_is_noted_once(tmp_path: Path, s
     # The same again, in other pieces, reaching beyond upper: nothing to say.
     lake.send(progress([0], [2], {1: 1}), progress([2], [20], {2: 2, 7: 1}))
     lake.run()
-    assert late_contradictions(lake.collection) == []
+    assert contradictions(lake) == []
     # Another count, none where there were two, and some where there was nothing.
     lake.send(progress([0], [6], {1: 2, 5: 4}))
     for _ in range(2):
         lake.run()
     assert told(lake) == [(1, None, 2, 1, 4), (2, None, 0, 2, 4), (5, None, 4, 0, 4)]
-    assert late_contradictions(lake.collection)[0].fact() == (
+    assert contradictions(lake)[0].fact() == (
         f"time 1 is said to have 2 updates and was sealed with 1 (topic '{NAME}', partition 0, offset 4)"
     )
     path = lake.collection.paths.progress
     assert OpenTable(path).files() == []  # nothing is looked at twice
     lake.decide("counted again: 2", time=2, count=2)
-    assert [one.decision for one in late_contradictions(lake.collection)] == [None, "counted again: 2", None]
+    assert [one.decision for one in contradictions(lake)] == [None, "counted again: 2", None]
     assert lake.contents(8) == {(1, 10): 1, (2, None): 1, (3, 30): 1, (4, 40): 1}
 
 
@@ -313,7 +318,7 @@ def test_a_time_sealed_by_decision_has_the_count_that_was_decided(tmp_path: Path
     assert lake.seal().upper == 5
     lake.send(progress([0], [5], {1: 2}))
     lake.run()
-    assert late_contradictions(lake.collection) == []
+    assert contradictions(lake) == []
 
 
 def test_a_wide_statement_is_cut_as_upper_moves(tmp_path: Path, spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.delta.layout import RUN, TIME
@@ -87,15 +88,30 @@ def discard_run(table: Path, run: str) -> None:
 
 
 def read_rows(
-    table: Path, files: Sequence[RunFile], schema: pa.Schema, columns: Sequence[str] | None = None
+    table: Path,
+    files: Sequence[RunFile],
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Read small tables of the driver's own, or some of their columns, without a JVM; `_run` comes from the log."""
+    """Read small tables of the driver's own, or some of their columns, without a JVM; `_run` comes from the log.
+
+    Args:
+        table: the table's folder.
+        files: which of its files.
+        schema: the table's.
+        columns: those that are wanted; all where none are named.
+        where: which rows are wanted; row groups whose statistics rule them out are not decoded.
+    """
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns])
     stored = [name for name in schema.names if name != RUN]
     parts = []
     for file in files:
-        part = pq.ParquetFile(table / file.path).read(columns=stored)
+        if where is None:
+            part = pq.ParquetFile(table / file.path).read(columns=stored)
+        else:  # without partitioning, which would read `_run` off the path
+            part = pq.read_table(table / file.path, columns=stored, filters=where, partitioning=None)
         parts.append(part.append_column(pa.field(RUN, pa.string()), pa.array([file.run] * part.num_rows, pa.string())))
     if not parts:
         return schema.empty_table()

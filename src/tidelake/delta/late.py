@@ -205,6 +205,7 @@ class _Comparison:
         row = {
             TIME: F.col(TIME),
             "kind": F.lit(LATE_UPDATE),
+            "counted": F.lit(1),
             "detail": F.to_json(evidence, ROW_TEXT),
             "at_ms": F.lit(int(clock.time() * 1000)),
         }

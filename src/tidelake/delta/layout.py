@@ -61,8 +61,10 @@ PROOFS_SCHEMA = pa.schema(
     ]
 )
 """`kind` is `sealed` (one time that was sealed, with its counts), `blocked` (one contradiction that a seal met),
-`validated` (a recount that agreed: `lower`, `upper` is its range, `diff_sum` the sum of all diffs before `upper`) or
-`damaged` (a recount that did not; `detail` says where)."""
+`validated` (a recount that agreed: `lower`, `upper` is its range, `diff_sum` the sum of all diffs before `upper`),
+`damaged` (a recount that did not; `detail` says where), `late_update` (a late statement that contradicts what was
+published at `_time`) or `late_count` (a late progress statement that contradicts what was proven at `counted` times, of
+which `_time` is the first). `detail` of the last two is JSON: the place, and what is stated and published."""
 
 QUARANTINE_SCHEMA = pa.schema(
     [

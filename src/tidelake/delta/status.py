@@ -14,13 +14,15 @@ import pyarrow.parquet as pq
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.engines import engine_fact
-from tidelake.delta.evidence import CONTRADICTED_RUN, VERDICTS, late_contradictions, late_verdicts
+from tidelake.delta.evidence import CONTRADICTED_RUN, VERDICTS, LateNotes, late_verdicts
 from tidelake.delta.files import RunFile, meets, read_rows
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
+from tidelake.delta.proven import read_proven
 from tidelake.delta.quarantine import quarantine_reasons
 from tidelake.delta.topic import FileTopic
 from tidelake.delta.values import CLOSED, SEALED_AT_MS, SINCE, UPPER, partitions_value
 from tidelake.errors import DamagedTable, TidelakeError
+from tidelake.order import INT64_MAX
 
 _EVIDENCE_SHOWN_MAX = 10
 
@@ -108,18 +110,8 @@ def read_proof_log(collection: Collection) -> ProofLog:
 
 def read_proofs(collection: Collection, lower: int) -> dict[int, dict[str, Any]]:
     """By time, at or after `lower`: announced, counted, copies, decision. Only files that reach `lower` are opened."""
-    table = OpenTable(collection.paths.proofs)
-    files = [
-        one
-        for one in table.files()
-        if one.run.startswith(PROOF_RUN) and (one.time_max is None or one.time_max >= lower)
-    ]
-    rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA).to_pylist()
-    return {
-        row[TIME]: {name: row[name] for name in ("announced", "counted", "copies", "decision")}
-        for row in sorted(rows, key=lambda one: one["at_ms"])
-        if row[TIME] >= lower
-    }
+    proven = read_proven(collection.paths.proofs, [(lower, INT64_MAX + 1)])
+    return {time: proof._asdict() for time, proof in proven.items()}
 
 
 def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
@@ -201,10 +193,9 @@ def _read_late(collection: Collection) -> _Late:
     late = _Late()
     try:
         late.verdicts = late_verdicts(collection)
-        contradicted = late_contradictions(collection)
-        undecided = [one for one in contradicted if one.decision is None]
-        late.contradicted, late.undecided = len(contradicted), len(undecided)
-        late.evidence = [one.fact() for one in undecided[:_EVIDENCE_SHOWN_MAX]]
+        notes = LateNotes(collection)
+        late.contradicted, late.undecided = notes.contradictions, notes.undecided
+        late.evidence = [one.fact() for one in notes.first(_EVIDENCE_SHOWN_MAX, undecided=True)]
     except (pa.ArrowException, OSError, DamagedTable) as error:
         late.problem = f"late facts cannot be read: {engine_fact(error)}"
     return late
