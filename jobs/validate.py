@@ -10,8 +10,11 @@ from pyspark.sql import SparkSession
 from jobs.job import Report, log, run_main, run_step
 from tidelake.configuration import CollectionSettings, Settings
 from tidelake.delta.catalog import Collection
+from tidelake.delta.status import read_late
 from tidelake.delta.validation import ValidateReport, validate
 from tidelake.errors import DamagedTable, StepFailed
+
+_LATE_LOGGED_MAX = 5
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
@@ -43,6 +46,8 @@ def validate_one(spark: SparkSession, collection: Collection, full: bool) -> Val
     if validated.late.contradictions:
         count = validated.late.contradictions
         log.error("late statements contradict what was published", collection=collection.name, statements=count)
+        for fact in read_late(collection).evidence[:_LATE_LOGGED_MAX]:
+            log.error("late contradiction", collection=collection.name, fact=fact)
     if validated.late_problem is not None:
         log.error("late statements not compared", collection=collection.name, reason=validated.late_problem)
     for mismatch in validated.mismatches:

@@ -131,7 +131,12 @@ def resolve(
     reason: Annotated[
         str | None, typer.Option(help="Why; every report that shows the decision says it. Only --withdraw needs none.")
     ] = None,
-    time: Annotated[int | None, typer.Option(min=0, max=INT64_MAX, help="The time that does not seal.")] = None,
+    time: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=INT64_MAX, help="The time that does not seal, or a sealed one that `tidelake late` shows."
+        ),
+    ] = None,
     count: Annotated[
         int | None, typer.Option(min=0, max=INT64_MAX, help="How many distinct updates it has, whatever was said.")
     ] = None,
@@ -175,7 +180,7 @@ def resolve(
     if as_json:
         _print_json({"name": name, "decisions": [one.model_dump(exclude_none=True) for one in entry.decisions]})
     else:
-        done = "withdrawn" if withdraw else "decided. The next run applies it"
+        done = "withdrawn" if withdraw else _what_is_done(entry.decisions[-1], catalog.find(name))
         typer.echo(f"{name}: {done}; the collection has {len(entry.decisions)} decision(s).")
 
 
@@ -463,6 +468,12 @@ def _is_sealed(collection: Collection, time: int) -> bool:
 
     table = OpenTable(collection.paths.updates)
     return bool(table.value(CLOSED)) or time < (table.value(UPPER) or 0)
+
+
+def _what_is_done(decision: Decision, collection: Collection) -> str:
+    if decision.time is not None and _is_sealed(collection, decision.time):
+        return "settled. What is published stays as it is"
+    return "decided. The next run applies it"
 
 
 def _check_settles_late(collection: Collection, time: int, count: int | None, discard: dict[str, Any] | None) -> None:

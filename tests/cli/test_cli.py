@@ -202,7 +202,8 @@ def test_a_late_contradiction_is_shown_with_its_place_and_settled_by_what_was_pu
     assert "tidelake late prices" in refused("--discard", published)
     refused("--count", "4")  # not what was published
     stated = json.dumps({"data": found["rows"][0]["data"], "diff": found["rows"][0]["stated"]})
-    call("resolve", NAME, "--time", "2", "--reason", "taken back", "--discard", stated, *config)
+    done = call("resolve", NAME, "--time", "2", "--reason", "taken back", "--discard", stated, *config)
+    assert "prices: settled. What is published stays as it is" in done
     call("resolve", NAME, "--time", "2", "--reason", "one is right", "--count", "1", *config)
     assert "late contradictions: 2, 2 of them settled by decision" in call("status", *config)
     rows = json.loads(call("late", NAME, "--json", *config))["rows"]

@@ -145,7 +145,7 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
     sealed_at_ms = table.value(SEALED_AT_MS)
     since = collection.entry.since
     decided = {one.time for one in collection.entry.decisions if one.time is not None}
-    late = _read_late(collection)
+    late = read_late(collection)
     return CollectionStatus(
         name=collection.name,
         family=family,
@@ -178,7 +178,7 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
 
 
 @dataclass
-class _Late:
+class LateFacts:
     """What is known of late facts, as far as it can be read."""
 
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
@@ -188,9 +188,9 @@ class _Late:
     problem: str | None = None
 
 
-def _read_late(collection: Collection) -> _Late:
-    """Read what `status` says of late facts; that it cannot be read says nothing about the rest."""
-    late = _Late()
+def read_late(collection: Collection) -> LateFacts:
+    """Read what is known of late facts; that it cannot be read says nothing about the rest."""
+    late = LateFacts()
     try:
         late.verdicts = late_verdicts(collection)
         notes = LateNotes(collection)
