@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from tidelake.json_values import to_text
 
 pytestmark = pytest.mark.spark
 
+MESSAGES_SENT = 2
+"""By `sealed`."""
+
 
 def sealed(root: Path, spark: SparkSession, family: str = "plain", **more: Any) -> Lake:
     """Times 1, 2 and 7 are sealed."""
@@ -36,6 +40,23 @@ def sealed(root: Path, spark: SparkSession, family: str = "plain", **more: Any) 
         progress([0], [9], {1: 1, 2: 2, 7: 1}),
     )
     assert lake.run().upper == 9
+    return lake
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """The folder of a sealed lake, made once."""
+    root = tmp_path_factory.mktemp("sealed")
+    sealed(root, spark)
+    return root
+
+
+@pytest.fixture
+def lake(template: Path, tmp_path: Path, spark: SparkSession) -> Lake:
+    """A copy of it, as a lake that goes on where it was left."""
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    lake = Lake(tmp_path, spark)
+    lake.offset = MESSAGES_SENT
     return lake
 
 
@@ -77,9 +98,8 @@ def test_a_late_copy_and_a_late_contradiction_are_told_apart(
 
 
 def test_only_files_whose_times_late_statements_meet_are_opened(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = sealed(tmp_path, spark)
     for time in (10, 20, 30):
         lake.send(updates((time, time, 1)), progress([time - 10 or 9], [time + 1], {time: 1}))
         lake.run()
@@ -140,8 +160,7 @@ def test_a_discarded_statement_that_comes_late_is_settled(tmp_path: Path, spark:
     assert come_late(lake, updates(((1, 10), 1, 2), ((1, 10), 1, 1))) == LateReport(copies=1, settled=1)
 
 
-def test_a_contradiction_is_settled_by_discarding_it(tmp_path: Path, spark: SparkSession) -> None:
-    lake = sealed(tmp_path, spark)
+def test_a_contradiction_is_settled_by_discarding_it(lake: Lake) -> None:
     come_late(lake, updates(((1, 10), 1, 5)))
     status = read_status(lake.collection, "plain", None)
     assert (status.late_contradicted, status.late_undecided) == (1, 1)
@@ -160,8 +179,7 @@ def test_a_contradiction_is_settled_by_discarding_it(tmp_path: Path, spark: Spar
     assert lake.contents(8)[1, 10] == 1
 
 
-def test_a_stop_between_evidence_and_verdict_repeats_work_and_counts_once(tmp_path: Path, spark: SparkSession) -> None:
-    lake = sealed(tmp_path, spark)
+def test_a_stop_between_evidence_and_verdict_repeats_work_and_counts_once(lake: Lake, spark: SparkSession) -> None:
     lake.send(updates(((1, 10), 1, 5), ((1, 10), 1, 1)))
     lake.ingest()
 
@@ -179,8 +197,7 @@ def test_a_stop_between_evidence_and_verdict_repeats_work_and_counts_once(tmp_pa
     assert told(lake) == [(1, 1, 5, 1, 2)]
 
 
-def test_a_late_file_that_cannot_be_read_is_told_and_damages_nothing(tmp_path: Path, spark: SparkSession) -> None:
-    lake = sealed(tmp_path, spark)
+def test_a_late_file_that_cannot_be_read_is_told_and_damages_nothing(lake: Lake, spark: SparkSession) -> None:
     lake.send(updates(((1, 10), 1, 5)))
     lake.ingest()
     path = lake.collection.paths.late
@@ -206,8 +223,7 @@ def test_a_late_file_that_cannot_be_read_is_told_and_damages_nothing(tmp_path: P
     assert "late facts cannot be read" in str(status.late_problem)
 
 
-def test_a_tick_that_is_repeated_after_a_stop_counts_its_late_rows_once(tmp_path: Path, spark: SparkSession) -> None:
-    lake = sealed(tmp_path, spark)
+def test_a_tick_that_is_repeated_after_a_stop_counts_its_late_rows_once(lake: Lake, spark: SparkSession) -> None:
     lake.send(updates(((1, 10), 1, 5), ((1, 10), 1, 1)))
 
     def stop(name: str) -> None:
@@ -226,8 +242,7 @@ def test_a_tick_that_is_repeated_after_a_stop_counts_its_late_rows_once(tmp_path
     assert sum(late_verdicts(lake.collection).values()) == 2
 
 
-def test_verdicts_survive_the_merging_of_small_files(tmp_path: Path, spark: SparkSession) -> None:
-    lake = sealed(tmp_path, spark)
+def test_verdicts_survive_the_merging_of_small_files(lake: Lake) -> None:
     assert come_late(lake, updates(((1, 10), 1, 1), ((1, 10), 1, 5))) == LateReport(copies=1, contradictions=1)
     path, schema = lake.collection.paths.late, late_schema(lake.collection.entry.record_schema)
     for file in OpenTable(path).files():
@@ -278,8 +293,7 @@ def test_values_of_every_kind_are_compared_as_the_table_has_them(tmp_path: Path,
     assert [one.decision for one in contradictions(lake)] == ["tested"]
 
 
-def test_a_late_count_that_is_not_the_proven_one_is_noted_once(tmp_path: Path, spark: SparkSession) -> None:
-    lake = sealed(tmp_path, spark)
+def test_a_late_count_that_is_not_the_proven_one_is_noted_once(lake: Lake) -> None:
     # The same again, in other pieces, reaching beyond upper: nothing to say.
     lake.send(progress([0], [2], {1: 1}), progress([2], [20], {2: 2, 7: 1}))
     lake.run()
@@ -299,8 +313,7 @@ def test_a_late_count_that_is_not_the_proven_one_is_noted_once(tmp_path: Path, s
     assert lake.contents(8) == {(1, 10): 1, (2, None): 1, (3, 30): 1, (4, 40): 1}
 
 
-def test_a_closed_stream_compares_counts_and_updates_too(tmp_path: Path, spark: SparkSession) -> None:
-    lake = sealed(tmp_path, spark)
+def test_a_closed_stream_compares_counts_and_updates_too(lake: Lake) -> None:
     lake.send(progress([9], []))
     assert lake.run().closed
     found = come_late(lake, updates(((9, 9), 50, 1), ((4, 40), 7, 1)), progress([0], [], {1: 1, 2: 2, 7: 1, 50: 1}))
