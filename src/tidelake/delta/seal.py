@@ -246,6 +246,10 @@ class _Seal:
             if one.time is not None and one.count is not None
         }
 
+    def _decided_times(self) -> set[int]:
+        """The times that somebody decided about."""
+        return {one.time for one in self.collection.entry.decisions if one.time is not None}
+
     def _refused(self) -> dict[int, str]:
         """The open times of statements that the envelope refused, and why."""
         if not refusals_of(self.collection.entry.envelope):
@@ -262,7 +266,7 @@ class _Seal:
 
     def _settled(self, frontier: Antichain, counted: dict[int, _Counted]) -> list[int]:
         """The times that this seal proves to hold updates, or for which somebody decided."""
-        decided = {one.time for one in self.collection.entry.decisions if one.time is not None}
+        decided = self._decided_times()
         times = {time for time in counted if not frontier.less_equal(time)}
         times |= {time for time in decided if time >= self.upper and not frontier.less_equal(time)}
         return sorted(times)
@@ -270,7 +274,9 @@ class _Seal:
     def _report(self, ledger: Ledger, frontier: Antichain, counted: dict[int, _Counted], settled: list[int]) -> None:
         report = self.report
         report.contradictions = [error for errors in ledger.contradictions().values() for error in errors]
-        report.waiting_for = [(int(str(time)), announced, found) for time, announced, found in self.outstanding[:20]]
+        # Beyond the aim nothing was counted, so nothing can be said of what is missing there.
+        known = [one for one in self.outstanding if self.aim is None or int(str(one[0])) < self.aim]
+        report.waiting_for = [(int(str(time)), announced, found) for time, announced, found in known[:20]]
         report.times_sealed = len(settled)
         report.copies_cancelled = sum(counted[time].copies for time in settled if time in counted)
         report.closed = frontier.is_empty
@@ -398,6 +404,7 @@ class _Seal:
         report = self.report
         report.upper, report.closed, report.times_sealed = upper, False, len(self.settled)
         report.copies_cancelled = sum(counted[time].copies for time in self.settled if time in counted)
+        report.decided = len(self._decided_times() & set(self.settled))
         _discard(self.paths.updates, compensation)
         return self._compensate(Antichain.of(upper)) if compensation and report.copies_cancelled else []
 
