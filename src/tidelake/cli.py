@@ -71,11 +71,18 @@ def status(
     from tidelake.configuration import load_settings
 
     settings = load_settings(config).only(tuple(names or ()))
-    found = {one.name: _status_of(settings, one.name) for one in settings.collections}
+    found: dict[str, CollectionStatus | None] = {}
+    unreadable: dict[str, str] = {}
+    for one in settings.collections:
+        with _told_if_unreadable(one.name, unreadable):
+            found[one.name] = _status_of(settings, one.name)
     if as_json:
-        _print_json({"collections": {name: None if one is None else one.as_json() for name, one in found.items()}})
+        shown: dict[str, Any] = {name: None if one is None else one.as_json() for name, one in found.items()}
+        _print_json({"collections": shown | {name: {"error": text} for name, text in unreadable.items()}})
     else:
-        _print_status(found)
+        _print_status(found, unreadable)
+    if unreadable:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -420,6 +427,24 @@ def _no_log() -> Iterator[None]:
         structlog.configure(**before)
 
 
+@contextmanager
+def _told_if_unreadable(name: str, unreadable: dict[str, str]) -> Iterator[None]:
+    """Note what cannot be read of a collection, so that the others are still shown."""
+    import pyarrow as pa
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except TidelakeError as error:
+        unreadable[name] = str(error)
+    except (OSError, pa.ArrowException, DeltaError) as error:
+        fact = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        unreadable[name] = (
+            f"the store cannot be read: {fact}\nhint: mend what is said about the file, or restore the store's folder "
+            "from a copy; run nothing that writes before"
+        )
+
+
 def _status_of(settings: Settings, name: str) -> CollectionStatus | None:
     """The status of a configured collection; None while it has not been ingested once."""
     from tidelake.delta.catalog import Catalog
@@ -582,16 +607,18 @@ def _decision(
 
 
 def _check_count_helps(collection: Collection, time: int) -> None:
-    """Refuse a count where one update has two diffs: it does not say which of them holds."""
+    """Refuse a count where one update has two diffs, or a key two values: it does not say which of them holds."""
     from tidelake.delta.status import read_proof_log
-    from tidelake.errors import ConflictingDiff, RuleBroken
+    from tidelake.errors import TWO_VALUES, ConflictingDiff, RuleBroken
 
     if any(one.time == time and one.discard is not None for one in collection.entry.decisions):
         return
-    noted = (one["detail"] for one in read_proof_log(collection).blocked if one["time"] == time)
-    if any(detail.startswith(f"{ConflictingDiff.kind}:") for detail in noted):
+    noted = [one["detail"] for one in read_proof_log(collection).blocked if one["time"] == time]
+    diffs = any(detail.startswith(f"{ConflictingDiff.kind}:") for detail in noted)
+    if diffs or any(TWO_VALUES in detail for detail in noted):
+        what = "one update has two diffs" if diffs else "a key has two values"
         raise RuleBroken(
-            f"at time {time} one update has two diffs, and a count does not say which one holds",
+            f"at time {time} {what}, and a count does not say which one holds",
             'leave one statement out first: --discard \'{"data": {…}, "diff": 1}\'',
         )
 
@@ -719,7 +746,7 @@ def _nested_cell(value: Any) -> str:
     return getattr(value, "text", None) or json.dumps(value, default=_json_default, ensure_ascii=False)
 
 
-def _print_status(found: dict[str, CollectionStatus | None]) -> None:
+def _print_status(found: dict[str, CollectionStatus | None], unreadable: dict[str, str]) -> None:
     from rich import box
     from rich.table import Table
 
@@ -744,9 +771,13 @@ def _print_status(found: dict[str, CollectionStatus | None]) -> None:
             _state(one),
         )
         notes += [f"{name}: {text}" for text in _notes(one)]
+    for name in unreadable:
+        table.add_row(name, *[""] * 8, "UNREADABLE")
     _console().print(table)
     for note in notes:
         typer.echo(note)
+    for name, text in unreadable.items():
+        _say(f"error: {name}: {text}")
 
 
 def _state(one: CollectionStatus) -> str:

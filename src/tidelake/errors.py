@@ -154,6 +154,10 @@ class OverCount(Contradiction):
         return f"time {self.time} is announced with {self.announced} updates, and {self.counted} distinct ones arrived"
 
 
+TWO_VALUES = "keys with two values"
+"""How the detail of an envelope's breach begins that no count can settle."""
+
+
 class EnvelopeBreach(Contradiction):
     """What is stated at a time is not what the collection's envelope allows; the time waits."""
 
@@ -501,3 +505,11 @@ class DamagedTable(CommitError):
     def fact(self) -> str:
         """Name the table and the damage."""
         return f"{self.table} is damaged: {self.detail}"
+
+    @property
+    def hint(self) -> str | None:
+        """Not to make it worse, and how to come back."""
+        return (
+            "run nothing that writes to it; restore its folder from a copy, or rebuild the collection from its topic "
+            "under a new name"
+        )

@@ -141,8 +141,9 @@ def text_of(row: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(
     ("submitted", "steps"),
-    [pytest.param(STEPS[:1], STEPS[:2], id="ingest"), pytest.param(STEPS, STEPS, id="all", marks=pytest.mark.sweep)],
+    [pytest.param(STEPS[:1], STEPS[:2], id="ingest"), pytest.param(STEPS, STEPS, id="all")],
 )
+@pytest.mark.sweep
 def test_a_cluster_makes_the_tables_that_one_process_makes(
     tmp_path: Path, spark: SparkSession, submitted: tuple[str, ...], steps: tuple[str, ...]
 ) -> None:

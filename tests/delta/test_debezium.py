@@ -275,7 +275,7 @@ def test_a_key_left_with_two_rows_waits_until_one_event_is_discarded(tmp_path: P
 
 
 @pytest.mark.parametrize("key", ["id", None])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.sweep)])
 def test_a_mangled_history_is_the_databases_contents_whatever_was_merged_when(
     tmp_path: Path, spark: SparkSession, seed: int, key: str | None
 ) -> None:
@@ -324,3 +324,25 @@ def test_a_schema_that_is_no_change_event_is_refused(tmp_path: Path, spark: Spar
     with pytest.raises(ConfigurationError, match="before` and `after") as refused:
         Lake(tmp_path, spark, family="debezium")
     assert f"collections.{NAME}.schema" in str(refused.value)
+
+
+def test_an_event_on_its_way_is_waited_for_and_contradicts_nothing(tmp_path: Path, spark: SparkSession) -> None:
+    lake = lake_of(tmp_path, spark, "id")
+    lake.send(events((None, (1, 10), 1)), events(((1, 10), (1, 20), 4), ((1, 30), (1, 40), 4)))
+    lake.send(progress([0], [9], {1: 1, 4: 3}))
+    sealed = lake.run()
+    assert (sealed.upper, sealed.contradictions, sealed.waiting_for) == (4, [], [(4, 3, 2)])
+    lake.send(events(((1, 20), (1, 30), 4)))
+    assert lake.run().upper == 9
+    assert lake.contents(8) == {(1, 40): 1}
+
+
+def test_compaction_leaves_time_0_as_it_was_stated(changes: Lake) -> None:
+    changes.send(events((None, (1, 10), 0)))
+    changes.ingest()
+    changes.send(events(((1, 10), (1, 20), 0)), progress([0], [3], {0: 2}))
+    changes.run()
+    changes.compact()
+    assert changes.contents(0) == {(1, 20): 1}
+    assert not changes.validate(full=True).damaged
+    assert len(changes.table.files()) == 1

@@ -204,3 +204,13 @@ def test_two_values_of_a_key_are_seen_where_only_a_null_parts_them(tmp_path: Pat
     lake.send(encode({"lower": [0], "upper": [2], "counts": [{"time": 1, "count": 2}]}, schema))
     sealed = lake.run()
     assert [(error.kind, error.time) for error in sealed.contradictions] == [("envelope_breach", 1)]
+
+
+def test_compaction_leaves_time_0_as_it_was_stated(upserts: Lake) -> None:
+    upserts.send(updates(((1, 10), 0, -1)))
+    upserts.ingest()
+    upserts.send(updates(((1, 20), 0, 1)), progress([0], [3], {0: 2}))
+    upserts.run()
+    upserts.compact()
+    assert upserts.contents(0) == {(1, 20): 1}
+    assert not upserts.validate(full=True).damaged

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import time as clock
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import yaml
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from jobs import validate
 from tests.delta.lake import NAME, Lake, progress, updates
+from tidelake.cli import app
 from tidelake.delta.commit import EPOCH, OpenTable
 from tidelake.delta.files import write_run
 from tidelake.delta.layout import PROOFS_SCHEMA
@@ -166,3 +171,25 @@ def test_a_fence_that_stopped_half_way_is_finished_by_the_next_opening(lake: Lak
     lake.send(updates((1, 1, 1)))
     assert lake.ingest().updates_stored == 1
     assert lake.table.value(EPOCH) == 7
+
+
+def test_a_clock_that_goes_back_hides_no_damage(sealed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not sealed.validate().damaged
+    smuggle(sealed, (1, 1, 77))
+    now = clock.time()
+    monkeypatch.setattr("tidelake.delta.validation.clock.time", lambda: now - 3600)
+    assert sealed.validate(full=True).damaged
+    assert read_proof_log(sealed.collection).damaged
+
+
+def test_status_shows_the_others_where_one_collection_cannot_be_read(sealed: Lake) -> None:
+    document = yaml.safe_load(sealed.file.read_text(encoding="utf-8"))
+    document["collections"]["others"] = document["collections"][NAME] | {"topic": "others"}
+    sealed.file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    shutil.rmtree(sealed.collection.paths.quarantine)
+    result = CliRunner().invoke(app, ["status", "--config", str(sealed.file)])
+    assert result.exit_code == 1
+    assert "not ingested yet" in result.stdout
+    assert "UNREADABLE" in result.stdout
+    assert f"error: {NAME}: " in result.stderr
+    assert "hint:" in result.stderr

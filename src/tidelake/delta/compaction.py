@@ -269,7 +269,7 @@ def sweep(table: Path, report: CompactReport, retention_s: float = _RETENTION_S)
 
 def _last_forgotten(since: tuple[int, ...], closed: bool, upper: int) -> int:
     """The last time that no reader can tell from the ones before it; -1 where every one can be told."""
-    if not since:
+    if not since or since[0] == 0:  # before 0 there is none
         return -1
     return since[0] if closed else min(since[0], upper - 1)
 

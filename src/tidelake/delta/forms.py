@@ -31,6 +31,10 @@ class Form(Protocol):
     def cancels_copies(self) -> bool:
         """Whether a copy would change what the rows amount to, so that seal has to cancel it."""
 
+    @property
+    def breaches_stay(self) -> bool:
+        """Whether a breach is one whatever else is stated at its time, so that it may be told at once."""
+
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
         """The contents that rows at or before a time amount to.
 
@@ -89,6 +93,7 @@ class _SumForm:
 
     data: list[str]
     cancels_copies: bool = True
+    breaches_stay: bool = True
 
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
         return add_up(where(rows).select(*(f"`{name}`" for name in kept), DIFF), kept)
@@ -113,6 +118,7 @@ class _KeyedForm:
     data: list[str]
     key: tuple[str, ...]
     cancels_copies: bool = False
+    breaches_stay: bool = True
 
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
         # A predicate on values holds for the newest row of a key, so it comes after the newest is found.
@@ -140,6 +146,11 @@ class _EventForm:
     whole_before: bool
     """Whether `before` is the whole row, or just has the key's columns."""
     cancels_copies: bool = True
+
+    @property
+    def breaches_stay(self) -> bool:
+        """Not with whole rows before: an event that is still on its way may cancel one of two rows."""
+        return not self.whole_before
 
     @property
     def _key_before(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from tidelake.delta.status import read_proof_log
 from tidelake.delta.stops import reach
 from tidelake.delta.types import data_fields, updates_schema
 from tidelake.delta.values import CLOSED, SEALED_AT_MS, UPPER
-from tidelake.errors import Conflict, ConflictingDiff, Contradiction, EnvelopeBreach
+from tidelake.errors import TWO_VALUES, Conflict, ConflictingDiff, Contradiction, EnvelopeBreach
 from tidelake.ledger import Ledger
 from tidelake.message import Progress
 from tidelake.order import INT64_MAX
@@ -221,10 +221,15 @@ class _Seal:
             if one.conflict is not None:
                 ledger.contradict(ConflictingDiff(time, *one.conflict))
         decided = self._decided_counts()
+        announced = {} if self.form.breaches_stay else _announced(pending) | decided
         for time, one in counted.items():
+            if not self.form.breaches_stay and announced.get(time) != one.distinct:
+                continue
             # Two values of one key have no order: only a discard tells which one counts.
             if one.doubled:
-                ledger.contradict(EnvelopeBreach(time, f"keys with two values: {one.doubled}; discard one of each"))
+                ledger.contradict(
+                    EnvelopeBreach(time, f"{TWO_VALUES}: {one.doubled}; discard one of each, and count the rest")
+                )
             elif one.large and time not in decided:
                 ledger.contradict(EnvelopeBreach(time, "what is stated of a key has no other diff than +1 and -1"))
         for time, reason in self._refused().items():

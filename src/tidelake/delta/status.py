@@ -40,6 +40,8 @@ class ProofLog:
     validations: int = 0
     damaged: str | None = None
     """What the newest validation found wrong below upper; None where it agreed."""
+    newest_at_ms: int = 0
+    """When the newest note was made, by the clock of whoever made it."""
 
 
 @dataclass
@@ -96,6 +98,7 @@ def read_proof_log(collection: Collection) -> ProofLog:
     blocked: dict[tuple[int, str], dict[str, Any]] = {}
     rows = read_rows(collection.paths.proofs, notes, PROOFS_SCHEMA).to_pylist()
     for row in sorted(rows, key=lambda one: one["at_ms"]):
+        log.newest_at_ms = row["at_ms"]
         if row["kind"] == "blocked":
             blocked[row[TIME], row["detail"]] = {"time": row[TIME], "detail": row["detail"]}
             continue

@@ -302,7 +302,8 @@ def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) ->
         "kind": "damaged" if report.damaged else "validated",
         "diff_sum": report.diff_sum_recorded,
         "detail": "; ".join(report.mismatches) or None,
-        "at_ms": int(clock.time() * 1000),
+        # A clock may go back; the order of notes may not, or this one would be hidden by one before it.
+        "at_ms": max(int(clock.time() * 1000), proofs.newest_at_ms + 1),
     }
     rows = pa.Table.from_pylist([row], schema=PROOFS_SCHEMA)
     files = write_run(collection.paths.proofs, new_run("validation"), rows)
