@@ -64,20 +64,6 @@ def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark:
     assert not lake.validate(full=True).damaged
 
 
-def test_a_merge_under_since_0_is_no_damage_and_makes_no_late_copy_a_contradiction(upserts: Lake) -> None:
-    upserts.send(updates(((1, 10), 0, -1), ((1, 20), 0, 1)), progress([0], [1], {0: 2}))
-    upserts.run()
-    upserts.send(updates(((1, 30), 1, 1)), progress([1], [2], {1: 1}))
-    upserts.run()
-    assert upserts.compact().merges == 1
-    assert sum(file.rows for file in upserts.table.files()) == 2
-    upserts.send(updates(((1, 10), 0, -1)))
-    upserts.ingest()
-    report = upserts.validate(full=True)
-    assert not report.damaged
-    assert report.late.contradictions == 0
-
-
 def test_two_values_of_one_key_hold_their_time_back_until_one_is_discarded(upserts: Lake) -> None:
     upserts.send(updates(((1, 10), 1, 1), ((2, 1), 3, 1), ((2, 2), 3, 1), ((3, 3), 5, 2)))
     upserts.send(progress([0], [9], {1: 1, 3: 2, 5: 1}))

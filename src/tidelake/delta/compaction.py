@@ -26,7 +26,7 @@ from tidelake.delta.layout import RUN, TIME, new_run
 from tidelake.delta.runs import read_files, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.types import updates_schema
-from tidelake.delta.values import CLOSED, MERGED, SINCE, UPPER
+from tidelake.delta.values import CLOSED, SINCE, UPPER
 from tidelake.errors import Conflict
 from tidelake.order import INT64_MAX
 
@@ -236,7 +236,7 @@ def _swap(
     """Commit the swap, again after each conflict as long as the input runs are live."""
     names = {run.name for run in chosen}
     for _ in range(_ATTEMPTS_MAX * 4):
-        values = {SINCE: max(table.value(SINCE) or 0, since[0]), MERGED: 1} if since else {}
+        values = {SINCE: max(table.value(SINCE) or 0, since[0])} if since else {}
         try:
             table.commit(values, added, sorted(names), epoch=collection.entry.epoch)
         except Conflict:

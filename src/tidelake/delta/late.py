@@ -33,11 +33,10 @@ from tidelake.delta.files import RunFile, discard_run, meets
 from tidelake.delta.keyed import without_discarded
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
 from tidelake.delta.runs import append_run, read_files, write_frame
-from tidelake.delta.snapshot import first_whole_time
 from tidelake.delta.statements import statement_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.types import ROW_TEXT, data_fields, late_schema, updates_schema
-from tidelake.delta.values import offset_value
+from tidelake.delta.values import SINCE, offset_value
 from tidelake.errors import Conflict
 
 _ATTEMPTS_MAX = 16
@@ -139,8 +138,9 @@ class _Comparison:
         In:  the columns of `late/`.
         Out: the same, _published decimal(38,0) (null where nothing is stored), _verdict string.
         """
-        # Earlier times may have moved up to since, and in the keyed form all but the newest row of a key has gone.
-        first = first_whole_time(self.collection, self.updates)
+        compacted = self.updates.value(SINCE) or 0
+        # Times up to `compacted` may have moved there, and in the keyed form all but the newest row of a key has gone.
+        first = compacted + 1 if compacted else 0
         marked = self._mark_discarded(rows)
         published = self._published(rows, first)
         same = _same("stated", "published", [*self.data, TIME])

@@ -15,7 +15,7 @@ from tidelake.delta.forms import contents_fields, form_of
 from tidelake.delta.layout import TIME
 from tidelake.delta.runs import read_files
 from tidelake.delta.types import updates_schema
-from tidelake.delta.values import CLOSED, MERGED, SINCE, UPPER
+from tidelake.delta.values import CLOSED, SINCE, UPPER
 from tidelake.errors import RuleBroken, SinceError, UpperError
 from tidelake.order import INT64_MAX
 
@@ -41,17 +41,6 @@ def readable_range(collection: Collection, table: OpenTable) -> tuple[tuple[int,
     if since:
         since = (max(since[0], table.value(SINCE) or 0),)
     return since, table.value(UPPER) or 0, bool(table.value(CLOSED))
-
-
-def first_whole_time(collection: Collection, table: OpenTable) -> int:
-    """The first time whose statements are all there as they came; merges may have folded those before it.
-
-    Under since 0 a merge can fold time 0 alone, and only where rows are not added up: an upsert gives way to a newer
-    one, an event to its rows.
-    """
-    since = table.value(SINCE) or 0
-    folds = collection.entry.envelope in ("upsert", "debezium") and bool(table.value(MERGED))
-    return since + 1 if since or folds else 0
 
 
 def last_time(upper: int, closed: bool) -> int:

@@ -28,11 +28,11 @@ from tidelake.delta.late import LateReport, compare_late
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
 from tidelake.delta.quarantine import quarantine_reasons
 from tidelake.delta.runs import append_run
-from tidelake.delta.snapshot import first_whole_time, snapshot
+from tidelake.delta.snapshot import snapshot
 from tidelake.delta.status import ProofLog, read_proof_log, read_proofs
 from tidelake.delta.stops import reach
 from tidelake.delta.types import ROW_TEXT, data_fields
-from tidelake.delta.values import CLOSED, UPPER
+from tidelake.delta.values import CLOSED, SINCE, UPPER
 from tidelake.errors import Conflict, DamagedTable, UpperError
 
 _MISMATCHES_NAMED_MAX = 10
@@ -86,10 +86,12 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     """
     table = OpenTable(collection.paths.updates)
     upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
+    compacted = table.value(SINCE) or 0
     proofs = read_proof_log(collection)
     full = full or proofs.damaged is not None
     since = collection.entry.since[0] if collection.entry.since else upper
-    first = first_whole_time(collection, table)
+    # Compaction moves times to at most `compacted`: that one and those before it cannot be told apart any more.
+    first = compacted + 1 if compacted else 0
     lower = first if full else max(proofs.validated_upper, first)
     report = ValidateReport(lower, upper, since, closed, table.version)
     rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(collection.paths.updates))

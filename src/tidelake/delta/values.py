@@ -8,8 +8,6 @@ CLOSED = "closed"
 """1 where an empty upper was sealed: nothing more will ever come."""
 SINCE = "since"
 """The greatest since that a compaction has moved times up to."""
-MERGED = "merged"
-"""1 once runs were merged: since tells which times a merge may have folded, but for since 0, at which it begins."""
 SEALED_AT_MS = "sealed_at_ms"
 """When upper last moved, in milliseconds since 1970."""
 
