@@ -39,7 +39,7 @@ def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tu
     assert not tide.lake.validate(full=True).damaged
 
 
-@pytest.mark.parametrize("form", ["upsert", "debezium with a key"])
+@pytest.mark.parametrize("form", ["debezium with a key"])
 def test_a_generated_stream_ends_equal_to_the_model(tmp_path: Path, spark: SparkSession, form: str) -> None:
     check_stream(tmp_path, spark, form, "every day", (14, 4))
 

@@ -59,7 +59,7 @@ def check(lake: Lake, stream: list[Any], since: int = 0) -> None:
         assert lake.contents(as_of) == contents[as_of], as_of
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(one, marks=pytest.mark.sweep) for one in range(3, 12))])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(12) if one != 2)])
 def test_a_mangled_stream_ends_equal_to_the_memory_reader(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
     stream = mangled_stream(rng, LIMIT, pairs=False, contradictory=seed % 3 == 2)
@@ -98,6 +98,7 @@ def steps(lake: Lake) -> Iterable[Any]:
     yield from (lake.ingest, lake.seal, lambda: lake.validate(full=True), lake.compact, lake.current)
 
 
+@pytest.mark.sweep  # real kills at some of them are in tests/crash
 def test_a_stop_at_any_named_place_is_healed_by_the_next_run(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, messages_per_tick_max=4, keep=10)
     left = [place for place in STOP_POINTS if place not in OF_PLACES]  # those have scenes of their own, and real kills

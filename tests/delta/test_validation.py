@@ -132,6 +132,7 @@ def test_a_validation_looks_only_at_what_was_sealed_since_the_last(sealed: Lake)
     assert list(read_proofs(sealed.collection, 3)) == [5]
 
 
+@pytest.mark.sweep
 def test_proofs_stay_few_in_files_and_keep_every_row(lake: Lake) -> None:
     for time in range(20):
         lake.send(updates((time, time, 1)), progress([time], [time + 1], {time: 1}))

@@ -15,7 +15,9 @@ from tests.orchestration.lakes import Lakes, failed_checks, materialized, metada
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("more", [{"key": "id"}, {}], ids=["with a key", "without a key"])
+@pytest.mark.parametrize(
+    "more", [{"key": "id"}, pytest.param({}, marks=pytest.mark.sweep)], ids=["with a key", "without a key"]
+)
 def test_change_events_go_through_the_scheduled_jobs_as_the_rows_they_are_about(
     spark: SparkSession, instance: DagsterInstance, tmp_path: Path, more: dict[str, str]
 ) -> None:

@@ -171,6 +171,7 @@ def test_damage_below_upper_blocks_what_is_built_on_it_until_it_is_mended(
     assert metadata(mended, "prices", "current")["as_of"] == 8
 
 
+@pytest.mark.sweep
 def test_a_run_file_that_was_changed_blocks_as_well(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
