@@ -71,7 +71,8 @@ def updates_metadata(collection: Collection, rows: int) -> Metadata:
     """The same for the table of updates, `rows` of which count."""
     from tidelake.delta.types import updates_schema
 
-    return table_metadata(collection, collection.paths.updates, rows, updates_schema(collection.entry.record_schema))
+    schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
+    return table_metadata(collection, collection.paths.updates, rows, schema)
 
 
 def current_metadata(collection: Collection, rows: int) -> Metadata:

@@ -329,6 +329,33 @@ class UpperError(InvalidUsage):
         return "wait until upper has passed it, or read before upper"
 
 
+class KeysInError(InvalidUsage):
+    """A read would leave keys out whose newest record could not be decoded.
+
+    Args:
+        collection: its name.
+        as_of: the time of the read.
+        count: how many keys.
+        keys: the first of them, each as JSON.
+    """
+
+    def __init__(self, collection: str, as_of: int, count: int, keys: Iterable[str]) -> None:
+        self.collection, self.as_of, self.count, self.keys = collection, as_of, count, tuple(keys)
+        super().__init__(collection, as_of, count, self.keys)
+
+    def fact(self) -> str:
+        """Name the keys."""
+        more = f" and {self.count - len(self.keys)} more" if self.count > len(self.keys) else ""
+        return (
+            f"AS OF {self.as_of}, {self.count} keys of '{self.collection}' are in error: {', '.join(self.keys)}{more}"
+        )
+
+    @property
+    def hint(self) -> str | None:
+        """What heals a key, and how to read the others."""
+        return "a later good value or a delete heals a key; read the others with --skip-errors"
+
+
 class SealedTime(InvalidUsage):
     """An update was appended at a time that is sealed already."""
 

@@ -87,6 +87,11 @@ class Entry(BaseModel):
     """Whether all tables are there; from then on a missing one is damage, and never made anew."""
 
     @property
+    def positioned(self) -> bool:
+        """Whether rows have a position of their own beside their time; see `tidelake.positioned`."""
+        return self.framing == "reclock" and self.envelope in {"upsert", "debezium"}
+
+    @property
     def since_frontier(self) -> Antichain:
         """The read frontier as an antichain; empty means unreadable."""
         return Antichain(self.since)
@@ -245,7 +250,11 @@ class Catalog:
         create_table(paths.proofs, PROOFS_SCHEMA, {EPOCH: 0})
         create_table(paths.quarantine, QUARANTINE_SCHEMA, {EPOCH: 0})
         create_table(paths.late, late_schema(schema), {EPOCH: 0})
-        create_table(paths.updates, updates_schema(schema), {EPOCH: 0, "upper": 0, "closed": 0, "since": 0})
+        create_table(
+            paths.updates,
+            updates_schema(schema, collection.entry.positioned),
+            {EPOCH: 0, "upper": 0, "closed": 0, "since": 0},
+        )
 
     def _read(self, table: OpenTable) -> dict[str, Entry]:
         rows = read_rows(self.store.catalog, table.files(), _SCHEMA)

@@ -182,7 +182,7 @@ def choose_runs(
         straddling = [file for file in run.files if _starts_before(file, upper) and not _ends_before(file, upper)]
         rows = sum(file.rows for file in straddling)
         if rows > _SMALLEST_TIER_ROWS and run.rows <= rows_max and run.name not in fresh:
-            schema = updates_schema(collection.entry.record_schema)
+            schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
             later = read_files(spark, collection.paths.updates, straddling, schema).where(F.col(TIME) >= upper).count()
             if later * 4 < rows:
                 return [run]
@@ -198,7 +198,7 @@ def _merge(
     report: CompactReport,
 ) -> bool:
     """Write the merged run and swap it in; False when its input runs went away."""
-    schema = updates_schema(collection.entry.record_schema)
+    schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
     closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
     files = [file for run in chosen for file in run.files]
     rows = read_files(spark, collection.paths.updates, files, schema)

@@ -15,13 +15,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.debezium import Interval
-from tidelake.delta import events, keyed
+from tidelake.delta import events, keyed, positioned
 from tidelake.delta.catalog import Collection, Entry
+from tidelake.delta.commit import OpenTable
 from tidelake.delta.layout import DIFF, TIME
 from tidelake.delta.sums import add_up
 from tidelake.delta.types import data_fields
+from tidelake.delta.values import HAS_BARRIERS, HAS_UNAVAILABLE
 
 Filter = Callable[[DataFrame], DataFrame]
+
+_RESENT_WITHIN_MS = {"upsert": 0, "debezium": 7 * 24 * 3600 * 1000}
+"""Raw framing: how long after it was first read a record may come again with its old position.
+
+Of an upsert the position is the tick's own, so what comes again is new. A connector that starts again repeats what it
+had not noted as sent."""
 
 
 class Form(Protocol):
@@ -69,6 +77,8 @@ def form_of(spark: SparkSession, collection: Collection) -> Form:
     """The form of a collection's table."""
     entry = collection.entry
     data = [one.name for one in data_fields(entry.record_schema)]
+    if entry.positioned:
+        return _PositionedForm(shape_of(collection), _RESENT_WITHIN_MS[entry.envelope])
     if entry.envelope == "debezium":
         return _EventForm(
             data_fields(entry.record_schema),
@@ -81,10 +91,21 @@ def form_of(spark: SparkSession, collection: Collection) -> Form:
     return _SumForm(data)
 
 
+def shape_of(collection: Collection) -> positioned.Shape:
+    """What the rows of a collection in the positioned form are; what they have ever held, as the log says now."""
+    entry, table = collection.entry, OpenTable(collection.paths.updates)
+    return positioned.Shape(
+        tuple(one.name for one in data_fields(entry.record_schema)),
+        entry.key,
+        barriers=bool(table.value(HAS_BARRIERS)),
+        unavailable=bool(table.value(HAS_UNAVAILABLE)),
+    )
+
+
 def contents_fields(entry: Entry) -> list[pa.Field]:
     """The columns of a collection's contents: the data's, or those of the row that a change event is about."""
     fields = data_fields(entry.record_schema)
-    return events.row_fields(fields) if entry.envelope == "debezium" else fields
+    return events.row_fields(fields) if entry.envelope == "debezium" and not entry.positioned else fields
 
 
 @dataclass(frozen=True)
@@ -134,6 +155,29 @@ class _KeyedForm:
 
     def breaches(self, grouped: DataFrame) -> DataFrame:
         return keyed.count_breaches(grouped.where(~F.col("_discarded")), self.key, self.data)
+
+
+@dataclass(frozen=True)
+class _PositionedForm:
+    """Statements about keys in the order of their source; see `positioned`."""
+
+    shape: positioned.Shape
+    resent_within: int
+    cancels_copies: bool = False
+    breaches_stay: bool = True
+
+    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+        return where(positioned.contents(rows, self.shape)).select(*(f"`{name}`" for name in kept), DIFF)
+
+    def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
+        takes_all = not any(first <= through for first, _ in others)
+        return positioned.merged_rows(sealed, self.shape, through, takes_all, self.resent_within)
+
+    def suspect_times(self, unsealed: DataFrame) -> None:
+        return None
+
+    def breaches(self, grouped: DataFrame) -> None:
+        return None
 
 
 @dataclass(frozen=True)

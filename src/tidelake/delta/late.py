@@ -169,7 +169,7 @@ class _Comparison:
 
         Out: the data's columns, _time (together unique), _published decimal(38,0).
         """
-        schema = updates_schema(self.collection.entry.record_schema)
+        schema = updates_schema(self.collection.entry.record_schema, self.collection.entry.positioned)
         times = sorted(rows.select(TIME).distinct().toArrow()[TIME].to_pylist())
         if not self.keeps_times:
             times = times[bisect_left(times, first) :]

@@ -2,7 +2,8 @@
 
 <store>/catalog/                   names, ids, schemas, since, capabilities, epochs, standing decisions
 <store>/c/<collection_id>/
-    updates/                       the data's columns, `_time`, `_diff`; partitioned by `_run`
+    updates/                       the data's columns, `_time`, `_diff` (positioned form: `_position`, `_unavailable`
+                                   and `_error` too); partitioned by `_run`
     progress/                      pending progress statements; pruned by seal
     proofs/                        per seal: what was announced and what was counted, by time
     quarantine/                    what could not be used, and why
@@ -21,6 +22,9 @@ import pyarrow as pa
 RUN = "_run"
 TIME = "_time"
 DIFF = "_diff"
+POSITION = "_position"
+UNAVAILABLE = "_unavailable"
+ERROR = "_error"
 
 PROOF_RUN = "proof-"
 """What the names of runs of `proofs/` begin with that hold proofs; others hold notes."""

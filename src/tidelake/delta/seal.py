@@ -98,7 +98,7 @@ class _Seal:
 
     def __init__(self, spark: SparkSession, collection: Collection, aim: int | None) -> None:
         self.spark, self.collection, self.paths = spark, collection, collection.paths
-        self.schema = updates_schema(collection.entry.record_schema)
+        self.schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
         self.data = [one.name for one in data_fields(collection.entry.record_schema)]
         self.table = OpenTable(self.paths.updates)
         self.upper = self.table.value(UPPER) or 0

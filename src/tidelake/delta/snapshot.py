@@ -9,15 +9,18 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelake.delta import positioned
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
-from tidelake.delta.forms import contents_fields, form_of
+from tidelake.delta.forms import contents_fields, form_of, shape_of
 from tidelake.delta.layout import TIME
 from tidelake.delta.runs import read_files
-from tidelake.delta.types import updates_schema
-from tidelake.delta.values import CLOSED, SINCE, UPPER
-from tidelake.errors import RuleBroken, SinceError, UpperError
+from tidelake.delta.types import ROW_TEXT, updates_schema
+from tidelake.delta.values import CLOSED, HAS_ERRORS, SINCE, UPPER
+from tidelake.errors import KeysInError, RuleBroken, SinceError, UpperError
 from tidelake.order import INT64_MAX
+
+_KEYS_NAMED_MAX = 10
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ def snapshot(
     as_of: int | None = None,
     columns: Sequence[str] = (),
     where: str | None = None,
+    skip_errors: bool = False,
 ) -> Snapshot:
     """Read the contents AS OF a time; by default the last time before upper.
 
@@ -64,8 +68,10 @@ def snapshot(
         columns: which columns of the contents; all where empty. Rows that differ only in others add up.
         where: a Spark SQL predicate on the columns of the contents. Where rows add up it commutes with that, so the
             scan takes it.
+        skip_errors: leave keys in error out, whose newest record could not be decoded.
 
     Raises:
+        KeysInError: there are such keys at that time, and they are not to be left out.
         SinceError: `as_of` is before since.
         UpperError: `as_of` is at or after upper; or nothing is sealed yet.
         RuleBroken: a column is not there, or the predicate is none.
@@ -82,12 +88,29 @@ def snapshot(
     if unknown:
         raise RuleBroken(f"'{collection.name}' has no column '{unknown[0]}'", f"its columns are: {', '.join(names)}")
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
-    rows = read_files(spark, collection.paths.updates, files, updates_schema(collection.entry.record_schema))
+    rows = read_files(
+        spark,
+        collection.paths.updates,
+        files,
+        updates_schema(collection.entry.record_schema, collection.entry.positioned),
+    )
     rows = rows.where(F.col(TIME) <= at)
+    if table.value(HAS_ERRORS) and not skip_errors:
+        _refuse_errors(collection, rows, at)
     contents = form_of(spark, collection).contents(
         rows, list(columns) or names, lambda whole: whole if where is None else _filtered(whole, where, names)
     )
     return Snapshot(at, since[0], upper, closed, table.version, contents)
+
+
+def _refuse_errors(collection: Collection, rows: DataFrame, at: int) -> None:
+    """Raise where keys are in error; asked only of a table that has ever stored one."""
+    shape = shape_of(collection)
+    found = positioned.keys_in_error(rows, shape)
+    text = F.to_json(F.struct(*(f"`{name}`" for name in shape.key)), ROW_TEXT)
+    named = found.select(text.alias("key")).orderBy("key").limit(_KEYS_NAMED_MAX).collect()
+    if named:
+        raise KeysInError(collection.name, at, found.count(), [row["key"] for row in named])
 
 
 def _filtered(rows: DataFrame, where: str, names: Sequence[str]) -> DataFrame:

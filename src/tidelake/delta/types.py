@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidelake.delta.layout import DIFF, RUN, TIME
+from tidelake.delta.layout import DIFF, ERROR, POSITION, RUN, TIME, UNAVAILABLE
 from tidelake.errors import SchemaRefused
 
 AvroType = Any
@@ -86,9 +86,18 @@ _SYSTEM = (pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()))
 """First in every table, so that the one column with statistics is `_time`: see docs/decisions/statistics.md."""
 
 
-def updates_schema(record_schema: AvroType) -> pa.Schema:
-    """The schema of `updates/`: `_time`, `_diff`, the data's columns, and the partition column `_run`."""
-    return pa.schema([*_SYSTEM, *data_fields(record_schema), pa.field(RUN, pa.string())])
+_POSITIONED = (
+    pa.field(POSITION, pa.list_(pa.int64())),
+    pa.field(UNAVAILABLE, pa.list_(pa.string())),
+    pa.field(ERROR, pa.string()),
+)
+"""What the positioned form needs beside them; see `tidelake.delta.positioned`."""
+
+
+def updates_schema(record_schema: AvroType, positioned: bool = False) -> pa.Schema:
+    """The schema of `updates/`: `_time`, `_diff`, the form's own, the data's columns, the partition column `_run`."""
+    more = _POSITIONED if positioned else ()
+    return pa.schema([*_SYSTEM, *more, *data_fields(record_schema), pa.field(RUN, pa.string())])
 
 
 def late_schema(record_schema: AvroType) -> pa.Schema:

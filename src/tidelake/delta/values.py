@@ -10,6 +10,12 @@ SINCE = "since"
 """The greatest since that a compaction has moved times up to."""
 SEALED_AT_MS = "sealed_at_ms"
 """When upper last moved, in milliseconds since 1970."""
+HAS_BARRIERS = "has_barriers"
+"""Positioned form: 1 from the commit on that stored the first barrier; reads look for none before."""
+HAS_UNAVAILABLE = "has_unavailable"
+"""Positioned form: 1 from the commit on that stored the first row with an unavailable column."""
+HAS_ERRORS = "has_errors"
+"""Positioned form: 1 from the commit on that stored the first row of a key in error."""
 
 
 def offset_value(topic: str, partition: int) -> str:

@@ -1,0 +1,215 @@
+"""The positioned form in Delta: as the model has it, through frames, snapshots and compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.core.test_positioned import COLUMNS, Ticks, random_source
+from tidelake.antichain import Antichain
+from tidelake.delta import compaction
+from tidelake.delta.catalog import Capability, Collection, Entry
+from tidelake.delta.commit import EPOCH, OpenTable, create_table
+from tidelake.delta.compaction import merge_runs
+from tidelake.delta.layout import Store, new_run
+from tidelake.delta.positioned import Shape, keys_in_error, merged_rows, resolved_rows, unknown_values
+from tidelake.delta.runs import write_frame
+from tidelake.delta.snapshot import snapshot
+from tidelake.delta.types import spark_schema, updates_schema
+from tidelake.delta.values import HAS_BARRIERS, HAS_ERRORS, HAS_UNAVAILABLE, UPPER
+from tidelake.errors import KeysInError
+from tidelake.positioned import Contents, Statement, contents, merged
+
+pytestmark = pytest.mark.spark
+
+NAMES = [f"c{place}" for place in range(COLUMNS)]
+RECORD: dict[str, Any] = {
+    "type": "record",
+    "name": "row",
+    "fields": [{"name": name, "type": ["null", "string"]} for name in ("id", *NAMES)],
+}
+SCHEMA = updates_schema(RECORD, positioned=True)
+SHAPE = Shape(("id", *NAMES), ("id",))
+
+
+def frame(spark: SparkSession, statements: Iterable[Statement]) -> DataFrame:
+    """Statements as rows."""
+    rows = [
+        {
+            "_time": one.time,
+            "_diff": one.diff,
+            "_position": list(one.position),
+            "_unavailable": [NAMES[place] for place in sorted(one.unavailable)] or None,
+            "_error": one.error,
+            "id": one.key,
+            **dict(zip(NAMES, one.values, strict=False)),
+        }
+        for one in statements
+    ]
+    return spark.createDataFrame(rows, schema=spark_schema(SCHEMA))
+
+
+def statements_of(rows: DataFrame) -> set[Statement]:
+    """Rows as statements."""
+    return {
+        Statement(
+            row["id"],
+            tuple(row[name] for name in NAMES) if row["_diff"] else (),
+            tuple(row["_position"]),
+            row["_time"],
+            row["_diff"],
+            frozenset(map(NAMES.index, row["_unavailable"] or ())),
+            row["_error"],
+        )
+        for row in rows.collect()
+    }
+
+
+def contents_of(rows: DataFrame) -> Contents:
+    """What rows amount to."""
+    found = Contents({}, {}, {})
+    for one in statements_of(resolved_rows(rows, SHAPE)):
+        if one.error is not None:
+            found.errors[one.key] = one.error
+            continue
+        found.rows[one.key] = one.values
+        if one.unavailable:
+            found.unknown[one.key] = one.unavailable
+    return found
+
+
+def random_statements(rng: Random) -> list[Statement]:
+    """A random history, as ticks have read it."""
+    ticks, read = Ticks(rng, random_source(rng, rng.randint(1, 2), rng.randint(6, 14)), 40), []
+    while not ticks.done:
+        read += ticks.tick()
+    return list(dict.fromkeys(read))
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(2, 8))])
+def test_frames_say_what_the_model_says(interpreted: SparkSession, seed: int) -> None:
+    spark, rng = interpreted, Random(seed)
+    statements = random_statements(rng)
+    rows = frame(spark, statements).localCheckpoint()
+    last = max(one.time for one in statements)
+    through = rng.randint(last // 2, last)
+    seen = [one for one in statements if one.time <= through]
+    expected = contents(seen, through)
+    found = rows.where(f"_time <= {through}")
+    assert contents_of(found) == expected
+    assert {row["id"]: row["_error"] for row in keys_in_error(found, SHAPE).collect()} == expected.errors
+    unknown = {row["id"]: row["_unavailable"] for row in unknown_values(found, SHAPE).collect()}
+    assert unknown == {key: [NAMES[place] for place in sorted(ones)] for key, ones in expected.unknown.items()}
+    for takes_all in (False, True):
+        left = statements_of(merged_rows(rows, SHAPE, through, takes_all, 3))
+        assert left == set(merged(statements, through, takes_all, 3))
+
+
+class Table:
+    """A collection in the positioned form, written to by hand as ticks do."""
+
+    def __init__(self, root: Path, spark: SparkSession) -> None:
+        self.spark = spark
+        entry = Entry(
+            id="0" * 32,
+            name="people",
+            framing="reclock",
+            envelope="debezium",
+            record_schema=RECORD,
+            key=("id",),
+            capabilities=(Capability(id="critical-0", kind="critical", since=(0,)),),
+            created_at_ms=0,
+        )
+        self.collection = Collection(entry, Store(root).collection(entry.id))
+        create_table(self.collection.paths.updates, SCHEMA, {EPOCH: 0, UPPER: 0, "closed": 0, "since": 0})
+
+    def tick(self, statements: list[Statement]) -> None:
+        """Store what one tick has read."""
+        table = OpenTable(self.collection.paths.updates)
+        files = write_frame(frame(self.spark, statements).coalesce(1), table.path, new_run("ingest"), SCHEMA)
+        kinds = {
+            HAS_BARRIERS: any(one.diff == 0 for one in statements),
+            HAS_UNAVAILABLE: any(one.unavailable for one in statements),
+            HAS_ERRORS: any(one.error is not None for one in statements),
+        }
+        upper = max(one.time for one in statements) + 1
+        table.commit({UPPER: upper} | {name: 1 for name, holds in kinds.items() if holds}, files)
+
+    def compact(self, since: int, full: bool) -> None:
+        """Merge with this since."""
+        entry = self.collection.entry.model_copy(update={"since": (since,)})
+        assert entry.since_frontier == Antichain((since,))
+        self.collection = Collection(entry, self.collection.paths)
+        merge_runs(self.spark, self.collection, (since,), full, 10_000)
+
+    def read(self, as_of: int) -> dict[Any, tuple[Any, ...]]:
+        """The rows by key, without the keys in error."""
+        rows = snapshot(self.spark, self.collection, as_of, skip_errors=True).contents.collect()
+        assert all(row["_diff"] == 1 for row in rows)
+        return {row["id"]: tuple(row[name] for name in NAMES) for row in rows}
+
+    @property
+    def rows(self) -> int:
+        """How many rows are stored."""
+        return sum(file.rows for file in OpenTable(self.collection.paths.updates).files())
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(1, 30))])
+def test_random_histories_through_the_table_end_equal_to_the_model(
+    tmp_path: Path, interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
+    rng = Random(seed)
+    table, stated, since = Table(tmp_path, interpreted), [], 0
+    ticks = Ticks(rng, random_source(rng, 2, 14), 40)
+    while not ticks.done:
+        if not (read := list(dict.fromkeys(ticks.tick()))):
+            continue
+        stated += read
+        table.tick(read)
+        if rng.random() < 0.4:
+            since = rng.randint(since, ticks.time)
+            table.compact(since, full=rng.random() < 0.6)
+            assert table.read(since) == contents(stated, since).rows
+    last = max(one.time for one in stated)
+    for as_of in {since, rng.randint(since, last), last}:
+        expected = contents(stated, as_of)
+        assert table.read(as_of) == expected.rows, as_of
+        if expected.errors:
+            with pytest.raises(KeysInError, match="in error"):
+                snapshot(interpreted, table.collection, as_of)
+
+
+def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark: SparkSession) -> None:
+    table = Table(tmp_path, spark)
+    for time in range(1, 5):
+        table.tick([Statement(f"k{key}", (str(time), "b", "c"), (time, key), time) for key in range(10)])
+    table.tick([Statement(f"k{key}", (None, None, None), (5, key), 5, -1) for key in range(4)])
+    table.tick([Statement("k9", (None, "new", "c"), (6, 0), 6, 1, frozenset({0}))])
+    before = table.read(6)
+    table.compact(6, full=True)
+    # Six live keys, the row that fills an unavailable column, and the deletes of what a connector may still send again.
+    assert table.rows == 6 + 1 + 4
+    assert table.read(6) == before
+    assert before["k9"] == ("4", "new", "c")
+    week = 7 * 24 * 3600 * 1000
+    table.tick([Statement("k8", ("x", "y", "z"), (7, 0), week + 6)])
+    table.compact(week + 6, full=True)
+    assert table.rows == 6 + 1
+
+
+def test_a_read_refuses_keys_in_error_by_name_or_leaves_them_out(tmp_path: Path, spark: SparkSession) -> None:
+    table = Table(tmp_path, spark)
+    table.tick([Statement("a", ("1", "1", "1"), (1,), 1), Statement("b", ("2", "2", "2"), (2,), 1)])
+    table.tick([Statement("a", (None, None, None), (3,), 2, 1, error="c0 is no string")])
+    with pytest.raises(KeysInError, match=r'1 keys of \'people\' are in error: \{"id":"a"\}'):
+        snapshot(spark, table.collection)
+    assert table.read(2) == {"b": ("2", "2", "2")}
+    assert set(table.read(1)) == {"a", "b"}
+    table.tick([Statement("a", ("3", "3", "3"), (4,), 3)])
+    assert snapshot(spark, table.collection).contents.count() == 2
