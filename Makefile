@@ -20,7 +20,8 @@ help:
 	@echo "make check   lint, format, types, and which room may import which"
 	@echo "make ui      Dagster's pages, on this machine only"
 	@echo "make setup   only what all of the above need: .venv and .jars"
-	@echo "make lock    choose package versions and jar sums anew, within pyproject.toml and jars.lock"
+	@echo "make services  what the tests need on top: the jars of a broker and of Debezium, in .jars/services"
+	@echo "make lock    choose package versions and jar sums anew, within pyproject.toml and *.lock"
 	@echo "make clean   remove all that the set-up and the tools have made"
 
 # The set-up
@@ -28,6 +29,11 @@ help:
 .PHONY: setup
 setup: .venv/.project | toolchain
 	@$(BIN)/python -m tidelake.setup.jars
+
+# What tests start beside it: a broker, Connect and Debezium. PostgreSQL comes with the packages.
+.PHONY: services
+services: setup
+	@$(BIN)/python -m tidelake.setup.jars --services
 
 .PHONY: toolchain
 toolchain:
@@ -61,13 +67,13 @@ run: setup
 	@$(BIN)/python -m orchestration.demo
 
 .PHONY: test
-test: setup
+test: services
 	@$(BIN)/pytest
 
 # How many seeds of each sweep: 1 is what continuous integration runs.
 export TIDELAKE_SWEEP_SEEDS ?= 1
 .PHONY: sweep
-sweep: setup
+sweep: services
 	@$(BIN)/pytest -m sweep
 
 .PHONY: check
@@ -100,7 +106,8 @@ lock: setup
 	    | sed -nE 's/^([a-z0-9._-]+)(\[[^]]+\])==.*/s|^\1==|\1\2==|/p' > extras.sed; \
 	  sed -f extras.sed pins.txt > "$(CURDIR)/requirements.lock"
 	@$(BIN)/python -m tidelake.setup.jars --relock
-	@echo "lock: requirements.lock and jars.lock are new; read the change, then make test"
+	@$(BIN)/python -m tidelake.setup.jars --services --relock
+	@echo "lock: requirements.lock, jars.lock and services.lock are new; read the change, then make test"
 
 .PHONY: clean
 clean:

@@ -1,9 +1,13 @@
-"""Fixtures for all tests: one Spark session for the whole run, started only when a test asks for it."""
+"""Fixtures for all tests: one Spark session, broker, database and worker for the whole run, started when asked for."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +16,10 @@ from tests.sweeps import command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.services.connect import Connect
+    from tests.services.kafka import Broker
+    from tests.services.postgres import Postgres
 
 
 # Thousands of small plans, each run once: the JVM's first compiler takes 40 % less processor time here than both do. It
@@ -37,3 +45,40 @@ def spark() -> Iterator[SparkSession]:
     session = start_session("tidelake-tests", "local[2]", {"spark.sql.shuffle.partitions": "2"})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """The Kafka broker that all tests share; each makes topics of its own."""
+    from tests.services.kafka import kafka_broker
+
+    with _service_folder("kafka") as folder, kafka_broker(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """The PostgreSQL server that all tests share; each makes a database of its own."""
+    from tests.services.postgres import postgres_server
+
+    with _service_folder("postgres") as folder, postgres_server(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def connect(broker: Broker) -> Iterator[Connect]:
+    """The Kafka Connect worker that all tests share; each puts connectors of its own into it."""
+    from tests.services.connect import connect_worker
+
+    with _service_folder("connect") as folder, connect_worker(folder, broker) as running:
+        yield running
+
+
+@contextmanager
+def _service_folder(name: str) -> Iterator[Path]:
+    """A folder for a server's data, removed behind it: pytest's own cannot be read by another user, and stay."""
+    folder = Path(tempfile.mkdtemp(prefix=f"tidelake-{name}-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)

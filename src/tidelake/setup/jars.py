@@ -1,4 +1,4 @@
-"""Bring the jars of `jars.lock` into the project's `.jars`, each checked by its sha256."""
+"""Bring the jars of a lock into their folder, each checked by its sha256: `jars.lock` into the project's `.jars`."""
 
 import argparse
 import hashlib
@@ -13,8 +13,16 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 PROJECT = Path(__file__).resolve().parents[3]
+SERVICES_LOCK = PROJECT / "services.lock"
+SERVICES_FOLDER = PROJECT / ".jars" / "services"
+"""Where the jars of the services that tests start live: a broker, Connect and Debezium. The product needs none."""
 ATTEMPTS_MAX = 3
 RESOLVE_TIMEOUT_S = 900.0
+_IVY_SETTINGS = """<ivysettings>
+  <settings defaultResolver="public"/>
+  <resolvers><ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
 
 
 class JarError(Exception):
@@ -114,23 +122,31 @@ def relock(lock: Path, java: str = "java") -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Resolve the checkout's jars; say nothing when they are all there."""
+    """Resolve the checkout's jars, or its services'; say nothing when they are all there."""
     parser = argparse.ArgumentParser(prog="python -m tidelake.setup.jars", description=__doc__)
-    parser.add_argument("--relock", action="store_true", help="write the sha256 of every jar into jars.lock anew")
+    parser.add_argument("--relock", action="store_true", help="write the sha256 of every jar into the lock anew")
+    parser.add_argument("--services", action="store_true", help="the services' jars: services.lock, .jars/services")
     arguments = parser.parse_args(argv)
-    java_home = os.environ.get("JAVA_HOME")
-    java = str(Path(java_home) / "bin" / "java") if java_home else "java"
+    lock, folder = (SERVICES_LOCK, SERVICES_FOLDER) if arguments.services else (PROJECT / "jars.lock", jars_folder())
+    java = java_command()
     try:
         if arguments.relock:
-            relock(PROJECT / "jars.lock", java)
-        before = sum((jars_folder() / jar.file_name).exists() for jar in locked_jars())
-        paths = resolve(java=java)
+            relock(lock, java)
+        jars = locked_jars(lock)
+        before = sum((folder / jar.file_name).exists() for jar in jars)
+        paths = resolve(folder, java=java, jars=jars)
     except JarError as error:
         print(f"jars: {error}", file=sys.stderr)
         return 1
     if before < len(paths):
         print(f"jars: {len(paths) - before} fetched, {len(paths)} in place")
     return 0
+
+
+def java_command() -> str:
+    """The command that starts Java: `JAVA_HOME`'s where that is set, else the one on PATH."""
+    java_home = os.environ.get("JAVA_HOME")
+    return str(Path(java_home) / "bin" / "java") if java_home else "java"
 
 
 def _jar_of(line: str, lock: Path) -> Jar:
@@ -159,11 +175,14 @@ def _check(jar: Jar, path: Path) -> None:
 def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
     """Fetch `jars`, and nothing that they depend on, with the Ivy that comes with PySpark."""
     (scratch / "ivy.xml").write_text(_ivy_file(jars), encoding="utf-8")
+    # A jar's own description of what it needs is of no use here, and costs more requests than the jar.
+    (scratch / "settings.xml").write_text(_IVY_SETTINGS, encoding="utf-8")
     command = [
         java,
         f"-Divy.default.ivy.user.dir={scratch / 'user'}",
         *("-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
         *("-cache", str(scratch / "cache")),
+        *("-settings", str(scratch / "settings.xml")),
         *("-ivy", str(scratch / "ivy.xml")),
         *("-confs", "default"),
         *("-retrieve", str(scratch / "out" / "[artifact]-[revision].[ext]")),
@@ -196,7 +215,7 @@ def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
 def _ivy_file(jars: Sequence[Jar]) -> str:
     dependencies = "\n".join(
         f"    <dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
-        f' transitive="false" conf="default-&gt;master"/>'
+        f' transitive="false" conf="default-&gt;*"/>'
         for jar in jars
     )
     return (

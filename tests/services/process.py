@@ -1,0 +1,148 @@
+"""A server as a child process: started with a log, waited for within a bound, ended whatever happens to the tests."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tidelake.setup.jars import SERVICES_FOLDER, SERVICES_LOCK, java_command, locked_jars, resolve
+
+START_TIMEOUT_S = 180.0
+"""Many times what a start takes on a quiet machine: a bound, not an expectation."""
+_STOP_TIMEOUT_S = 30.0
+_PR_SET_PDEATHSIG = 1
+_POLL_S = 0.05
+
+
+class Server:
+    """One process, which may be stopped, killed and started again with the same command."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        *,
+        stop_signal: int = signal.SIGTERM,
+        orphan_signal: int = signal.SIGKILL,
+        user: int | None = None,
+    ) -> None:
+        """Describe it; nothing is started.
+
+        Args:
+            name: what errors call it.
+            command: it stays in the foreground.
+            log: where standard output and error go, after what is there.
+            stop_signal: asks it to end.
+            orphan_signal: what the kernel sends it when the test process dies, by whatever signal.
+            user: the id it runs under, where that is another than ours.
+        """
+        self.name, self.command, self.log = name, list(command), log
+        self._stop_signal, self._orphan_signal, self._user = stop_signal, orphan_signal, user
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, ready: Callable[[], bool], environment: Mapping[str, str] | None = None) -> None:
+        """Start it and return as soon as `ready` says so.
+
+        Raises:
+            AssertionError: it ended, or was not ready in time; with the end of its log.
+        """
+        assert self._process is None, f"{self.name} runs already"
+        libc = ctypes.CDLL(None)
+
+        def end_with_the_tests() -> None:
+            libc.prctl(_PR_SET_PDEATHSIG, self._orphan_signal)
+
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,  # Ctrl-C is for the tests, which then stop it in their own order
+                preexec_fn=end_with_the_tests,
+                user=self._user,
+                group=self._user,
+                extra_groups=None if self._user is None else [],
+            )
+        end = time.monotonic() + START_TIMEOUT_S
+        while not ready():
+            if self._process.poll() is not None:
+                code, self._process = self._process.returncode, None
+                raise AssertionError(f"{self.name} ended with {code} before it was ready:\n{self._said()}")
+            if time.monotonic() > end:
+                self.kill()
+                raise AssertionError(f"{self.name} is not ready after {START_TIMEOUT_S:.0f} s:\n{self._said()}")
+            time.sleep(_POLL_S)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """Ask it to end, and make it when it does not; nothing where it does not run."""
+        if self._process is None:
+            return
+        self._process.send_signal(self._stop_signal)
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """End it as a power cut would; nothing where it does not run."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def _said(self) -> str:
+        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:])
+
+
+def java(main_class: str, *arguments: str, heap: str = "256m", options: Sequence[str] = ()) -> list[str]:
+    """The command that runs a class of the services' jars, small and quick to start.
+
+    Raises:
+        JarError: the jars are not there and cannot be fetched.
+    """
+    jars = resolve(SERVICES_FOLDER, java=java_command(), jars=locked_jars(SERVICES_LOCK))
+    return [
+        java_command(),
+        f"-Xmx{heap}",
+        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true"),
+        *("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"),
+        *options,
+        *("-cp", ":".join(str(jar) for jar in jars)),
+        main_class,
+        *arguments,
+    ]
+
+
+def free_ports(count: int) -> list[int]:
+    """So many ports of 127.0.0.1 that nobody listens on, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
+    """Java's properties, one a line."""
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
+    return path

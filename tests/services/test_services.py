@@ -1,0 +1,116 @@
+"""The services themselves: they start, carry a change from a table to a topic, and leave nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.services.connect import Connect, debezium_settings
+from tests.services.kafka import PASSWORD, USER, WAIT_S, Broker, Record
+from tests.services.postgres import Postgres
+from tests.services.process import START_TIMEOUT_S
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def database(postgres: Postgres) -> Iterator[str]:
+    name = postgres.create_database()
+    with postgres.connect(name) as session:
+        session.execute("create table boats (id int primary key, name text)")
+        session.execute("insert into boats values (1, 'Möwe'), (2, null)")
+    yield name
+    postgres.drop_database(name)
+
+
+def test_a_change_in_a_table_arrives_in_a_topic_though_the_worker_is_killed(
+    broker: Broker, postgres: Postgres, connect: Connect, database: str
+) -> None:
+    connect.put("boats", debezium_settings(postgres, database, "harbour", table_include_list="public.boats"))
+    topic = "harbour.public.boats"
+    with postgres.connect(database) as session:
+        session.execute("update boats set name = 'Albatros' where id = 2")
+        assert _wait_for(broker, topic, "u")["after"] == {"id": 2, "name": "Albatros"}
+        connect.restart(kill=True)
+        connect.wait_until_running("boats")
+        session.execute("delete from boats where id = 1")
+        assert _wait_for(broker, topic, "d")["before"]["id"] == 1
+    connect.remove("boats")
+
+
+_SCENE = """
+import os, signal, sys
+from pathlib import Path
+from tests.services.kafka import kafka_broker
+from tests.services.postgres import postgres_server
+
+folder = Path(sys.argv[1])
+(folder / "kafka").mkdir()
+with kafka_broker(folder / "kafka"), postgres_server(folder):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.sweep
+def test_the_services_end_though_the_tests_are_killed() -> None:
+    with tempfile.TemporaryDirectory(prefix="tidelake-killed-") as folder:
+        done = subprocess.run([sys.executable, "-c", _SCENE, folder], timeout=2 * START_TIMEOUT_S, check=False)
+        assert done.returncode == -signal.SIGKILL
+        end = time.monotonic() + WAIT_S
+        while left := _processes_that_name(folder):
+            assert time.monotonic() < end, f"still there: {left}"
+            time.sleep(0.1)
+
+
+def _processes_that_name(folder: str) -> list[list[str]]:
+    """The commands of all processes that were started with something in a folder."""
+    found = []
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it ended meanwhile
+            if any(folder in part for part in one.cmdline()):
+                found.append(one.cmdline())
+    return found
+
+
+def test_the_broker_lets_in_who_has_the_password_by_tls_only(broker: Broker) -> None:
+    topic = broker.create_topic()
+    broker.produce(topic, [Record(b"one", b"key", headers=(("h", b"1"), ("h", None)), timestamp_ms=77)])
+    assert broker.consume(topic)[0] == [(0, Record(b"one", b"key", 0, (("h", b"1"), ("h", None)), 77))]
+    secure = {
+        "bootstrap.servers": broker.secure_bootstrap_servers,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": USER,
+        "ssl.ca.location": str(broker.certificate),
+        "log_level": 0,
+    }
+    assert topic in AdminClient({**secure, "sasl.password": PASSWORD}).list_topics(timeout=WAIT_S).topics
+    with pytest.raises(KafkaException, match=r"_TRANSPORT|_TIMED_OUT|_AUTH"):
+        AdminClient({**secure, "sasl.password": "another"}).list_topics(timeout=3)
+
+
+def _wait_for(broker: Broker, topic: str, operation: str) -> dict[str, Any]:
+    """The first change event of a kind that a topic has, once it has one."""
+    end = time.monotonic() + WAIT_S
+    while True:
+        records: list[Record] = []
+        if topic in broker.admin.list_topics(timeout=WAIT_S).topics:
+            records = [record for part in broker.consume(topic).values() for _, record in part]
+        events = [json.loads(one.value) for one in records if one.value is not None]
+        found = [one for one in events if one["op"] == operation]
+        if found:
+            return found[0]
+        assert time.monotonic() < end, f"{topic} has no {operation} among {len(events)} events"
+        time.sleep(0.1)
