@@ -127,7 +127,7 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
             status = status_of(lake, collection)
             metadata = _ingest_metadata(ingested) | frontier_metadata(status, _upper_of(collection))
             metadata["quarantine_total"] = status.quarantine
-            metadata["offsets"] = _offsets_of(collection, settings.topic)
+            metadata["offsets"] = _offsets_of(collection, settings.topics)
             metadata |= updates_metadata(collection, status.rows)
         yield MaterializeResult(metadata=metadata, check_results=[_topic_complete(ingested, stopped)])
 
@@ -204,6 +204,8 @@ def _seal_metadata(sealed: "SealReport") -> Metadata:
         "contradictions": len(sealed.contradictions),
         "files_opened": sealed.files_opened,
     }
+    if sealed.sealed_by_ingest:
+        metadata["sealed_by"] = "ingest: each of its ticks mints a time, and its binding to offsets is the proof"
     if sealed.decided_times:
         metadata["decided"] = listed([f"time {time}, sealed by decision: {why}" for time, why in sealed.decided_times])
     if sealed.contradictions:
@@ -297,11 +299,13 @@ def _upper_of(collection: "Collection") -> int:
     return OpenTable(collection.paths.updates).value(UPPER) or 0
 
 
-def _offsets_of(collection: "Collection", topic: str) -> dict[str, int]:
-    """The next offset of every partition, as the last commit has them."""
+def _offsets_of(collection: "Collection", topics: tuple[str, ...]) -> dict[str, int]:
+    """The next offset of every partition, as the last commit has them; with its topic where there are several."""
+    from tidelake.delta.bindings import known_offsets
     from tidelake.delta.commit import OpenTable
-    from tidelake.delta.values import offset_value, partitions_value
 
-    table = OpenTable(collection.paths.updates)
-    partitions = range(table.value(partitions_value(topic)) or 0)
-    return {str(one): table.value(offset_value(topic, one)) or 0 for one in partitions}
+    offsets = known_offsets(OpenTable(collection.paths.updates), set(topics))
+    return {
+        f"{topic}:{partition}" if len(topics) > 1 else str(partition): offset
+        for (topic, partition), offset in sorted(offsets.items())
+    }

@@ -26,10 +26,10 @@ MEANINGS = {
 def status_of(lake: Lake, collection: Collection) -> CollectionStatus:
     """The collection as it stands now, read without Spark."""
     from tidelake.delta.status import read_status
-    from tidelake.delta.topic import FileTopic
+    from tidelake.delta.topic import open_topics
 
     settings = lake.settings.collection(collection.name)
-    return read_status(collection, settings.family, FileTopic(settings.topic_folder))
+    return read_status(collection, settings.family, open_topics(settings))
 
 
 def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:

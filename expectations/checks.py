@@ -107,7 +107,7 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
     settings = lake.settings.collection(name)
     collection = open_collection(lake, name)
     report = validate_one(lake.session(), collection, full)
-    status = read_status(collection, settings.family, None)
+    status = read_status(collection, settings.family)
     frame = result_frame(report, status, frontier_age_s(collection, status))
     evidence = evidence_of(report, status)
     decided = decided_times(status)

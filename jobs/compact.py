@@ -11,7 +11,7 @@ from jobs.job import Report, log, run_main, run_step
 from tidelake.configuration import CollectionSettings, Settings
 from tidelake.delta.catalog import Catalog, Collection
 from tidelake.delta.compaction import CompactReport, merge_runs, move_since, sweep
-from tidelake.delta.layout import PROOFS_SCHEMA, QUARANTINE_SCHEMA, Store
+from tidelake.delta.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, Store
 from tidelake.delta.stops import reach
 from tidelake.delta.tidy import merge_small_files
 from tidelake.delta.types import late_schema
@@ -41,7 +41,18 @@ def compact_one(
     merge_small_files(paths.proofs, PROOFS_SCHEMA, entry.epoch)
     merge_small_files(paths.quarantine, QUARANTINE_SCHEMA, entry.epoch)
     merge_small_files(paths.late, late_schema(entry.record_schema), entry.epoch)
-    for table in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, catalog.store.catalog):
+    bindings = [paths.bindings] if entry.framing == "reclock" else []
+    for path in bindings:
+        merge_small_files(path, BINDINGS_SCHEMA, entry.epoch)
+    for table in (
+        *bindings,
+        paths.updates,
+        paths.progress,
+        paths.proofs,
+        paths.quarantine,
+        paths.late,
+        catalog.store.catalog,
+    ):
         sweep(table, compacted)
     reach("compact.after_sweep")
     log.info(

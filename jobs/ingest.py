@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from jobs.job import Report, log, run_main, run_step
 from tidelake.configuration import CollectionSettings, Settings
 from tidelake.delta.catalog import Collection
+from tidelake.delta.raw_tick import raw_tick
 from tidelake.delta.tick import TickReport, ingest_tick
-from tidelake.delta.topic import FileTopic
+from tidelake.delta.topic import open_topics
 from tidelake.errors import TopicGap
 
 
@@ -59,11 +60,14 @@ def drain(spark: SparkSession, collection: Collection, settings: CollectionSetti
     Raises:
         TopicGap: naming the partition and the offsets that are missing.
     """
-    topic = FileTopic(settings.topic_folder)
+    topics = open_topics(settings)
     ingested = IngestReport()
     report.results[collection.name] = ingested
     while True:
-        tick = ingest_tick(spark, collection, settings, topic)
+        if settings.framing == "reclock":
+            tick = raw_tick(spark, collection, settings, topics)
+        else:
+            tick = ingest_tick(spark, collection, settings, topics[0])
         if tick is None:
             return ingested
         if tick.messages:

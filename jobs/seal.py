@@ -25,6 +25,9 @@ def run(spark: SparkSession, settings: Settings) -> Report:
 def seal_one(spark: SparkSession, collection: Collection, settings: CollectionSettings, report: Report) -> SealReport:
     """Seal one collection; contradictions are in its report and stop nothing before them."""
     sealed = seal(spark, collection)
+    if sealed.sealed_by_ingest:
+        log.info("nothing to seal: each tick of ingest seals its own time", collection=collection.name)
+        return sealed
     log.info(
         "sealed",
         collection=collection.name,

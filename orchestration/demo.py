@@ -30,7 +30,7 @@ from tidelake.delta.layout import Store
 from tidelake.delta.session import start_session
 from tidelake.delta.snapshot import snapshot
 from tidelake.delta.status import read_status
-from tidelake.delta.topic import FileTopic
+from tidelake.delta.topic import open_topics
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
 from tidelake.generator.truth import contents_at, read_truth
@@ -209,7 +209,7 @@ def status_table(config: Path) -> Table:
     for column in ("collection", "family", "since", "upper", "stored rows", "pending", "late copies", "quarantine"):
         table.add_column(column, justify="left" if column in ("collection", "family") else "right")
     for one in settings.collections:
-        status = read_status(catalog.find(one.name), one.family, FileTopic(one.topic_folder))
+        status = read_status(catalog.find(one.name), one.family, open_topics(one))
         table.add_row(
             one.name,
             one.family,

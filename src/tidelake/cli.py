@@ -223,6 +223,38 @@ def quarantine(
 
 
 @app.command()
+def times(
+    name: NameArgument,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many times, the newest.")] = _ROWS_SHOWN,
+    config: ConfigOption = _CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the times of a re-clocked collection, each with the offsets that it stands for. Starts no JVM."""
+    from tidelake.configuration import load_settings
+    from tidelake.delta.bindings import read_bindings
+    from tidelake.delta.catalog import Catalog
+    from tidelake.delta.commit import OpenTable
+    from tidelake.delta.layout import Store
+    from tidelake.errors import RuleBroken
+
+    settings = load_settings(config)
+    settings.collection(name)
+    collection = Catalog(Store(settings.store)).find(name)
+    if collection.entry.framing != "reclock":
+        raise RuleBroken(
+            f"the times of '{name}' are stated by its topic", "only collections with `framing: reclock` mint times"
+        )
+    bound = read_bindings(collection, OpenTable(collection.paths.updates))
+    rows = [one.as_json() for one in bound[len(bound) - min(limit, len(bound)) :]]
+    if as_json:
+        _print_json({"name": name, "times": len(bound), "rows": rows})
+        return
+    _print_rows(f"{name}: times", ["time", "offsets", "records", "rows", "quarantined", "at_ms"], rows)
+    if len(bound) > len(rows):
+        _say(f"the newest {len(rows)} of {len(bound)} times; --limit shows more")
+
+
+@app.command()
 def late(
     name: NameArgument,
     limit: Annotated[int, typer.Option(min=0, help="At most so many contradictions.")] = _ROWS_SHOWN,
@@ -450,13 +482,13 @@ def _status_of(settings: Settings, name: str) -> CollectionStatus | None:
     from tidelake.delta.catalog import Catalog
     from tidelake.delta.layout import Store
     from tidelake.delta.status import read_status
-    from tidelake.delta.topic import FileTopic
+    from tidelake.delta.topic import open_topics
 
     one = settings.collection(name)
     catalog = Catalog(Store(settings.store))
     if name not in {entry.name for entry in catalog.entries()}:
         return None
-    return read_status(catalog.find(name), one.family, FileTopic(one.topic_folder))
+    return read_status(catalog.find(name), one.family, open_topics(one))
 
 
 def _check_what_is_decided(
@@ -626,7 +658,7 @@ def _check_count_helps(collection: Collection, time: int) -> None:
 def _gap(collection: Collection, settings: CollectionSettings, text: str) -> tuple[str, int, int, int]:
     """Read a gap, and check that it is, or lies within, one that ingest would stop at now."""
     from tidelake.delta.commit import OpenTable
-    from tidelake.delta.topic import FileTopic
+    from tidelake.delta.topic import open_topics
     from tidelake.delta.values import offset_value, partitions_value
     from tidelake.errors import RuleBroken
 
@@ -635,9 +667,11 @@ def _gap(collection: Collection, settings: CollectionSettings, text: str) -> tup
     partition, start, end = (int(one) for one in match.groups()[1:]) if match else (0, 0, 0)
     if start >= end or end > INT64_MAX:
         raise RuleBroken(f"'{text}' is not a gap", "write TOPIC:PARTITION:FROM-TO, e.g. orders:0:100-200")
-    topic = FileTopic(settings.topic_folder)
-    if name != topic.name:
-        raise RuleBroken(f"'{collection.name}' reads the topic '{topic.name}', not '{name}'", "mend the topic's name")
+    topic = next((one for one in open_topics(settings) if one.name == name), None)
+    if topic is None:
+        raise RuleBroken(
+            f"'{collection.name}' reads the topic '{settings.topic}', not '{name}'", "mend the topic's name"
+        )
     table = OpenTable(collection.paths.updates)
     offsets = {
         one: table.value(offset_value(topic.name, one)) or 0

@@ -18,19 +18,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tidelake.column_types import Array, Branches, Column, Primitive, Struct, column_types
 from tidelake.debezium import row_record_of
 from tidelake.errors import ConfigurationError, SchemaRefused
+from tidelake.raw_configuration import (
+    ENVELOPE_OF_FAMILY,
+    add_metadata,
+    check_framing,
+    read_family,
+    read_metadata,
+    topic_names,
+)
 from tidelake.schema import record_schema_of
 
 Family = Literal["plain", "append_only", "upsert", "debezium"]
+Framing = Literal["cdcv2", "reclock"]
+Format = Literal["avro", "json"]
 Encoding = Literal["avro", "confluent"]
 Before = Literal["whole", "key"]
-
-ENVELOPE_OF_FAMILY: dict[str, str] = {
-    "plain": "none",
-    "append_only": "append_only",
-    "upsert": "upsert",
-    "debezium": "debezium",
-}
-"""Which envelope a family's statements are in; its framing is `cdcv2`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
@@ -44,9 +46,18 @@ class CollectionSettings(_Frozen):
 
     name: str
     family: Family
-    topic: str
-    topic_folder: Path
+    topics: tuple[str, ...]
+    """Which topics it reads; several only in raw framing."""
+    topics_folder: Path
     record_schema: dict[str, Any]
+    """The table's columns: those of the data, and in raw framing of what is added to them."""
+    value_schema: dict[str, Any] = Field(default_factory=dict)
+    """Raw framing: what the values of the records are."""
+    framing: Framing = "cdcv2"
+    format: Format = "avro"
+    """Raw framing: what the bytes of keys and values are."""
+    metadata: dict[str, str] = Field(default_factory=dict)
+    """Raw framing: what else is known of each record, and the column that it becomes."""
     key: tuple[str, ...] = ()
     """The columns that name a row: what an upsert is about, or the primary key of the table whose changes come."""
     before: Before = "whole"
@@ -62,6 +73,11 @@ class CollectionSettings(_Frozen):
     stalled_after_s: int = Field(default=86_400, ge=1)
 
     @property
+    def topic(self) -> str:
+        """The topics, for a person."""
+        return ", ".join(self.topics)
+
+    @property
     def envelope(self) -> str:
         """What one statement means: `none`, `append_only`, `upsert` or `debezium`."""
         return ENVELOPE_OF_FAMILY[self.family]
@@ -72,6 +88,16 @@ class CollectionSettings(_Frozen):
         if isinstance(keep, int) and (isinstance(keep, bool) or keep < 0):
             raise ValueError("keep is 'all' or a distance in times, 0 or more")
         return keep
+
+
+_READ_APART = {"schema", "schema_ids", "topic", "envelope", "metadata", "key"}
+_KEYS = (set(CollectionSettings.model_fields) | {"schema", "topic", "envelope"}) - {
+    "name",
+    "record_schema",
+    "value_schema",
+    "topics",
+    "topics_folder",
+}
 
 
 class Settings(_Frozen):
@@ -192,14 +218,15 @@ def check_topics(settings: Settings) -> None:
         ConfigurationError: the topic's folder is missing.
     """
     for one in settings.collections:
-        folder = one.topic_folder
-        if not folder.is_dir():
-            raise ConfigurationError(
-                str(settings.file),
-                f"collections.{one.name}.topic",
-                f"the topic '{one.topic}' has no folder {folder}",
-                "create the folder (it may be empty), or mend the topic's name",
-            )
+        for topic in one.topics:
+            folder = one.topics_folder / topic
+            if not folder.is_dir():
+                raise ConfigurationError(
+                    str(settings.file),
+                    f"collections.{one.name}.topic",
+                    f"the topic '{topic}' has no folder {folder}",
+                    "create the folder (it may be empty), or mend the topic's name",
+                )
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
@@ -259,13 +286,14 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
         raise ConfigurationError(
             str(file), field, "is empty or not a mapping", "give at least family, topic and schema"
         )
-    known = (set(CollectionSettings.model_fields) - {"name", "record_schema", "topic_folder"}) | {"schema"}
-    _refuse_unknown(file, f"{field}.", block, known)
-    values = {key: value for key, value in block.items() if key not in {"schema", "schema_ids"}}
+    _refuse_unknown(file, f"{field}.", block, _KEYS)
+    values = {key: value for key, value in block.items() if key not in _READ_APART}
+    values["family"] = family = read_family(str(file), field, block)
+    check_framing(str(file), field, block, family)
     if "schema" not in block:
         raise ConfigurationError(str(file), f"{field}.schema", "is missing", "give an .avsc file or the schema itself")
-    values["record_schema"] = _read_schema(file, base, f"{field}.schema", block["schema"])
-    values["schema_ids"] = _read_schema_ids(file, base, field, block.get("schema_ids") or {}, values["record_schema"])
+    schema = _read_schema(file, base, f"{field}.schema", block["schema"])
+    values["schema_ids"] = _read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema)
     if values.get("encoding") == "confluent" and not values["schema_ids"]:
         raise ConfigurationError(
             str(file),
@@ -273,23 +301,25 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
             "is missing for Confluent framing",
             "name the schema of every id, e.g. `1: orders.avsc`",
         )
-    topic = values.get("topic")
-    if isinstance(topic, str):
-        if not topic.strip() or "/" in topic or topic in {".", ".."} or not _is_path_text(topic):
-            raise ConfigurationError(
-                str(file), f"{field}.topic", f"is not the name of a topic: {topic!r}", "give a folder's name, no path"
-            )
-        values["topic_folder"] = topics / topic
-    if "before" in block and (values.get("family") != "debezium" or block.get("key") is None):
+    if "topic" in block:
+        values["topics"] = _read_topics(file, f"{field}.topic", block["topic"])
+    values["topics_folder"] = topics
+    if "before" in block and (family != "debezium" or block.get("key") is None):
         raise ConfigurationError(
             str(file), f"{field}.before", "is given without change events that have a key", "leave it out, or add `key`"
         )
-    values["key"] = _read_key(file, f"{field}.key", values.get("family"), block.get("key"), values["record_schema"])
+    values["key"] = _read_key(file, f"{field}.key", family, block.get("key"), schema)
+    values["record_schema"] = schema
+    if block.get("framing") == "reclock":
+        values["metadata"] = read_metadata(str(file), f"{field}.metadata", block.get("metadata"))
+        values["value_schema"] = schema
+        values["record_schema"] = add_metadata(str(file), f"{field}.metadata", schema, values["metadata"])
     try:
         return CollectionSettings(name=name, **values)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part not in {"literal['all']", "int", "constrained-int"})
+        loc = ("topic",) if first["loc"][0] == "topics" else first["loc"]
+        where = ".".join(str(part) for part in loc if part not in {"literal['all']", "int", "constrained-int"})
         problem = first["msg"].removeprefix("Value error, ").lower()
         raise ConfigurationError(
             str(file),
@@ -297,6 +327,21 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
             f"{problem}, not {first.get('input')!r}",
             "see the README, 'Add a collection'",
         ) from error
+
+
+def _read_topics(file: Path, field: str, given: Any) -> tuple[Any, ...]:
+    """The names of the topics; anything but text is left to be refused by its type."""
+    names = topic_names(given)
+    if not names:
+        raise ConfigurationError(str(file), field, "names no topic", "give a folder's name, or a list of them")
+    for one in names:
+        if isinstance(one, str) and (not one.strip() or "/" in one or one in {".", ".."} or not _is_path_text(one)):
+            raise ConfigurationError(
+                str(file), field, f"is not the name of a topic: {one!r}", "give a folder's name, no path"
+            )
+    if len({str(one) for one in names}) < len(names):
+        raise ConfigurationError(str(file), field, "names a topic twice", "name each once")
+    return tuple(names)
 
 
 def _read_schema_ids(

@@ -30,7 +30,7 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path: Pat
     (tmp_path / "collections.yaml").write_text(GOOD)
     settings = load_settings(tmp_path / "collections.yaml")
     one = settings.collection("orders")
-    assert (settings.store, one.topic_folder) == (tmp_path / "lake", tmp_path / "in" / "orders")
+    assert (settings.store, one.topics_folder, one.topics) == (tmp_path / "lake", tmp_path / "in", ("orders",))
     assert (one.encoding, one.keep, one.envelope) == ("avro", "all", "none")
     assert settings.only(("orders",)) == settings
 

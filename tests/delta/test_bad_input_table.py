@@ -30,7 +30,7 @@ BEYOND = b"\x80" * 9 + b"\x02"
 
 def status_of(lake: Lake) -> CollectionStatus:
     """What `tidelake status` shows."""
-    return read_status(lake.collection, lake.settings.collection(NAME).family, FileTopic(lake.topic))
+    return read_status(lake.collection, lake.settings.collection(NAME).family, [FileTopic(lake.topic)])
 
 
 def failing_checks(lake: Lake) -> set[str]:

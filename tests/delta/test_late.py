@@ -162,14 +162,14 @@ def test_a_discarded_statement_that_comes_late_is_settled(tmp_path: Path, spark:
 
 def test_a_contradiction_is_settled_by_discarding_it(lake: Lake) -> None:
     come_late(lake, updates(((1, 10), 1, 5)))
-    status = read_status(lake.collection, "plain", None)
+    status = read_status(lake.collection, "plain")
     assert (status.late_contradicted, status.late_undecided) == (1, 1)
     assert status.late_evidence == [
         'at time 1 {"id":1,"price":10} is stated with diff 5 and was published with 1 '
         f"(topic '{NAME}', partition 0, offset 2)"
     ]
     lake.decide("the shop took it back", time=1, discard={"data": {"id": 1, "price": 10}, "diff": 5})
-    status = read_status(lake.collection, "plain", None)
+    status = read_status(lake.collection, "plain")
     assert (status.late_contradicted, status.late_undecided, status.late_evidence) == (1, 0, [])
     assert contradictions(lake)[0].decision == "the shop took it back"
     lake.send(updates(((1, 10), 1, 5)))
@@ -209,7 +209,7 @@ def test_a_late_file_that_cannot_be_read_is_told_and_damages_nothing(lake: Lake,
     found = report.results[NAME]
     assert (found.damaged, len(found.times), found.late) == (False, 3, LateReport())
     assert file.path.partition("/")[2] in found.late_problem
-    status = read_status(lake.collection, "plain", None)
+    status = read_status(lake.collection, "plain")
     (line,) = evidence_of(found, status)["late_statements_are_copies"]
     assert line == f"late statements could not be compared: {found.late_problem}"
     assert lake.current().ok  # nothing that was proven is held back
@@ -218,7 +218,7 @@ def test_a_late_file_that_cannot_be_read_is_told_and_damages_nothing(lake: Lake,
     notes = lake.collection.paths.proofs
     (note,) = [one for one in OpenTable(notes).files() if kind_of(one.run) == CONTRADICTED_RUN]
     (notes / note.path).write_bytes(b"PAR1 no more")
-    status = read_status(lake.collection, "plain", None)
+    status = read_status(lake.collection, "plain")
     assert (status.upper, status.late_verdicts["contradiction"], status.damaged) == (9, 1, None)
     assert "late facts cannot be read" in str(status.late_problem)
 

@@ -29,7 +29,7 @@ def catalog(tmp_path: Path) -> Catalog:
     """One collection, sealed up to `TIMES` with one update at each time."""
     catalog = Catalog(Store(tmp_path))
     catalog.open_or_create(
-        CollectionSettings(name=NAME, family="plain", topic=NAME, topic_folder=tmp_path, record_schema=RECORD)
+        CollectionSettings(name=NAME, family="plain", topics=(NAME,), topics_folder=tmp_path, record_schema=RECORD)
     )
     prove(catalog.find(NAME), dict.fromkeys(range(TIMES), 1))
     return catalog
@@ -87,7 +87,7 @@ def test_a_statement_that_contradicts_every_sealed_time_writes_one_note_however_
         "and so at 980 more times"
     )
     assert [one.time for one in notes.first(3)] == [0, 1, 2]
-    status = read_status(catalog.find(NAME), "plain", None)
+    status = read_status(catalog.find(NAME), "plain")
     assert (status.late_contradicted, status.late_undecided, len(status.late_evidence)) == (TIMES, TIMES, 10)
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidelake.delta.topic import FileTopic
+from tidelake.delta.topic_lines import parse_lines
 from tidelake.errors import RuleBroken
 
 
@@ -146,8 +147,11 @@ def test_digits_that_are_not_ascii_name_no_partition(tmp_path: Path) -> None:
         ('{"offset": 1, "timestamp_ms": -9223372036854775809}', "timestamp_ms is -9223372036854775809"),
         ('{"offset": 1, "offset": 2}', "the field 'offset' is given twice"),
         ('{"offset": 1, "value": "a", "value": "b"}', "the field 'value' is given twice"),
-        ('{"offset": 1, "headers": {}}', "headers is {}, not a list"),
-        ('{"offset": 1, "headers": "x"}', "headers is 'x', not a list"),
+        ('{"offset": 1, "headers": {"a": {}}}', "the header 'a' is not text"),
+        ('{"offset": 1, "headers": [{"name": "a"}]}', "the header {'name': 'a'} has no key"),
+        ('{"offset": 1, "headers": "x"}', "headers is 'x', neither an object nor a list"),
+        ('{"offset": 1, "value": [1]}', "value is neither text nor a JSON object"),
+        ('{"offset": 1, "value": {"a" 1}}', "Expecting ':' delimiter"),
         ('{"offset": 1, "headers": ' + "[" * 100_000 + "]" * 100_000 + "}", "it is nested too deep"),
     ],
 )
@@ -159,6 +163,21 @@ def test_a_line_that_is_no_message_is_named_with_its_file_and_line(tmp_path: Pat
 def test_headers_may_be_a_list_or_null(tmp_path: Path) -> None:
     write_lines(tmp_path, "0.jsonl", '{"offset": 0, "headers": null}', '{"offset": 1, "headers": [{"key": "a"}]}')
     assert FileTopic(tmp_path).end_offsets() == {0: 2}
+
+
+def test_a_json_object_is_stored_as_the_text_that_stands_there(tmp_path: Path) -> None:
+    value = r'{ "n":1.10, "n": 12345678901234567890 , "t": "\u00e9"}'
+    write_lines(
+        tmp_path,
+        "0.jsonl",
+        '{"offset": 0, "key": {"id": 1}, "value": ' + value + ' , "headers": {"a": "b"}}',
+        '{"value":{},"headers":[{"key":"a","value_b64":"AA=="},{"key":"a","value":null}],"offset":1}',
+    )
+    first, second = parse_lines(tmp_path / "0.jsonl")
+    assert (first["key"], first["value"]) == (b'{"id": 1}', value.encode())
+    assert first["headers"] == [{"key": "a", "value": b"b"}]
+    assert (second["key"], second["value"]) == (None, b"{}")
+    assert second["headers"] == [{"key": "a", "value": b"\x00"}, {"key": "a", "value": None}]
 
 
 def test_a_gzip_file_with_broken_bytes_is_refused(tmp_path: Path) -> None:

@@ -135,11 +135,11 @@ def test_every_command_and_its_options_of_weight_are_in_the_readme() -> None:
 def test_every_setting_is_explained_with_its_default(tmp_path: Path) -> None:
     explained = {key: cells[-1].strip("`") for key, cells in table_rows("Key").items()}
     fields: dict[str, Any] = {
-        {"record_schema": "schema"}.get(name, name): field
+        {"record_schema": "schema", "topics": "topic"}.get(name, name): field
         for name, field in CollectionSettings.model_fields.items()
-        if name not in ("name", "topic_folder")
+        if name not in ("name", "topics_folder", "value_schema")
     }
-    assert set(explained) == {*fields, "store", "topics", "data_docs", "collections"}
+    assert set(explained) == {*fields, "envelope", "store", "topics", "data_docs", "collections"}
     for key, field in fields.items():
         default = field.get_default(call_default_factory=True)
         expected = "must be given" if field.is_required() else str(default) if default else "none"
@@ -157,7 +157,7 @@ def test_the_example_of_all_settings_is_one(tmp_path: Path) -> None:
         (tmp_path / name).write_text(_EVENT if name.endswith("-event.avsc") else _RECORD, encoding="utf-8")
     (tmp_path / "collections.yaml").write_text(block.text, encoding="utf-8")
     families = [one.family for one in load_settings(tmp_path / "collections.yaml").collections]
-    assert families == ["plain", "append_only", "debezium", "upsert"]
+    assert families == ["plain", "append_only", "debezium", "upsert", "append_only"]
     document = yaml.safe_load(block.text)
     used = {*document, *(key for one in document["collections"].values() for key in one)}
     assert used == set(table_rows("Key"))

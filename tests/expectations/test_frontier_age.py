@@ -23,7 +23,7 @@ def test_the_age_of_a_frontier_that_never_moved_of_one_that_did_and_of_a_closed_
     assert collection.entry == entry
 
     def age_s() -> int:
-        return frontier_age_s(collection, read_status(collection, "plain", None))
+        return frontier_age_s(collection, read_status(collection, "plain"))
 
     assert 90 <= age_s() < 150  # nothing was ever sealed: since it was made
     now_ms = int(clock.time() * 1000)

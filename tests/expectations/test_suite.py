@@ -42,8 +42,8 @@ def settings(family: Any = "append_only") -> CollectionSettings:
     return CollectionSettings(
         name="prices",
         family=family,
-        topic="prices",
-        topic_folder=Path("prices"),
+        topics=("prices",),
+        topics_folder=Path("topics"),
         record_schema=RECORD,
         key=("id",) if family == "upsert" else (),
     )

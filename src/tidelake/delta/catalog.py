@@ -21,6 +21,7 @@ from tidelake.configuration import CollectionSettings
 from tidelake.delta.commit import EPOCH, OpenTable, create_table, is_table, maintain
 from tidelake.delta.files import discard_run, read_rows, write_run
 from tidelake.delta.layout import (
+    BINDINGS_SCHEMA,
     PROGRESS_SCHEMA,
     PROOFS_SCHEMA,
     QUARANTINE_SCHEMA,
@@ -73,6 +74,8 @@ class Entry(BaseModel):
     name: str
     framing: str
     envelope: str
+    format: str = "avro"
+    """Raw framing: what the bytes of keys and values are."""
     record_schema: dict[str, Any]
     key: tuple[str, ...] = ()
     """The columns that name a row, where there are any."""
@@ -167,8 +170,9 @@ class Catalog:
             return Entry(
                 id=secrets.token_hex(16),
                 name=settings.name,
-                framing="cdcv2",
+                framing=settings.framing,
                 envelope=settings.envelope,
+                format=settings.format,
                 record_schema=settings.record_schema,
                 key=settings.key,
                 before=settings.before,
@@ -239,7 +243,8 @@ class Catalog:
     def _carry_epoch(self, entry: Entry) -> None:
         """Bring the entry's epoch into the tables that it fences; a stop in between is healed by the next opening."""
         paths = self.store.collection(entry.id)
-        for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late):
+        bindings = [paths.bindings] if entry.framing == "reclock" else []
+        for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):
             _raise_epoch(path, entry.epoch)
 
     def _create_tables(self, collection: Collection) -> None:
@@ -250,6 +255,8 @@ class Catalog:
         create_table(paths.proofs, PROOFS_SCHEMA, {EPOCH: 0})
         create_table(paths.quarantine, QUARANTINE_SCHEMA, {EPOCH: 0})
         create_table(paths.late, late_schema(schema), {EPOCH: 0})
+        if collection.entry.framing == "reclock":
+            create_table(paths.bindings, BINDINGS_SCHEMA, {EPOCH: 0})
         create_table(
             paths.updates,
             updates_schema(schema, collection.entry.positioned),
@@ -315,6 +322,20 @@ def _check_same(entry: Entry, settings: CollectionSettings) -> None:
             f"{field}.family",
             f"the collection was created with the envelope '{entry.envelope}'",
             "a collection's family is fixed: give the new one another name",
+        )
+    if entry.framing != settings.framing:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.framing",
+            f"the collection was created with the framing '{entry.framing}'",
+            "a collection's framing is fixed: give the new one another name",
+        )
+    if entry.format != settings.format:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.format",
+            f"the collection was created with the format '{entry.format}'",
+            "a collection's format is fixed: give the new one another name",
         )
     if entry.key != settings.key:
         raise ConfigurationError(

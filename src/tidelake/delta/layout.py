@@ -7,6 +7,7 @@
     progress/                      pending progress statements; pruned by seal
     proofs/                        per seal: what was announced and what was counted, by time
     quarantine/                    what could not be used, and why
+    bindings/                      re-clocked: which offsets each minted time stands for
     late/                          every statement about a sealed time
     current/                       the contents at upper as a plain Delta table (its own single writer)
 """
@@ -70,6 +71,23 @@ PROOFS_SCHEMA = pa.schema(
 published at `_time`) or `late_count` (a late progress statement that contradicts what was proven at `counted` times, of
 which `_time` is the first). `detail` of the last two is JSON: the place, and what is stated and published."""
 
+BINDINGS_SCHEMA = pa.schema(
+    [
+        pa.field(TIME, pa.int64()),
+        pa.field("lower", pa.int64()),
+        pa.field("topics", pa.list_(pa.string())),
+        pa.field("partitions", pa.list_(pa.int32())),
+        pa.field("starts", pa.list_(pa.int64())),
+        pa.field("ends", pa.list_(pa.int64())),
+        pa.field("records", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("quarantined", pa.int64()),
+        pa.field("at_ms", pa.int64()),
+        pa.field(RUN, pa.string()),
+    ]
+)
+"""One row is one tick: `topics[i]`, `partitions[i]` was read from `starts[i]` up to `ends[i]`. No two have one time."""
+
 QUARANTINE_SCHEMA = pa.schema(
     [
         *_source,
@@ -120,6 +138,11 @@ class CollectionPaths:
     def late(self) -> Path:
         """Statements about times that were sealed before they came."""
         return self.root / "late"
+
+    @property
+    def bindings(self) -> Path:
+        """Re-clocked collections: which offsets each minted time stands for."""
+        return self.root / "bindings"
 
     @property
     def current(self) -> Path:

@@ -153,7 +153,7 @@ class _Stream:
     def __init__(self, pipeline: Pipeline, settings: Settings) -> None:
         self._pipeline, self._settings = pipeline, settings
         (one,) = settings.collections
-        self._name, self._topic = one.name, one.topic_folder / "0.jsonl"
+        self._name, self._topic = one.name, one.topics_folder / one.topics[0] / "0.jsonl"
         self._sent = 0
         self._upper, self._closed = 0, False
         self._grounds: _Grounds = {}

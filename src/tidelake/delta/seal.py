@@ -59,6 +59,8 @@ class SealReport:
     """The first outstanding times: (time, announced or None where nothing covers it, counted)."""
     committed: bool = False
     version: int = -1
+    sealed_by_ingest: bool = False
+    """Whether each tick of ingest seals its own time, so that there is nothing to prove apart."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ def seal(spark: SparkSession, collection: Collection) -> SealReport:
         Conflict: other writers won every attempt; nothing was sealed.
         Fenced: the writer's epoch has moved.
     """
+    if collection.entry.framing == "reclock":
+        return _nothing_to_seal(collection)
     aim: int | None = None
     for _ in range(_ATTEMPTS_MAX):
         attempt = _Seal(spark, collection, aim)
@@ -91,6 +95,13 @@ def seal(spark: SparkSession, collection: Collection) -> SealReport:
             return report
         aim = attempt.nearer_aim()
     raise Conflict(str(collection.paths.updates), -1, f"{_ATTEMPTS_MAX} attempts to seal failed")
+
+
+def _nothing_to_seal(collection: Collection) -> SealReport:
+    """Re-clocked collections are sealed by the tick that reads: the binding of its time to its offsets is the proof."""
+    table = OpenTable(collection.paths.updates)
+    upper = table.value(UPPER) or 0
+    return SealReport(upper, upper, sealed_by_ingest=True, version=table.version)
 
 
 class _Seal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time as clock
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidelake.delta.bindings import read_bindings
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.engines import engine_fact
 from tidelake.delta.evidence import CONTRADICTED_RUN, VERDICTS, LateNotes, late_verdicts
 from tidelake.delta.files import RunFile, meets, read_rows
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
-from tidelake.delta.proven import read_proven
+from tidelake.delta.proven import Proven, read_proven
 from tidelake.delta.quarantine import quarantine_reasons
-from tidelake.delta.topic import FileTopic
+from tidelake.delta.topic import Topic
 from tidelake.delta.values import CLOSED, SEALED_AT_MS, SINCE, UPPER, partitions_value
 from tidelake.errors import DamagedTable, TidelakeError
 from tidelake.order import INT64_MAX
@@ -112,7 +114,13 @@ def read_proof_log(collection: Collection) -> ProofLog:
 
 
 def read_proofs(collection: Collection, lower: int) -> dict[int, dict[str, Any]]:
-    """By time, at or after `lower`: announced, counted, copies, decision. Only files that reach `lower` are opened."""
+    """By time, at or after `lower`: announced, counted, copies, decision. Only files that reach `lower` are opened.
+
+    Of a re-clocked collection the bindings are the proofs, and what is counted is rows.
+    """
+    if collection.entry.framing == "reclock":
+        bound = read_bindings(collection, OpenTable(collection.paths.updates), lower)
+        return {one.time: Proven(one.rows, one.rows, 0, None)._asdict() for one in bound if one.rows}
     proven = read_proven(collection.paths.proofs, [(lower, INT64_MAX + 1)])
     return {time: proof._asdict() for time, proof in proven.items()}
 
@@ -131,8 +139,8 @@ def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
     ]
 
 
-def read_status(collection: Collection, family: str, topic: FileTopic | None) -> CollectionStatus:
-    """Read what `status` shows; no JVM.
+def read_status(collection: Collection, family: str, topics: Sequence[Topic] = ()) -> CollectionStatus:
+    """Read what `status` shows; no JVM. Without topics nothing is said of lag.
 
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
     of the files that hold both sealed and unsealed rows.
@@ -144,7 +152,7 @@ def read_status(collection: Collection, family: str, topic: FileTopic | None) ->
     proofs = read_proof_log(collection)
     reasons = quarantine_reasons(collection)
     progress = OpenTable(paths.progress)
-    lag, problem = _topic_lag(table, topic)
+    lag, problem = _topic_lag(table, topics)
     sealed_at_ms = table.value(SEALED_AT_MS)
     since = collection.entry.since
     decided = {one.time for one in collection.entry.decisions if one.time is not None}
@@ -216,14 +224,17 @@ def _rows_from(table: Path, files: list[RunFile], upper: int) -> int:
     return rows
 
 
-def _topic_lag(table: OpenTable, topic: FileTopic | None) -> tuple[int | None, str | None]:
-    if topic is None:
+def _topic_lag(table: OpenTable, topics: Sequence[Topic]) -> tuple[int | None, str | None]:
+    if not topics:
         return None, None
-    try:
-        ends = topic.end_offsets()
-    except TidelakeError as error:
-        return None, str(error)
-    known = table.values(
-        f"offset/{topic.name}/", [str(one) for one in range(table.value(partitions_value(topic.name)) or 0)]
-    )
-    return sum(max(0, end - known.get(str(partition), 0)) for partition, end in ends.items()), None
+    lag = 0
+    for topic in topics:
+        try:
+            ends = topic.end_offsets()
+        except TidelakeError as error:
+            return None, str(error)
+        known = table.values(
+            f"offset/{topic.name}/", [str(one) for one in range(table.value(partitions_value(topic.name)) or 0)]
+        )
+        lag += sum(max(0, end - known.get(str(partition), 0)) for partition, end in ends.items())
+    return lag, None

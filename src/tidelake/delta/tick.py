@@ -20,7 +20,7 @@ from tidelake.delta.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME,
 from tidelake.delta.observed import Observed
 from tidelake.delta.runs import append_run, read_files, write_frame
 from tidelake.delta.stops import reach
-from tidelake.delta.topic import FileTopic, OffsetRange, merge_intervals
+from tidelake.delta.topic import OffsetRange, Topic, merge_intervals
 from tidelake.delta.types import late_schema, updates_schema
 from tidelake.delta.values import CLOSED, UPPER, offset_value, partitions_value
 from tidelake.errors import Conflict, TopicGap
@@ -79,7 +79,7 @@ def decoder_of(collection: Collection, settings: CollectionSettings) -> Decoder:
 
 
 def ingest_tick(
-    spark: SparkSession, collection: Collection, settings: CollectionSettings, topic: FileTopic
+    spark: SparkSession, collection: Collection, settings: CollectionSettings, topic: Topic
 ) -> TickReport | None:
     """Read the next bounded range of the topic and commit it; None when there is nothing new and no gap.
 
@@ -116,7 +116,7 @@ class _Tick:
         spark: SparkSession,
         collection: Collection,
         settings: CollectionSettings,
-        topic: FileTopic,
+        topic: Topic,
         table: OpenTable,
         offsets: OffsetRange,
     ) -> None:

@@ -6,37 +6,28 @@ Files may appear at any time; names that start with `.` or `_` are not yet there
 
 from __future__ import annotations
 
-import base64
-import binascii
-import gzip
-import json
-import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelake.errors import RuleBroken, TopicGap, show
-from tidelake.order import INT64_MAX, INT64_MIN
+from tidelake.delta.topic_lines import OFFSET_MAX, PARTITION_MAX, is_lines_file, parse_lines, partition_of
+from tidelake.errors import RuleBroken, TopicGap
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidelake.configuration import CollectionSettings
+
 Interval = tuple[int, int]
 """Offsets from the first on, and before the second."""
 
-PARTITION_MAX = 99_999
-OFFSET_MAX = INT64_MAX - 1
-"""The offset after the last one is an int64 too."""
-
-_JSON_LINES = re.compile(r"([0-9]+)\.jsonl(\.gz)?")
-_JSON_FIELDS = {"offset", "timestamp_ms", "key", "key_b64", "value", "value_b64", "headers"}
-RAW_SCHEMA = "partition int, offset bigint, timestamp_ms bigint, key binary, value binary"
+_HEADERS = "array<struct<key: string, value: binary>>"
+RAW_SCHEMA = f"partition int, offset bigint, timestamp_ms bigint, key binary, value binary, headers {_HEADERS}"
 _RAW_ARROW = pa.schema(
     [
         ("partition", pa.int32()),
@@ -44,6 +35,7 @@ _RAW_ARROW = pa.schema(
         ("timestamp_ms", pa.int64()),
         ("key", pa.binary()),
         ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
 
@@ -66,6 +58,33 @@ class OffsetRange:
 class _File:
     path: Path
     offsets: dict[int, list[Interval]] = field(default_factory=dict)
+
+
+class Topic(Protocol):
+    """Where messages come from: which offsets there are, and a bounded range of them."""
+
+    @property
+    def name(self) -> str:
+        """What offsets are kept under."""
+
+    def end_offsets(self) -> dict[int, int]:
+        """For each partition the offset that the next message will have."""
+
+    def plan(
+        self,
+        next_offsets: Mapping[int, int],
+        messages_max: int,
+        accepted: Iterable[tuple[int, int, int]] = (),
+    ) -> tuple[OffsetRange, list[TopicGap]]:
+        """The next range to read, at most `messages_max` offsets, and the gaps that stop it; see `FileTopic.plan`."""
+
+    def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
+        """The messages of a range, in the shape of `RAW_SCHEMA`; all but partition and offset may be null."""
+
+
+def open_topics(settings: CollectionSettings) -> list[Topic]:
+    """The topics that a collection reads, in the order of its settings."""
+    return [FileTopic(settings.topics_folder / name) for name in settings.topics]
 
 
 class FileTopic:
@@ -138,8 +157,8 @@ class FileTopic:
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
         """The messages of a range.
 
-        Out: partition int, offset bigint, timestamp_ms bigint, key binary, value binary.
-             All but the first two may be null.
+        Out: partition int, offset bigint, timestamp_ms bigint, key binary, value binary,
+             headers array<struct<key string, value binary>>. All but the first two may be null.
         Cost: opens only the files that `offsets` names; `json_lines` are read by the driver, within the range's bound.
         """
         parts = [self._read_parquet(spark, offsets)] if offsets.parquet else []
@@ -155,13 +174,13 @@ class FileTopic:
         from pyspark.sql import functions as F  # late: `status` reads topics without Spark
 
         frame = spark.read.schema(
-            "key binary, value binary, partition int, offset bigint, timestamp timestamp"
+            f"key binary, value binary, partition int, offset bigint, timestamp timestamp, headers {_HEADERS}"
         ).parquet(*(str(path) for path in offsets.parquet))
         wanted = F.lit(False)
         for partition, (start, end) in offsets.intervals.items():
             wanted = wanted | ((F.col("partition") == partition) & (F.col("offset") >= start) & (F.col("offset") < end))
         return frame.where(wanted).select(
-            "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value"
+            "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
         )
 
     def _files(self) -> list[_File]:
@@ -180,7 +199,7 @@ class FileTopic:
                     f"{path} cannot be opened: {error.strerror}", "restore what the link points to, or remove it"
                 ) from error
             if path.is_dir():
-                if path.suffix == ".parquet" or _JSON_LINES.fullmatch(path.name):
+                if path.suffix == ".parquet" or is_lines_file(path):
                     raise RuleBroken(
                         f"{path} is a folder with the name of a file",
                         "move its files into the topic's folder: folders in it are not read",
@@ -247,9 +266,9 @@ def _overlaps(file: _File, partition: int, wanted: Interval) -> bool:
 def _index(path: Path) -> _File:
     if path.suffix == ".parquet":
         return _File(path, _parquet_offsets(path))
-    if _JSON_LINES.fullmatch(path.name):
-        partition = _partition_of(path)
-        offsets = [row["offset"] for row in _parse_json_lines(path)]
+    if is_lines_file(path):
+        partition = partition_of(path)
+        offsets = [row["offset"] for row in parse_lines(path)]
         return _File(path, {partition: _intervals_of(np.array(offsets, dtype=np.int64))} if offsets else {})
     raise RuleBroken(
         f"{path} is not a file of a topic",
@@ -286,6 +305,8 @@ def _check_shape(path: Path, schema: pa.Schema) -> None:
         wanted["key"] = (pa.types.is_binary, "binary")
     if "timestamp" in schema.names:
         wanted["timestamp"] = (lambda kind: pa.types.is_timestamp(kind) and kind.unit != "ns", "timestamp in us or ms")
+    if "headers" in schema.names:
+        wanted["headers"] = (_are_headers, "a list of key string, value binary")
     for name, (fits, kind) in wanted.items():
         if name not in schema.names or not fits(schema.field(name).type):
             found = schema.field(name).type if name in schema.names else "missing"
@@ -293,6 +314,12 @@ def _check_shape(path: Path, schema: pa.Schema) -> None:
                 f"{path} is not in the shape of Spark's Kafka source: column '{name}' is {found}, not {kind}",
                 "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers",
             )
+
+
+def _are_headers(kind: pa.DataType) -> bool:
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return False
+    return {one.name: one.type for one in kind.value_type} == {"key": pa.string(), "value": pa.binary()}
 
 
 def _intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
@@ -306,83 +333,10 @@ def _intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval
     return [(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]
 
 
-def _partition_of(path: Path) -> int:
-    match = _JSON_LINES.fullmatch(path.name)
-    assert match is not None
-    digits = match.group(1).lstrip("0") or "0"
-    if len(digits) > len(str(PARTITION_MAX)) or int(digits) > PARTITION_MAX:
-        raise RuleBroken(f"{path} names the partition {digits}", f"a partition is 0 to {PARTITION_MAX}")
-    return int(digits)
-
-
 def _json_rows(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
     for path in offsets.json_lines:
-        partition = _partition_of(path)
+        partition = partition_of(path)
         start, end = offsets.intervals.get(partition, (0, 0))
-        for row in _parse_json_lines(path):
+        for row in parse_lines(path):
             if start <= row["offset"] < end:
                 yield {"partition": partition, **row}
-
-
-def _parse_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The messages of a hand-written file: offset, timestamp_ms, key, value."""
-    number = 0
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
-            for line in lines:
-                number += 1
-                if line.strip():
-                    yield _parse_json_line(line)
-    except (ValueError, binascii.Error, EOFError, OSError, RecursionError, zlib.error) as error:
-        problem = "it is nested too deep" if isinstance(error, RecursionError) else error
-        raise RuleBroken(
-            f"{path}, line {max(number, 1)}: {problem}",
-            'one message a line: {"offset": 0, "timestamp_ms": 0, "value_b64": "…"}',
-        ) from error
-
-
-def _parse_json_line(line: bytes) -> dict[str, Any]:
-    message = json.loads(line, object_pairs_hook=_fields_once)
-    if not isinstance(message, dict):
-        raise ValueError("it is not a JSON object")
-    unknown = sorted(set(message) - _JSON_FIELDS)
-    if unknown:
-        raise ValueError(f"the field '{unknown[0]}' is not known")
-    offset, timestamp = message.get("offset"), message.get("timestamp_ms")
-    if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
-        raise ValueError(f"offset is {show(offset)}, not an integer from 0 to {OFFSET_MAX}")
-    if timestamp is not None and (type(timestamp) is not int or not INT64_MIN <= timestamp <= INT64_MAX):
-        raise ValueError(f"timestamp_ms is {show(timestamp)}, not an integer of 64 bits")
-    if not isinstance(message.get("headers", []), list | None):
-        raise ValueError(f"headers is {show(message['headers'])}, not a list")
-    return {
-        "offset": offset,
-        "timestamp_ms": timestamp,
-        "key": _json_bytes(message, "key"),
-        "value": _json_bytes(message, "value"),
-    }
-
-
-def _fields_once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, in which plain reading would keep the last of two equal names in silence."""
-    found = dict(fields)
-    if len(found) < len(fields):
-        names = [name for name, _ in fields]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the field {show(twice)} is given twice")
-    return found
-
-
-def _json_bytes(message: dict[str, Any], name: str) -> bytes | None:
-    text, encoded = message.get(name), message.get(f"{name}_b64")
-    if text is not None and encoded is not None:
-        raise ValueError(f"{name} and {name}_b64 are both given")
-    if encoded is not None:
-        if not isinstance(encoded, str):
-            raise ValueError(f"{name}_b64 is not text")
-        return base64.b64decode(encoded, validate=True)
-    if text is None:
-        return None
-    if not isinstance(text, str):
-        raise ValueError(f"{name} is not text")
-    return text.encode("utf-8", "surrogatepass")

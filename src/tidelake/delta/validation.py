@@ -99,7 +99,9 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     try:
         if lower < upper or closed:
             in_range = sealed.where(F.col(TIME) >= lower)
-            if collection.entry.envelope == "upsert":
+            if collection.entry.framing == "reclock":
+                recounted = _recount_rows(in_range)
+            elif collection.entry.envelope == "upsert":
                 recounted = _recount_keyed(without_discarded(spark, collection, in_range), collection)
             else:
                 recounted = _recount(in_range, collection)
@@ -160,6 +162,17 @@ def _recount(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
         }
         found.append(row if doubled is None else row | {"doubled": doubled.get(one[TIME], 0)})
     return found
+
+
+def _recount_rows(sealed: DataFrame) -> list[dict[str, Any]]:
+    """Per time: how many rows there are; a merge makes one of equal rows of one time, with the sum of their diffs."""
+    by_time = sealed.groupBy(TIME).agg(
+        F.sum(DIFF).alias("recounted"), F.min(DIFF).alias("diff_min"), F.sum(DIFF).alias("diff_sum")
+    )
+    return [
+        {"time": one[TIME], **{name: int(one[name]) for name in ("recounted", "diff_min", "diff_sum")}}
+        for one in by_time.toArrow().to_pylist()
+    ]
 
 
 def _rows_brought(entry: Entry) -> Column:

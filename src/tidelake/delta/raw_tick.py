@@ -1,0 +1,209 @@
+"""One tick of a raw collection: a bounded range of offsets becomes one minted time, bound and committed as a whole.
+
+First the run, the quarantine and the binding are written; then one commit names the run, the offsets behind it and the
+new upper. Whatever a tick has written before that commit counts for nothing without it.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.configuration import CollectionSettings
+from tidelake.delta.bindings import append_binding, known_offsets, minted_time
+from tidelake.delta.catalog import Collection
+from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.files import RunFile, discard_run, read_rows
+from tidelake.delta.formats import decode_values
+from tidelake.delta.layout import QUARANTINE_SCHEMA, new_run
+from tidelake.delta.observed import Observed
+from tidelake.delta.raw_envelopes import append_only_rows
+from tidelake.delta.runs import append_run, write_frame
+from tidelake.delta.stops import reach
+from tidelake.delta.tick import TickReport
+from tidelake.delta.topic import OffsetRange, Topic
+from tidelake.delta.types import updates_schema
+from tidelake.delta.values import CLOSED, SEALED_AT_MS, UPPER, offset_value, partitions_value
+from tidelake.errors import Conflict, TopicGap
+from tidelake.framing.reclock import Binding, Place, mint_time
+
+_ATTEMPTS_MAX = 64
+_MESSAGES_PER_TASK_MIN = 2_000
+
+
+def raw_tick(
+    spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
+) -> TickReport | None:
+    """Read the next bounded range of all topics and commit it; None when there is nothing new and no gap.
+
+    Raises:
+        Fenced: the writer's epoch has moved.
+        Indeterminate: it cannot be said whether the commit is there; the next tick finds out from the offsets.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        start_ms = int(clock.time() * 1000)
+        table = OpenTable(collection.paths.updates)
+        known = known_offsets(table, {one.name for one in topics})
+        ranges, gaps = _plan(collection, topics, known, settings.messages_per_tick_max)
+        if not ranges:
+            return TickReport(gaps=gaps) if gaps else None
+        tick = _RawTick(spark, collection, settings, table, known, start_ms)
+        report = tick.run([(topic, ranges[topic.name]) for topic in topics if topic.name in ranges])
+        if report is not None:
+            report.gaps = gaps
+            maintain(collection.paths.updates)
+            return report
+    raise Conflict(str(collection.paths.updates), -1, f"{_ATTEMPTS_MAX} ticks in a row lost their offsets to others")
+
+
+def _plan(
+    collection: Collection, topics: Sequence[Topic], known: Mapping[Place, int], messages_max: int
+) -> tuple[dict[str, OffsetRange], list[TopicGap]]:
+    """What to read of each topic that has something new, at most so many messages in all, and the gaps of all."""
+    ranges: dict[str, OffsetRange] = {}
+    gaps: list[TopicGap] = []
+    left = messages_max
+    for index, topic in enumerate(topics):
+        accepted = [
+            one.accept_gap[1:]
+            for one in collection.entry.decisions
+            if one.accept_gap is not None and one.accept_gap[0] == topic.name
+        ]
+        next_offsets = {partition: offset for (name, partition), offset in known.items() if name == topic.name}
+        share = max(1, -(-left // (len(topics) - index)))
+        planned, met = topic.plan(next_offsets, share, accepted)
+        gaps += met
+        if planned.intervals:
+            ranges[topic.name] = planned
+            left -= planned.messages
+    return ranges, gaps
+
+
+class _RawTick:
+    """The steps of one tick, all from one state of the table."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        collection: Collection,
+        settings: CollectionSettings,
+        table: OpenTable,
+        known: Mapping[Place, int],
+        start_ms: int,
+    ) -> None:
+        self.spark, self.collection, self.settings, self.table = spark, collection, settings, table
+        self.known, self.start_ms = known, start_ms
+        self.lower = table.value(UPPER) or 0
+        self.time = mint_time(self.lower, start_ms, minted_time(collection.paths.bindings))
+        self.schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
+        self.report = TickReport()
+
+    def run(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> TickReport | None:
+        """Do it; None when another tick took the same offsets, or the time."""
+        self.report.messages = sum(offsets.messages for _, offsets in ranges)
+        reach("raw.before_write")
+        files = self._write_rows(ranges)
+        reach("raw.after_write")
+        if self.report.quarantined:
+            self._quarantine(ranges)
+        reach("raw.after_quarantine")
+        binding = self._binding(ranges)
+        if not append_binding(self.collection.paths.bindings, binding, self.collection.entry.epoch):
+            self._discard(files)
+            return None
+        reach("raw.after_binding")
+        if not self._commit(binding, files):
+            return None
+        reach("raw.after_commit")
+        return self.report
+
+    def _decoded(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> DataFrame:
+        """The records of all topics, decoded.
+
+        Out: the raw columns, topic string, _value struct, _reason string: why it cannot be used, or null.
+        """
+        parts = [topic.read(self.spark, offsets).withColumn("topic", F.lit(topic.name)) for topic, offsets in ranges]
+        tasks = min(self.spark.sparkContext.defaultParallelism, self.report.messages // _MESSAGES_PER_TASK_MIN)
+        return decode_values(reduce(DataFrame.unionByName, parts).coalesce(max(1, tasks)), self.settings)
+
+    def _write_rows(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> list[RunFile]:
+        seen = Observed(self._decoded(ranges), F.count_if(F.col("_reason").isNotNull()).alias("quarantined"))
+        rows = append_only_rows(seen.frame, self.settings, self.time)
+        run = new_run("ingest")
+        files = write_frame(rows, self.table.path, run, self.schema)
+        if not files:
+            discard_run(self.table.path, run)
+        self.report.quarantined = seen.values()["quarantined"]
+        self.report.updates_read = self.report.updates_stored = sum(file.rows for file in files)
+        self.report.bytes_stored = sum(file.bytes for file in files)
+        return files
+
+    def _quarantine(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> None:
+        """Put what cannot be used aside, whole and with its place; a repeated tick writes the same rows again."""
+        bad = self._decoded(ranges).where(F.col("_reason").isNotNull())
+        rows = bad.select(
+            "topic",
+            "partition",
+            "offset",
+            "timestamp_ms",
+            F.col("_reason").alias("reason"),
+            F.col("_detail").alias("detail"),
+            F.lit(None).cast("array<bigint>").alias("times"),
+            "key",
+            "value",
+        ).coalesce(1)
+        path = self.collection.paths.quarantine
+        files = write_frame(rows, path, new_run("quarantine"), QUARANTINE_SCHEMA)
+        append_run(path, files, self.collection.entry.epoch)
+        for one in read_rows(path, files, QUARANTINE_SCHEMA)["reason"].value_counts().to_pylist():
+            self.report.reasons[one["values"]] = self.report.reasons.get(one["values"], 0) + one["counts"]
+
+    def _binding(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> Binding:
+        ends = {
+            (topic.name, partition): end
+            for topic, offsets in ranges
+            for partition, (_, end) in offsets.intervals.items()
+        }
+        return Binding(
+            self.time,
+            self.lower,
+            self.known,
+            {**self.known, **ends},
+            self.report.messages,
+            self.report.updates_stored,
+            self.report.quarantined,
+            self.start_ms,
+        )
+
+    def _commit(self, binding: Binding, files: Sequence[RunFile]) -> bool:
+        """Commit the run, the offsets and upper; False when another tick came first."""
+        table = self.table
+        for _ in range(_ATTEMPTS_MAX):
+            values = {offset_value(*place): end for place, end in binding.ends.items()}
+            for topic, partition in binding.ends:
+                name = partitions_value(topic)
+                values[name] = max(values.get(name, 0), table.value(name) or 0, partition + 1)
+            sealed_at_ms = max(int(clock.time() * 1000), table.value(SEALED_AT_MS) or 0)
+            values |= {UPPER: self.time + 1, CLOSED: 0, SEALED_AT_MS: sealed_at_ms}
+            try:
+                done = table.commit(values, files, epoch=self.collection.entry.epoch)
+            except Conflict:
+                table = OpenTable(self.table.path)
+                # Only a tick moves upper, and every tick does.
+                if (table.value(UPPER) or 0) != self.lower:
+                    self._discard(files)
+                    reach("raw.after_lost_offsets")
+                    return False
+                reach("raw.after_conflict")
+                continue
+            self.report.version = done.version
+            return True
+        raise Conflict(str(self.table.path), table.version, f"{_ATTEMPTS_MAX} attempts to commit a tick failed")
+
+    def _discard(self, files: Sequence[RunFile]) -> None:
+        for run in {file.run for file in files}:
+            discard_run(self.table.path, run)

@@ -1,0 +1,1 @@
+"""Framings: how it is known what is complete, and what is a copy."""

@@ -1,0 +1,142 @@
+"""What `collections.yaml` says of a collection whose topic is raw: framing, format, envelope, and metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidelake.errors import ConfigurationError, SchemaRefused
+from tidelake.schema import resolved_schema
+
+ENVELOPE_OF_FAMILY: dict[str, str] = {
+    "plain": "none",
+    "append_only": "append_only",
+    "upsert": "upsert",
+    "debezium": "debezium",
+}
+"""Which envelope a family's statements are in; two names for one question."""
+
+_FAMILY_OF_ENVELOPE = {envelope: family for family, envelope in ENVELOPE_OF_FAMILY.items()}
+_HEADER = {
+    "type": "record",
+    "name": "header",
+    "namespace": "tidelake",
+    "fields": [{"name": "key", "type": "string"}, {"name": "value", "type": ["null", "bytes"]}],
+}
+METADATA: dict[str, Any] = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "long",
+    "timestamp": ["null", {"type": "long", "logicalType": "timestamp-millis"}],
+    "headers": ["null", {"type": "array", "items": _HEADER}],
+}
+"""What is known of a record besides its key and value, and the Avro type of the column that it may become."""
+
+_RECLOCK_ONLY = ("format", "metadata")
+_CDCV2_ONLY = ("before",)
+
+
+def read_family(file: str, field: str, block: Mapping[str, Any]) -> Any:
+    """The family, which may be given as `envelope` too."""
+    envelope, family = block.get("envelope"), block.get("family")
+    if envelope is None:
+        return family
+    named = _FAMILY_OF_ENVELOPE.get(envelope) if isinstance(envelope, str) else None
+    if named is None:
+        raise ConfigurationError(
+            file,
+            f"{field}.envelope",
+            f"is not an envelope: {envelope!r}",
+            f"use one of: {', '.join(_FAMILY_OF_ENVELOPE)}",
+        )
+    if family is not None and family != named:
+        raise ConfigurationError(
+            file,
+            f"{field}.envelope",
+            f"is '{envelope}', and family is '{family}': both name the same thing",
+            "leave one of them out",
+        )
+    return named
+
+
+def check_framing(file: str, field: str, block: Mapping[str, Any], family: Any) -> None:
+    """Refuse what does not go together with the framing."""
+    framing = block.get("framing", "cdcv2")
+    if framing == "cdcv2":
+        for name in _RECLOCK_ONLY:
+            if name in block:
+                raise ConfigurationError(
+                    file,
+                    f"{field}.{name}",
+                    "is given for CDCv2 messages, which are Avro and say all by themselves",
+                    "leave it out, or add `framing: reclock` for a raw topic",
+                )
+        if isinstance(block.get("topic"), list):
+            raise ConfigurationError(
+                file, f"{field}.topic", "is a list, and a CDCv2 stream is one topic", "name one topic"
+            )
+        return
+    for name in _CDCV2_ONLY:
+        if name in block:
+            raise ConfigurationError(
+                file, f"{field}.{name}", "is given for a raw topic", "leave it out: each key's newest event counts"
+            )
+    if framing == "reclock" and family == "plain":
+        raise ConfigurationError(
+            file,
+            f"{field}.framing",
+            "is 'reclock', and the records of a raw topic state no diff, which the envelope 'none' needs",
+            "use `envelope: append_only`, `upsert` or `debezium`",
+        )
+    if framing == "reclock" and family in ("upsert", "debezium"):
+        raise ConfigurationError(
+            file,
+            f"{field}.framing",
+            f"is 'reclock', which is not there yet for the envelope '{family}'",
+            "use `envelope: append_only`, or a topic in CDCv2 framing",
+        )
+
+
+def read_metadata(file: str, field: str, given: Any) -> dict[str, str]:
+    """What of each record becomes a column: a list, for names like `kafka_offset`, or a mapping to names."""
+    if given is None:
+        return {}
+    named = {one: f"kafka_{one}" for one in given} if isinstance(given, list) and _are_texts(given) else given
+    if not isinstance(named, dict) or not _are_texts(named.values()):
+        raise ConfigurationError(
+            file, field, "is neither a list nor a mapping to names", "write `[partition, offset]`, or `{offset: at}`"
+        )
+    for one in named:
+        if one not in METADATA:
+            raise ConfigurationError(file, f"{field}.{one}", "is not known", f"use some of: {', '.join(METADATA)}")
+    return {one: named[one] for one in METADATA if one in named}
+
+
+def add_metadata(file: str, field: str, record: dict[str, Any], metadata: Mapping[str, str]) -> dict[str, Any]:
+    """The record schema of a table: the data's columns, then those of the metadata."""
+    known = {one["name"].lower(): one["name"] for one in record["fields"]}
+    for kind, name in metadata.items():
+        if name.lower() in known:
+            raise ConfigurationError(
+                file,
+                f"{field}.{kind}",
+                f"the column '{name}' clashes with the column '{known[name.lower()]}'",
+                f"give it another name: `metadata: {{{kind}: another_name}}`",
+            )
+        known[name.lower()] = name
+    fields = [{"name": name, "type": METADATA[kind]} for kind, name in metadata.items()]
+    added = record | {"fields": [*record["fields"], *fields]}
+    try:
+        resolved_schema(added)
+    except SchemaRefused as error:
+        raise ConfigurationError(file, field, str(error).splitlines()[0], error.hint or "mend the names") from error
+    return added
+
+
+def _are_texts(values: Any) -> bool:
+    return all(isinstance(one, str) for one in values)
+
+
+def topic_names(given: Any) -> Sequence[Any]:
+    """The names of the topics, from one name or a list of them."""
+    return given if isinstance(given, list) else [given]
