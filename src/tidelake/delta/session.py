@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -34,6 +35,8 @@ _EXACT = {
     "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    # PySpark would tell the JVM for each call where in Python it was made: three of four round trips of a small plan.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Enough open writers a task, so that Spark does not sort rows by what parts them into files.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
 }
@@ -51,6 +54,7 @@ _AVRO_LIMITS = {
     "org.apache.avro.limits.string.maxLength": "268435456",
     "org.apache.avro.limits.collectionItems.maxLength": "16777216",
 }
+_LOOKED_UP = ("PythonUtils", "PythonSQLUtils", "functions", "org.apache.spark.sql.functions", "py4j")
 _JAVA_OPTIONS = " ".join(f"-D{name}={value}" for name, value in _AVRO_LIMITS.items())
 
 
@@ -85,10 +89,20 @@ def start_session(
     session.sparkContext.setLogLevel("ERROR")
     jvm = session.sparkContext._jvm
     assert jvm is not None
+    _keep_looked_up(jvm)
     for name, value in _AVRO_LIMITS.items():
         # spark-submit has started this JVM without our options; Avro reads them when it is first used.
         jvm.java.lang.System.setProperty(name, value)
     return session
+
+
+def _keep_looked_up(jvm: Any) -> None:
+    """Look the classes up once that PySpark asks for by name in each call.
+
+    Every time it does, the JVM tries that name in each imported package, and for those that it is not in, in every jar.
+    """
+    for name in _LOOKED_UP:
+        setattr(jvm, name, getattr(jvm, name))
 
 
 def _submitted_executor_options() -> str:
