@@ -18,6 +18,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make sweep   kills, races and random histories; TIDELAKE_SWEEP_SEEDS=10 runs ten seeds of each"
 	@echo "make check   lint, format, types, and which room may import which"
+	@echo "make bench   speed beside what a user would pick instead; bench-quick is bounded, bench-large has 100 M rows"
 	@echo "make ui      Dagster's pages, on this machine only"
 	@echo "make setup   only what all of the above need: .venv and .jars"
 	@echo "make services  what the tests need on top: the jars of a broker and of Debezium, in .jars/services"
@@ -75,6 +76,15 @@ export TIDELAKE_SWEEP_SEEDS ?= 1
 .PHONY: sweep
 sweep: services
 	@$(BIN)/pytest -m sweep
+
+# Beside each other on one machine and in one run; results.json and a chart go to data/benchmarks.
+.PHONY: bench bench-quick bench-large
+bench: setup
+	@$(BIN)/python -m benchmarks
+bench-quick: setup
+	@$(BIN)/python -m benchmarks --quick --seconds 120
+bench-large: setup
+	@$(BIN)/python -m benchmarks --large
 
 .PHONY: check
 check: setup

@@ -1,0 +1,283 @@
+"""The data of all measurements, made on the JVM: a state of so many rows, and ticks of fresh keys that change it.
+
+Statement number `n` of a stream says something of key `(n * STEP + SHIFT) mod rows`: a permutation, so that every tick
+meets keys that the ticks before it have not met. A MERGE that meets them again finds them in its own small file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import to_avro
+
+from tidelake.schema import PROGRESS
+
+RECORD: dict[str, Any] = {
+    "type": "record",
+    "name": "order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "price", "type": "double"},
+        {"name": "quantity", "type": "long"},
+        {"name": "place", "type": "string"},
+    ],
+}
+"""About 60 bytes with time and diff."""
+
+COLUMNS = tuple(field["name"] for field in RECORD["fields"])
+KEY = "id"
+
+Kind = Literal["upsert", "plain"]
+Skew = Literal["uniform", "80/20"]
+
+UPDATES_PER_MESSAGE = 100
+UPDATES_PER_TIME = 100
+TIMES_PER_STATEMENT = 100
+TICK_UPDATES = 100_000
+_TIMES_PER_BLOCK = 10
+_STEP, _SHIFT = 618_033_989, 271_828  # a prime: it has no factor in common with any number of rows in use
+_COPIES, _LATE = 0.02, 0.05
+_MESSAGES_PER_FILE = 20_000
+
+
+def wrapped_schema() -> dict[str, Any]:
+    """The CDCv2 union as a record's only field, which has the same bytes."""
+    update = {
+        "type": "record",
+        "name": "update",
+        "fields": [
+            {"name": "data", "type": RECORD},
+            {"name": "time", "type": "long"},
+            {"name": "diff", "type": "long"},
+        ],
+    }
+    union = [{"type": "array", "items": update}, PROGRESS]
+    return {"type": "record", "name": "message", "fields": [{"name": "m", "type": union}]}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Numbered statements about a state of `rows` rows.
+
+    Args:
+        rows: how many rows the state has.
+        kind: `upsert` states new values; `plain` retracts the old row and adds the new one, by turns.
+        skew: whether every key is as likely, or 80 % of the statements are about 20 % of the keys.
+        state_updates_per_time: the state's own; few times make it quick to load.
+    """
+
+    rows: int
+    kind: Kind = "upsert"
+    skew: Skew = "uniform"
+    state_updates_per_time: int = 10_000
+
+    @property
+    def state_times(self) -> int:
+        """How many times the state's statements have: from 0 on, before those of the ticks."""
+        return -(-self.rows // self.state_updates_per_time)
+
+    @property
+    def tick_times(self) -> int:
+        """How many times a tick has."""
+        return TICK_UPDATES // UPDATES_PER_TIME
+
+    def tick_start(self, tick: int) -> int:
+        """The first time of a tick, the first being 0."""
+        return self.state_times + tick * self.tick_times
+
+    def state(self, number: str = "n") -> str:
+        """The statement with a number of the state, as SQL."""
+        time = f"{number} div {self.state_updates_per_time}"
+        return f"named_struct('data', {_row(number, '0L')}, 'time', {time}, 'diff', 1L)"
+
+    def change(self) -> str:
+        """The statement with number `n` of all ticks' changes, as SQL."""
+        time = f"{self.state_times}L + n div {UPDATES_PER_TIME}"
+        if self.kind == "upsert":
+            key, version = self._key("n")
+            return f"named_struct('data', {_row(key, f'1 + {version}')}, 'time', {time}, 'diff', 1L)"
+        key, version = self._key("(n div 2)")
+        data = _row(key, f"{version} + n % 2")
+        return f"named_struct('data', {data}, 'time', {time}, 'diff', 2 * (n % 2) - 1)"
+
+    def _key(self, number: str) -> tuple[str, str]:
+        """The key that a change is about, and how many changes of it came before."""
+        if self.skew == "uniform":
+            return _permuted(number, self.rows), f"({number} div {self.rows})"
+        hot = self.rows // 5
+        cold = self.rows - hot
+        of_hot = f"({number} div 5 * 4 + {number} % 5)"
+        key_hot, key_cold = _permuted(of_hot, hot), f"({hot} + {_permuted(f'({number} div 5)', cold)})"
+        is_hot = f"{number} % 5 < 4"
+        return (
+            f"if({is_hot}, {key_hot}, {key_cold})",
+            f"if({is_hot}, {of_hot} div {hot}, ({number} div 5) div {cold})",
+        )
+
+
+def _permuted(number: str, size: int) -> str:
+    return f"(({number} * {_STEP}L + {_SHIFT}) % {size})"
+
+
+def _row(key: str, version: str) -> str:
+    return (
+        f"named_struct('id', {key}, 'customer', concat('customer-', lpad(({key}) % 1000003, 7, '0')), "
+        f"'price', pmod(xxhash64({key}, {version}), 100000) / 100.0D, 'quantity', 1 + {version}, "
+        f"'place', concat('aisle-', lpad(({key}) % 997, 3, '0'), '/shelf-', lpad(({key}) % 89, 2, '0')))"
+    )
+
+
+def _numbers(message: str, first: int) -> str:
+    """The numbers of a message's statements: a tenth of each of ten times, so that a copy touches ten times."""
+    block = UPDATES_PER_TIME * _TIMES_PER_BLOCK
+    per_block = block // UPDATES_PER_MESSAGE
+    start = f"{first}L + ({message} div {per_block}) * {block} + {message} % {per_block}"
+    return f"transform(sequence(0, {UPDATES_PER_MESSAGE - 1}), one -> {start} + one * {per_block})"
+
+
+def _update_messages(ids: DataFrame, statement: str, first: int) -> DataFrame:
+    """Out: offset bigint (of `ids`), value binary."""
+    items = F.expr(f"transform({_numbers('message', first)}, n -> {statement})")
+    return ids.select("offset", _encoded(items.alias("member0"), F.lit(None).cast(_PROGRESS_TYPE).alias("member1")))
+
+
+_PROGRESS_TYPE = (
+    "struct<lower: array<bigint>, upper: array<bigint>, counts: array<struct<time: bigint, count: bigint>>>"
+)
+_UPDATES_TYPE = (
+    "array<struct<data: struct<id: bigint, customer: string, price: double, quantity: bigint, place: string>, "
+    "time: bigint, diff: bigint>>"
+)
+
+
+def _encoded(member0: Any, member1: Any) -> Any:
+    union = F.struct(member0, member1).alias("m")
+    return to_avro(F.struct(union), json.dumps(wrapped_schema())).alias("value")
+
+
+def _progress_messages(ids: DataFrame, start: int, times: int, updates_per_time: int) -> DataFrame:
+    """One statement for each `TIMES_PER_STATEMENT` times; `ids` has `number` and `offset`."""
+    low = f"{start}L + number * {TIMES_PER_STATEMENT}"
+    high = f"least({low} + {TIMES_PER_STATEMENT}, {start + times}L)"
+    counts = f"transform(sequence({low}, {high} - 1), t -> named_struct('time', t, 'count', {updates_per_time}L))"
+    statement = F.expr(f"named_struct('lower', array({low}), 'upper', array({high}), 'counts', {counts})")
+    return ids.select("offset", _encoded(F.lit(None).cast(_UPDATES_TYPE).alias("member0"), statement.alias("member1")))
+
+
+def _topic_frame(messages: DataFrame, topic: str) -> DataFrame:
+    """Messages in the shape of Spark's Kafka source."""
+    return messages.select(
+        F.lit(None).cast("binary").alias("key"),
+        "value",
+        F.lit(topic).alias("topic"),
+        F.lit(0).alias("partition"),
+        "offset",
+        F.timestamp_millis(F.lit(1_735_689_600_000) + F.col("offset")).alias("timestamp"),
+    )
+
+
+def write_bulk(spark: SparkSession, folder: Path, rows: int, statement: str, updates_per_time: int, prefix: str) -> int:
+    """Write statements 0 to `rows` as a topic's files `<prefix>-…`, then what announces them; return the next offset.
+
+    Args:
+        spark: the session.
+        folder: the topic; its name is the topic's name.
+        rows: how many statements; a multiple of ten thousand.
+        statement: the one with number `n`, as SQL.
+        updates_per_time: how many of them a time has.
+        prefix: what the files' names begin with.
+    """
+    messages = rows // UPDATES_PER_MESSAGE
+    times = -(-rows // updates_per_time)
+    files = max(1, messages // _MESSAGES_PER_FILE)
+    ids = spark.range(0, messages, 1, files).select(F.col("id").alias("message"), F.col("id").alias("offset"))
+    _write_files(_topic_frame(_update_messages(ids, statement, 0), folder.name), folder, f"{prefix}-updates")
+    statements = -(-times // TIMES_PER_STATEMENT)
+    ids = spark.range(0, statements, 1, 1).select(F.col("id").alias("number"), (F.col("id") + messages).alias("offset"))
+    progress = _progress_messages(ids, 0, times, updates_per_time)
+    _write_files(_topic_frame(progress, folder.name), folder, f"{prefix}-progress")
+    return messages + statements
+
+
+@dataclass
+class Ticks:
+    """Standard ticks, written one by one before they are measured, and shown to readers one by one.
+
+    A tick is 100,000 updates in 1,000 messages, 2 % of these again, 5 % again of the tick before, which is sealed by
+    then, and a progress statement for each 100 times.
+    """
+
+    spark: SparkSession
+    stream: Stream
+    folder: Path
+    topic: str
+    next_offset: int
+    made: int = 0
+    disturbed: bool = True
+    """Whether there are copies and late messages."""
+
+    def make(self, ticks: int) -> None:
+        """Write more ticks."""
+        for _ in range(ticks):
+            self._make_one()
+
+    def file(self, tick: int) -> Path:
+        """Where a tick lies that is not shown yet."""
+        return self.folder / f"tick-{tick:05d}.parquet"
+
+    def _make_one(self) -> None:
+        tick, messages = self.made, TICK_UPDATES // UPDATES_PER_MESSAGE
+        first = tick * TICK_UPDATES
+        copies = int(messages * _COPIES) if self.disturbed else 0
+        late = int(messages * _LATE) if self.disturbed and tick else 0
+        offset = self.next_offset
+        # Copies and late messages are spread over the tick: message m of it is sent again a little later.
+        own = self._ids(messages, 1, 0, offset)
+        again = self._ids(copies, messages // max(copies, 1), 0, offset + messages)
+        before = self._ids(late, messages // max(late, 1), 0, offset + messages + copies)
+        parts = _update_messages(own.unionAll(again), self.stream.change(), first)
+        if late:
+            parts = parts.unionAll(_update_messages(before, self.stream.change(), first - TICK_UPDATES))
+        end = offset + messages + copies + late
+        statements = self.stream.tick_times // TIMES_PER_STATEMENT
+        ids = self.spark.range(0, statements, 1, 1).select(
+            F.col("id").alias("number"), (F.col("id") + end).alias("offset")
+        )
+        parts = parts.unionAll(
+            _progress_messages(ids, self.stream.tick_start(tick), self.stream.tick_times, UPDATES_PER_TIME)
+        )
+        scratch = self.folder / "scratch"
+        _topic_frame(parts, self.topic).coalesce(1).sortWithinPartitions("offset").write.parquet(str(scratch))
+        (written,) = scratch.glob("*.parquet")
+        written.replace(self.file(tick))
+        shutil.rmtree(scratch)
+        self.next_offset, self.made = end + statements, tick + 1
+
+    def _ids(self, number: int, step: int, first: int, offset: int) -> DataFrame:
+        ids = self.spark.range(0, number, 1, 1)
+        return ids.select((F.col("id") * step + first).alias("message"), (F.col("id") + offset).alias("offset"))
+
+
+def _write_files(frame: DataFrame, folder: Path, prefix: str) -> None:
+    scratch = folder.parent / f"scratch-{folder.name}"
+    frame.write.parquet(str(scratch))
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, path in enumerate(sorted(scratch.glob("*.parquet"))):
+        path.replace(folder / f"{prefix}-{number:05d}.parquet")
+    shutil.rmtree(scratch)
+
+
+def state_rows(spark: SparkSession, stream: Stream) -> DataFrame:
+    """The state as plain rows, with `_time`: what a peer's table begins with."""
+    return (
+        spark.range(0, stream.rows, 1, max(2, stream.rows // 2_500_000))
+        .select(F.expr(stream.state("id")).alias("u"))
+        .select("u.data.*", F.col("u.time").alias("_time"))
+    )

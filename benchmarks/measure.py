@@ -1,0 +1,204 @@
+"""What an action costs: time, processor time, Spark's own counters, commits and bytes that lie there afterwards."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One action, once. Spark's counters are 0 where Spark had no part in it."""
+
+    seconds: float
+    cpu_s: float
+    """Of this process, its JVM, and the children that it has waited for; user and system."""
+    jobs: int = 0
+    stages: int = 0
+    tasks: int = 0
+    rows_read: int = 0
+    bytes_read: int = 0
+    bytes_shuffled: int = 0
+    commits: int = 0
+    bytes_written: int = 0
+    files_written: int = 0
+    peak_mb: int = 0
+    """Of the JVM's heap while it ran; of the whole process where another one did the work."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return asdict(self)
+
+
+@dataclass
+class Samples:
+    """What was measured of each contestant, round by round."""
+
+    of: dict[str, list[Measured]] = field(default_factory=dict)
+
+    def median(self, name: str, what: str = "seconds") -> float:
+        """The median over the rounds."""
+        return statistics.median(getattr(one, what) for one in self.of[name])
+
+    def ratio(self, name: str, against: str, what: str = "seconds") -> float:
+        """The median over the rounds of how many times more `against` took; a round's two are neighbours in time."""
+        pairs = zip(self.of[name], self.of[against], strict=True)
+        return statistics.median(getattr(b, what) / max(getattr(a, what), 1e-9) for a, b in pairs)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return {name: [one.as_json() for one in all_of] for name, all_of in self.of.items()}
+
+
+class Meter:
+    """Measures actions in one session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Look up the JVM's process and Spark's own books."""
+        self._context = spark.sparkContext._jsc.sc()
+        self._jvm = spark.sparkContext._jvm
+        assert self._jvm is not None
+        self.jvm_pid = int(self._jvm.java.lang.ProcessHandle.current().pid())
+
+    def measure(self, action: Callable[[], object], folders: Sequence[Path] = ()) -> Measured:
+        """Run an action; `folders` are where it writes."""
+        before_files = _files_in(folders)
+        first_job, first_stage = self._next_ids()
+        self._reset_peak()
+        cpu, start = self._cpu_s(), time.perf_counter()
+        action()
+        seconds, cpu = time.perf_counter() - start, self._cpu_s() - cpu
+        written = {path: size for path, size in _files_in(folders).items() if path not in before_files}
+        return Measured(
+            seconds,
+            cpu,
+            **self._spark(first_job, first_stage),
+            commits=sum(_is_entry(path) for path in written),
+            bytes_written=sum(written.values()),
+            files_written=sum(path.endswith(".parquet") and "/_delta_log/" not in path for path in written),
+            peak_mb=self._peak_mb(),
+        )
+
+    def _cpu_s(self) -> float:
+        return cpu_s(self.jvm_pid) + time.process_time() + waited_cpu_s()
+
+    def _next_ids(self) -> tuple[int, int]:
+        self._wait_for_books()
+        scheduler = self._context.dagScheduler()
+        return int(scheduler.nextJobId()), int(scheduler.nextStageId())
+
+    def _wait_for_books(self) -> None:
+        self._context.listenerBus().waitUntilEmpty()
+
+    def _spark(self, first_job: int, first_stage: int) -> dict[str, int]:
+        end_job, end_stage = self._next_ids()
+        store = self._context.statusStore()
+        found = {"jobs": end_job - first_job, "stages": 0, "tasks": 0}
+        found |= {"rows_read": 0, "bytes_read": 0, "bytes_shuffled": 0}
+        for number in range(first_stage, end_stage):
+            stage = store.lastStageAttempt(number)
+            if stage.status().toString() == "SKIPPED":
+                continue
+            found["stages"] += 1
+            found["tasks"] += stage.numCompleteTasks()
+            found["rows_read"] += stage.inputRecords()
+            found["bytes_read"] += stage.inputBytes()
+            found["bytes_shuffled"] += stage.shuffleWriteBytes()
+        return found
+
+    def _heap_pools(self) -> list[Any]:
+        pools = self._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+        return [pool for pool in pools if pool.getType().name() == "HEAP"]
+
+    def _reset_peak(self) -> None:
+        for pool in self._heap_pools():
+            pool.resetPeakUsage()
+
+    def _peak_mb(self) -> int:
+        return sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap_pools()) >> 20
+
+
+def interleave(
+    contestants: Mapping[str, Callable[[int], Measured]],
+    rounds: int,
+    say: Callable[[str], None] = lambda text: None,
+    end: float = math.inf,
+) -> Samples:
+    """Let each contestant do its round, by turns, A B A B; round 0 warms up and is not kept.
+
+    Args:
+        contestants: by name, what does a round; it is told the round's number.
+        rounds: how many are kept.
+        say: is told what every round took.
+        end: on the monotonic clock; no further round begins after it, but one is always kept.
+    """
+    samples = Samples({name: [] for name in contestants})
+    for number in range(1 + rounds):
+        if number > 1 and time.monotonic() > end:
+            say("  the time is used up")
+            break
+        for name, turn in contestants.items():
+            measured = turn(number)
+            say(f"  round {number} {name}: {measured.seconds:.2f} s, {measured.cpu_s:.2f} s of processor")
+            if number > 0:
+                samples.of[name].append(measured)
+    return samples
+
+
+def cpu_s(process_id: int) -> float:
+    """The processor time that a process has used, user and system."""
+    fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+def waited_cpu_s() -> float:
+    """The processor time of all child processes that this one has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
+
+
+def machine() -> dict[str, Any]:
+    """What it ran on."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": _processor_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(memory / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def _processor_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _files_in(folders: Sequence[Path]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for folder in folders:
+        for root, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(root, name)
+                found[path] = os.path.getsize(path)
+    return found
+
+
+def _is_entry(path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    return folder.endswith("/_delta_log") and name.endswith(".json") and len(name) == 25

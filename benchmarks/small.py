@@ -1,0 +1,123 @@
+"""What is measured without big data: a seal without copies, the ledger in the wrong order, and starting."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.bench import Bench, Lake
+from benchmarks.data import TICK_UPDATES, Stream, Ticks, write_bulk
+from benchmarks.measure import Measured, Samples, interleave, waited_cpu_s
+from jobs import ingest, seal
+from tidelake.antichain import Antichain
+from tidelake.delta.commit import OpenTable
+from tidelake.ledger import Ledger
+from tidelake.message import Progress
+
+SEAL, APPEND, COMMIT = "seal without copies", "Spark-Delta append of 1,000 rows", "commit"
+IN_ORDER, REVERSED = "in order", "reversed"
+BARE, COLD, IMPORT, STATUS = "bare session and first job", "ingest to the first commit", "import", "status"
+_BARE = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark.range(100_000).selectExpr("sum(id)").collect()
+"""
+
+
+def measure_seal(bench: Bench) -> Samples:
+    """Seal a tick without copies, beside an append by Spark; and a commit without files."""
+    bench.say("seal without copies")
+    root, spark = bench.folder("seal"), bench.spark
+    lake = Lake(spark, root, {"plain": "plain"})
+    ticks = small_ticks(bench, lake, root, bench.rounds + 1)
+    appended = root / "appended"
+    rows = spark.range(1000).selectExpr("id", "id * 2 AS other", "concat('row-', id) AS text")
+    rows.write.format("delta").save(str(appended))
+
+    def seal_tick(number: int) -> Measured:
+        lake.show("plain", ticks.file(number))
+        lake.run("plain", ingest.run)
+        return bench.meter.measure(lambda: lake.run("plain", seal.run), [lake.store])
+
+    def append(number: int) -> Measured:
+        action = rows.write.format("delta").mode("append").save
+        return bench.meter.measure(lambda: action(str(appended)), [appended])
+
+    def commit(number: int) -> Measured:
+        table = OpenTable(lake.collection("plain").paths.updates)
+        return bench.meter.measure(lambda: table.commit({}), [table.path])
+
+    return bench.interleave({SEAL: seal_tick, APPEND: append, COMMIT: commit})
+
+
+def small_ticks(bench: Bench, lake: Lake, root: Path, number: int) -> Ticks:
+    """Ticks without copies on a small state that is sealed."""
+    stream = Stream(TICK_UPDATES, "plain")
+    end = write_bulk(
+        bench.spark, lake.topic("plain"), stream.rows, stream.state(), stream.state_updates_per_time, "state"
+    )
+    lake.tick("plain")
+    made = root / "made"
+    made.mkdir()
+    ticks = Ticks(bench.spark, stream, made, "plain", end, disturbed=False)
+    ticks.make(number)
+    return ticks
+
+
+def measure_ledger(rounds: int, times: int, say: Callable[[str], None]) -> Samples:
+    """Let a ledger that has counted one update at each time take a statement for each time, in order and reversed."""
+    say(f"ledger over {times:,} times")
+    statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times)]
+
+    def run(order: list[Progress]) -> Measured:
+        cpu, start = time.process_time(), time.perf_counter()
+        ledger = Ledger(Antichain.of(0))
+        ledger.count_all((one, 1) for one in range(times))
+        for statement in order:
+            ledger.announce(statement)
+            ledger.advance()
+        assert ledger.frontier == Antichain.of(times)
+        return Measured(time.perf_counter() - start, time.process_time() - cpu)
+
+    backwards = statements[::-1]
+    return interleave({IN_ORDER: lambda _: run(statements), REVERSED: lambda _: run(backwards)}, rounds, say)
+
+
+def measure_start(bench: Bench) -> Samples:
+    """Start processes: a bare session with one job, the ingest job to its first commit, an import, `status`."""
+    bench.say("starts")
+    root = bench.folder("start")
+    lake = Lake(bench.spark, root, {"plain": "plain"})
+    small_ticks(bench, lake, root, 0)
+    config = str(root / "collections.yaml")
+
+    def ingest_from_nothing(number: int) -> Measured:
+        shutil.rmtree(lake.store)
+        return _started(["-m", "jobs.ingest", "--config", config], root)
+
+    def status(number: int) -> Measured:
+        return _started(["-m", "tidelake.cli", "status", "--config", config], root)
+
+    turns = {
+        BARE: lambda number: _started(["-c", _BARE], root),
+        COLD: ingest_from_nothing,
+        IMPORT: lambda number: _started(["-c", "import tidelake, tidelake.cli"], root),
+        STATUS: status,
+    }
+    return bench.interleave(turns)
+
+
+def _started(arguments: list[str], folder: Path) -> Measured:
+    """Run Python from the checkout to its end."""
+    checkout = Path(__file__).parent.parent
+    environment = {**os.environ, "PYTHONPATH": f"{checkout / 'src'}:{checkout}"}
+    cpu, start = waited_cpu_s(), time.perf_counter()
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, check=False)
+    seconds = time.perf_counter() - start
+    assert done.returncode == 0, done.stderr.decode()
+    return Measured(seconds, waited_cpu_s() - cpu)

@@ -1,0 +1,103 @@
+"""Whole ticks as the table grows: Tidelake, Delta MERGE, delta-rs merge; and what reading the contents adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.bench import Bench, Lake
+from benchmarks.data import Skew, Stream, Ticks, state_rows, write_bulk
+from benchmarks.measure import Measured, Samples
+from benchmarks.peers import Apart, MergeTable, delta_rs_merge, read_all, write_decoded
+from jobs import compact, current
+from tidelake.delta.snapshot import snapshot
+
+UPSERT, PLAIN = "tidelake upsert", "tidelake plain"
+MERGE_VECTORS, MERGE, MERGE_USUAL = "MERGE tuned, vectors", "MERGE tuned", "MERGE as usual"
+MERGE_PLAIN, DELTA_RS = "MERGE of plain tick", "delta-rs merge"
+READS = " read"
+CURRENT = " current"
+
+Turn = Callable[[int], Measured]
+
+
+def measure_ticks(bench: Bench, rows: int, skew: Skew = "uniform") -> Samples:
+    """Measure standard ticks against a state of `rows` rows."""
+    bench.say(f"ticks on {rows:,} rows, keys {skew}")
+    root = bench.folder(f"ticks-{rows}-{skew.replace('/', '-')}")
+    lake = Lake(bench.spark, root, {"upsert": "upsert", "plain": "plain"})
+    ticks = {kind: _prepare(bench, lake, Stream(rows, kind, skew), root) for kind in ("upsert", "plain")}
+    turns: dict[str, Turn] = {}
+    for name, kind in ((UPSERT, "upsert"), (PLAIN, "plain")):
+        turns |= _tidelake_turns(bench, lake, name, kind, ticks[kind])
+    apart = Apart()
+    try:
+        turns |= _peer_turns(bench, root, ticks, apart, rows)
+        return bench.interleave(turns)
+    finally:
+        apart.close()
+
+
+def _prepare(bench: Bench, lake: Lake, stream: Stream, root: Path) -> Ticks:
+    """Load the state by ingest, seal and one full compaction; write the ticks."""
+    spark, kind = bench.spark, stream.kind
+    topic = lake.topic(kind)
+    end = write_bulk(spark, topic, stream.rows, stream.state(), stream.state_updates_per_time, "state")
+    lake.tick(kind)
+    lake.run(kind, compact.run)
+    for file in topic.glob("state-*"):  # they stay known by their offsets, so that a topic does not grow with the state
+        file.unlink()
+    made = root / f"made-{kind}"
+    made.mkdir()
+    ticks = Ticks(spark, stream, made, kind, end)
+    ticks.make(bench.rounds + 1)
+    return ticks
+
+
+def _tidelake_turns(bench: Bench, lake: Lake, name: str, kind: str, ticks: Ticks) -> dict[str, Turn]:
+    def tick(number: int) -> Measured:
+        lake.show(kind, ticks.file(number))
+        return bench.meter.measure(lambda: lake.tick(kind), [lake.store])
+
+    def read(number: int) -> Measured:
+        return bench.meter.measure(lambda: read_all(snapshot(bench.spark, lake.collection(kind)).contents))
+
+    def bring_current_up(number: int) -> Measured:
+        return bench.meter.measure(lambda: lake.run(kind, current.run), [lake.store])
+
+    turns: dict[str, Turn] = {name: tick, name + READS: read}
+    return turns if bench.quick else turns | {name + CURRENT: bring_current_up}
+
+
+def _peer_turns(bench: Bench, root: Path, ticks: dict[str, Ticks], apart: Apart, rows: int) -> dict[str, Turn]:
+    spark = bench.spark
+    turns: dict[str, Turn] = {}
+    settings = {
+        MERGE_VECTORS: (True, True, "upsert"),
+        MERGE: (False, True, "upsert"),
+        MERGE_USUAL: (False, False, "upsert"),
+        MERGE_PLAIN: (True, True, "plain"),
+    }
+    if bench.quick or rows > 10_000_000:
+        del settings[MERGE_USUAL], settings[MERGE]
+    for number, (name, (vectors, tuned, kind)) in enumerate(settings.items()):
+        table = MergeTable(spark, root / f"merge-{number}", vectors, tuned)
+        table.create(state_rows(spark, ticks[kind].stream))
+        turns |= _merge_turns(bench, name, table, ticks[kind])
+    of_delta_rs = MergeTable(spark, root / "delta-rs", False)
+    of_delta_rs.create(state_rows(spark, ticks["upsert"].stream))
+    decoded = [ticks["upsert"].file(tick).with_suffix(".decoded") for tick in range(bench.rounds + 1)]
+    for tick, target in enumerate(decoded):
+        write_decoded(spark, ticks["upsert"].file(tick), target)
+    turns[DELTA_RS] = lambda number: apart.measure(delta_rs_merge, str(of_delta_rs.folder), str(decoded[number]))
+    return turns
+
+
+def _merge_turns(bench: Bench, name: str, table: MergeTable, ticks: Ticks) -> dict[str, Turn]:
+    def tick(number: int) -> Measured:
+        return bench.meter.measure(lambda: table.tick(ticks.file(number)), [table.folder])
+
+    def read(number: int) -> Measured:
+        return bench.meter.measure(table.read)
+
+    return {name: tick, name + READS: read}
