@@ -21,6 +21,7 @@ from tidelake.errors import ConfigurationError, SchemaRefused
 from tidelake.raw_configuration import (
     ENVELOPE_OF_FAMILY,
     add_metadata,
+    check_format,
     check_framing,
     read_family,
     read_metadata,
@@ -293,6 +294,7 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
     if "schema" not in block:
         raise ConfigurationError(str(file), f"{field}.schema", "is missing", "give an .avsc file or the schema itself")
     schema = _read_schema(file, base, f"{field}.schema", block["schema"])
+    check_format(str(file), field, block, schema)
     values["schema_ids"] = _read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema)
     if values.get("encoding") == "confluent" and not values["schema_ids"]:
         raise ConfigurationError(

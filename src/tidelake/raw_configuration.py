@@ -97,6 +97,37 @@ def check_framing(file: str, field: str, block: Mapping[str, Any], family: Any) 
         )
 
 
+def check_format(file: str, field: str, block: Mapping[str, Any], record: dict[str, Any]) -> None:
+    """Refuse what JSON has no form for."""
+    if block.get("format") != "json":
+        return
+    for name in ("encoding", "schema_ids"):
+        if name in block:
+            raise ConfigurationError(
+                file, f"{field}.{name}", "is given for JSON, which has no schema id before it", "leave it out"
+            )
+    column = _several_types(resolved_schema(record), "")
+    if column is not None:
+        raise ConfigurationError(
+            file,
+            f"{field}.schema",
+            f"the column '{column}' is a union of several types, and JSON does not say which of them a value is",
+            "give it one type, or read it as text",
+        )
+
+
+def _several_types(kind: Any, column: str) -> str | None:
+    """The first column of a resolved type that is a union of several types; None where there is none."""
+    if isinstance(kind, list):
+        real = [one for one in kind if one != "null"]
+        return column if len(real) > 1 else _several_types(real[0], column)
+    if kind["type"] == "array":
+        return _several_types(kind["items"], f"{column}[]")
+    fields = kind["fields"] if kind["type"] == "record" else []
+    found = (_several_types(one["type"], f"{column}.{one['name']}" if column else one["name"]) for one in fields)
+    return next((one for one in found if one is not None), None)
+
+
 def read_metadata(file: str, field: str, given: Any) -> dict[str, str]:
     """What of each record becomes a column: a list, for names like `kafka_offset`, or a mapping to names."""
     if given is None:

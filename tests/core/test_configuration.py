@@ -171,3 +171,73 @@ def test_a_topic_that_is_not_there_is_named_with_its_folder(tmp_path: Path) -> N
         check_topics(settings)
     (tmp_path / "in" / "orders").mkdir(parents=True)
     check_topics(settings)
+
+
+RAW = """
+store: lake
+topics: in
+collections:
+  clicks:
+    framing: reclock
+    envelope: append_only
+    topic: [eu, us]
+    format: json
+    metadata: [topic, offset]
+    schema: {type: record, name: click, fields: [{name: page, type: string}]}
+"""
+
+
+def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -> None:
+    one = load(tmp_path, RAW).collections[0]
+    assert (one.framing, one.family, one.envelope, one.format) == ("reclock", "append_only", "append_only", "json")
+    assert (one.topics, one.topic) == (("eu", "us"), "eu, us")
+    assert [field["name"] for field in one.record_schema["fields"]] == ["page", "kafka_topic", "kafka_offset"]
+    assert [field["name"] for field in one.value_schema["fields"]] == ["page"]
+    named = load(tmp_path, RAW.replace("[topic, offset]", "{timestamp: sent_at, headers: sent_with}")).collections[0]
+    assert [field["name"] for field in named.record_schema["fields"]] == ["page", "sent_at", "sent_with"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("envelope: append_only", "envelope: none"), r"clicks.framing: is 'reclock', and .* state no diff"),
+        (("envelope: append_only", "envelope: plain"), r"clicks.envelope: is not an envelope: 'plain'"),
+        (
+            ("envelope: append_only", "envelope: append_only\n    family: upsert"),
+            r"clicks.envelope: is 'append_only', and family is 'upsert': both name the same",
+        ),
+        (
+            ("envelope: append_only", "envelope: append_only\n    before: key"),
+            r"clicks.before: is given for a raw topic",
+        ),
+        (("framing: reclock", "framing: relock"), r"clicks.framing: input should be 'cdcv2' or 'reclock'"),
+        (("    framing: reclock\n", ""), r"clicks.format: is given for CDCv2 messages"),
+        (
+            ("    framing: reclock\n", "", "    format: json\n", "", "    metadata: [topic, offset]\n", ""),
+            r"clicks.topic: is a list, and a CDCv2 stream is one topic",
+        ),
+        (("format: json", "format: xml"), r"clicks.format: input should be 'avro' or 'json'"),
+        (("format: json", "format: json\n    encoding: confluent"), r"clicks.encoding: is given for JSON"),
+        (("topic: [eu, us]", "topic: []"), r"clicks.topic: names no topic"),
+        (("topic: [eu, us]", "topic: [eu, eu]"), r"clicks.topic: names a topic twice"),
+        (("topic: [eu, us]", "topic: [eu, a/b]"), r"clicks.topic: is not the name of a topic: 'a/b'"),
+        (("[topic, offset]", "[topic, colour]"), r"clicks.metadata.colour: is not known"),
+        (("[topic, offset]", "topic"), r"clicks.metadata: is neither a list nor a mapping"),
+        (("[topic, offset]", "{offset: Page}"), r"clicks.metadata.offset: the column 'Page' clashes with .* 'page'"),
+        (
+            ("[topic, offset]", "{offset: at, topic: AT}"),
+            r"clicks.metadata.offset: the column 'at' clashes with .* 'AT'",
+        ),
+        (("[topic, offset]", "{offset: _offset}"), r"clicks.metadata: .*_offset"),
+        (("type: string", "type: [int, string]"), r"clicks.schema: the column 'page' is a union of several types"),
+    ],
+)
+def test_what_does_not_go_together_in_a_raw_collection_is_refused(
+    tmp_path: Path, change: tuple[str, ...], message: str
+) -> None:
+    text = RAW
+    for old, new in zip(change[::2], change[1::2], strict=True):
+        text = text.replace(old, new)
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        load(tmp_path, text)
+    assert "hint:" in str(caught.value)

@@ -25,7 +25,7 @@ from tidelake.schema import PROGRESS, resolved_schema
 
 SENTINEL = bytes.fromhex("8f1d0c63a95be24780f36e1bd2c4097a")
 _PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
-_MAGIC_BYTES = 5  # Confluent framing: a zero byte and a four-byte schema id
+MAGIC_BYTES = 5  # Confluent framing: a zero byte and a four-byte schema id
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Decoder:
             return raw.withColumns(
                 {"_body": value, "_framing": F.lit(None).cast("string"), "_schema_id": F.lit(None).cast("bigint")}
             )
-        long_enough = F.length(value) >= _MAGIC_BYTES
+        long_enough = F.length(value) >= MAGIC_BYTES
         magic = long_enough & (F.substring(value, 1, 1) == F.lit(bytes(1)))
         schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
         framing = (
@@ -94,7 +94,7 @@ class Decoder:
             .when(~long_enough, F.lit("undecodable"))
             .when(~schema_id.isin(list(self.writer_schemas)), F.lit("unknown_schema_id"))
         )
-        body = F.when(magic, F.substring(value, _MAGIC_BYTES + 1, 2**31 - 1))
+        body = F.when(magic, F.substring(value, MAGIC_BYTES + 1, 2**31 - 1))
         return raw.withColumns({"_body": body, "_framing": framing, "_schema_id": F.when(magic, schema_id)})
 
     def _decoded_updates(self, framed: DataFrame, schema: dict[str, Any]) -> DataFrame:
@@ -164,20 +164,20 @@ def _overflow_reason(record_schema: dict[str, Any]) -> Column:
     otherwise, or what no common encoder writes, such as a batch in several blocks. `tidelake.codec_exact` has the rule.
     """
     pattern = suspect_pattern(resolved_schema(record_schema))
-    schema = json.dumps(_schema(_without_logical_types(land_record(record_schema).decoding)))
+    schema = json.dumps(_schema(without_logical_types(land_record(record_schema).decoding)))
     stated = F.concat(F.col("_body"), F.lit(SENTINEL))
     again = to_avro(from_avro(stated, schema, {"mode": "PERMISSIVE"}), schema)
     suspect = F.decode(F.col("_body"), "ISO-8859-1").rlike(pattern)
     return F.when(suspect, F.when(~again.eqNullSafe(stated), F.lit("undecodable")))
 
 
-def _without_logical_types(kind: Any) -> Any:
+def without_logical_types(kind: Any) -> Any:
     """The same Avro type without what its numbers and bytes stand for."""
     if isinstance(kind, list):
-        return [_without_logical_types(one) for one in kind]
+        return [without_logical_types(one) for one in kind]
     if isinstance(kind, dict):
         kept = {name: value for name, value in kind.items() if name not in ("logicalType", "precision", "scale")}
-        return {name: _without_logical_types(value) if name != "symbols" else value for name, value in kept.items()}
+        return {name: without_logical_types(value) if name != "symbols" else value for name, value in kept.items()}
     return kind
 
 

@@ -18,10 +18,9 @@ from tidelake.delta.bindings import append_binding, known_offsets, minted_time
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import RunFile, discard_run, read_rows
-from tidelake.delta.formats import decode_values
 from tidelake.delta.layout import QUARANTINE_SCHEMA, new_run
 from tidelake.delta.observed import Observed
-from tidelake.delta.raw_envelopes import append_only_rows
+from tidelake.delta.raw_envelopes import append_only_rows, read_events
 from tidelake.delta.runs import append_run, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.tick import TickReport
@@ -126,9 +125,16 @@ class _RawTick:
 
         Out: the raw columns, topic string, _value struct, _reason string: why it cannot be used, or null.
         """
+        return read_events(self._raw(ranges), self.settings)
+
+    def _raw(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> DataFrame:
+        """The records of all topics.
+
+        Out: the raw columns, topic string.
+        """
         parts = [topic.read(self.spark, offsets).withColumn("topic", F.lit(topic.name)) for topic, offsets in ranges]
         tasks = min(self.spark.sparkContext.defaultParallelism, self.report.messages // _MESSAGES_PER_TASK_MIN)
-        return decode_values(reduce(DataFrame.unionByName, parts).coalesce(max(1, tasks)), self.settings)
+        return reduce(DataFrame.unionByName, parts).coalesce(max(1, tasks))
 
     def _write_rows(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> list[RunFile]:
         seen = Observed(self._decoded(ranges), F.count_if(F.col("_reason").isNotNull()).alias("quarantined"))
