@@ -121,7 +121,8 @@ def read(
         rows = _rows_of(taken, rows_max)
         total = taken.contents.count() if rows_max is not None and not as_json else None
     about = {"name": name, "as_of": taken.as_of, "since": taken.since, "upper": None if taken.closed else taken.upper}
-    kinds = {one.name: one.type for one in contents_types(collection.entry.envelope, collection.entry.record_schema)}
+    entry = collection.entry
+    kinds = {one.name: one.type for one in contents_types(entry.envelope, entry.record_schema, entry.framing)}
     if as_json:
         shown = [_with_bytes(row, kinds, lambda text: {"b64": text}) for row in rows]
         typer.echo(to_text(about | {"closed": taken.closed, "version": taken.version, "rows": shown}))

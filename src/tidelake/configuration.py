@@ -16,15 +16,18 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tidelake.column_types import Array, Branches, Column, Primitive, Struct, column_types
+from tidelake.connect_types import declared_row, landing_record
 from tidelake.debezium import row_record_of
 from tidelake.errors import ConfigurationError, SchemaRefused
 from tidelake.raw_configuration import (
     ENVELOPE_OF_FAMILY,
+    UNAVAILABLE_VALUE,
     add_metadata,
     check_format,
     check_framing,
     read_family,
     read_metadata,
+    read_position,
     topic_names,
 )
 from tidelake.schema import record_schema_of
@@ -59,6 +62,10 @@ class CollectionSettings(_Frozen):
     """Raw framing: what the bytes of keys and values are."""
     metadata: dict[str, str] = Field(default_factory=dict)
     """Raw framing: what else is known of each record, and the column that it becomes."""
+    position: tuple[str, ...] = ()
+    """Raw change events: what orders the events of one key, where the connector is not PostgreSQL's."""
+    unavailable_value: str = UNAVAILABLE_VALUE
+    """Raw change events: what the connector writes for a value that the database did not send."""
     key: tuple[str, ...] = ()
     """The columns that name a row: what an upsert is about, or the primary key of the table whose changes come."""
     before: Before = "whole"
@@ -91,7 +98,7 @@ class CollectionSettings(_Frozen):
         return keep
 
 
-_READ_APART = {"schema", "schema_ids", "topic", "envelope", "metadata", "key"}
+_READ_APART = {"schema", "schema_ids", "topic", "envelope", "metadata", "key", "position"}
 _KEYS = (set(CollectionSettings.model_fields) | {"schema", "topic", "envelope"}) - {
     "name",
     "record_schema",
@@ -293,7 +300,9 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
     check_framing(str(file), field, block, family)
     if "schema" not in block:
         raise ConfigurationError(str(file), f"{field}.schema", "is missing", "give an .avsc file or the schema itself")
-    schema = _read_schema(file, base, f"{field}.schema", block["schema"])
+    raw_changes = family == "debezium" and block.get("framing") == "reclock"
+    row = _read_row(file, base, f"{field}.schema", block["schema"]) if raw_changes else {}
+    schema = landing_record(row) if raw_changes else _read_schema(file, base, f"{field}.schema", block["schema"])
     check_format(str(file), field, block, schema)
     values["schema_ids"] = _read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema)
     if values.get("encoding") == "confluent" and not values["schema_ids"]:
@@ -310,11 +319,13 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
         raise ConfigurationError(
             str(file), f"{field}.before", "is given without change events that have a key", "leave it out, or add `key`"
         )
-    values["key"] = _read_key(file, f"{field}.key", family, block.get("key"), schema)
+    key_family = "upsert" if raw_changes else family
+    values["key"] = _read_key(file, f"{field}.key", key_family, block.get("key"), schema)
     values["record_schema"] = schema
     if block.get("framing") == "reclock":
+        values["position"] = read_position(str(file), f"{field}.position", block.get("position"), family)
         values["metadata"] = read_metadata(str(file), f"{field}.metadata", block.get("metadata"))
-        values["value_schema"] = schema
+        values["value_schema"] = row or schema
         values["record_schema"] = add_metadata(str(file), f"{field}.metadata", schema, values["metadata"])
     try:
         return CollectionSettings(name=name, **values)
@@ -395,8 +406,28 @@ def _describe(column: Column) -> str:
     return f"{text} or null" if column.nullable else text
 
 
+def _read_row(file: Path, base: Path, field: str, given: Any) -> dict[str, Any]:
+    """The record of a row whose changes come, with Debezium's own names of types."""
+    where, schema = _load_schema(file, base, field, given)
+    try:
+        row = declared_row(schema)
+        landing_record(row)
+        return row
+    except SchemaRefused as error:
+        raise ConfigurationError(where, field, str(error).splitlines()[0], error.hint or "mend the schema") from error
+
+
 def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, Any]:
     """The record schema of `data`, from an .avsc file or from the block itself."""
+    where, schema = _load_schema(file, base, field, given)
+    try:
+        return dict(record_schema_of(schema))
+    except SchemaRefused as error:
+        raise ConfigurationError(where, field, str(error).splitlines()[0], error.hint or "mend the schema") from error
+
+
+def _load_schema(file: Path, base: Path, field: str, given: Any) -> tuple[str, Any]:
+    """Where a schema stands, and what it is."""
     where = str(file)
     if isinstance(given, str):
         path = base / given
@@ -412,10 +443,7 @@ def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, An
             ) from error
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(str(path), field, f"is not JSON: {error}", "mend the schema file") from error
-    try:
-        return dict(record_schema_of(given))
-    except SchemaRefused as error:
-        raise ConfigurationError(where, field, str(error).splitlines()[0], error.hint or "mend the schema") from error
+    return where, given
 
 
 def _read_key(file: Path, field: str, family: Any, given: Any, record_schema: dict[str, Any]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ ENVELOPE_OF_FAMILY: dict[str, str] = {
 }
 """Which envelope a family's statements are in; two names for one question."""
 
+UNAVAILABLE_VALUE = "__debezium_unavailable_value"
+"""What Debezium writes for a value that the database did not send, unless `unavailable.value.placeholder` is set."""
 _FAMILY_OF_ENVELOPE = {envelope: family for family, envelope in ENVELOPE_OF_FAMILY.items()}
 _HEADER = {
     "type": "record",
@@ -32,7 +35,7 @@ METADATA: dict[str, Any] = {
 }
 """What is known of a record besides its key and value, and the Avro type of the column that it may become."""
 
-_RECLOCK_ONLY = ("format", "metadata")
+_RECLOCK_ONLY = ("format", "metadata", "position", "unavailable_value")
 _CDCV2_ONLY = ("before",)
 
 
@@ -88,7 +91,7 @@ def check_framing(file: str, field: str, block: Mapping[str, Any], family: Any) 
             "is 'reclock', and the records of a raw topic state no diff, which the envelope 'none' needs",
             "use `envelope: append_only`, `upsert` or `debezium`",
         )
-    if framing == "reclock" and family in ("upsert", "debezium"):
+    if framing == "reclock" and family == "upsert":
         raise ConfigurationError(
             file,
             f"{field}.framing",
@@ -126,6 +129,23 @@ def _several_types(kind: Any, column: str) -> str | None:
     fields = kind["fields"] if kind["type"] == "record" else []
     found = (_several_types(one["type"], f"{column}.{one['name']}" if column else one["name"]) for one in fields)
     return next((one for one in found if one is not None), None)
+
+
+def read_position(file: str, field: str, given: Any, family: Any) -> tuple[str, ...]:
+    """The fields of an event that order events of one key, such as `source.pos`."""
+    if given is None:
+        return ()
+    if family != "debezium":
+        raise ConfigurationError(file, field, f"is given for the envelope '{family}'", "only change events have one")
+    known = isinstance(given, list) and given and _are_texts(given)
+    if not known or not all(re.fullmatch(r"source\.[A-Za-z_][A-Za-z0-9_]*|ts_ms", one) for one in given):
+        raise ConfigurationError(
+            file,
+            field,
+            f"does not name fields of an event: {given!r}",
+            "name them, the most significant first: `position: [source.file, source.pos, source.row]`",
+        )
+    return tuple(given)
 
 
 def read_metadata(file: str, field: str, given: Any) -> dict[str, str]:

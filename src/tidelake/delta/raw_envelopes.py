@@ -39,5 +39,10 @@ def append_only_rows(decoded: DataFrame, settings: CollectionSettings, time: int
 
 def metadata_columns(settings: CollectionSettings) -> list[Column]:
     """What else is known of each record, under the names that the settings give."""
+    return [column.alias(name) for name, column in metadata_of(settings).items()]
+
+
+def metadata_of(settings: CollectionSettings) -> dict[str, Column]:
+    """The same by name."""
     sources = {"timestamp": F.timestamp_millis("timestamp_ms")}
-    return [sources.get(kind, F.col(kind)).alias(name) for kind, name in settings.metadata.items()]
+    return {name: sources.get(kind, F.col(kind)) for kind, name in settings.metadata.items()}
