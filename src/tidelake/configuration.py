@@ -22,9 +22,11 @@ from tidelake.errors import ConfigurationError, SchemaRefused
 from tidelake.raw_configuration import (
     ENVELOPE_OF_FAMILY,
     UNAVAILABLE_VALUE,
+    add_key,
     add_metadata,
     check_format,
     check_framing,
+    key_record_of,
     read_family,
     read_metadata,
     read_position,
@@ -60,6 +62,10 @@ class CollectionSettings(_Frozen):
     framing: Framing = "cdcv2"
     format: Format = "avro"
     """Raw framing: what the bytes of keys and values are."""
+    key_schema: dict[str, Any] = Field(default_factory=dict)
+    """Raw upserts: what the keys of the records are."""
+    key_schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
+    """Raw upserts in Confluent framing: the record schema that each id in the keys was written with."""
     metadata: dict[str, str] = Field(default_factory=dict)
     """Raw framing: what else is known of each record, and the column that it becomes."""
     position: tuple[str, ...] = ()
@@ -98,7 +104,17 @@ class CollectionSettings(_Frozen):
         return keep
 
 
-_READ_APART = {"schema", "schema_ids", "topic", "envelope", "metadata", "key", "position"}
+_READ_APART = {
+    "schema",
+    "schema_ids",
+    "topic",
+    "envelope",
+    "metadata",
+    "key",
+    "key_schema",
+    "key_schema_ids",
+    "position",
+}
 _KEYS = (set(CollectionSettings.model_fields) | {"schema", "topic", "envelope"}) - {
     "name",
     "record_schema",
@@ -319,14 +335,17 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
         raise ConfigurationError(
             str(file), f"{field}.before", "is given without change events that have a key", "leave it out, or add `key`"
         )
+    table = schema
+    if block.get("framing") == "reclock" and family == "upsert":
+        table = _read_key_record(file, base, field, block, schema, values)
     key_family = "upsert" if raw_changes else family
-    values["key"] = _read_key(file, f"{field}.key", key_family, block.get("key"), schema)
-    values["record_schema"] = schema
+    values["key"] = _read_key(file, f"{field}.key", key_family, block.get("key"), table)
+    values["record_schema"] = table
     if block.get("framing") == "reclock":
         values["position"] = read_position(str(file), f"{field}.position", block.get("position"), family)
         values["metadata"] = read_metadata(str(file), f"{field}.metadata", block.get("metadata"))
         values["value_schema"] = row or schema
-        values["record_schema"] = add_metadata(str(file), f"{field}.metadata", schema, values["metadata"])
+        values["record_schema"] = add_metadata(str(file), f"{field}.metadata", table, values["metadata"])
     try:
         return CollectionSettings(name=name, **values)
     except ValidationError as error:
@@ -340,6 +359,27 @@ def _read_collection(file: Path, base: Path, topics: Path, name: str, block: Any
             f"{problem}, not {first.get('input')!r}",
             "see the README, 'Add a collection'",
         ) from error
+
+
+def _read_key_record(
+    file: Path, base: Path, field: str, block: dict[str, Any], schema: dict[str, Any], values: dict[str, Any]
+) -> dict[str, Any]:
+    """Take in how the keys of upserts are read, and say which columns their table has."""
+    given = _read_schema(file, base, f"{field}.key_schema", block["key_schema"]) if "key_schema" in block else None
+    key = _read_key(file, f"{field}.key", "upsert", block.get("key"), schema if given is None else given)
+    record = key_record_of(str(file), field, key, given, schema)
+    check_format(str(file), f"{field}.key_schema", block, record)
+    values["key_schema"] = record
+    ids = _read_schema_ids(file, base, field, block.get("key_schema_ids") or {}, record, "key_schema_ids")
+    if block.get("encoding") == "confluent" and not ids:
+        raise ConfigurationError(
+            str(file),
+            f"{field}.key_schema_ids",
+            "is missing for Confluent framing",
+            "name the schema of every id that keys were written with, e.g. `1: orders-key.avsc`",
+        )
+    values["key_schema_ids"] = ids
+    return add_key(record, schema)
 
 
 def _read_topics(file: Path, field: str, given: Any) -> tuple[Any, ...]:
@@ -358,16 +398,14 @@ def _read_topics(file: Path, field: str, given: Any) -> tuple[Any, ...]:
 
 
 def _read_schema_ids(
-    file: Path, base: Path, field: str, given: Any, record_schema: dict[str, Any]
+    file: Path, base: Path, field: str, given: Any, record_schema: dict[str, Any], name: str = "schema_ids"
 ) -> dict[int, dict[str, Any]]:
     """By schema id what messages were written with; each has the collection's columns, in any order."""
     if not isinstance(given, dict) or not all(type(one) is int and 0 <= one < 2**32 for one in given):
-        raise ConfigurationError(
-            str(file), f"{field}.schema_ids", "does not map ids to schemas", "write `1: orders.avsc`"
-        )
+        raise ConfigurationError(str(file), f"{field}.{name}", "does not map ids to schemas", "write `1: orders.avsc`")
     read = {}
     for schema_id, schema in given.items():
-        place = f"{field}.schema_ids.{schema_id}"
+        place = f"{field}.{name}.{schema_id}"
         read[schema_id] = _read_schema(file, base, place, schema)
         difference = _difference(column_types(record_schema), column_types(read[schema_id]))
         if difference is not None:

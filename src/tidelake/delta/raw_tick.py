@@ -21,13 +21,13 @@ from tidelake.delta.files import RunFile, discard_run, read_rows
 from tidelake.delta.layout import QUARANTINE_SCHEMA, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.raw_debezium_tick import ChangeTick
-from tidelake.delta.raw_envelopes import append_only_rows, read_events
+from tidelake.delta.raw_envelopes import RAW_ENVELOPES
 from tidelake.delta.runs import append_run, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.tick import TickReport
 from tidelake.delta.topic import OffsetRange, Topic
 from tidelake.delta.types import updates_schema
-from tidelake.delta.values import CLOSED, SEALED_AT_MS, UPPER, offset_value, partitions_value
+from tidelake.delta.values import CLOSED, HAS_ERRORS, SEALED_AT_MS, UPPER, offset_value, partitions_value
 from tidelake.errors import Conflict, TopicGap
 from tidelake.framing.reclock import Binding, Place, mint_time
 
@@ -127,11 +127,11 @@ class _RawTick:
     def _decoded(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> DataFrame:
         """The records of all topics, decoded.
 
-        Out: the raw columns, topic string, _value struct, _reason string: why it cannot be used, or null.
+        Out: the raw columns, topic, _reason, _detail, _error; see `RawEnvelope.read`.
         """
         if self.changes is not None:
             return self.changes.changes()
-        return read_events(self._raw(ranges), self.settings)
+        return RAW_ENVELOPES[self.settings.envelope].read(self._raw(ranges), self.settings)
 
     def _raw(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> DataFrame:
         """The records of all topics.
@@ -145,13 +145,21 @@ class _RawTick:
     def _write_rows(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> list[RunFile]:
         if self.settings.envelope == "debezium":
             return self._write_changes(ranges)
-        seen = Observed(self._decoded(ranges), F.count_if(F.col("_reason").isNotNull()).alias("quarantined"))
-        rows = append_only_rows(seen.frame, self.settings, self.time)
+        is_bad = F.col("_reason").isNotNull()
+        seen = Observed(
+            self._decoded(ranges),
+            F.count_if(is_bad).alias("quarantined"),
+            F.count_if(~is_bad & F.col("_error").isNotNull()).alias("errors"),
+        )
+        rows = RAW_ENVELOPES[self.settings.envelope].rows(seen.frame, self.settings, self.time)
         run = new_run("ingest")
         files = write_frame(rows, self.table.path, run, self.schema)
         if not files:
             discard_run(self.table.path, run)
-        self.report.quarantined = seen.values()["quarantined"]
+        counted = seen.values()
+        self.report.quarantined, self.report.values_in_error = counted["quarantined"], counted["errors"]
+        if counted["errors"]:
+            self.values[HAS_ERRORS] = 1
         self.report.updates_read = self.report.updates_stored = sum(file.rows for file in files)
         self.report.bytes_stored = sum(file.bytes for file in files)
         return files
@@ -171,6 +179,7 @@ class _RawTick:
         written = self.changes.write()
         self.values = written.values
         self.report.null_records, self.report.quarantined = written.tombstones, written.quarantined
+        self.report.values_in_error = written.errors
         self.report.updates_read = self.report.updates_stored = sum(file.rows for file in written.files)
         self.report.bytes_stored = sum(file.bytes for file in written.files)
         return written.files
