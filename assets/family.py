@@ -26,7 +26,7 @@ from dagster import (
 from assets.metadata import Metadata, current_metadata, frontier_metadata, listed, status_of, updates_metadata
 from jobs.lake import Lake, open_collection
 from tidelake.configuration import CollectionSettings
-from tidelake.errors import RuleBroken, TidelakeError, TopicGap
+from tidelake.errors import RuleBroken, TidelakeError, TopicGap, TopicUnreachable
 
 if TYPE_CHECKING:
     from jobs.ingest import IngestReport
@@ -113,13 +113,13 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
         from jobs.job import Report
 
         lake: Lake = context.resources.lake
-        stopped: TopicGap | RuleBroken | None = None
+        stopped: TopicGap | RuleBroken | TopicUnreachable | None = None
         report = Report("ingest")
         with _shown_as_failure():
             collection = open_collection(lake, settings.name)
             try:
                 drain(lake.session(), collection, lake.settings.collection(settings.name), report)
-            except (TopicGap, RuleBroken) as error:
+            except (TopicGap, RuleBroken, TopicUnreachable) as error:
                 # What is wrong with a topic is the source's business: it stops this collection's reading, and nothing
                 # else. What was committed before it is as good as ever, so seal goes on.
                 stopped = error
@@ -127,7 +127,7 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
             status = status_of(lake, collection)
             metadata = _ingest_metadata(ingested) | frontier_metadata(status, _upper_of(collection))
             metadata["quarantine_total"] = status.quarantine
-            metadata["offsets"] = _offsets_of(collection, settings.topics)
+            metadata["offsets"] = _offsets_of(collection, settings)
             metadata |= updates_metadata(collection, status.rows)
         yield MaterializeResult(metadata=metadata, check_results=[_topic_complete(ingested, stopped)])
 
@@ -147,14 +147,16 @@ def _ingest_metadata(ingested: "IngestReport") -> Metadata:
         "null_records": ingested.null_records,
         "bytes": ingested.bytes_stored,
     }
-    if ingested.values_in_error:
-        metadata["values_in_error"] = ingested.values_in_error
+    if ingested.partitions_added:
+        metadata["partitions_added"] = listed(ingested.partitions_added)
     if ingested.reasons:
         metadata["quarantine_reasons"] = dict(ingested.reasons)
     return metadata
 
 
-def _topic_complete(ingested: "IngestReport", stopped: TopicGap | RuleBroken | None) -> AssetCheckResult:
+def _topic_complete(
+    ingested: "IngestReport", stopped: TopicGap | RuleBroken | TopicUnreachable | None
+) -> AssetCheckResult:
     gaps = ingested.gaps or ([stopped] if isinstance(stopped, TopicGap) else [])
     metadata: Metadata = {"gaps": len(gaps), "offsets_missing": sum(gap.to_offset - gap.from_offset for gap in gaps)}
     if gaps:
@@ -301,12 +303,15 @@ def _upper_of(collection: "Collection") -> int:
     return OpenTable(collection.paths.updates).value(UPPER) or 0
 
 
-def _offsets_of(collection: "Collection", topics: tuple[str, ...]) -> dict[str, int]:
+def _offsets_of(collection: "Collection", settings: CollectionSettings) -> dict[str, int]:
     """The next offset of every partition, as the last commit has them; with its topic where there are several."""
     from tidelake.delta.bindings import known_offsets
     from tidelake.delta.commit import OpenTable
+    from tidelake.delta.topic import open_topics
 
-    offsets = known_offsets(OpenTable(collection.paths.updates), set(topics))
+    topics = {one.name for one in open_topics(settings, collection.entry.decisions)}
+
+    offsets = known_offsets(OpenTable(collection.paths.updates), topics)
     return {
         f"{topic}:{partition}" if len(topics) > 1 else str(partition): offset
         for (topic, partition), offset in sorted(offsets.items())

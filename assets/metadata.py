@@ -29,7 +29,7 @@ def status_of(lake: Lake, collection: Collection) -> CollectionStatus:
     from tidelake.delta.topic import open_topics
 
     settings = lake.settings.collection(collection.name)
-    return read_status(collection, settings.family, open_topics(settings))
+    return read_status(collection, settings.family, open_topics(settings, collection.entry.decisions))
 
 
 def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:

@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 from jobs.job import Report, log, run_main, run_step
 from tidelake.configuration import CollectionSettings, Settings
 from tidelake.delta.catalog import Collection
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.position import next_offsets
 from tidelake.delta.raw_tick import raw_tick
 from tidelake.delta.tick import TickReport, ingest_tick
-from tidelake.delta.topic import open_topics
-from tidelake.errors import TopicGap
+from tidelake.delta.topic import Topic, open_topics
+from tidelake.errors import TopicGap, TopicUnreachable
 
 
 @dataclass
@@ -31,16 +33,17 @@ class IngestReport:
     updates_late: int = 0
     copies_dropped: int = 0
     bytes_stored: int = 0
-    values_in_error: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     gaps: list[TopicGap] = field(default_factory=list)
+    partitions_added: list[str] = field(default_factory=list)
+    """`TOPIC:PARTITION` of those that a topic has got since it was first read; they are read from their beginning."""
 
     def add(self, tick: TickReport) -> None:
         """Add one tick."""
         self.ticks += 1
         for name in ("messages", "null_records", "quarantined", "progress_statements", "updates_read"):
             setattr(self, name, getattr(self, name) + getattr(tick, name))
-        for name in ("updates_stored", "updates_late", "copies_dropped", "bytes_stored", "values_in_error"):
+        for name in ("updates_stored", "updates_late", "copies_dropped", "bytes_stored"):
             setattr(self, name, getattr(self, name) + getattr(tick, name))
         for reason, count in tick.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + count
@@ -61,16 +64,36 @@ def drain(spark: SparkSession, collection: Collection, settings: CollectionSetti
     Raises:
         TopicGap: naming the partition and the offsets that are missing.
     """
-    topics = open_topics(settings)
+    topics = open_topics(settings, collection.entry.decisions)
     ingested = IngestReport()
     report.results[collection.name] = ingested
+    before = _offsets_of(collection, topics)
+    try:
+        _tick_until_caught_up(spark, collection, settings, topics, ingested)
+    finally:
+        after = _offsets_of(collection, topics)
+        ingested.partitions_added = _partitions_added(before, after)
+        for one in ingested.partitions_added:
+            log.warning("a partition was added", collection=collection.name, partition=one)
+        if after != before:
+            _show_offsets(collection.name, topics, after)
+    return ingested
+
+
+def _tick_until_caught_up(
+    spark: SparkSession,
+    collection: Collection,
+    settings: CollectionSettings,
+    topics: Sequence[Topic],
+    ingested: IngestReport,
+) -> None:
     while True:
         if settings.framing == "reclock":
             tick = raw_tick(spark, collection, settings, topics)
         else:
             tick = ingest_tick(spark, collection, settings, topics[0])
         if tick is None:
-            return ingested
+            return
         if tick.messages:
             ingested.add(tick)
             log.info(
@@ -86,6 +109,25 @@ def drain(spark: SparkSession, collection: Collection, settings: CollectionSetti
             continue
         ingested.gaps = tick.gaps
         raise tick.gaps[0]
+
+
+def _offsets_of(collection: Collection, topics: Sequence[Topic]) -> dict[str, dict[int, int]]:
+    table = OpenTable(collection.paths.updates)
+    return {one.name: next_offsets(table, one.name) for one in topics}
+
+
+def _partitions_added(before: dict[str, dict[int, int]], after: dict[str, dict[int, int]]) -> list[str]:
+    """The partitions that came to a topic of which others were read before."""
+    return [f"{topic}:{one}" for topic, read in before.items() if read for one in sorted(set(after[topic]) - set(read))]
+
+
+def _show_offsets(name: str, topics: Sequence[Topic], offsets: dict[str, dict[int, int]]) -> None:
+    """Let monitoring see how far a collection has read; that it cannot be shown stops nothing."""
+    for one in topics:
+        try:
+            one.show_offsets(name, offsets[one.name])
+        except TopicUnreachable as error:
+            log.warning("offsets are not shown", collection=name, topic=one.name, reason=str(error))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -51,7 +51,6 @@ _ROWS_SHOWN = 20
 _TIMES_SHOWN = 5
 _ROWS_MAX = 2**31 - 1
 _OFFSETS = re.compile(r"(?s)(.+):(\d{1,19}):(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
-_GAP = re.compile(r"(?s)(.+):(\d{1,19}):(\d{1,19})-(\d{1,19})", re.ASCII)
 
 
 class Engine(StrEnum):
@@ -97,9 +96,6 @@ def read(
     limit: Annotated[
         int | None, typer.Option(min=0, max=_ROWS_MAX, help="At most so many rows (20 unless --json).")
     ] = None,
-    skip_errors: Annotated[
-        bool, typer.Option("--skip-errors", help="Leave out keys whose newest value could not be decoded.")
-    ] = False,
     config: ConfigOption = _CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -120,12 +116,11 @@ def read(
     _say("starting Spark …")
     session = start_session()
     with _spark_errors_named(name, where):
-        taken = snapshot(session, collection, as_of, wanted, where, skip_errors)
+        taken = snapshot(session, collection, as_of, wanted, where)
         rows = _rows_of(taken, rows_max)
         total = taken.contents.count() if rows_max is not None and not as_json else None
     about = {"name": name, "as_of": taken.as_of, "since": taken.since, "upper": None if taken.closed else taken.upper}
-    entry = collection.entry
-    kinds = {one.name: one.type for one in contents_types(entry.envelope, entry.record_schema, entry.framing)}
+    kinds = {one.name: one.type for one in contents_types(collection.entry.envelope, collection.entry.record_schema)}
     if as_json:
         shown = [_with_bytes(row, kinds, lambda text: {"b64": text}) for row in rows]
         typer.echo(to_text(about | {"closed": taken.closed, "version": taken.version, "rows": shown}))
@@ -157,6 +152,9 @@ def resolve(
     accept_gap: Annotated[
         str | None, typer.Option(help="Offsets that will not come back: TOPIC:PARTITION:FROM-TO (TO is not in it).")
     ] = None,
+    accept_topic: Annotated[
+        str | None, typer.Option(help="A topic that was made anew, or was cut short: go on with what is there.")
+    ] = None,
     quarantined: Annotated[
         str | None,
         typer.Option(
@@ -181,13 +179,14 @@ def resolve(
     settings = load_settings(config)
     one = settings.collection(name)
     catalog = Catalog(Store(settings.store))
-    _check_what_is_decided(reason, time, count, discard, accept_gap, quarantined, withdraw)
+    _check_what_is_decided(reason, time, count, discard, accept_gap, accept_topic, quarantined, withdraw)
     if withdraw:
         entry = _withdraw(catalog, name, time, quarantined)
     elif quarantined is not None:
         entry = catalog.decide(name, _acknowledgement(catalog.find(name), (reason or "").strip(), quarantined))
     else:
-        entry = catalog.decide(name, _decision(catalog.find(name), one, reason or "", time, count, discard, accept_gap))
+        made = _decision(catalog.find(name), one, reason or "", time, count, discard, accept_gap, accept_topic)
+        entry = catalog.decide(name, made)
     if as_json:
         _print_json({"name": name, "decisions": [one.model_dump(exclude_none=True) for one in entry.decisions]})
     else:
@@ -492,7 +491,8 @@ def _status_of(settings: Settings, name: str) -> CollectionStatus | None:
     catalog = Catalog(Store(settings.store))
     if name not in {entry.name for entry in catalog.entries()}:
         return None
-    return read_status(catalog.find(name), one.family, open_topics(one))
+    collection = catalog.find(name)
+    return read_status(collection, one.family, open_topics(one, collection.entry.decisions))
 
 
 def _check_what_is_decided(
@@ -501,22 +501,23 @@ def _check_what_is_decided(
     count: int | None,
     discard: str | None,
     accept_gap: str | None,
+    accept_topic: str | None,
     quarantined: str | None,
     withdraw: bool,
 ) -> None:
     """Check that the options belong together."""
     from tidelake.errors import RuleBroken
 
-    new = (count, discard, accept_gap, None if withdraw else quarantined, True if withdraw else None)
+    new = (count, discard, accept_gap, accept_topic, None if withdraw else quarantined, True if withdraw else None)
     if sum(one is not None for one in new) != 1:
         raise RuleBroken(
             "nothing, or more than one thing, is decided",
-            "give one of --count, --discard, --accept-gap, --quarantined, --withdraw",
+            "give one of --count, --discard, --accept-gap, --accept-topic, --quarantined, --withdraw",
         )
-    if accept_gap is None and quarantined is None and time is None:
+    if all(one is None for one in (accept_gap, accept_topic, quarantined, time)):
         raise RuleBroken("no time is given", "give --time T beside --count, --discard or --withdraw")
-    if accept_gap is not None and time is not None:
-        raise RuleBroken("a gap has no time", "leave out --time beside --accept-gap")
+    if (accept_gap is not None or accept_topic is not None) and time is not None:
+        raise RuleBroken("a gap has no time", "leave out --time beside --accept-gap and --accept-topic")
     if quarantined is not None and time is not None:
         raise RuleBroken("a message is named by its place", "leave out --time beside --quarantined")
     if not withdraw and not (reason or "").strip():
@@ -622,8 +623,10 @@ def _decision(
     count: int | None,
     discard: str | None,
     accept_gap: str | None,
+    accept_topic: str | None,
 ) -> Decision:
     """Check what was asked for, and that it can still have an effect."""
+    from tidelake.delta.acceptance import read_changed_topic, read_gap
     from tidelake.delta.catalog import Decision
     from tidelake.delta.statements import read_statement
 
@@ -636,7 +639,8 @@ def _decision(
         time=time,
         count=count,
         discard=statement,
-        accept_gap=None if accept_gap is None else _gap(collection, settings, accept_gap),
+        accept_gap=None if accept_gap is None else read_gap(collection, settings, accept_gap),
+        accept_topic=None if accept_topic is None else read_changed_topic(collection, settings, accept_topic),
         reason=reason.strip(),
         at_ms=int(clock.time() * 1000),
     )
@@ -657,39 +661,6 @@ def _check_count_helps(collection: Collection, time: int) -> None:
             f"at time {time} {what}, and a count does not say which one holds",
             'leave one statement out first: --discard \'{"data": {…}, "diff": 1}\'',
         )
-
-
-def _gap(collection: Collection, settings: CollectionSettings, text: str) -> tuple[str, int, int, int]:
-    """Read a gap, and check that it is, or lies within, one that ingest would stop at now."""
-    from tidelake.delta.commit import OpenTable
-    from tidelake.delta.topic import open_topics
-    from tidelake.delta.values import offset_value, partitions_value
-    from tidelake.errors import RuleBroken
-
-    match = _GAP.fullmatch(text)  # from the right: a topic may have a colon in its name
-    name = match.group(1) if match else ""
-    partition, start, end = (int(one) for one in match.groups()[1:]) if match else (0, 0, 0)
-    if start >= end or end > INT64_MAX:
-        raise RuleBroken(f"'{text}' is not a gap", "write TOPIC:PARTITION:FROM-TO, e.g. orders:0:100-200")
-    topic = next((one for one in open_topics(settings) if one.name == name), None)
-    if topic is None:
-        raise RuleBroken(
-            f"'{collection.name}' reads the topic '{settings.topic}', not '{name}'", "mend the topic's name"
-        )
-    table = OpenTable(collection.paths.updates)
-    offsets = {
-        one: table.value(offset_value(topic.name, one)) or 0
-        for one in range(table.value(partitions_value(topic.name)) or 0)
-    }
-    decided = [one.accept_gap for one in collection.entry.decisions if one.accept_gap is not None]
-    _, gaps = topic.plan(offsets, 1, [one[1:] for one in decided if one[0] == topic.name])
-    if not any(one.partition == partition and one.from_offset <= start and end <= one.to_offset for one in gaps):
-        named = ", ".join(f"{one.topic}:{one.partition}:{one.from_offset}-{one.to_offset}" for one in gaps)
-        raise RuleBroken(
-            f"'{text}' is not within a gap that ingest stops at now; there are: {named or 'none'}",
-            "accept what ingest names, or a part of it",
-        )
-    return name, partition, start, end
 
 
 @contextmanager

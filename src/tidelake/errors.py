@@ -347,7 +347,7 @@ class KeysInError(InvalidUsage):
         """Name the keys."""
         more = f" and {self.count - len(self.keys)} more" if self.count > len(self.keys) else ""
         return (
-            f"AS OF {self.as_of}, {self.count} keys of '{self.collection}' are in error: {', '.join(self.keys)}{more}"
+            f"{self.count} keys of '{self.collection}' are in error: {', '.join(self.keys)}{more} (AS OF {self.as_of})"
         )
 
     @property
@@ -412,7 +412,56 @@ class TopicGap(InvalidUsage):
     @property
     def hint(self) -> str | None:
         """Restore, or accept by an explicit flag."""
-        return "restore the missing files, or accept the gap explicitly: what was in it is then lost"
+        gap = f"{self.topic}:{self.partition}:{self.from_offset}-{self.to_offset}"
+        return (
+            f"restore what is missing, or accept the gap: `tidelake resolve NAME --accept-gap {gap} --reason …`; "
+            "what was in it is then lost"
+        )
+
+
+class TopicChanged(TopicGap):
+    """What was read of a topic is no longer what it is: it was made anew, or ends before what was read.
+
+    Args: those of `TopicGap`; `from_offset` is what is left of what was read, `to_offset` how far it was read.
+    """
+
+    def fact(self) -> str:
+        """Name the topic, and what was read of it."""
+        return (
+            f"topic {self.topic!r}, partition {self.partition}, was read up to offset {self.to_offset}, of which "
+            f"{self.from_offset} are there now: {self.why}"
+        )
+
+    @property
+    def hint(self) -> str | None:
+        """Restore, or go on by an explicit flag."""
+        return (
+            f"mend the topic or its name, or go on with what is there: `tidelake resolve NAME --accept-topic "
+            f"{self.topic.partition('#')[0]} --reason …`; what was not read before is then lost"
+        )
+
+
+class TopicUnreachable(TidelakeError):
+    """The brokers of a topic did not answer, or did not let us in; nothing was read, and nothing is lost.
+
+    Args:
+        topic: its name.
+        servers: where the brokers were looked for.
+        detail: what the client said.
+    """
+
+    def __init__(self, topic: str, servers: str, detail: str) -> None:
+        super().__init__(topic, servers, detail)
+        self.topic, self.servers, self.detail = topic, servers, detail
+
+    def fact(self) -> str:
+        """Name the topic, the brokers and what they, or the client, said."""
+        return f"the topic '{self.topic}' cannot be read from {self.servers}: {self.detail}"
+
+    @property
+    def hint(self) -> str | None:
+        """Look at the way there first; the next run goes on where this one stopped."""
+        return "see whether the brokers run and the settings below `kafka:` fit them; the next run goes on from here"
 
 
 # --- a right is gone -----------------------------------------------------------------------------------------------

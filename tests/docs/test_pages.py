@@ -17,6 +17,7 @@ from tests.docs.blocks import MARKERS, PAGES, PROJECT, Block, all_blocks
 from tests.expectations.test_suite import settings as settings_of
 from tidelake.cli import app
 from tidelake.configuration import CollectionSettings, load_settings
+from tidelake.kafka_configuration import KafkaSettings
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -137,9 +138,9 @@ def test_every_setting_is_explained_with_its_default(tmp_path: Path) -> None:
     fields: dict[str, Any] = {
         {"record_schema": "schema", "topics": "topic"}.get(name, name): field
         for name, field in CollectionSettings.model_fields.items()
-        if name not in ("name", "topics_folder", "value_schema")
+        if name not in ("name", "topics_folder", "value_schema", "kafka")
     }
-    assert set(explained) == {*fields, "envelope", "store", "topics", "data_docs", "collections"}
+    assert set(explained) == {*fields, "envelope", "store", "topics", "data_docs", "kafka", "collections"}
     for key, field in fields.items():
         default = field.get_default(call_default_factory=True)
         expected = "must be given" if field.is_required() else str(default) if default else "none"
@@ -151,13 +152,21 @@ def test_every_setting_is_explained_with_its_default(tmp_path: Path) -> None:
         assert tmp_path / explained[key] == getattr(settings, key)
 
 
+def test_every_setting_of_a_cluster_is_explained_with_its_default() -> None:
+    explained = {key: cells[-1].strip("`") for key, cells in table_rows("Kafka key").items()}
+    fields = KafkaSettings.model_fields.items()
+    assert explained == {
+        name: "must be given" if field.is_required() else str(field.default or "none") for name, field in fields
+    }
+
+
 def test_the_example_of_all_settings_is_one(tmp_path: Path) -> None:
     (block,) = [block for block in all_blocks("yaml") if block.marker == "settings"]
     for name in re.findall(r"\S+\.avsc", block.text):
         (tmp_path / name).write_text(_EVENT if name.endswith("-event.avsc") else _RECORD, encoding="utf-8")
     (tmp_path / "collections.yaml").write_text(block.text, encoding="utf-8")
     families = [one.family for one in load_settings(tmp_path / "collections.yaml").collections]
-    assert families == ["plain", "append_only", "debezium", "upsert", "append_only", "debezium", "upsert"]
+    assert families == ["plain", "append_only", "debezium", "upsert", "append_only"]
     document = yaml.safe_load(block.text)
     used = {*document, *(key for one in document["collections"].values() for key in one)}
     assert used == set(table_rows("Key"))

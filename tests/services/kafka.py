@@ -93,7 +93,7 @@ class Broker:
         name = f"topic-{next(self._names)}" if name is None else name
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
         self.admin.create_topics([new])[name].result(WAIT_S)
-        self._wait_for_topic(name, partitions)
+        self.wait_for_topic(name, partitions)
         return name
 
     def delete_topic(self, name: str) -> None:
@@ -180,7 +180,8 @@ class Broker:
         finally:
             consumer.close()
 
-    def _wait_for_topic(self, name: str, partitions: int) -> None:
+    def wait_for_topic(self, name: str, partitions: int) -> None:
+        """Until a topic has so many partitions that can be written to."""
         end = time.monotonic() + WAIT_S
         while True:
             found = self.admin.list_topics(timeout=WAIT_S).topics.get(name)

@@ -13,8 +13,9 @@ from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import discard_run, read_rows, write_run
 from tidelake.delta.layout import BINDINGS_SCHEMA, TIME, new_run
+from tidelake.delta.position import next_offsets
 from tidelake.delta.stops import reach
-from tidelake.delta.values import UPPER, offset_value, partitions_value
+from tidelake.delta.values import UPPER
 from tidelake.errors import Conflict
 from tidelake.framing.reclock import Binding, Place, chain_of
 
@@ -73,13 +74,7 @@ def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> l
 
 def known_offsets(table: OpenTable, topics: set[str]) -> dict[Place, int]:
     """By topic and partition, the next offset as a version of the updates table has it."""
-    found = {}
-    for topic in topics:
-        for partition in range(table.value(partitions_value(topic)) or 0):
-            offset = table.value(offset_value(topic, partition))
-            if offset is not None:
-                found[topic, partition] = offset
-    return found
+    return {(topic, one): offset for topic in topics for one, offset in next_offsets(table, topic).items()}
 
 
 def _row_of(binding: Binding) -> dict[str, Any]:

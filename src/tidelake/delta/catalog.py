@@ -59,6 +59,9 @@ class Decision(BaseModel):
     """One statement that has no effect: its data as lossless JSON in `data`, and its `diff`."""
     accept_gap: tuple[str, int, int, int] | None = None
     """Topic, partition, first and end of a range of offsets that nobody will bring back."""
+    accept_topic: tuple[str, int, dict[int, int]] | None = None
+    """A topic that is not what it was: its name, the identity of what to go on with (0 where it has none), and by
+    partition where to begin, if not at the beginning. From then on it has another name in the collection's tables."""
     quarantined: tuple[str, int, int, int] | None = None
     """Topic, partition, first and end of a range of offsets whose quarantined messages somebody has seen to."""
     reason: str
@@ -296,6 +299,8 @@ class Catalog:
 
 def _replaces(decision: Decision, earlier: Decision) -> bool:
     """Whether a decision says anew what an earlier one has said."""
+    if decision.accept_topic is not None:
+        return False  # a topic may have to be accepted time and again, and each time counts
     if decision.count is not None:
         return earlier.count is not None and earlier.time == decision.time
     return earlier.model_copy(update={"at_ms": decision.at_ms, "reason": decision.reason}) == decision

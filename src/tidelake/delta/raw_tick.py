@@ -20,14 +20,14 @@ from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import RunFile, discard_run, read_rows
 from tidelake.delta.layout import QUARANTINE_SCHEMA, new_run
 from tidelake.delta.observed import Observed
-from tidelake.delta.raw_debezium_tick import ChangeTick
-from tidelake.delta.raw_envelopes import RAW_ENVELOPES
+from tidelake.delta.position import plan_next, values_behind
+from tidelake.delta.raw_envelopes import append_only_rows, read_events
 from tidelake.delta.runs import append_run, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.tick import TickReport
 from tidelake.delta.topic import OffsetRange, Topic
 from tidelake.delta.types import updates_schema
-from tidelake.delta.values import CLOSED, HAS_ERRORS, SEALED_AT_MS, UPPER, offset_value, partitions_value
+from tidelake.delta.values import CLOSED, SEALED_AT_MS, UPPER
 from tidelake.errors import Conflict, TopicGap
 from tidelake.framing.reclock import Binding, Place, mint_time
 
@@ -48,7 +48,7 @@ def raw_tick(
         start_ms = int(clock.time() * 1000)
         table = OpenTable(collection.paths.updates)
         known = known_offsets(table, {one.name for one in topics})
-        ranges, gaps = _plan(collection, topics, known, settings.messages_per_tick_max)
+        ranges, gaps = _plan(table, collection, topics, settings.messages_per_tick_max)
         if not ranges:
             return TickReport(gaps=gaps) if gaps else None
         tick = _RawTick(spark, collection, settings, table, known, start_ms)
@@ -61,21 +61,15 @@ def raw_tick(
 
 
 def _plan(
-    collection: Collection, topics: Sequence[Topic], known: Mapping[Place, int], messages_max: int
+    table: OpenTable, collection: Collection, topics: Sequence[Topic], messages_max: int
 ) -> tuple[dict[str, OffsetRange], list[TopicGap]]:
     """What to read of each topic that has something new, at most so many messages in all, and the gaps of all."""
     ranges: dict[str, OffsetRange] = {}
     gaps: list[TopicGap] = []
     left = messages_max
     for index, topic in enumerate(topics):
-        accepted = [
-            one.accept_gap[1:]
-            for one in collection.entry.decisions
-            if one.accept_gap is not None and one.accept_gap[0] == topic.name
-        ]
-        next_offsets = {partition: offset for (name, partition), offset in known.items() if name == topic.name}
         share = max(1, -(-left // (len(topics) - index)))
-        planned, met = topic.plan(next_offsets, share, accepted)
+        planned, met = plan_next(topic, table, collection, share)
         gaps += met
         if planned.intervals:
             ranges[topic.name] = planned
@@ -101,9 +95,6 @@ class _RawTick:
         self.time = mint_time(self.lower, start_ms, minted_time(collection.paths.bindings))
         self.schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
         self.report = TickReport()
-        self.values: dict[str, int] = {}
-        """What else the commit has to keep."""
-        self.changes: ChangeTick | None = None
 
     def run(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> TickReport | None:
         """Do it; None when another tick took the same offsets, or the time."""
@@ -119,7 +110,7 @@ class _RawTick:
             self._discard(files)
             return None
         reach("raw.after_binding")
-        if not self._commit(binding, files):
+        if not self._commit(ranges, files):
             return None
         reach("raw.after_commit")
         return self.report
@@ -127,11 +118,9 @@ class _RawTick:
     def _decoded(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> DataFrame:
         """The records of all topics, decoded.
 
-        Out: the raw columns, topic, _reason, _detail, _error; see `RawEnvelope.read`.
+        Out: the raw columns, topic string, _value struct, _reason string: why it cannot be used, or null.
         """
-        if self.changes is not None:
-            return self.changes.changes()
-        return RAW_ENVELOPES[self.settings.envelope].read(self._raw(ranges), self.settings)
+        return read_events(self._raw(ranges), self.settings)
 
     def _raw(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> DataFrame:
         """The records of all topics.
@@ -143,46 +132,16 @@ class _RawTick:
         return reduce(DataFrame.unionByName, parts).coalesce(max(1, tasks))
 
     def _write_rows(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> list[RunFile]:
-        if self.settings.envelope == "debezium":
-            return self._write_changes(ranges)
-        is_bad = F.col("_reason").isNotNull()
-        seen = Observed(
-            self._decoded(ranges),
-            F.count_if(is_bad).alias("quarantined"),
-            F.count_if(~is_bad & F.col("_error").isNotNull()).alias("errors"),
-        )
-        rows = RAW_ENVELOPES[self.settings.envelope].rows(seen.frame, self.settings, self.time)
+        seen = Observed(self._decoded(ranges), F.count_if(F.col("_reason").isNotNull()).alias("quarantined"))
+        rows = append_only_rows(seen.frame, self.settings, self.time)
         run = new_run("ingest")
         files = write_frame(rows, self.table.path, run, self.schema)
         if not files:
             discard_run(self.table.path, run)
-        counted = seen.values()
-        self.report.quarantined, self.report.values_in_error = counted["quarantined"], counted["errors"]
-        if counted["errors"]:
-            self.values[HAS_ERRORS] = 1
+        self.report.quarantined = seen.values()["quarantined"]
         self.report.updates_read = self.report.updates_stored = sum(file.rows for file in files)
         self.report.bytes_stored = sum(file.bytes for file in files)
         return files
-
-    def _write_changes(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> list[RunFile]:
-        topics = [topic for topic, _ in ranges]
-        self.changes = ChangeTick(
-            self.spark,
-            self.collection,
-            self.settings,
-            self.table,
-            self.time,
-            self._raw(ranges),
-            topics,
-            self._ends(ranges),
-        )
-        written = self.changes.write()
-        self.values = written.values
-        self.report.null_records, self.report.quarantined = written.tombstones, written.quarantined
-        self.report.values_in_error = written.errors
-        self.report.updates_read = self.report.updates_stored = sum(file.rows for file in written.files)
-        self.report.bytes_stored = sum(file.bytes for file in written.files)
-        return written.files
 
     def _quarantine(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> None:
         """Put what cannot be used aside, whole and with its place; a repeated tick writes the same rows again."""
@@ -204,39 +163,32 @@ class _RawTick:
         for one in read_rows(path, files, QUARANTINE_SCHEMA)["reason"].value_counts().to_pylist():
             self.report.reasons[one["values"]] = self.report.reasons.get(one["values"], 0) + one["counts"]
 
-    def _ends(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> dict[Place, int]:
-        """By place, the next offset after the tick."""
-        return {
-            **self.known,
-            **{
-                (topic.name, partition): end
-                for topic, offsets in ranges
-                for partition, (_, end) in offsets.intervals.items()
-            },
-        }
-
     def _binding(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> Binding:
+        ends = {
+            (topic.name, partition): end
+            for topic, offsets in ranges
+            for partition, (_, end) in offsets.intervals.items()
+        }
         return Binding(
             self.time,
             self.lower,
             self.known,
-            self._ends(ranges),
+            {**self.known, **ends},
             self.report.messages,
             self.report.updates_stored,
             self.report.quarantined,
             self.start_ms,
         )
 
-    def _commit(self, binding: Binding, files: Sequence[RunFile]) -> bool:
+    def _commit(self, ranges: Sequence[tuple[Topic, OffsetRange]], files: Sequence[RunFile]) -> bool:
         """Commit the run, the offsets and upper; False when another tick came first."""
         table = self.table
         for _ in range(_ATTEMPTS_MAX):
-            values = {offset_value(*place): end for place, end in binding.ends.items()}
-            for topic, partition in binding.ends:
-                name = partitions_value(topic)
-                values[name] = max(values.get(name, 0), table.value(name) or 0, partition + 1)
+            values: dict[str, int] = {}
+            for topic, offsets in ranges:
+                values |= values_behind(table, topic.name, offsets)
             sealed_at_ms = max(int(clock.time() * 1000), table.value(SEALED_AT_MS) or 0)
-            values |= {UPPER: self.time + 1, CLOSED: 0, SEALED_AT_MS: sealed_at_ms} | self.values
+            values |= {UPPER: self.time + 1, CLOSED: 0, SEALED_AT_MS: sealed_at_ms}
             try:
                 done = table.commit(values, files, epoch=self.collection.entry.epoch)
             except Conflict:

@@ -18,11 +18,12 @@ from tidelake.delta.envelopes import DETAIL_OF_REASON, reason_against, refusals_
 from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
 from tidelake.delta.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
+from tidelake.delta.position import plan_next, values_behind
 from tidelake.delta.runs import append_run, read_files, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.topic import OffsetRange, Topic, merge_intervals
 from tidelake.delta.types import late_schema, updates_schema
-from tidelake.delta.values import CLOSED, UPPER, offset_value, partitions_value
+from tidelake.delta.values import CLOSED, UPPER
 from tidelake.errors import Conflict, TopicGap
 from tidelake.order import INT64_MAX
 
@@ -42,8 +43,6 @@ class TickReport:
     updates_stored: int = 0
     updates_late: int = 0
     bytes_stored: int = 0
-    values_in_error: int = 0
-    """Raw upserts: values that could not be decoded; each marks its key, until a later record heals it."""
     reasons: dict[str, int] = field(default_factory=dict)
     gaps: list[TopicGap] = field(default_factory=list)
     version: int = -1
@@ -91,15 +90,7 @@ def ingest_tick(
     """
     for _ in range(_ATTEMPTS_MAX):
         table = OpenTable(collection.paths.updates)
-        partitions = range(table.value(partitions_value(topic.name)) or 0)
-        known = table.values(f"offset/{topic.name}/", [str(one) for one in partitions])
-        accepted = [
-            one.accept_gap[1:]
-            for one in collection.entry.decisions
-            if one.accept_gap is not None and one.accept_gap[0] == topic.name
-        ]
-        next_offsets = {int(name): offset for name, offset in known.items()}
-        offsets, gaps = topic.plan(next_offsets, settings.messages_per_tick_max, accepted)
+        offsets, gaps = plan_next(topic, table, collection, settings.messages_per_tick_max)
         if not offsets.intervals:
             return TickReport(gaps=gaps) if gaps else None
         report = _Tick(spark, collection, settings, topic, table, offsets).run()
@@ -283,9 +274,7 @@ class _Tick:
             if any(now.reaches(file) for file in files):
                 files = self._take_out_sealed(files, now)
             self.sealed = now
-            values = {offset_value(self.topic.name, one): end for one, (_, end) in self.offsets.intervals.items()}
-            partitions = partitions_value(self.topic.name)
-            values[partitions] = max(table.value(partitions) or 0, 1 + max(self.offsets.intervals))
+            values = values_behind(table, self.topic.name, self.offsets)
             try:
                 done = table.commit(values, files, epoch=self.collection.entry.epoch)
             except Conflict:

@@ -1,4 +1,4 @@
-"""File topics: which offsets a folder holds, where they break off, and a bounded range of them as a frame.
+"""Topics, and those in folders: which offsets are there, where they break off, and a bounded range of them as a frame.
 
 A topic is a folder of Parquet files in the shape of Spark's Kafka source, or of hand-written `<partition>.jsonl[.gz]`.
 Files may appear at any time; names that start with `.` or `_` are not yet there. Nothing is ever skipped in silence.
@@ -6,7 +6,7 @@ Files may appear at any time; names that start with `.` or `_` are not yet there
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidelake.configuration import CollectionSettings
+    from tidelake.delta.catalog import Decision
 
 Interval = tuple[int, int]
 """Offsets from the first on, and before the second."""
@@ -47,6 +48,8 @@ class OffsetRange:
     intervals: Mapping[int, Interval]
     parquet: tuple[Path, ...] = ()
     json_lines: tuple[Path, ...] = ()
+    identity: int | None = None
+    """Which topic of this name it is of, where names may be used again: never 0."""
 
     @property
     def messages(self) -> int:
@@ -67,6 +70,10 @@ class Topic(Protocol):
     def name(self) -> str:
         """What offsets are kept under."""
 
+    @property
+    def identity(self) -> int | None:
+        """Which topic of this name it has to be, where somebody has decided so."""
+
     def end_offsets(self) -> dict[int, int]:
         """For each partition the offset that the next message will have."""
 
@@ -81,9 +88,23 @@ class Topic(Protocol):
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
         """The messages of a range, in the shape of `RAW_SCHEMA`; all but partition and offset may be null."""
 
+    def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
+        """Let people see how far a collection has read, where the topic's kind has a place for it and settings ask."""
 
-def open_topics(settings: CollectionSettings) -> list[Topic]:
-    """The topics that a collection reads, in the order of its settings."""
+
+def open_topics(settings: CollectionSettings, decisions: Sequence[Decision] = ()) -> list[Topic]:
+    """The topics that a collection reads, in the order of its settings; nothing is opened, and nobody asked, yet.
+
+    Args:
+        settings: the collection's.
+        decisions: what was decided about it: which topics to go on with.
+    """
+    if settings.kafka is not None:
+        from tidelake.delta.kafka_client import KafkaCluster  # late: its library is of no use to file topics
+        from tidelake.delta.kafka_topic import KafkaTopic
+
+        cluster = KafkaCluster(settings.kafka)
+        return [KafkaTopic(cluster, name, decisions) for name in settings.topics]
     return [FileTopic(settings.topics_folder / name) for name in settings.topics]
 
 
@@ -94,6 +115,7 @@ class FileTopic:
         """Name the folder; nothing is read yet."""
         self.folder = folder
         self.name = folder.name
+        self.identity = None
         self._known: dict[tuple[Path, int, int], _File] = {}
 
     def end_offsets(self) -> dict[int, int]:
@@ -143,11 +165,11 @@ class FileTopic:
                 intervals[partition] = here
             if gap is not None:
                 gaps.append(gap)
-        bounded = _bounded(intervals, messages_max)
-        needed = [file for file in files if any(_overlaps(file, partition, one) for partition, one in bounded.items())]
+        taken = bounded(intervals, messages_max)
+        needed = [file for file in files if any(_overlaps(file, partition, one) for partition, one in taken.items())]
         return (
             OffsetRange(
-                bounded,
+                taken,
                 tuple(file.path for file in needed if file.path.suffix == ".parquet"),
                 tuple(file.path for file in needed if file.path.suffix != ".parquet"),
             ),
@@ -169,6 +191,9 @@ class FileTopic:
         if not parts:
             return spark.createDataFrame([], schema=RAW_SCHEMA)
         return parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+
+    def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
+        """Nothing: a folder has no place for it."""
 
     def _read_parquet(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
         from pyspark.sql import functions as F  # late: `status` reads topics without Spark
@@ -247,7 +272,7 @@ def _next_interval(
     return here, gap
 
 
-def _bounded(intervals: dict[int, Interval], messages_max: int) -> dict[int, Interval]:
+def bounded(intervals: dict[int, Interval], messages_max: int) -> dict[int, Interval]:
     """The same intervals cut so that together they span at most `messages_max` offsets, shared out evenly."""
     left, bounded = messages_max, {}
     by_length = sorted(intervals.items(), key=lambda one: one[1][1] - one[1][0])

@@ -26,3 +26,8 @@ def offset_value(topic: str, partition: int) -> str:
 def partitions_value(topic: str) -> str:
     """The name under which a table keeps one more than the greatest partition it has read."""
     return f"partitions/{topic}"
+
+
+def topic_identity_value(topic: str) -> str:
+    """The name under which a table keeps which topic of this name it has read."""
+    return f"topic_identity/{topic}"
