@@ -96,6 +96,9 @@ def read(
     limit: Annotated[
         int | None, typer.Option(min=0, max=_ROWS_MAX, help="At most so many rows (20 unless --json).")
     ] = None,
+    skip_errors: Annotated[
+        bool, typer.Option("--skip-errors", help="Leave out keys whose newest value could not be decoded.")
+    ] = False,
     config: ConfigOption = _CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -116,11 +119,12 @@ def read(
     _say("starting Spark …")
     session = start_session()
     with _spark_errors_named(name, where):
-        taken = snapshot(session, collection, as_of, wanted, where)
+        taken = snapshot(session, collection, as_of, wanted, where, skip_errors)
         rows = _rows_of(taken, rows_max)
         total = taken.contents.count() if rows_max is not None and not as_json else None
     about = {"name": name, "as_of": taken.as_of, "since": taken.since, "upper": None if taken.closed else taken.upper}
-    kinds = {one.name: one.type for one in contents_types(collection.entry.envelope, collection.entry.record_schema)}
+    entry = collection.entry
+    kinds = {one.name: one.type for one in contents_types(entry.envelope, entry.record_schema, entry.framing)}
     if as_json:
         shown = [_with_bytes(row, kinds, lambda text: {"b64": text}) for row in rows]
         typer.echo(to_text(about | {"closed": taken.closed, "version": taken.version, "rows": shown}))
