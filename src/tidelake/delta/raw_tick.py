@@ -112,6 +112,7 @@ class _RawTick:
         binding = self._binding(ranges)
         if not append_binding(self.collection.paths.bindings, binding, self.collection.entry.epoch):
             self._discard(files)
+            reach("raw.after_lost_time")
             return None
         reach("raw.after_binding")
         if not self._commit(ranges, files):
