@@ -139,6 +139,7 @@ class Settings(_Frozen):
     topics: Path
     collections: tuple[CollectionSettings, ...]
     data_docs: Path
+    kafka: KafkaSettings | None = None
 
     def collection(self, name: str) -> CollectionSettings:
         """The settings of one collection.
@@ -224,6 +225,7 @@ def load_settings(file: Path) -> Settings:
         topics=topics,
         data_docs=base / _text(file, document, "data_docs", "data/data_docs"),
         collections=tuple(read),
+        kafka=kafka,
     )
 
 
