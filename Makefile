@@ -69,13 +69,13 @@ run: setup
 
 .PHONY: test
 test: services
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile
 
-# How many seeds of each sweep: 1 is what continuous integration runs.
+# Bounded, where TIDELAKE_SWEEP_SECONDS says so, as in continuous integration: then cases of every kind in turn.
 export TIDELAKE_SWEEP_SEEDS ?= 1
 .PHONY: sweep
 sweep: services
-	@$(BIN)/pytest -m sweep
+	@$(BIN)/pytest -m sweep -n 2
 
 # Beside each other on one machine and in one run; results.json and a chart go to data/benchmarks.
 .PHONY: bench bench-quick bench-large

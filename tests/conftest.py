@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.sweeps import command
+from tests.sweeps import command, in_turn, is_over, seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,9 +22,27 @@ if TYPE_CHECKING:
     from tests.services.postgres import Postgres
 
 
-# Thousands of small plans, each run once: the JVM's first compiler takes 40 % less processor time here than both do. It
-# holds for the processes that tests start, too.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Thousands of small plans, each run once: the JVM's first compiler, no verifying of Spark's own classes and one thread
+# to collect garbage take half the processor time here. It holds for the processes that tests start, too.
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:+UseSerialGC",
+)
+# Plans that run once are interpreted: to compile them costs more than to run them. The processes that tests start, and
+# `make sweep` with TIDELAKE_TEST_CODEGEN=1, compile them as every user's do.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A sweep whose time is bounded takes its cases in turn."""
+    if seconds() is not None and all(item.get_closest_marker("sweep") is not None for item in items):
+        places = {name: place for place, name in enumerate(in_turn([item.nodeid for item in items]))}
+        items.sort(key=lambda item: places[item.nodeid])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("sweep") is not None and is_over():
+        pytest.skip(f"the {seconds():g} s of this sweep (TIDELAKE_SWEEP_SECONDS) are used up")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -42,7 +60,10 @@ def spark() -> Iterator[SparkSession]:
     """The session that every Spark test shares."""
     from tidelake.delta.session import start_session
 
-    session = start_session("tidelake-tests", "local[2]", {"spark.sql.shuffle.partitions": "2"})
+    settings = {"spark.sql.shuffle.partitions": "2"}
+    if not os.environ.get("TIDELAKE_TEST_CODEGEN"):
+        settings |= INTERPRETED
+    session = start_session("tidelake-tests", "local[2]", settings)
     yield session
     session.stop()
 

@@ -1,8 +1,13 @@
-"""Which seeds a sweep runs; how a failed case is run again is added to its report by `tests/conftest.py`."""
+"""Which seeds a sweep runs and for how long; how a failed case is run again is added by `tests/conftest.py`."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import time
+from collections.abc import Sequence
+
+STARTED = time.monotonic()
 
 
 def seeds() -> range:
@@ -14,3 +19,20 @@ def seeds() -> range:
 def command(seed: int, test: str) -> str:
     """What runs one case of a sweep again."""
     return f"TIDELAKE_SWEEP_FIRST_SEED={seed} TIDELAKE_SWEEP_SEEDS=1 .venv/bin/pytest -m sweep '{test}'"
+
+
+def seconds() -> float | None:
+    """How long this run may go on before it starts no further case: `TIDELAKE_SWEEP_SECONDS`; by default for ever."""
+    given = os.environ.get("TIDELAKE_SWEEP_SECONDS")
+    return float(given) if given else None
+
+
+def is_over() -> bool:
+    """Whether the time of this run is used up."""
+    limit = seconds()
+    return limit is not None and time.monotonic() - STARTED > limit
+
+
+def in_turn(tests: Sequence[str]) -> list[str]:
+    """The same names in an order that the first seed decides, so that a run cut short has some of every kind."""
+    return sorted(tests, key=lambda name: hashlib.sha256(f"{seeds().start} {name}".encode()).digest())

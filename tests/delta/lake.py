@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 from collections.abc import Iterable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,14 @@ class Lake:
         self.file = root / "collections.yaml"
         self.file.write_text(yaml.safe_dump(document), encoding="utf-8")
         self.settings: Settings = load_settings(self.file)
+
+    def copy(self, root: Path) -> Lake:
+        """A lake of its own in another folder, with all that is in this one."""
+        shutil.copytree(self.root, root)
+        lake = copy(self)
+        lake.root, lake.topic, lake.file = root, root / self.topic.relative_to(self.root), root / self.file.name
+        lake.settings = load_settings(lake.file)
+        return lake
 
     def send(self, *values: bytes | None, partition: int = 0, at: int | None = None) -> None:
         """Append messages to the topic."""

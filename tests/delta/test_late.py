@@ -78,7 +78,9 @@ def told(lake: Lake) -> list[tuple[Any, ...]]:
     return [(one.time, one.data and one.data["id"], one.stated, one.published, one.offset) for one in found]
 
 
-@pytest.mark.parametrize(("family", "more"), [("plain", {}), ("upsert", {"key": "id"})])
+@pytest.mark.parametrize(
+    ("family", "more"), [("plain", {}), pytest.param("upsert", {"key": "id"}, marks=pytest.mark.sweep)]
+)
 def test_a_late_copy_and_a_late_contradiction_are_told_apart(
     tmp_path: Path, spark: SparkSession, family: str, more: dict[str, Any]
 ) -> None:
@@ -135,7 +137,9 @@ def test_a_key_s_newest_statement_can_still_be_told_after_compaction(tmp_path: P
     assert told(lake) == [(1, 2, -1, 1, 2)]
 
 
-@pytest.mark.parametrize("key", ["id", None], ids=["with a key", "without a key"])
+@pytest.mark.parametrize(
+    "key", ["id", pytest.param(None, marks=pytest.mark.sweep)], ids=["with a key", "without a key"]
+)
 def test_late_change_events_are_compared_as_they_were_stated(
     tmp_path: Path, spark: SparkSession, key: str | None
 ) -> None:

@@ -25,14 +25,20 @@ from tidelake.errors import DamagedTable, Fenced
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def sealed(lake: Lake) -> Lake:
-    """Two sealed times, validated, shown in `current`."""
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
+    lake = Lake(tmp_path_factory.mktemp("sealed"), spark)
     lake.send(updates((1, 1, 1), (2, 2, 5)), progress([0], [3], {1: 1, 2: 1}))
     lake.run()
     assert not lake.validate().damaged
     assert lake.current().ok
     return lake
+
+
+@pytest.fixture
+def sealed(prepared: Lake, tmp_path: Path) -> Lake:
+    """Two sealed times, validated, shown in `current`."""
+    return prepared.copy(tmp_path / "sealed")
 
 
 def smuggle(lake: Lake, *rows: tuple[int, int, int]) -> None:
