@@ -147,6 +147,8 @@ def _ingest_metadata(ingested: "IngestReport") -> Metadata:
         "null_records": ingested.null_records,
         "bytes": ingested.bytes_stored,
     }
+    if ingested.values_in_error:
+        metadata["values_in_error"] = ingested.values_in_error
     if ingested.partitions_added:
         metadata["partitions_added"] = listed(ingested.partitions_added)
     if ingested.reasons:

@@ -33,6 +33,7 @@ class IngestReport:
     updates_late: int = 0
     copies_dropped: int = 0
     bytes_stored: int = 0
+    values_in_error: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     gaps: list[TopicGap] = field(default_factory=list)
     partitions_added: list[str] = field(default_factory=list)
@@ -43,7 +44,7 @@ class IngestReport:
         self.ticks += 1
         for name in ("messages", "null_records", "quarantined", "progress_statements", "updates_read"):
             setattr(self, name, getattr(self, name) + getattr(tick, name))
-        for name in ("updates_stored", "updates_late", "copies_dropped", "bytes_stored"):
+        for name in ("updates_stored", "updates_late", "copies_dropped", "bytes_stored", "values_in_error"):
             setattr(self, name, getattr(self, name) + getattr(tick, name))
         for reason, count in tick.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + count

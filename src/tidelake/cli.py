@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
 
+from tidelake.cli_options import CONFIG, ConfigOption, JsonOption
+from tidelake.cli_topic import app as topic_app
 from tidelake.errors import CapabilityError, CommitError, TidelakeError
 from tidelake.order import INT64_MAX, INT64_MIN
 
@@ -41,12 +43,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-ConfigOption = Annotated[
-    Path, typer.Option("--config", envvar="TIDELAKE_CONFIG", help="The collections.yaml that names store and topics.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
+app.add_typer(topic_app, name="topic")
+
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The collection's name.")]
-_CONFIG = Path("collections.yaml")
 _ROWS_SHOWN = 20
 _TIMES_SHOWN = 5
 _ROWS_MAX = 2**31 - 1
@@ -63,7 +62,7 @@ class Engine(StrEnum):
 @app.command()
 def status(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these collections.")] = None,
-    config: ConfigOption = _CONFIG,
+    config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Show since, upper, rows, pending rows, lag and quarantine of each collection. Starts no JVM."""
@@ -96,7 +95,10 @@ def read(
     limit: Annotated[
         int | None, typer.Option(min=0, max=_ROWS_MAX, help="At most so many rows (20 unless --json).")
     ] = None,
-    config: ConfigOption = _CONFIG,
+    skip_errors: Annotated[
+        bool, typer.Option("--skip-errors", help="Leave out keys whose newest value could not be decoded.")
+    ] = False,
+    config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Show the contents of a collection AS OF a time; `_diff` says how often a row is there."""
@@ -116,11 +118,12 @@ def read(
     _say("starting Spark …")
     session = start_session()
     with _spark_errors_named(name, where):
-        taken = snapshot(session, collection, as_of, wanted, where)
+        taken = snapshot(session, collection, as_of, wanted, where, skip_errors)
         rows = _rows_of(taken, rows_max)
         total = taken.contents.count() if rows_max is not None and not as_json else None
     about = {"name": name, "as_of": taken.as_of, "since": taken.since, "upper": None if taken.closed else taken.upper}
-    kinds = {one.name: one.type for one in contents_types(collection.entry.envelope, collection.entry.record_schema)}
+    entry = collection.entry
+    kinds = {one.name: one.type for one in contents_types(entry.envelope, entry.record_schema, entry.framing)}
     if as_json:
         shown = [_with_bytes(row, kinds, lambda text: {"b64": text}) for row in rows]
         typer.echo(to_text(about | {"closed": taken.closed, "version": taken.version, "rows": shown}))
@@ -168,7 +171,7 @@ def resolve(
             help="Take back what was decided. Needs --time of an open time, or --quarantined.",
         ),
     ] = False,
-    config: ConfigOption = _CONFIG,
+    config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Decide what a stream cannot: store a standing rule that the next ingest or seal applies. Starts no JVM."""
@@ -198,7 +201,7 @@ def resolve(
 def quarantine(
     name: NameArgument,
     limit: Annotated[int, typer.Option(min=0, help="At most so many messages.")] = _ROWS_SHOWN,
-    config: ConfigOption = _CONFIG,
+    config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Show the messages that could not be used, why, and where they are in the topic. Starts no JVM."""
@@ -229,7 +232,7 @@ def quarantine(
 def times(
     name: NameArgument,
     limit: Annotated[int, typer.Option(min=0, help="At most so many times, the newest.")] = _ROWS_SHOWN,
-    config: ConfigOption = _CONFIG,
+    config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Show the times of a re-clocked collection, each with the offsets that it stands for. Starts no JVM."""
@@ -261,7 +264,7 @@ def times(
 def late(
     name: NameArgument,
     limit: Annotated[int, typer.Option(min=0, help="At most so many contradictions.")] = _ROWS_SHOWN,
-    config: ConfigOption = _CONFIG,
+    config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Show what was stated about times after they were sealed, and does not agree with them. Starts no JVM."""

@@ -75,9 +75,10 @@ def column_types(record_schema: dict[str, Any]) -> tuple[Column, ...]:
     return _columns(resolved_schema(record_schema))
 
 
-def contents_types(envelope: str, record_schema: dict[str, Any]) -> tuple[Column, ...]:
+def contents_types(envelope: str, record_schema: dict[str, Any], framing: str = "cdcv2") -> tuple[Column, ...]:
     """Describe the columns of a collection's contents: the record's, or those of the row that its events are about."""
-    return _columns(row_record_of(record_schema)) if envelope == "debezium" else column_types(record_schema)
+    of_events = envelope == "debezium" and framing == "cdcv2"
+    return _columns(row_record_of(record_schema)) if of_events else column_types(record_schema)
 
 
 def map_bytes(kind: ColumnType, value: Any, made: Callable[[str], Any]) -> Any:

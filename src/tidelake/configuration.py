@@ -16,16 +16,21 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tidelake.column_types import Array, Branches, Column, Primitive, Struct, column_types
+from tidelake.connect_types import declared_row, landing_record
 from tidelake.debezium import row_record_of
 from tidelake.errors import ConfigurationError, SchemaRefused
 from tidelake.kafka_configuration import KafkaSettings, read_kafka
 from tidelake.raw_configuration import (
     ENVELOPE_OF_FAMILY,
+    UNAVAILABLE_VALUE,
+    add_key,
     add_metadata,
     check_format,
     check_framing,
+    key_record_of,
     read_family,
     read_metadata,
+    read_position,
     topic_names,
 )
 from tidelake.schema import record_schema_of
@@ -63,8 +68,16 @@ class CollectionSettings(_Frozen):
     framing: Framing = "cdcv2"
     format: Format = "avro"
     """Raw framing: what the bytes of keys and values are."""
+    key_schema: dict[str, Any] = Field(default_factory=dict)
+    """Raw upserts: what the keys of the records are."""
+    key_schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
+    """Raw upserts in Confluent framing: the record schema that each id in the keys was written with."""
     metadata: dict[str, str] = Field(default_factory=dict)
     """Raw framing: what else is known of each record, and the column that it becomes."""
+    position: tuple[str, ...] = ()
+    """Raw change events: what orders the events of one key, where the connector is not PostgreSQL's."""
+    unavailable_value: str = UNAVAILABLE_VALUE
+    """Raw change events: what the connector writes for a value that the database did not send."""
     key: tuple[str, ...] = ()
     """The columns that name a row: what an upsert is about, or the primary key of the table whose changes come."""
     before: Before = "whole"
@@ -97,7 +110,17 @@ class CollectionSettings(_Frozen):
         return keep
 
 
-_READ_APART = {"schema", "schema_ids", "topic", "envelope", "metadata", "key"}
+_READ_APART = {
+    "schema",
+    "schema_ids",
+    "topic",
+    "envelope",
+    "metadata",
+    "key",
+    "key_schema",
+    "key_schema_ids",
+    "position",
+}
 _KEYS = (set(CollectionSettings.model_fields) | {"schema", "topic", "envelope"}) - {
     "name",
     "record_schema",
@@ -116,6 +139,7 @@ class Settings(_Frozen):
     topics: Path
     collections: tuple[CollectionSettings, ...]
     data_docs: Path
+    kafka: KafkaSettings | None = None
 
     def collection(self, name: str) -> CollectionSettings:
         """The settings of one collection.
@@ -201,6 +225,7 @@ def load_settings(file: Path) -> Settings:
         topics=topics,
         data_docs=base / _text(file, document, "data_docs", "data/data_docs"),
         collections=tuple(read),
+        kafka=kafka,
     )
 
 
@@ -303,7 +328,9 @@ def _read_collection(
     check_framing(str(file), field, block, family)
     if "schema" not in block:
         raise ConfigurationError(str(file), f"{field}.schema", "is missing", "give an .avsc file or the schema itself")
-    schema = _read_schema(file, base, f"{field}.schema", block["schema"])
+    raw_changes = family == "debezium" and block.get("framing") == "reclock"
+    row = _read_row(file, base, f"{field}.schema", block["schema"]) if raw_changes else {}
+    schema = landing_record(row) if raw_changes else _read_schema(file, base, f"{field}.schema", block["schema"])
     check_format(str(file), field, block, schema)
     values["schema_ids"] = _read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema)
     if values.get("encoding") == "confluent" and not values["schema_ids"]:
@@ -326,12 +353,17 @@ def _read_collection(
         raise ConfigurationError(
             str(file), f"{field}.before", "is given without change events that have a key", "leave it out, or add `key`"
         )
-    values["key"] = _read_key(file, f"{field}.key", family, block.get("key"), schema)
-    values["record_schema"] = schema
+    table = schema
+    if block.get("framing") == "reclock" and family == "upsert":
+        table = _read_key_record(file, base, field, block, schema, values)
+    key_family = "upsert" if raw_changes else family
+    values["key"] = _read_key(file, f"{field}.key", key_family, block.get("key"), table)
+    values["record_schema"] = table
     if block.get("framing") == "reclock":
+        values["position"] = read_position(str(file), f"{field}.position", block.get("position"), family)
         values["metadata"] = read_metadata(str(file), f"{field}.metadata", block.get("metadata"))
-        values["value_schema"] = schema
-        values["record_schema"] = add_metadata(str(file), f"{field}.metadata", schema, values["metadata"])
+        values["value_schema"] = row or schema
+        values["record_schema"] = add_metadata(str(file), f"{field}.metadata", table, values["metadata"])
     try:
         return CollectionSettings(name=name, **values)
     except ValidationError as error:
@@ -345,6 +377,27 @@ def _read_collection(
             f"{problem}, not {first.get('input')!r}",
             "see the README, 'Add a collection'",
         ) from error
+
+
+def _read_key_record(
+    file: Path, base: Path, field: str, block: dict[str, Any], schema: dict[str, Any], values: dict[str, Any]
+) -> dict[str, Any]:
+    """Take in how the keys of upserts are read, and say which columns their table has."""
+    given = _read_schema(file, base, f"{field}.key_schema", block["key_schema"]) if "key_schema" in block else None
+    key = _read_key(file, f"{field}.key", "upsert", block.get("key"), schema if given is None else given)
+    record = key_record_of(str(file), field, key, given, schema)
+    check_format(str(file), f"{field}.key_schema", block, record)
+    values["key_schema"] = record
+    ids = _read_schema_ids(file, base, field, block.get("key_schema_ids") or {}, record, "key_schema_ids")
+    if block.get("encoding") == "confluent" and not ids:
+        raise ConfigurationError(
+            str(file),
+            f"{field}.key_schema_ids",
+            "is missing for Confluent framing",
+            "name the schema of every id that keys were written with, e.g. `1: orders-key.avsc`",
+        )
+    values["key_schema_ids"] = ids
+    return add_key(record, schema)
 
 
 def _read_topics(file: Path, field: str, given: Any) -> tuple[Any, ...]:
@@ -363,16 +416,14 @@ def _read_topics(file: Path, field: str, given: Any) -> tuple[Any, ...]:
 
 
 def _read_schema_ids(
-    file: Path, base: Path, field: str, given: Any, record_schema: dict[str, Any]
+    file: Path, base: Path, field: str, given: Any, record_schema: dict[str, Any], name: str = "schema_ids"
 ) -> dict[int, dict[str, Any]]:
     """By schema id what messages were written with; each has the collection's columns, in any order."""
     if not isinstance(given, dict) or not all(type(one) is int and 0 <= one < 2**32 for one in given):
-        raise ConfigurationError(
-            str(file), f"{field}.schema_ids", "does not map ids to schemas", "write `1: orders.avsc`"
-        )
+        raise ConfigurationError(str(file), f"{field}.{name}", "does not map ids to schemas", "write `1: orders.avsc`")
     read = {}
     for schema_id, schema in given.items():
-        place = f"{field}.schema_ids.{schema_id}"
+        place = f"{field}.{name}.{schema_id}"
         read[schema_id] = _read_schema(file, base, place, schema)
         difference = _difference(column_types(record_schema), column_types(read[schema_id]))
         if difference is not None:
@@ -411,8 +462,28 @@ def _describe(column: Column) -> str:
     return f"{text} or null" if column.nullable else text
 
 
+def _read_row(file: Path, base: Path, field: str, given: Any) -> dict[str, Any]:
+    """The record of a row whose changes come, with Debezium's own names of types."""
+    where, schema = _load_schema(file, base, field, given)
+    try:
+        row = declared_row(schema)
+        landing_record(row)
+        return row
+    except SchemaRefused as error:
+        raise ConfigurationError(where, field, str(error).splitlines()[0], error.hint or "mend the schema") from error
+
+
 def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, Any]:
     """The record schema of `data`, from an .avsc file or from the block itself."""
+    where, schema = _load_schema(file, base, field, given)
+    try:
+        return dict(record_schema_of(schema))
+    except SchemaRefused as error:
+        raise ConfigurationError(where, field, str(error).splitlines()[0], error.hint or "mend the schema") from error
+
+
+def _load_schema(file: Path, base: Path, field: str, given: Any) -> tuple[str, Any]:
+    """Where a schema stands, and what it is."""
     where = str(file)
     if isinstance(given, str):
         path = base / given
@@ -428,10 +499,7 @@ def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, An
             ) from error
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(str(path), field, f"is not JSON: {error}", "mend the schema file") from error
-    try:
-        return dict(record_schema_of(given))
-    except SchemaRefused as error:
-        raise ConfigurationError(where, field, str(error).splitlines()[0], error.hint or "mend the schema") from error
+    return where, given
 
 
 def _read_key(file: Path, field: str, family: Any, given: Any, record_schema: dict[str, Any]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ ENVELOPE_OF_FAMILY: dict[str, str] = {
 }
 """Which envelope a family's statements are in; two names for one question."""
 
+UNAVAILABLE_VALUE = "__debezium_unavailable_value"
+"""What Debezium writes for a value that the database did not send, unless `unavailable.value.placeholder` is set."""
 _FAMILY_OF_ENVELOPE = {envelope: family for family, envelope in ENVELOPE_OF_FAMILY.items()}
 _HEADER = {
     "type": "record",
@@ -32,7 +35,8 @@ METADATA: dict[str, Any] = {
 }
 """What is known of a record besides its key and value, and the Avro type of the column that it may become."""
 
-_RECLOCK_ONLY = ("format", "metadata")
+_RECLOCK_ONLY = ("format", "metadata", "key_schema", "key_schema_ids", "position", "unavailable_value")
+_UPSERT_ONLY = ("key_schema", "key_schema_ids")
 _CDCV2_ONLY = ("before",)
 
 
@@ -88,13 +92,15 @@ def check_framing(file: str, field: str, block: Mapping[str, Any], family: Any) 
             "is 'reclock', and the records of a raw topic state no diff, which the envelope 'none' needs",
             "use `envelope: append_only`, `upsert` or `debezium`",
         )
-    if framing == "reclock" and family in ("upsert", "debezium"):
-        raise ConfigurationError(
-            file,
-            f"{field}.framing",
-            f"is 'reclock', which is not there yet for the envelope '{family}'",
-            "use `envelope: append_only`, or a topic in CDCv2 framing",
-        )
+    if family != "upsert":
+        for name in _UPSERT_ONLY:
+            if name in block:
+                raise ConfigurationError(
+                    file,
+                    f"{field}.{name}",
+                    f"is given for the envelope '{family}'",
+                    "only upserts read keys by it",
+                )
 
 
 def check_format(file: str, field: str, block: Mapping[str, Any], record: dict[str, Any]) -> None:
@@ -126,6 +132,57 @@ def _several_types(kind: Any, column: str) -> str | None:
     fields = kind["fields"] if kind["type"] == "record" else []
     found = (_several_types(one["type"], f"{column}.{one['name']}" if column else one["name"]) for one in fields)
     return next((one for one in found if one is not None), None)
+
+
+def read_position(file: str, field: str, given: Any, family: Any) -> tuple[str, ...]:
+    """The fields of an event that order events of one key, such as `source.pos`."""
+    if given is None:
+        return ()
+    if family != "debezium":
+        raise ConfigurationError(file, field, f"is given for the envelope '{family}'", "only change events have one")
+    known = isinstance(given, list) and given and _are_texts(given)
+    if not known or not all(re.fullmatch(r"source\.[A-Za-z_][A-Za-z0-9_]*|ts_ms", one) for one in given):
+        raise ConfigurationError(
+            file,
+            field,
+            f"does not name fields of an event: {given!r}",
+            "name them, the most significant first: `position: [source.file, source.pos, source.row]`",
+        )
+    return tuple(given)
+
+
+def key_record_of(
+    file: str, field: str, key: Sequence[str], given: dict[str, Any] | None, record: dict[str, Any]
+) -> dict[str, Any]:
+    """The record schema of the records' keys: the one that is given, or the key's columns of the value.
+
+    Args:
+        file: the settings file, for errors.
+        field: the collection's, for errors.
+        key: the key's columns.
+        given: what `key_schema` says, checked.
+        record: the record schema of the values.
+    """
+    if given is None:
+        by_name = {one["name"]: one["type"] for one in resolved_schema(record)["fields"]}
+        return {"type": "record", "name": "key", "fields": [{"name": name, "type": by_name[name]} for name in key]}
+    ours = {one["name"].lower() for one in given["fields"]}
+    clash = next((one["name"] for one in record["fields"] if one["name"].lower() in ours), None)
+    if clash is not None:
+        raise ConfigurationError(
+            file,
+            f"{field}.key_schema",
+            f"the column '{clash}' is in the key and in the value",
+            "leave `key_schema` out where they say the same, or leave the column out of `schema`",
+        )
+    return given
+
+
+def add_key(key_record: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    """The record schema of a table: the key's columns that the value does not have, then those of the value."""
+    known = {one["name"] for one in record["fields"]}
+    added = [one for one in key_record["fields"] if one["name"] not in known]
+    return record | {"fields": [*added, *record["fields"]]}
 
 
 def read_metadata(file: str, field: str, given: Any) -> dict[str, str]:

@@ -1,8 +1,9 @@
-"""Real kills of a raw collection's jobs: each record is there once, and AS OF an earlier time nothing has changed."""
+"""A raw tick that is killed, or meets another, leaves times that stand for the offsets that their bindings say."""
 
 from __future__ import annotations
 
-import shutil
+import os
+import signal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,117 +11,171 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.crash.harness import Nursery, check_steps, path_of, said
-from tests.crash.scenes import CYCLE, RAW_PLACES
+from tests.crash.harness import Nursery, check_steps, collection_of, contents, said, wait_until_stopped
+from tests.delta.lake import NAME
 from tests.delta.raw_lake import RawLake
 from tests.sweeps import seeds
-from tidelake.delta.quarantine import quarantine_rows
-from tidelake.delta.table_log import check_log
+from tidelake.delta.bindings import append_binding, read_bindings
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.files import read_rows
+from tidelake.delta.layout import DIFF, POSITION, TIME
+from tidelake.delta.stops import RAW_STOP_POINTS
+from tidelake.framing.reclock import Binding
 
 pytestmark = pytest.mark.spark
 
-EVERYDAY = ("raw.after_binding",)
-MEETINGS = {
-    "raw.after_conflict": ("raw.after_binding", "bump:updates"),
-    "raw.after_lost_offsets": ("raw.after_quarantine", "ingest"),
+_ROW = {
+    "type": "record",
+    "name": "row",
+    "fields": [{"name": "id", "type": "long"}, {"name": "price", "type": ["null", "int"]}],
 }
-"""Whom the victim meets at which place, where it has to be overtaken to come by another."""
+_MEETS = {
+    "raw.after_conflict": ("raw.after_binding", "bump:updates"),
+    "raw.after_lost_time": ("raw.after_quarantine", "ingest"),
+    "raw.after_lost_offsets": ("raw.after_binding", "ingest"),
+}
+"""Places that a tick comes by only where somebody else is at work."""
+
+_FAMILIES = ("append_only", "upsert")
+_PIECES = 3
 
 
-class Harbour:
-    """A raw lake whose topic has three pieces, in two partitions; the first of them may be in its tables already."""
+class _Life:
+    """A lake, the records that were put into it, and what every time has to show."""
 
-    def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int) -> None:
-        self.root, self.spark, self.nursery, self.rng = root, spark, nursery, Random(f"raw {seed}")
-        self.pieces = [self._piece(index) for index in range(3)]
-        self.base = self._lake("base")
-        self.put(self.base, 0)
-        self.cycle(self.base)
+    def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int, envelope: str) -> None:
+        self.rng, self.nursery, self.envelope = Random(f"{seed} {envelope}"), nursery, envelope
+        key = {"key": "id"} if envelope == "upsert" else {}
+        self.lake = RawLake(root, spark, envelope=envelope, schema=_ROW, messages_per_tick_max=9, **key)
+        self.records: dict[int, list[tuple[int, int | None] | None]] = {0: [], 1: []}
 
-    def _lake(self, name: str) -> RawLake:
-        return RawLake(self.root / name, self.spark)
+    def put(self) -> None:
+        """Some records in two partitions; a null here is one that cannot be used."""
+        for partition, records in self.records.items():
+            for _ in range(self.rng.randrange(5, 12)):
+                record = (self.rng.randrange(6), self.rng.choice([None, 1, 2, 3]))
+                kept = None if self.rng.random() < 0.1 else record
+                records.append(kept)
+                self.lake.put(self._written(kept), partition=partition)
 
-    def _piece(self, index: int) -> list[list[Any]]:
-        """For each partition some visits, two of them equal, and one record that is none."""
-        ids = [100 * index + self.rng.randrange(50) for _ in range(6)]
-        visits: list[Any] = [{"id": one, "page": f"p{one % 3}"} for one in [*ids, ids[0]]]
-        visits.insert(self.rng.randrange(len(visits)), {"id": "none"})
-        return [visits[0::2], visits[1::2]]
+    def _written(self, record: tuple[int, int | None] | None) -> dict[str, Any]:
+        if record is None:
+            return {"key": None, "value": "no record"}
+        row, price = record
+        value = None if price is None and self.envelope == "upsert" else {"id": row, "price": price}
+        return {"key": {"id": row}, "value": value}
 
-    def put(self, lake: RawLake, piece: int) -> None:
-        for partition, records in enumerate(self.pieces[piece]):
-            lake.put(*records, partition=partition)
+    def order(self, steps: tuple[str, ...], who: str = "victim") -> dict[str, Any]:
+        return {"config": str(self.lake.file), "said": str(self.lake.root / f"{who}.jsonl"), "steps": steps}
 
-    def cycle(self, lake: RawLake, **order: Any) -> int:
-        """What a schedule does, by a process of its own; its exit code."""
-        words = self.words(lake)
-        before = len(said(words))
-        code = self.nursery.run({"config": str(lake.file), "said": str(words), "steps": CYCLE, **order})
-        if "stop" not in order:
-            assert code == 0, words.with_suffix(".log").read_text()[-3000:]
-            check_steps(said(words)[before:])
-        return code
+    def check(self) -> None:
+        """Each binding that counts shows what was before its offsets, and together they are all of the topic."""
+        collection = collection_of(self.lake)
+        table = OpenTable(collection.paths.updates)
+        rows = read_rows(collection.paths.updates, table.files(), table.schema()).to_pylist()
+        chain = read_bindings(collection, table)
+        assert chain[-1].ends == {(NAME, partition): len(records) for partition, records in self.records.items()}
+        shown: dict[Any, int] = {}
+        for binding in chain:
+            shown = self._after(shown, binding)
+            assert self._contents(rows, binding.time) == shown, binding
 
-    def words(self, lake: RawLake) -> Path:
-        return self.root / f"{lake.root.name}.said.jsonl"
+    def _after(self, shown: dict[Any, int], binding: Binding) -> dict[Any, int]:
+        found = dict(shown)
+        for (_, partition), end in sorted(binding.ends.items()):
+            for record in self.records[partition][binding.starts.get((NAME, partition), 0) : end]:
+                if record is None:
+                    continue
+                if self.envelope == "upsert":
+                    found = {one: diff for one, diff in found.items() if one[0] != record[0]}
+                    if record[1] is not None:
+                        found[record] = 1
+                else:
+                    found[record] = found.get(record, 0) + 1
+        return found
 
-    def kill_at(self, place: str) -> None:
-        """Kill the jobs there; the next schedule ends with each record once, and nothing read before has changed."""
-        first = place == "table.after_create.bindings"
-        lake = self._lake(f"{place}-0") if first else self._copy(place)
-        piece = 0 if first else 1
-        before = [] if first else [(one.time, lake.rows(one.time)) for one in lake.times]
-        self.put(lake, piece)
-        assert self.cycle(lake, stop=place, meet=MEETINGS.get(place)) == -9, place
-        assert {"stopped": place} in said(self.words(lake))
-        self.cycle(lake)
-        self.check(lake, piece)
-        for time, rows in before:
-            assert lake.rows(time) == rows
-        self.put(lake, piece + 1)
-        self.cycle(lake)
-        self.check(lake, piece + 1)
-        shutil.rmtree(lake.root)
-
-    def check(self, lake: RawLake, last: int) -> None:
-        """Every record up to a piece is in the contents or in the quarantine, once, and the chain says which."""
-        stated = [one for piece in self.pieces[: last + 1] for records in piece for one in records]
-        good = [one for one in stated if one["id"] != "none"]
-        found = [row for row in lake.rows() for _ in range(row["_diff"])]
-        assert sorted((row["id"], row["page"]) for row in found) == sorted((one["id"], one["page"]) for one in good)
-        bad = {(row["partition"], row["offset"]) for row in quarantine_rows(lake.collection)}
-        assert len(bad) == len(stated) - len(good)
-        times = lake.times
-        assert [one.lower for one in times[1:]] == [one.time + 1 for one in times[:-1]]
-        assert times[-1].ends == lake.ends
-        assert sum(one.records for one in times) == len(stated)
-        for name in ("catalog", "bindings", "proofs", "quarantine", "updates"):
-            check_log(path_of(lake, name))
-
-    def _copy(self, place: str) -> RawLake:
-        shutil.copytree(self.base.root, self.root / place)
-        lake = self._lake(place)
-        lake.ends = dict(self.base.ends)
-        return lake
+    def _contents(self, rows: list[dict[str, Any]], as_of: int) -> dict[Any, int]:
+        if self.envelope == "append_only":
+            return contents(rows, as_of)
+        newest = {row["id"]: row for row in sorted(rows, key=lambda one: one[POSITION]) if row[TIME] <= as_of}
+        return {(row["id"], row["price"]): 1 for row in newest.values() if row[DIFF] > 0}
 
 
-@pytest.fixture(scope="module")
-def harbours(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, nursery: Nursery) -> dict[int, Harbour]:
-    class BySeed(dict[int, Harbour]):
-        def __missing__(self, seed: int) -> Harbour:
-            self[seed] = Harbour(tmp_path_factory.mktemp(f"raw-{seed}"), spark, nursery, seed)
-            return self[seed]
+def _kill(
+    root: Path, spark: SparkSession, nursery: Nursery, place: str, seed: int, envelope: str, pieces: int = _PIECES
+) -> None:
+    life = _Life(root, spark, nursery, seed, envelope)
+    for piece in range(pieces):
+        life.put()
+        order = life.order(("ingest", "compact")) | {"meet": _MEETS.get(place)}
+        passing = life.rng.randrange(2) if piece else 0
+        assert nursery.run(order | {"stop": place, "passing": passing}) in (-9, 0)
+        assert nursery.run(life.order(("ingest", "validate", "compact"), "next")) == 0
+        check_steps(said(root / "next.jsonl"))
+        life.check()
+    assert {"stopped": place} in said(root / "victim.jsonl")
 
-    return BySeed()
 
-
-@pytest.mark.parametrize("place", EVERYDAY)
-def test_a_kill_of_a_raw_tick_changes_nothing(harbours: dict[int, Harbour], place: str) -> None:
-    harbours[1].kill_at(place)
+@pytest.mark.parametrize("place", ["raw.after_binding"])
+def test_a_killed_tick_leaves_times_that_stand_for_their_offsets(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, place: str
+) -> None:
+    _kill(tmp_path, spark, nursery, place, 1, "upsert", pieces=1)
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("place", RAW_PLACES)
+@pytest.mark.parametrize("envelope", _FAMILIES)
+@pytest.mark.parametrize("place", RAW_STOP_POINTS)
 @pytest.mark.parametrize("seed", seeds())
-def test_a_kill_of_raw_jobs_at_any_place_changes_nothing(harbours: dict[int, Harbour], seed: int, place: str) -> None:
-    harbours[seed].kill_at(place)
+def test_a_tick_that_is_killed_anywhere_leaves_times_that_stand_for_their_offsets(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, place: str, envelope: str
+) -> None:
+    _kill(tmp_path, spark, nursery, place, seed, envelope)
+
+
+@pytest.mark.parametrize("place", ["raw.after_quarantine"])
+def test_of_two_ticks_on_the_same_offsets_one_counts(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, place: str
+) -> None:
+    life = _Life(tmp_path, spark, nursery, 1, "append_only")
+    life.put()
+    late = nursery.start(life.order(("ingest",)) | {"stop": place, "signal": "SIGSTOP"})
+    wait_until_stopped(late)
+    assert nursery.run(life.order(("ingest", "validate"), "other")) == 0
+    life.put()
+    os.kill(late, signal.SIGCONT)
+    assert nursery.wait(late) == 0
+    check_steps(said(tmp_path / "victim.jsonl") + said(tmp_path / "other.jsonl"))
+    life.check()
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("envelope", _FAMILIES)
+@pytest.mark.parametrize("seed", seeds())
+def test_racing_ticks_end_as_one(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, envelope: str
+) -> None:
+    life = _Life(tmp_path, spark, nursery, seed, envelope)
+    for _ in range(_PIECES):
+        life.put()
+        racers = [nursery.start(life.order(("ingest", "compact"), f"racer-{one}")) for one in range(2)]
+        assert [nursery.wait(one) for one in racers] == [0, 0]
+        life.check()
+    for one in range(2):
+        check_steps(said(tmp_path / f"racer-{one}.jsonl"))
+
+
+def test_no_two_bindings_have_one_time(tmp_path: Path, spark: SparkSession) -> None:
+    lake = RawLake(tmp_path, spark)
+    lake.put({"id": 1})
+    lake.ingest()
+    (bound,) = lake.times
+    path = lake.collection.paths.bindings
+    assert not append_binding(path, bound, 0)
+    assert not append_binding(path, Binding(bound.time - 1, 0), 0)
+    # One of a tick that has died before its commit: it is on no chain, and its time is not minted again.
+    assert append_binding(path, Binding(bound.time + 10**9, bound.time + 1, bound.ends, bound.ends), 0)
+    assert lake.times == [bound]
+    lake.put({"id": 2})
+    lake.ingest()
+    assert [one.time for one in lake.times] == [bound.time, bound.time + 10**9 + 1]

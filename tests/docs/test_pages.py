@@ -166,7 +166,7 @@ def test_the_example_of_all_settings_is_one(tmp_path: Path) -> None:
         (tmp_path / name).write_text(_EVENT if name.endswith("-event.avsc") else _RECORD, encoding="utf-8")
     (tmp_path / "collections.yaml").write_text(block.text, encoding="utf-8")
     families = [one.family for one in load_settings(tmp_path / "collections.yaml").collections]
-    assert families == ["plain", "append_only", "debezium", "upsert", "append_only"]
+    assert families == ["plain", "append_only", "debezium", "upsert", "append_only", "debezium", "upsert"]
     document = yaml.safe_load(block.text)
     used = {*document, *(key for one in document["collections"].values() for key in one)}
     assert used == set(table_rows("Key"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -11,24 +12,34 @@ from tidelake.delta.avro_format import decode_avro
 from tidelake.delta.json_format import decode_json
 
 
-def decode_column(
-    frame: DataFrame, source: str, target: str, record: dict[str, Any], settings: CollectionSettings
-) -> DataFrame:
-    """Decode the keys or the values of raw records as the collection's format says.
+def decode_values(frame: DataFrame, settings: CollectionSettings) -> DataFrame:
+    """Decode the values of raw records as the collection's format says.
+
+    In:  value binary, any others.
+    Out: the same, _value struct of the value's columns, _value_reason string (why it cannot be used, or null),
+         _value_detail string (more of that for a person, or null). The struct is null where there is a reason, and
+         where the value is null, or the null of JSON.
+    """
+    return _decode(frame, "value", "_value", settings.value_schema, settings, settings.schema_ids)
+
+
+def decode_keys(frame: DataFrame, source: str, settings: CollectionSettings) -> DataFrame:
+    """Decode the keys of raw records as the collection's format says.
 
     In:  `source` binary, any others.
-    Out: the same, `target` struct of the record's columns, `<target>_reason` string (why it cannot be used, or null),
-         `<target>_detail` string (more of that for a person, or null). The struct is null where there is a reason, and
-         where `source` is null or the JSON null.
-
-    Args:
-        frame: the records.
-        source: `key` or `value`.
-        target: the column to add.
-        record: the record schema of what is decoded.
-        settings: the collection's.
+    Out: the same, _key struct of the key's columns, _key_reason and _key_detail string, as for values.
     """
+    return _decode(frame, source, "_key", settings.key_schema, settings, settings.key_schema_ids)
+
+
+def _decode(
+    frame: DataFrame,
+    source: str,
+    target: str,
+    record: dict[str, Any],
+    settings: CollectionSettings,
+    ids: Mapping[int, dict[str, Any]],
+) -> DataFrame:
     if settings.format == "json":
         return decode_json(frame, source, target, record)
-    writers = settings.schema_ids if settings.encoding == "confluent" else None
-    return decode_avro(frame, source, target, record, writers)
+    return decode_avro(frame, source, target, record, ids if settings.encoding == "confluent" else None)

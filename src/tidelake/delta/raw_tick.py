@@ -21,13 +21,14 @@ from tidelake.delta.files import RunFile, discard_run, read_rows
 from tidelake.delta.layout import QUARANTINE_SCHEMA, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.position import plan_next, values_behind
-from tidelake.delta.raw_envelopes import append_only_rows, read_events
+from tidelake.delta.raw_debezium_tick import ChangeTick
+from tidelake.delta.raw_envelopes import RAW_ENVELOPES
 from tidelake.delta.runs import append_run, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.tick import TickReport
 from tidelake.delta.topic import OffsetRange, Topic
 from tidelake.delta.types import updates_schema
-from tidelake.delta.values import CLOSED, SEALED_AT_MS, UPPER
+from tidelake.delta.values import CLOSED, HAS_ERRORS, SEALED_AT_MS, UPPER
 from tidelake.errors import Conflict, TopicGap
 from tidelake.framing.reclock import Binding, Place, mint_time
 
@@ -95,6 +96,9 @@ class _RawTick:
         self.time = mint_time(self.lower, start_ms, minted_time(collection.paths.bindings))
         self.schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
         self.report = TickReport()
+        self.values: dict[str, int] = {}
+        """What else the commit has to keep."""
+        self.changes: ChangeTick | None = None
 
     def run(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> TickReport | None:
         """Do it; None when another tick took the same offsets, or the time."""
@@ -108,6 +112,7 @@ class _RawTick:
         binding = self._binding(ranges)
         if not append_binding(self.collection.paths.bindings, binding, self.collection.entry.epoch):
             self._discard(files)
+            reach("raw.after_lost_time")
             return None
         reach("raw.after_binding")
         if not self._commit(ranges, files):
@@ -118,9 +123,11 @@ class _RawTick:
     def _decoded(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> DataFrame:
         """The records of all topics, decoded.
 
-        Out: the raw columns, topic string, _value struct, _reason string: why it cannot be used, or null.
+        Out: the raw columns, topic, _reason, _detail, _error; see `RawEnvelope.read`.
         """
-        return read_events(self._raw(ranges), self.settings)
+        if self.changes is not None:
+            return self.changes.changes()
+        return RAW_ENVELOPES[self.settings.envelope].read(self._raw(ranges), self.settings)
 
     def _raw(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> DataFrame:
         """The records of all topics.
@@ -132,16 +139,46 @@ class _RawTick:
         return reduce(DataFrame.unionByName, parts).coalesce(max(1, tasks))
 
     def _write_rows(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> list[RunFile]:
-        seen = Observed(self._decoded(ranges), F.count_if(F.col("_reason").isNotNull()).alias("quarantined"))
-        rows = append_only_rows(seen.frame, self.settings, self.time)
+        if self.settings.envelope == "debezium":
+            return self._write_changes(ranges)
+        is_bad = F.col("_reason").isNotNull()
+        seen = Observed(
+            self._decoded(ranges),
+            F.count_if(is_bad).alias("quarantined"),
+            F.count_if(~is_bad & F.col("_error").isNotNull()).alias("errors"),
+        )
+        rows = RAW_ENVELOPES[self.settings.envelope].rows(seen.frame, self.settings, self.time)
         run = new_run("ingest")
         files = write_frame(rows, self.table.path, run, self.schema)
         if not files:
             discard_run(self.table.path, run)
-        self.report.quarantined = seen.values()["quarantined"]
+        counted = seen.values()
+        self.report.quarantined, self.report.values_in_error = counted["quarantined"], counted["errors"]
+        if counted["errors"]:
+            self.values[HAS_ERRORS] = 1
         self.report.updates_read = self.report.updates_stored = sum(file.rows for file in files)
         self.report.bytes_stored = sum(file.bytes for file in files)
         return files
+
+    def _write_changes(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> list[RunFile]:
+        topics = [topic for topic, _ in ranges]
+        self.changes = ChangeTick(
+            self.spark,
+            self.collection,
+            self.settings,
+            self.table,
+            self.time,
+            self._raw(ranges),
+            topics,
+            self._ends(ranges),
+        )
+        written = self.changes.write()
+        self.values = written.values
+        self.report.null_records, self.report.quarantined = written.tombstones, written.quarantined
+        self.report.values_in_error = written.errors
+        self.report.updates_read = self.report.updates_stored = sum(file.rows for file in written.files)
+        self.report.bytes_stored = sum(file.bytes for file in written.files)
+        return written.files
 
     def _quarantine(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> None:
         """Put what cannot be used aside, whole and with its place; a repeated tick writes the same rows again."""
@@ -163,17 +200,23 @@ class _RawTick:
         for one in read_rows(path, files, QUARANTINE_SCHEMA)["reason"].value_counts().to_pylist():
             self.report.reasons[one["values"]] = self.report.reasons.get(one["values"], 0) + one["counts"]
 
-    def _binding(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> Binding:
-        ends = {
-            (topic.name, partition): end
-            for topic, offsets in ranges
-            for partition, (_, end) in offsets.intervals.items()
+    def _ends(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> dict[Place, int]:
+        """By place, the next offset after the tick."""
+        return {
+            **self.known,
+            **{
+                (topic.name, partition): end
+                for topic, offsets in ranges
+                for partition, (_, end) in offsets.intervals.items()
+            },
         }
+
+    def _binding(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> Binding:
         return Binding(
             self.time,
             self.lower,
             self.known,
-            {**self.known, **ends},
+            self._ends(ranges),
             self.report.messages,
             self.report.updates_stored,
             self.report.quarantined,
@@ -188,7 +231,7 @@ class _RawTick:
             for topic, offsets in ranges:
                 values |= values_behind(table, topic.name, offsets)
             sealed_at_ms = max(int(clock.time() * 1000), table.value(SEALED_AT_MS) or 0)
-            values |= {UPPER: self.time + 1, CLOSED: 0, SEALED_AT_MS: sealed_at_ms}
+            values |= {UPPER: self.time + 1, CLOSED: 0, SEALED_AT_MS: sealed_at_ms} | self.values
             try:
                 done = table.commit(values, files, epoch=self.collection.entry.epoch)
             except Conflict:

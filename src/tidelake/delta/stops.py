@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-TABLES: tuple[str, ...] = ("catalog", "progress", "proofs", "quarantine", "late", "bindings", "updates")
+TABLES: tuple[str, ...] = ("catalog", "progress", "proofs", "quarantine", "late", "updates")
 """The tables that delta-rs commits to, by the names of their folders, in the order in which they are made."""
 
 STOP_POINTS: tuple[str, ...] = (
@@ -32,13 +32,6 @@ STOP_POINTS: tuple[str, ...] = (
     "ingest.after_overtaken_write",
     "ingest.after_lost_offsets",
     "ingest.after_commit",
-    "raw.before_write",
-    "raw.after_write",
-    "raw.after_quarantine",
-    "raw.after_binding",
-    "raw.after_conflict",
-    "raw.after_lost_offsets",
-    "raw.after_commit",
     "seal.after_count",
     "seal.after_compensation_write",
     "seal.after_proofs",
@@ -65,6 +58,22 @@ STOP_POINTS: tuple[str, ...] = (
     "current.after_write",
 )
 """Every place that `reach` is called with: tables and commits first, then in the order of a schedule."""
+
+RAW_STOP_POINTS: tuple[str, ...] = (
+    "table.after_create.bindings",
+    "raw.before_write",
+    "raw.after_write",
+    "raw.after_quarantine",
+    "commit.before_call.bindings",
+    "commit.after_call.bindings",
+    "commit.after_sync.bindings",
+    "raw.after_binding",
+    "raw.after_conflict",
+    "raw.after_lost_time",
+    "raw.after_lost_offsets",
+    "raw.after_commit",
+)
+"""Those that only a raw collection comes by: it has one table more, and a tick of its own."""
 
 _on_reach: Callable[[str], None] | None = None
 

@@ -43,6 +43,8 @@ class TickReport:
     updates_stored: int = 0
     updates_late: int = 0
     bytes_stored: int = 0
+    values_in_error: int = 0
+    """Raw upserts: values that could not be decoded; each marks its key, until a later record heals it."""
     reasons: dict[str, int] = field(default_factory=dict)
     gaps: list[TopicGap] = field(default_factory=list)
     version: int = -1

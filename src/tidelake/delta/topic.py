@@ -6,6 +6,7 @@ Files may appear at any time; names that start with `.` or `_` are not yet there
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from tidelake.configuration import CollectionSettings
     from tidelake.delta.catalog import Decision
 
+COVERED_OFFSETS = "tidelake.offsets"
+"""What a recorded Parquet file says of itself: by partition, the first offset that it stands for, and the end."""
+TOPIC_IDENTITY = "tidelake.topic_identity"
+"""Which topic of its name it was recorded from."""
 Interval = tuple[int, int]
 """Offsets from the first on, and before the second."""
 
@@ -305,6 +310,9 @@ def _parquet_offsets(path: Path) -> dict[int, list[Interval]]:
     try:
         file = pq.ParquetFile(path)
         _check_shape(path, file.schema_arrow)
+        covered = _covered_offsets(path, file.schema_arrow)
+        if covered is not None:
+            return covered
         table = file.read(columns=["partition", "offset"])
     except (pa.ArrowException, OSError) as error:
         raise RuleBroken(
@@ -318,6 +326,17 @@ def _parquet_offsets(path: Path) -> dict[int, list[Interval]]:
         if len(beyond):
             raise RuleBroken(f"{path} has the {name} {beyond[0]}", f"a {name} is 0 to {most}")
     return {int(one): _intervals_of(offsets[partitions == one]) for one in np.unique(partitions)}
+
+
+def _covered_offsets(path: Path, schema: pa.Schema) -> dict[int, list[Interval]] | None:
+    """What a recording says that it stands for, offsets without a record included; None where a file says nothing."""
+    said = (schema.metadata or {}).get(COVERED_OFFSETS.encode())
+    if said is None:
+        return None
+    try:
+        return {int(one): [(int(start), int(end))] for one, (start, end) in json.loads(said).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise RuleBroken(f"{path} does not say what it stands for: {error}", "record the topic again") from error
 
 
 def _check_shape(path: Path, schema: pa.Schema) -> None:

@@ -55,7 +55,7 @@ def parse_lines(path: Path) -> Iterator[dict[str, Any]]:
             for line in lines:
                 number += 1
                 if line.strip():
-                    yield _parse_line(line)
+                    yield parse_line(line)
     except (ValueError, binascii.Error, EOFError, OSError, RecursionError, zlib.error) as error:
         problem = "it is nested too deep" if isinstance(error, RecursionError) else error
         raise RuleBroken(
@@ -64,7 +64,8 @@ def parse_lines(path: Path) -> Iterator[dict[str, Any]]:
         ) from error
 
 
-def _parse_line(line: bytes) -> dict[str, Any]:
+def parse_line(line: bytes) -> dict[str, Any]:
+    """The message of one line; what is wrong with it is a `ValueError`."""
     text = line.decode(json.detect_encoding(line), "surrogatepass")
     if not isinstance(json.loads(text), dict):
         raise ValueError("it is not a JSON object")

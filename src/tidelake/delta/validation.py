@@ -100,7 +100,8 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
         if lower < upper or closed:
             in_range = sealed.where(F.col(TIME) >= lower)
             if collection.entry.framing == "reclock":
-                recounted = _recount_rows(in_range)
+                counted = F.lit(1).cast("bigint") if collection.entry.positioned else F.col(DIFF)
+                recounted = _recount_rows(in_range.withColumn(DIFF, counted))
             elif collection.entry.envelope == "upsert":
                 recounted = _recount_keyed(without_discarded(spark, collection, in_range), collection)
             else:

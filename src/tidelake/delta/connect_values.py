@@ -1,0 +1,214 @@
+"""From what travels of Kafka Connect's types to what lands in columns, on the JVM, with every failure seen.
+
+Nothing here raises and nothing becomes null in silence: beside each value there is whether it could not be had.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+from tidelake.connect_types import Travel
+
+_MILLIS_MAX = 9_000_000_000_000_000
+_DECIMAL_BYTES_MAX = 16
+_PRIMITIVES = {"int": "int", "long": "bigint", "float": "float", "double": "double"}
+
+
+@dataclass(frozen=True)
+class Landed:
+    """One value on its way."""
+
+    value: Column
+    bad: Column
+    """Whether there was something that could not be turned into the value; never null."""
+
+
+def land_text(text: Column, travel: Travel) -> Landed:
+    """Turn the JSON of a value into what lands.
+
+    Args:
+        text: a string's content, or the JSON text of anything else, exactly as it stands there; null for a null.
+        travel: how it travels.
+    """
+    if travel.raw == "array":
+        return _land_items(text, travel)
+    if travel.raw == "record":
+        return _land_fields(text, travel)
+    raw = _raw_of_text(text, travel.raw)
+    landed = land_raw(raw, travel)
+    return Landed(landed.value, landed.bad | (text.isNotNull() & raw.isNull()))
+
+
+def land_raw(raw: Column, travel: Travel) -> Landed:
+    """Turn what Avro has decoded (without logical types), or what was made of JSON, into what lands."""
+    if travel.raw == "array" and travel.item is not None:
+        item = travel.item
+        return _each(raw, lambda one: land_raw(one, item))
+    if travel.turn == "scaled_decimal":
+        number = _scaled_decimal(raw["scale"], raw["value"])
+        return Landed(number, raw.isNotNull() & number.isNull())
+    if travel.raw == "record":
+        return _struct_of(raw, [(name, land_raw(raw[name], one)) for name, one in travel.fields])
+    value = _TURNS[travel.turn](raw, travel)
+    return Landed(value, raw.isNotNull() & value.isNull())
+
+
+def is_unavailable_text(text: Column, travel: Travel, placeholder: str) -> Column:
+    """Whether a value in JSON is the placeholder, in the form that its type gives it; never null."""
+    forms = _placeholder_forms(travel, placeholder)
+    if not forms:
+        return F.lit(False)
+    # Numbers and texts of a list may stand apart.
+    seen = F.regexp_replace(text, r"\s", "") if travel.raw == "array" else text
+    return F.coalesce(seen.isin(*forms), F.lit(False))
+
+
+def is_unavailable_raw(raw: Column, travel: Travel, placeholder: str) -> Column:
+    """The same for what Avro has decoded."""
+    if travel.raw == "bytes":
+        return F.coalesce(raw == F.lit(placeholder.encode()), F.lit(False))
+    if travel.raw == "array" and travel.item is not None:
+        items = _placeholder_items(travel.item, placeholder)
+        if items is None:
+            return F.lit(False)
+        return F.coalesce(raw == F.array(*(F.lit(one) for one in items)), F.lit(False))
+    if travel.raw in ("string", "hex", "json"):
+        return F.coalesce(raw.isin(*_placeholder_forms(travel, placeholder)), F.lit(False))
+    return F.lit(False)
+
+
+def _placeholder_forms(travel: Travel, placeholder: str) -> list[str]:
+    encoded = placeholder.encode()
+    hexed = encoded.hex()
+    if travel.raw == "bytes":
+        urlsafe = base64.urlsafe_b64encode(encoded).decode()
+        return sorted({base64.b64encode(encoded).decode(), urlsafe, urlsafe.rstrip("=")})
+    if travel.raw == "hex":
+        return [hexed, hexed.upper()]
+    if travel.raw == "json":
+        return [placeholder, json.dumps({placeholder: placeholder}, separators=(",", ":"))]
+    if travel.raw == "array" and travel.item is not None:
+        items = _placeholder_items(travel.item, placeholder)
+        if items is None:
+            return []
+        texts = [base64.b64encode(one).decode() if isinstance(one, bytes) else one for one in items]
+        return [json.dumps(texts, separators=(",", ":"))]
+    # Text, whatever it stands for, also in the forms that bytes and maps have as text.
+    as_map = json.dumps({placeholder: placeholder}, separators=(",", ":"))
+    return [placeholder, hexed, base64.b64encode(encoded).decode(), as_map] if travel.raw == "string" else []
+
+
+def _placeholder_items(item: Travel, placeholder: str) -> Sequence[str | bytes | int] | None:
+    """What a list holds instead of its items: the text, or its bytes one by one."""
+    if item.raw == "string":
+        return [placeholder]
+    if item.raw == "bytes":
+        return [placeholder.encode()]
+    return list(placeholder.encode()) if item.raw in ("int", "long") else None
+
+
+def _raw_of_text(text: Column, raw: str) -> Column:
+    if raw == "boolean":
+        return F.when(text == "true", F.lit(True)).when(text == "false", F.lit(False))
+    if raw == "bytes":
+        return F.try_to_binary(F.translate(text, "-_", "+/"), F.lit("base64"))
+    if raw == "hex":
+        return F.try_to_binary(text, F.lit("hex"))
+    return text.try_cast(_PRIMITIVES[raw]) if raw in _PRIMITIVES else text
+
+
+def _land_items(text: Column, travel: Travel) -> Landed:
+    assert travel.item is not None
+    item = travel.item
+    items = F.from_json(text, ArrayType(StringType()))
+    landed = _each(items, lambda one: land_text(one, item))
+    return Landed(landed.value, landed.bad | (text.isNotNull() & items.isNull()))
+
+
+def _land_fields(text: Column, travel: Travel) -> Landed:
+    struct = F.from_json(text, StructType([StructField(name, StringType()) for name, _ in travel.fields]))
+    wrong = text.isNotNull() & (struct.isNull() | ~text.startswith("{"))
+    if travel.turn == "scaled_decimal":
+        parts = {name: land_text(struct[name], one) for name, one in travel.fields}
+        number = _scaled_decimal(parts["scale"].value, parts["value"].value)
+        return Landed(number, wrong | (text.isNotNull() & number.isNull()))
+    landed = _struct_of(struct, [(name, land_text(struct[name], one)) for name, one in travel.fields])
+    return Landed(landed.value, landed.bad | wrong)
+
+
+def _each(items: Column, land: Callable[[Column], Landed]) -> Landed:
+    return Landed(
+        F.transform(items, lambda one: land(one).value),
+        F.coalesce(F.exists(items, lambda one: land(one).bad), F.lit(False)),
+    )
+
+
+def _struct_of(given: Column, parts: Sequence[tuple[str, Landed]]) -> Landed:
+    value = F.when(given.isNotNull(), F.struct(*(landed.value.alias(name) for name, landed in parts)))
+    return Landed(value, reduce(lambda one, other: one | other, [landed.bad for _, landed in parts]))
+
+
+def _from_millis(count: Column, travel: Travel) -> Column:
+    return F.when(F.abs(count) <= _MILLIS_MAX, F.timestamp_micros(count * 1000))
+
+
+def _decimal_type(travel: Travel) -> str:
+    return f"decimal({travel.landing['precision']},{travel.landing['scale']})"
+
+
+def _from_unscaled(value: Column, travel: Travel) -> Column:
+    wide = _unscaled(value, travel.landing["scale"])
+    return wide.try_cast(_decimal_type(travel))
+
+
+def _unscaled(value: Column, scale: int) -> Column:
+    """A decimal of 38 digits from its unscaled number, big-endian; null where it is wider."""
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": scale}
+    # Avro writes bytes with their length before them, twice the number where that is small.
+    length = F.unhex(F.lpad(F.hex(F.length(value) * 2), 2, "0"))
+    fits = F.length(value).between(1, _DECIMAL_BYTES_MAX)
+    body = F.when(fits, F.concat(length, value))
+    return from_avro(body, json.dumps(schema), {"mode": "PERMISSIVE"})
+
+
+def _from_number_text(text: Column, travel: Travel) -> Column:
+    """A decimal from text or a double; null where it has more digits than the column."""
+    digits = text.cast("string")
+    fraction = F.length(F.regexp_extract(digits, r"^[^.eE]*\.([0-9]*?)0*$", 1))
+    fits = F.coalesce(fraction <= travel.landing["scale"], F.lit(True))
+    return F.when(fits, digits.try_cast(_decimal_type(travel)))
+
+
+def _scaled_decimal(scale: Column, value: Column) -> Column:
+    """The exact decimal text of an unscaled number and a scale that each row has for itself."""
+    number = _unscaled(value, 0)
+    digits = F.abs(number).cast("string")
+    padded = F.lpad(digits, F.greatest(F.length(digits), scale + 1), F.lit("0"))
+    whole = F.substr(padded, F.lit(1), F.length(padded) - scale)
+    rest = F.substr(padded, F.length(padded) - scale + 1)
+    sign = F.when(number < 0, F.lit("-")).otherwise(F.lit(""))
+    return (
+        F.when(scale > 0, F.concat(sign, whole, F.lit("."), rest))
+        .when(scale == 0, F.concat(sign, digits))
+        .otherwise(F.concat(sign, digits, F.repeat(F.lit("0"), -scale)))
+    )
+
+
+_TURNS: dict[str, Callable[[Column, Travel], Column]] = {
+    "as_is": lambda raw, travel: raw,
+    "date": lambda raw, travel: F.date_from_unix_date(raw),
+    "timestamp_millis": _from_millis,
+    "timestamp_micros": lambda raw, travel: F.timestamp_micros(raw),
+    "timestamp_text": lambda raw, travel: raw.try_cast("timestamp"),
+    "decimal_bytes": _from_unscaled,
+    "decimal_text": _from_number_text,
+}

@@ -1,0 +1,349 @@
+"""Records topics of a broker as file topics, and plays file topics to a broker: each record as it is, in its place.
+
+A recording keeps keys, values, headers, timestamps, partitions and offsets. Its Parquet files say which offsets they
+stand for, so that those without a record (of transactions, of compaction) are no gap in it either.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from tidelake.delta.kafka_client import KafkaCluster, librdkafka_settings
+from tidelake.delta.topic import COVERED_OFFSETS, TOPIC_IDENTITY, FileTopic, Interval, OffsetRange
+from tidelake.delta.topic_lines import parse_line, parse_lines, partition_of
+from tidelake.errors import RuleBroken, TopicUnreachable
+
+Format = Literal["parquet", "jsonl"]
+MESSAGES_PER_FILE = 50_000
+_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+_POLL_S = 1.0
+
+
+@dataclass
+class Copied:
+    """What was recorded or played."""
+
+    messages: int = 0
+    intervals: dict[int, Interval] = field(default_factory=dict)
+    """By partition, the offsets that it stands for."""
+
+
+# --- from a broker to files ------------------------------------------------------------------------------------------
+
+
+def record_topic(cluster: KafkaCluster, name: str, folder: Path, form: Format = "parquet") -> Copied:
+    """Record what a topic has now and the folder does not have yet; a recording as Parquet may be continued.
+
+    Raises:
+        RuleBroken: there is no such topic; the folder holds another one, JSON lines, or more than the topic; or offsets
+            without a record would have to be written as JSON lines, which cannot say so.
+        TopicUnreachable: the brokers do not answer, or stop answering.
+
+    Cost: bounded memory as Parquet; one partition at a time in memory as JSON lines.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = cluster.topic(name)
+    known = FileTopic(folder).end_offsets()
+    if form == "jsonl" and known:
+        raise RuleBroken(f"{folder} holds messages already, and its files never change", "record into an empty folder")
+    _check_same_topic(folder, name, facts.identity)
+    copied = Copied()
+    for partition, (first, end) in sorted(facts.offsets.items()):
+        start = max(first, known.get(partition, 0))
+        if known.get(partition, 0) > end:
+            raise RuleBroken(
+                f"{folder} has more of partition {partition} than the topic '{name}', which ends at {end}",
+                "record into an empty folder",
+            )
+        if start == end:
+            continue
+        messages = _consume(cluster, name, partition, (start, end))
+        if form == "jsonl":
+            copied.messages += _write_lines(folder / f"{partition}.jsonl", messages, (start, end))
+        else:
+            copied.messages += _write_parquet(folder, name, partition, messages, (start, end), facts.identity)
+        copied.intervals[partition] = (start, end)
+    return copied
+
+
+def _consume(cluster: KafkaCluster, name: str, partition: int, interval: Interval) -> Iterator[Message]:
+    """The committed records of an interval, in order."""
+    settings = {
+        **librdkafka_settings(cluster.settings),
+        "group.id": "tidelake-recording",  # the client wants a name; nothing is ever stored under it
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "log_level": 0,
+    }
+    consumer, (start, end) = Consumer(settings), interval
+    silent_s = 0.0
+    try:
+        consumer.assign([TopicPartition(name, partition, start)])
+        while True:
+            message = consumer.poll(_POLL_S)
+            silent_s = silent_s + _POLL_S if message is None else 0.0
+            if silent_s > cluster.settings.request_timeout_s:
+                raise TopicUnreachable(name, cluster.settings.bootstrap_servers, f"no answer for {silent_s:.0f} s")
+            if message is None:
+                continue
+            problem = message.error()
+            if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
+                raise TopicUnreachable(name, cluster.settings.bootstrap_servers, problem.str())
+            if problem is not None or message.offset() >= end:
+                return
+            yield message
+            if message.offset() == end - 1:
+                return
+    finally:
+        consumer.close()
+
+
+def _write_parquet(
+    folder: Path, name: str, partition: int, messages: Iterator[Message], interval: Interval, identity: int | None
+) -> int:
+    """Write an interval as files that each say which offsets they stand for; together they leave none out."""
+    written, start = 0, interval[0]
+    rows: list[dict[str, Any]] = []
+    for message in messages:
+        if len(rows) == MESSAGES_PER_FILE:
+            _write_part(folder, rows, partition, (start, message.offset()), identity)
+            start, rows = message.offset(), []
+        rows.append(_row_of(name, message))
+        written += 1
+    _write_part(folder, rows, partition, (start, interval[1]), identity)
+    return written
+
+
+def _write_part(
+    folder: Path, rows: list[dict[str, Any]], partition: int, interval: Interval, identity: int | None
+) -> None:
+    said = {COVERED_OFFSETS: json.dumps({partition: interval})}
+    if identity is not None:
+        said[TOPIC_IDENTITY] = str(identity)
+    table = pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata(said))
+    path = folder / f"part-{partition:05d}-{interval[0]:019d}.parquet"
+    unfinished = path.with_name(f"_{path.name}")  # a reader of topics takes such a name for one not yet there
+    pq.write_table(table, unfinished, compression="zstd")
+    unfinished.replace(path)
+
+
+def _row_of(name: str, message: Message) -> dict[str, Any]:
+    stamp = _timestamp_of(message)
+    return {
+        "key": message.key(),
+        "value": message.value(),
+        "topic": name,
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": None if stamp is None else stamp * 1000,
+        "headers": _headers_of(message),
+    }
+
+
+def _timestamp_of(message: Message) -> int | None:
+    kind, stamp = message.timestamp()
+    return int(stamp) if kind else None
+
+
+def _headers_of(message: Message) -> list[dict[str, Any]] | None:
+    headers = message.headers()
+    return None if headers is None else [{"key": key, "value": value} for key, value in headers]
+
+
+def _write_lines(path: Path, messages: Iterator[Message], interval: Interval) -> int:
+    """Write an interval as lines that a person can read and that give the same bytes back."""
+    unfinished = path.with_name(f"_{path.name}")
+    written, expected = 0, interval[0]
+    with unfinished.open("w", encoding="utf-8") as lines:
+        for message in messages:
+            if message.offset() != expected:
+                break
+            lines.write(_line_of(message) + "\n")
+            written, expected = written + 1, expected + 1
+    if expected != interval[1]:
+        unfinished.unlink()
+        raise RuleBroken(
+            f"offset {expected} of partition {path.stem} has no record, which JSON lines cannot say",
+            "record as Parquet",
+        )
+    unfinished.replace(path)
+    return written
+
+
+def _line_of(message: Message) -> str:
+    parts = [f'"offset": {message.offset()}']
+    stamp, headers = _timestamp_of(message), _headers_of(message)
+    if stamp is not None:
+        parts.append(f'"timestamp_ms": {stamp}')
+    parts += [_stated(name, data) for name, data in (("key", message.key()), ("value", message.value()))]
+    if headers is not None:
+        stated = [
+            f'{{"key": {json.dumps(one["key"])}, {_stated("value", one["value"], text=True)}}}' for one in headers
+        ]
+        parts.append(f'"headers": [{", ".join(stated)}]')
+    return "{" + ", ".join(parts) + "}"
+
+
+def _stated(name: str, data: bytes | None, *, text: bool = False) -> str:
+    """A field that gives these bytes back: as the object that they are, as text, or else in base64."""
+    if data is None:
+        return f'"{name}": null'
+    try:
+        as_text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return f'"{name}_b64": "{base64.b64encode(data).decode("ascii")}"'
+    if not text and data.startswith(b"{") and data.endswith(b"}") and b"\n" not in data and b"\r" not in data:
+        stated = f'"{name}": {as_text}'
+        if _gives_back(stated, name, data):
+            return stated
+    return f'"{name}": {json.dumps(as_text, ensure_ascii=False)}'
+
+
+def _gives_back(stated: str, name: str, data: bytes) -> bool:
+    """Whether a line with this field is read as these bytes; one that is no JSON, or has a name twice, is not."""
+    try:
+        return bool(parse_line(f'{{"offset": 0, {stated}}}'.encode())[name] == data)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _check_same_topic(folder: Path, name: str, identity: int | None) -> None:
+    """Refuse to continue the recording of a topic that was made anew."""
+    for path in sorted(folder.glob("part-*.parquet"))[-1:]:
+        recorded = (pq.read_schema(path).metadata or {}).get(TOPIC_IDENTITY.encode())
+        if recorded is not None and identity is not None and int(recorded) != identity:
+            raise RuleBroken(
+                f"{folder} is of another topic '{name}', which was deleted and made anew", "record into another folder"
+            )
+
+
+# --- from files to a broker ------------------------------------------------------------------------------------------
+
+
+def play_topic(folder: Path, cluster: KafkaCluster, name: str, *, renumber: bool = False) -> Copied:
+    """Play a file topic to a topic of a broker: what is there already is taken as played before.
+
+    Args:
+        folder: the file topic.
+        cluster: where to.
+        name: the topic, which must be there, with as many partitions.
+        renumber: play everything, behind what is there, whatever offsets that gives.
+
+    Raises:
+        RuleBroken: there is no such topic, or it has too few partitions; or, unless `renumber`, records would get other
+            offsets than they have.
+        TopicGap: offsets are missing in the folder.
+        TopicUnreachable: the brokers did not take a record.
+    """
+    ends = {partition: end for partition, (_, end) in cluster.topic(name).offsets.items()}
+    topic, copied = FileTopic(folder), Copied()
+    missing = sorted(set(topic.end_offsets()) - set(ends))
+    if missing:
+        raise RuleBroken(f"the topic '{name}' has no partition {missing[0]}", "create it with as many partitions")
+    settings = {**librdkafka_settings(cluster.settings), "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
+    failed: list[KafkaError] = []
+    producer = Producer(settings)
+    positions = {} if renumber else dict(ends)
+    begun_late: list[tuple[int, int, int]] = []
+    while True:
+        offsets, gaps = topic.plan(positions, MESSAGES_PER_FILE, begun_late)
+        if renumber and any(one.from_offset == 0 < one.to_offset for one in gaps):
+            begun_late += [(one.partition, 0, one.to_offset) for one in gaps if one.from_offset == 0]
+            continue
+        if not offsets.intervals:
+            if gaps:
+                raise gaps[0]
+            break
+        for row in _messages_of(offsets):
+            expected = ends[row["partition"]]
+            if not renumber and row["offset"] != expected:
+                raise RuleBroken(
+                    f"partition {row['partition']} of '{name}' would give the record of offset {row['offset']} the "
+                    f"offset {expected}",
+                    "give --renumber where offsets may change",
+                )
+            _produce(producer, name, row, failed)
+            ends[row["partition"]] += 1
+            copied.messages += 1
+        for partition, (start, end) in offsets.intervals.items():
+            copied.intervals[partition] = (copied.intervals.get(partition, (start, end))[0], end)
+            positions[partition] = end
+    left = producer.flush(cluster.settings.request_timeout_s)
+    if left or failed:
+        said = failed[0].str() if failed else f"{left} records were not taken in time"
+        raise TopicUnreachable(name, cluster.settings.bootstrap_servers, said)
+    return copied
+
+
+def _produce(producer: Producer, name: str, row: Mapping[str, Any], failed: list[KafkaError]) -> None:
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    more: dict[str, Any] = {} if row["timestamp_ms"] is None else {"timestamp": row["timestamp_ms"]}
+    if row["headers"] is not None:
+        more["headers"] = [(one["key"], one["value"]) for one in row["headers"]]
+    while True:
+        try:
+            producer.produce(name, row["value"], row["key"], row["partition"], on_delivery=delivered, **more)
+            producer.poll(0)
+            return
+        except BufferError:
+            producer.poll(0.1)
+
+
+def _messages_of(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
+    """The messages of a range, in order; one that is there twice comes once."""
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    readers: list[Callable[[], Iterator[dict[str, Any]]]] = [
+        *(lambda path=path: _parquet_rows(path) for path in offsets.parquet),
+        *(lambda path=path: _lines_rows(path) for path in offsets.json_lines),
+    ]
+    for read in readers:
+        for row in read():
+            start, end = offsets.intervals.get(row["partition"], (0, 0))
+            if start <= row["offset"] < end:
+                found[row["partition"], row["offset"]] = row
+    for place in sorted(found):
+        yield found[place]
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    for batch in pq.ParquetFile(path).iter_batches():
+        for row in batch.to_pylist():
+            stamp = row.get("timestamp")
+            yield {
+                "partition": row["partition"],
+                "offset": row["offset"],
+                "timestamp_ms": None if stamp is None else round(stamp.timestamp() * 1000),
+                "key": row.get("key"),
+                "value": row["value"],
+                "headers": row.get("headers"),
+            }
+
+
+def _lines_rows(path: Path) -> Iterator[dict[str, Any]]:
+    partition = partition_of(path)
+    for row in parse_lines(path):
+        yield {"partition": partition, **row}

@@ -1,0 +1,111 @@
+"""A collection on a captured topic, of which more and more is there."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pyspark.sql import SparkSession
+
+from jobs import compact, ingest, validate
+from tests.captures.workload import COLUMNS, RECORD
+from tidelake.configuration import load_settings
+from tidelake.delta.catalog import Catalog, Collection
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.layout import Store
+from tidelake.delta.snapshot import snapshot
+from tidelake.delta.values import UPPER
+
+FOLDER = Path(__file__).parent
+
+
+def moments(capture: str) -> list[dict[str, Any]]:
+    """Where the topics of a capture ended at several moments, and what the tables held then."""
+    return list(json.loads(gzip.decompress((FOLDER / capture / "moments.json.gz").read_bytes())))
+
+
+def lines(capture: str, topic: str) -> dict[int, list[str]]:
+    """The lines of a captured topic, by partition."""
+    folder = FOLDER / capture / "topics" / topic
+    return {
+        int(path.name.partition(".")[0]): gzip.decompress(path.read_bytes()).decode().splitlines()
+        for path in sorted(folder.glob("*.jsonl.gz"))
+    }
+
+
+def change_collection(topic: str, record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """The block of a collection of raw change events."""
+    block = {"topic": topic, "framing": "reclock", "format": "json", "envelope": "debezium", "key": ["id"]}
+    return {**block, "schema": dict(record), **more}
+
+
+class ChangeLake:
+    """One collection of raw change events on a file topic of its own."""
+
+    def __init__(self, root: Path, spark: SparkSession, topic: str, record: Mapping[str, Any], **more: Any) -> None:
+        self.spark, self.topic = spark, root / "topics" / topic
+        self.topic.mkdir(parents=True)
+        document = {"collections": {"table": change_collection(topic, record, **more)}}
+        document |= {"store": "store", "topics": "topics", "data_docs": "docs"}
+        self.file = root / "collections.yaml"
+        self.file.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
+        self.settings = load_settings(self.file)
+        self._pieces = 0
+
+    def send(self, lines: Mapping[int, list[str]]) -> None:
+        """Add lines to the topic."""
+        for partition, more in lines.items():
+            with (self.topic / f"{partition}.jsonl").open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in more)
+
+    def ingest(self) -> Any:
+        """Read the topic to its end, and say what was read."""
+        report = ingest.run(self.spark, self.settings)
+        if report.errors:
+            raise next(iter(report.errors.values()))
+        return report.results["table"]
+
+    def compact(self) -> None:
+        """Forget what need not be told apart."""
+        assert not compact.run(self.spark, self.settings, True).errors
+
+    def validate(self) -> Any:
+        """Recount."""
+        return validate.run(self.spark, self.settings, True).results["table"]
+
+    @property
+    def collection(self) -> Collection:
+        """What the catalog has of it."""
+        return Catalog(Store(self.settings.store)).find("table")
+
+    @property
+    def time(self) -> int:
+        """The last time that can be read."""
+        return (OpenTable(self.collection.paths.updates).value(UPPER) or 0) - 1
+
+    def rows(self, as_of: int | None = None) -> list[list[Any]]:
+        """The contents as `workload.contents` gives them."""
+        frame = snapshot(self.spark, self.collection, as_of).contents
+        shown = {"bin": "lower(hex(bin))", "price": "string(price)", "seen": "unix_micros(seen)", "day": "string(day)"}
+        found = frame.selectExpr(*(shown.get(name, f"`{name}`") for name in COLUMNS), "_diff").collect()
+        assert all(row["_diff"] == 1 for row in found)
+        return sorted(list(row)[:-1] for row in found)
+
+
+class CaptureLake(ChangeLake):
+    """One table of a capture."""
+
+    def __init__(self, root: Path, spark: SparkSession, capture: str, table: str, **more: Any) -> None:
+        super().__init__(root, spark, f"{capture}.public.{table}", RECORD, **more)
+        self._lines = lines(capture, f"{capture}.public.{table}")
+        self._sent = dict.fromkeys(self._lines, 0)
+
+    def send_to(self, offsets: Mapping[str, int]) -> None:
+        """Add what comes before these offsets."""
+        ends = {int(partition): end for partition, end in offsets.items()}
+        self.send({partition: self._lines[partition][self._sent[partition] : end] for partition, end in ends.items()})
+        self._sent |= ends

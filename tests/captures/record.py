@@ -1,0 +1,313 @@
+"""Record the captures: `python -m tests.captures.record` starts PostgreSQL, a broker and Debezium, and writes topics.
+
+`steady`: concurrent sessions, while the worker is killed and comes back. `snapshots`: the same, and the connector
+forgets where it was, so that it takes a snapshot again in mid-stream. `types`: one row of every type, with its schema,
+as decimals are `precise`, `string` or `double`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.captures.workload import TABLES, Workload, contents, create_tables
+from tests.services.connect import Connect, connect_worker, debezium_settings
+from tests.services.kafka import Broker, kafka_broker
+from tests.services.postgres import Postgres, postgres_server
+
+FOLDER = Path(__file__).parent
+_WAIT_S = 120.0
+
+
+@dataclass
+class Services:
+    """What a capture needs."""
+
+    postgres: Postgres
+    broker: Broker
+    connect: Connect
+
+
+@dataclass
+class Capture:
+    """One database whose tables a connector follows, and what it held at several moments."""
+
+    services: Services
+    name: str
+    database: str
+    settings: dict[str, object]
+    moments: list[dict[str, Any]] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Put the connector in."""
+        self.services.connect.put(self.name, self.settings)
+
+    def topic(self, table: str) -> str:
+        """The topic of a table."""
+        return f"{self.name}.public.{table}"
+
+    def catch_up(self) -> None:
+        """Wait until what was committed so far is in the topics: a mark that is written now has come."""
+        with self.services.postgres.connect(self.database) as session:
+            session.execute("insert into marks default values")
+            row = session.execute("select max(id) from marks").fetchone()
+        assert row is not None
+        end = time.monotonic() + _WAIT_S
+        while time.monotonic() < end:
+            if any(one["id"] == row[0] for one in self._marks()):
+                return
+            time.sleep(0.2)
+        raise AssertionError(f"{self.name}: the mark {row[0]} does not come within {_WAIT_S:.0f} s")
+
+    def _marks(self) -> Iterator[dict[str, Any]]:
+        if self.topic("marks") not in self.services.broker.admin.list_topics(timeout=60).topics:
+            return
+        for records in self.services.broker.consume(self.topic("marks")).values():
+            for _, record in records:
+                if record.value is not None and (after := payload(record.value).get("after")):
+                    yield after
+
+    def note(self, tables: tuple[str, ...]) -> None:
+        """Note what the tables hold now, and where the topics end; nothing changes them meanwhile."""
+        self.catch_up()
+        offsets = {
+            self.topic(table): {str(one): end for one, (_, end) in self.services.broker.ends(self.topic(table)).items()}
+            for table in tables
+        }
+        rows = {table: contents(self.services.postgres, self.database, table) for table in tables}
+        self.moments.append({"offsets": offsets, "rows": rows})
+
+    def forget_offsets(self) -> None:
+        """Let the connector forget where it was, as after a kill before it could note it."""
+        self.services.connect.pause(self.name, stop=True)
+        end = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                self.services.connect._call("DELETE", f"/connectors/{self.name}/offsets")
+                return
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.3)
+
+    def write(self, tables: tuple[str, ...], folder: Path) -> None:
+        """Write the topics as file topics, and the moments."""
+        shutil.rmtree(folder, ignore_errors=True)
+        for table in tables:
+            for partition, records in self.services.broker.consume(self.topic(table)).items():
+                write_lines(folder / "topics" / self.topic(table) / f"{partition}.jsonl.gz", records)
+        if self.moments:
+            write_text(folder / "moments.json.gz", json.dumps(self.moments, ensure_ascii=False))
+
+
+@contextmanager
+def services() -> Iterator[Services]:
+    """Start all three, in folders that go with them."""
+    with ExitStack() as stack:
+        folders = []
+        for name in ("postgres", "kafka", "connect"):
+            folders.append(Path(tempfile.mkdtemp(prefix=f"tidelake-{name}-")))
+            stack.callback(shutil.rmtree, folders[-1], ignore_errors=True)
+        postgres = stack.enter_context(postgres_server(folders[0]))
+        broker = stack.enter_context(kafka_broker(folders[1]))
+        yield Services(postgres, broker, stack.enter_context(connect_worker(folders[2], broker)))
+
+
+def capture(found: Services, name: str, **settings: object) -> Capture:
+    """A database with the workload's tables, and its connector, which is not there yet."""
+    database = found.postgres.create_database()
+    create_tables(found.postgres, database)
+    with found.postgres.connect(database) as session:
+        session.execute("create table marks (id serial primary key)")
+    more = {"skipped_operations": "none", "slot_drop_on_stop": "false", **settings}
+    return Capture(found, name, database, debezium_settings(found.postgres, database, name, **more))
+
+
+def record_steady(found: Services, name: str, seed: int, truncates: bool = True) -> Capture:
+    """Concurrent sessions; the worker is killed twice; at the end one table is truncated and filled again."""
+    one = capture(found, name)
+    one.start()
+    with Workload(found.postgres, one.database, seed, pause_s=0.03) as work:
+        for place in range(3):
+            time.sleep(2.0)
+            if place < 2:
+                found.connect.restart(kill=True)
+                found.connect.wait_until_running(name)
+                time.sleep(1.0)
+            with work.held():
+                one.note(TABLES)
+    if truncates:
+        with found.postgres.connect(one.database) as session:
+            session.execute("truncate people")
+            session.execute("insert into people (id, name) values (3, 'after'), (31, 'the flood')")
+        one.note(TABLES)
+    return one
+
+
+def record_snapshots(found: Services, name: str, seed: int) -> Capture:
+    """The connector forgets where it was, twice, in mid-stream; rows are deleted while it is away."""
+    one = capture(found, name)
+    one.start()
+    with Workload(found.postgres, one.database, seed, pause_s=0.03) as work:
+        for _ in range(2):
+            time.sleep(1.5)
+            with work.held():
+                one.note(TABLES)
+            one.forget_offsets()
+            time.sleep(0.5)
+            found.connect.resume(name)
+            time.sleep(1.0)
+        with work.held():
+            one.note(TABLES)
+    return one
+
+
+_KINDS = {
+    "c_bool": ("bool", "true"),
+    "c_smallint": ("smallint", "'-32768'"),
+    "c_int": ("int", "2147483647"),
+    "c_bigint": ("bigint", "'-9223372036854775808'"),
+    "c_real": ("real", "'-1.5'"),
+    "c_double": ("double precision", "'1e-300'"),
+    "c_numeric": ("numeric(20, 4)", "'-1234567890123456.7891'"),
+    "c_small": ("numeric(6, 3)", "'0.001'"),
+    "c_free": ("numeric", "'-12345678901234567890.000123'"),
+    "c_money": ("money", "'12.34'"),
+    "c_text": ("text", "'Möwe 🌊'"),
+    "c_char": ("char(5)", "'ab'"),
+    "c_varchar": ("varchar(9)", "''"),
+    "c_bytea": ("bytea", "'\\x00fffe'"),
+    "c_date": ("date", "'1969-12-31'"),
+    "c_time": ("time", "'23:59:59.999999'"),
+    "c_time3": ("time(3)", "'00:00:00.123'"),
+    "c_timetz": ("timetz", "'12:00:00+02'"),
+    "c_timestamp": ("timestamp", "'1969-12-31 23:59:59.999999'"),
+    "c_timestamp3": ("timestamp(3)", "'2024-02-29 12:00:00.123'"),
+    "c_timestamptz": ("timestamptz", "'2024-02-29 12:00:00.000001+05:30'"),
+    "c_interval": ("interval", "'1 year 2 months 3 days 4:05:06.000007'"),
+    "c_uuid": ("uuid", "'0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0'"),
+    "c_json": ("json", "'{\"a\": [1, null]}'"),
+    "c_jsonb": ("jsonb", '\'{"b": "ü"}\''),
+    "c_xml": ("xml", "'<a>b</a>'"),
+    "c_bit1": ("bit(1)", "B'1'"),
+    "c_bits": ("bit(10)", "B'1000000001'"),
+    "c_enum": ("mood", "'high tide'"),
+    "c_inet": ("inet", "'10.0.0.1/8'"),
+    "c_ints": ("int[]", "'{1,NULL,-3}'"),
+    "c_texts": ("text[]", "'{a,NULL,\"b c\"}'"),
+    "c_numerics": ("numeric(8, 2)[]", "'{1.25,-0.01}'"),
+    "c_dates": ("date[]", "'{2024-02-29}'"),
+    "c_range": ("int4range", "'[1,5)'"),
+    "c_point": ("point", "'(1.5,-2)'"),
+}
+"""Columns of every type, each with a value as SQL."""
+
+_MODES: dict[str, dict[str, object]] = {
+    "precise": {},
+    "string": {
+        "decimal_handling_mode": "string",
+        "binary_handling_mode": "hex",
+        "time_precision_mode": "connect",
+        "interval_handling_mode": "string",
+    },
+    "double": {
+        "decimal_handling_mode": "double",
+        "binary_handling_mode": "base64-url-safe",
+        "time_precision_mode": "nanoseconds",
+    },
+}
+
+
+def record_types(found: Services, folder: Path) -> None:
+    """One row of every type, one of nulls, by connectors of each mode, with the schema in each message."""
+    database = found.postgres.create_database()
+    with found.postgres.connect(database) as session:
+        session.execute("create type mood as enum ('ebb', 'high tide')")
+        kinds = {}
+        for name, (kind, value) in _KINDS.items():
+            try:
+                session.execute(f"select {value}::{kind}")
+            except psycopg.Error as error:
+                print(f"{name}: left out, as this server does not know it: {error}")
+                continue
+            kinds[name] = (kind, value)
+        columns = ", ".join(f"{name} {kind}" for name, (kind, _) in kinds.items())
+        session.execute(f"create table kinds (id int primary key, {columns})")
+        session.execute(f"insert into kinds values (1, {', '.join(value for _, value in kinds.values())})")
+        session.execute("insert into kinds (id) values (2)")
+        shown = session.execute(
+            f"select {', '.join(f'{name}::text' for name in kinds)} from kinds where id = 1"
+        ).fetchone()
+    assert shown is not None
+    shutil.rmtree(folder, ignore_errors=True)
+    write_text(folder / "row.json.gz", json.dumps(dict(zip(kinds, shown, strict=True)), ensure_ascii=False, indent=1))
+    for mode, more in _MODES.items():
+        settings = {"slot_name": f"types_{mode}", "publication_name": f"types_{mode}", **more}
+        settings |= {f"{one}_converter_schemas_enable": "true" for one in ("key", "value")}
+        one = Capture(
+            found, f"types_{mode}", database, debezium_settings(found.postgres, database, f"types_{mode}", **settings)
+        )
+        one.start()
+        end = time.monotonic() + _WAIT_S
+        while not (lines := _rows_of(found, one.topic("kinds"))) or len(lines) < 2:
+            assert time.monotonic() < end, f"{mode}: the rows do not come"
+            time.sleep(0.3)
+        one.write(("kinds",), folder / mode)
+        found.connect.remove(one.name)
+
+
+def _rows_of(found: Services, topic: str) -> list[Any]:
+    if topic not in found.broker.admin.list_topics(timeout=60).topics:
+        return []
+    return [one for records in found.broker.consume(topic).values() for one in records]
+
+
+def payload(value: bytes) -> dict[str, Any]:
+    """The event itself, with or without its schema around it."""
+    event = json.loads(value)
+    return dict(event.get("payload", event))
+
+
+def write_lines(path: Path, records: list[tuple[int, Any]]) -> None:
+    """Records as the lines of a file topic."""
+    lines = []
+    for offset, record in records:
+        line: dict[str, Any] = {"offset": offset, "timestamp_ms": record.timestamp_ms}
+        line["key"] = None if record.key is None else json.loads(record.key)
+        if record.headers:
+            line["headers"] = {name: None if value is None else value.decode() for name, value in record.headers}
+        line["value"] = None if record.value is None else json.loads(record.value)
+        lines.append(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Compressed so that equal text gives equal bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+def main() -> None:
+    """Record them all, or those that are named."""
+    wanted = sys.argv[1:] or ["steady", "snapshots", "types"]
+    with services() as found:
+        if "types" in wanted:
+            record_types(found, FOLDER / "types")
+        if "steady" in wanted:
+            record_steady(found, "steady", 1).write(TABLES, FOLDER / "steady")
+        if "snapshots" in wanted:
+            record_snapshots(found, "snapshots", 2).write(TABLES, FOLDER / "snapshots")
+
+
+if __name__ == "__main__":
+    main()

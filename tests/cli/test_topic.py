@@ -1,0 +1,94 @@
+"""Topics between a broker and files: each record as it is, in its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from tests.services.kafka import WAIT_S, Broker, Record
+from tidelake.cli import app
+from tidelake.delta.topic import FileTopic
+from tidelake.errors import TidelakeError
+
+pytestmark = pytest.mark.services
+
+RECORDS = [
+    Record(b'{"id": 1,  "a":1.10}', b'{"id":1}', 0, (("h", b"\xff"), ("h", None), ("g", b"{}")), 1_000),
+    Record(None, b"key", 0, (), 2_000),
+    Record(b"", b"", 1, (), 3_000),
+    Record(b"\x00\x01\xff", None, 1, (), 4_000),
+    Record(b'{"a":1,"a":2}', b'"text"', 1, (), 5_000),
+    Record('{"a":\n "\u2028 ü"}'.encode(), b"{broken}", 1, (), 6_000),
+]
+
+
+@pytest.fixture
+def config(tmp_path: Path, broker: Broker) -> Path:
+    file = tmp_path / "collections.yaml"
+    file.write_text(yaml.safe_dump({"kafka": {"bootstrap_servers": broker.bootstrap_servers}}), encoding="utf-8")
+    return file
+
+
+def call(config: Path, *arguments: str) -> dict[str, object]:
+    result = CliRunner().invoke(app, ["topic", *arguments, "--config", str(config), "--json"])
+    if isinstance(result.exception, TidelakeError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return dict(json.loads(result.output))
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_a_topic_comes_back_from_files_as_it_was(tmp_path: Path, broker: Broker, config: Path, form: str) -> None:
+    first, second = broker.create_topic(partitions=2), broker.create_topic(partitions=2)
+    broker.produce(first, RECORDS)
+    folder = tmp_path / "topics" / first
+    assert call(config, "record", first, str(folder), "--format", form)["messages"] == len(RECORDS)
+    assert FileTopic(folder).end_offsets() == {0: 2, 1: 4}
+    assert call(config, "play", str(folder), second)["offsets"] == {"0": [0, 2], "1": [0, 4]}
+    assert broker.consume(second) == broker.consume(first)
+    assert call(config, "play", str(folder), second)["messages"] == 0
+    if form == "jsonl":
+        assert '"value": {"id": 1,  "a":1.10}' in (folder / "0.jsonl").read_text(encoding="utf-8")
+        with pytest.raises(TidelakeError, match="its files never change"):
+            call(config, "record", first, str(folder), "--format", form)
+        return
+    broker.produce(first, [Record(b"more", None, 1)])
+    assert call(config, "record", first, str(folder)) == {"messages": 1, "offsets": {"1": [4, 5]}}
+    assert call(config, "play", str(folder), second)["messages"] == 1
+    assert broker.consume(second)[1][-1][1].value == b"more"
+    broker.delete_topic(first)
+    broker.create_topic(first, partitions=2)
+    with pytest.raises(TidelakeError, match="another topic"):
+        call(config, "record", first, str(folder))
+
+
+def test_offsets_without_a_record_are_no_gap_in_a_recording_and_not_played_as_others(
+    tmp_path: Path, broker: Broker, config: Path
+) -> None:
+    first, second = broker.create_topic(), broker.create_topic()
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": first, "log_level": 0})
+    producer.init_transactions(WAIT_S)
+    for value in (b"a", b"b"):
+        producer.begin_transaction()
+        producer.produce(first, value, partition=0)
+        producer.commit_transaction(WAIT_S)
+    folder = tmp_path / "topics" / first
+    assert call(config, "record", first, str(folder)) == {"messages": 2, "offsets": {"0": [0, 4]}}
+    offsets, gaps = FileTopic(folder).plan({}, 100)
+    assert (offsets.intervals, gaps) == ({0: (0, 4)}, [])
+    with pytest.raises(TidelakeError, match="offset 1 of partition 0 has no record"):
+        call(config, "record", first, str(tmp_path / "lines"), "--format", "jsonl")
+    with pytest.raises(TidelakeError, match="would give the record of offset 2 the offset 1"):
+        call(config, "play", str(folder), second)
+    third = broker.create_topic()
+    assert call(config, "play", str(folder), third, "--renumber")["messages"] == 2
+    assert [(offset, one.value) for offset, one in broker.consume(third)[0]] == [(0, b"a"), (1, b"b")]
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "1.jsonl").write_text('{"offset": 0, "value": "x"}\n', encoding="utf-8")
+    with pytest.raises(TidelakeError, match="has no partition 1"):
+        call(config, "play", str(tmp_path / "two"), third)
