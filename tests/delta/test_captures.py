@@ -24,15 +24,13 @@ pytestmark = pytest.mark.spark
     ],
 )
 def test_a_capture_ends_equal_to_the_database_at_each_moment_and_later_ticks_change_nothing_read(
-    tmp_path: Path, spark: SparkSession, capture: str, table: str
+    tmp_path: Path, interpreted: SparkSession, capture: str, table: str
 ) -> None:
-    lake = CaptureLake(tmp_path, spark, capture, table, keep="all", messages_per_tick_max=250)
+    lake = CaptureLake(tmp_path, interpreted, capture, table, keep="all", messages_per_tick_max=250)
     read = {}
     for moment in moments(capture):
         lake.send_to(moment["offsets"][f"{capture}.public.{table}"])
-        report = lake.ingest()
-        assert report.quarantined == 0
-        assert report.null_records > 0 or table == "people"
+        assert lake.ingest().quarantined == 0
         assert lake.rows() == sorted(moment["rows"][table])
         read[lake.time] = sorted(moment["rows"][table])
     for time, rows in list(read.items())[:-1]:

@@ -56,8 +56,8 @@ def decode_json(frame: DataFrame, source: str, target: str, record: dict[str, An
     staged = frame.withColumn(f"{target}_text", F.col(source).cast("string"))
     staged = staged.withColumns(
         {
-            f"{target}_plain": F.when(~wrapped, _read(text, reading.ddl)),
-            f"{target}_payload": F.when(wrapped, _read(text, f"struct<payload: {reading.ddl}>")),
+            f"{target}_plain": F.when(~wrapped, read_object(text, reading.ddl)),
+            f"{target}_payload": F.when(wrapped, read_object(text, f"struct<payload: {reading.ddl}>")),
         }
     )
     first = F.struct(*(plain["v"][0][name].alias(name) for name in names))
@@ -66,7 +66,7 @@ def decode_json(frame: DataFrame, source: str, target: str, record: dict[str, An
         F.when(wrapped, payload["v"][0]["payload"]).when(plain["v"][0].isNotNull(), first),
     )
     broken = F.coalesce(
-        F.when(wrapped, _breakage(text, payload)).otherwise(_breakage(text, plain)),
+        F.when(wrapped, breakage_of(text, payload)).otherwise(breakage_of(text, plain)),
         F.when(F.contains(text, F.lit(r"\u")) & text.rlike(_SURROGATE), F.lit("undecodable")),
     )
     found = [reading.problem(wire)] if reading.problem else []
@@ -99,14 +99,14 @@ def _is_wrapped(text: Column, names: list[str]) -> Column:
     return F.coalesce(begins, F.lit(False))
 
 
-def _read(text: Column, ddl: str) -> Column:
-    """A record and the sentinel, as the elements of `v`."""
+def read_object(text: Column, ddl: str) -> Column:
+    """Read an object of a type (Spark's `struct<…>`): it and the sentinel are the elements of `v`."""
     element = f"struct<{ddl.removeprefix('struct<').removesuffix('>')}, `{_SENTINEL}`: int>"
     whole = F.concat(F.lit('{"v":['), text, F.lit(f',{{"{_SENTINEL}":1}}]}}'))
     return F.from_json(whole, f"v array<{element}>, {_CORRUPT} string", _OPTIONS)
 
 
-def _breakage(text: Column, read: Column) -> Column:
+def breakage_of(text: Column, read: Column) -> Column:
     """Why a record is not one JSON object of these types; null where it is."""
     alone = F.try_parse_json(text).isNotNull()
     closed = F.try_parse_json(F.concat(F.lit('{"v":['), text, F.lit("]}"))).isNotNull()

@@ -18,6 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tidelake.connect_types import Travel
 from tidelake.delta.connect_values import Landed, is_unavailable_text, land_text
+from tidelake.delta.json_format import breakage_of, read_object
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
 from tidelake.raw_configuration import UNAVAILABLE_VALUE
 
@@ -77,19 +78,16 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
             StructField("ts_ms", StringType()),
         ]
     )
-    whole = StructType([*event.fields, StructField("payload", event), StructField(_CORRUPT, StringType())])
+    whole = StructType([*event.fields, StructField("payload", event)])
     key = StructType([*keys.fields, StructField("payload", keys), StructField(_CORRUPT, StringType())])
     text, key_text = F.col("value").cast("string"), F.col("key").cast("string")
-    read = raw.withColumn("_given", F.when(F.is_valid_utf8(text), F.from_json(text, whole, _JSON_OPTIONS)))
-    read = read.withColumn(
-        "_event",
-        F.when(F.col("_given.payload").isNotNull(), F.col("_given.payload")).otherwise(
-            F.struct(*(F.col(f"_given.{one.name}") for one in event))
-        ),
-    )
+    read = raw.withColumn("_given", read_object(text, whole.simpleString()))
+    read = read.withColumn("_broken", F.when(F.col("value").isNotNull(), breakage_of(text, F.col("_given"))))
+    given, parts = F.col("_given.v")[0], [one.name for one in event]
+    bare = F.struct(*(given[name].alias(name) for name in parts))
+    read = read.withColumn("_event", F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare))
     read = read.withColumn("_keys", F.from_json(key_text, key, _JSON_OPTIONS))
-    broken = F.col("value").isNotNull() & (F.col("_given").isNull() | F.col(f"_given.{_CORRUPT}").isNotNull())
-    return _told(read, shape, broken).drop("_given", "_event", "_keys")
+    return _told(read, shape).drop("_given", "_broken", "_event", "_keys")
 
 
 def _source_fields(shape: ChangeShape) -> list[str]:
@@ -97,8 +95,9 @@ def _source_fields(shape: ChangeShape) -> list[str]:
     return list(dict.fromkeys([*_SOURCE, *declared]))
 
 
-def _told(read: DataFrame, shape: ChangeShape, broken: Column) -> DataFrame:
+def _told(read: DataFrame, shape: ChangeShape) -> DataFrame:
     """What an event says, from its parts as text."""
+    broken = F.col("_broken").isNotNull()
     op, after, source = F.col("_event.op"), F.col("_event.after"), F.col("_event.source")
     kind = (
         F.when(F.col("value").isNull(), F.lit("tombstone"))
@@ -117,7 +116,9 @@ def _told(read: DataFrame, shape: ChangeShape, broken: Column) -> DataFrame:
     is_value, is_row = F.col("_kind") == "value", (F.col("_kind") == "value") & ~broken
     row = F.struct(*(_value_of(name, landed, lacks, keys, is_row).alias(name) for name, _ in shape.columns))
     found = read.withColumn("_kind", kind)
-    error = F.when(broken, F.lit("the event cannot be decoded")).when(is_row, _fault(shape, landed, lacks, after))
+    error = F.when(broken, F.concat(F.lit("the event cannot be read: "), F.col("_broken"))).when(
+        is_row, _fault(shape, landed, lacks, after)
+    )
     key_of_row = F.struct(*(F.col(f"_row.{name}") for name in shape.key))
     keyless = reduce(lambda one, other: one | other, [F.col(f"_row.{name}").isNull() for name in shape.key])
     unavailable = F.filter(
