@@ -16,6 +16,7 @@ from expectations.checks import build_checks
 from orchestration.jobs import build_jobs
 from orchestration.resources import LakeResource
 from orchestration.schedules import build_schedules, build_sensors
+from orchestration.sensors import build_new_offsets_sensor
 from orchestration.settings import Environment
 from tidelake.configuration import CollectionSettings, Settings, load_settings
 
@@ -64,7 +65,7 @@ def _location(environment: Environment, settings: Settings) -> Definitions:
         asset_checks=[build_checks(collection, pool_of(collection.name)) for collection in collections],
         jobs=build_jobs([collection.name for collection in collections]),
         schedules=build_schedules(environment),
-        sensors=build_sensors(),
+        sensors=[*build_sensors(), build_new_offsets_sensor(environment, settings)],
         resources={"lake": LakeResource(config_file=str(environment.config_file), master=environment.spark_master)},
         executor=in_process_executor,
         metadata={

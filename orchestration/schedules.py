@@ -22,7 +22,7 @@ from orchestration.jobs import CURRENT, NIGHTLY, TICK
 from orchestration.settings import CRON_VARIABLES, Environment
 from tidelake.errors import ConfigurationError
 
-_UNFINISHED = [
+UNFINISHED = [
     DagsterRunStatus.NOT_STARTED,
     DagsterRunStatus.QUEUED,
     DagsterRunStatus.STARTING,
@@ -66,7 +66,7 @@ def _schedule(environment: Environment, job: str, field: str, description: str) 
 
     def evaluate(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         # Runs do not queue up behind a slow one: the next tick reads whatever has come.
-        unfinished = context.instance.get_runs(RunsFilter(job_name=job, statuses=_UNFINISHED), limit=1)
+        unfinished = context.instance.get_runs(RunsFilter(job_name=job, statuses=UNFINISHED), limit=1)
         if unfinished:
             return SkipReason(f"run {unfinished[0].run_id} is not finished")
         return RunRequest()

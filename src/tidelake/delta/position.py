@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.topic import OffsetRange, Topic
@@ -16,6 +18,12 @@ def next_offsets(table: OpenTable, topic: str) -> dict[int, int]:
     partitions = range(table.value(partitions_value(topic)) or 0)
     known = table.values(f"offset/{topic}/", [str(one) for one in partitions])
     return {int(partition): offset for partition, offset in known.items()}
+
+
+def unread(table: OpenTable, topic: str, ends: Mapping[int, int]) -> int:
+    """How many offsets before these ends were not read yet."""
+    read = next_offsets(table, topic)
+    return sum(max(0, end - read.get(partition, 0)) for partition, end in ends.items())
 
 
 def plan_next(

@@ -19,10 +19,11 @@ from tidelake.delta.engines import engine_fact
 from tidelake.delta.evidence import CONTRADICTED_RUN, VERDICTS, LateNotes, late_verdicts
 from tidelake.delta.files import RunFile, meets, read_rows
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
+from tidelake.delta.position import unread
 from tidelake.delta.proven import Proven, read_proven
 from tidelake.delta.quarantine import quarantine_reasons
 from tidelake.delta.topic import Topic
-from tidelake.delta.values import CLOSED, SEALED_AT_MS, SINCE, UPPER, partitions_value
+from tidelake.delta.values import CLOSED, SEALED_AT_MS, SINCE, UPPER
 from tidelake.errors import DamagedTable, TidelakeError
 from tidelake.order import INT64_MAX
 
@@ -233,8 +234,5 @@ def _topic_lag(table: OpenTable, topics: Sequence[Topic]) -> tuple[int | None, s
             ends = topic.end_offsets()
         except TidelakeError as error:
             return None, str(error)
-        known = table.values(
-            f"offset/{topic.name}/", [str(one) for one in range(table.value(partitions_value(topic.name)) or 0)]
-        )
-        lag += sum(max(0, end - known.get(str(partition), 0)) for partition, end in ends.items())
+        lag += unread(table, topic.name, ends)
     return lag, None
