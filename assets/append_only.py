@@ -16,7 +16,13 @@ APPEND_ONLY = Family(
     ),
 )
 
+RAW_APPEND_ONLY = Family(
+    name="append_only",
+    statement="Each record is an event, and two equal records are two events; a tick seals what it reads.",
+    refusal="A record without a value, or whose value does not fit, goes to the quarantine.",
+)
+
 
 def append_only_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
     """The assets of one append-only collection."""
-    return build_assets(settings, APPEND_ONLY)
+    return build_assets(settings, RAW_APPEND_ONLY if settings.framing == "reclock" else APPEND_ONLY)

@@ -174,14 +174,21 @@ def _topic_complete(
     )
 
 
+_PROVES = (
+    "**Proves.** Moves upper over every time whose announced updates are all there, and cancels copies. "
+    "Everything before upper is definite: no later commit changes it."
+)
+_PROVES_NOTHING = (
+    "There is nothing to prove apart: each tick of ingest mints a time, and one commit binds it to the offsets that it "
+    "has read and moves upper. Everything before upper is definite: no later commit changes it."
+)
+
+
 def _seal(settings: CollectionSettings, family: Family) -> AssetsDefinition:
     @asset(
         **_common(settings, "seal"),
         deps=[AssetKey([settings.name, "ingest"])],
-        description=(
-            "**Proves.** Moves upper over every time whose announced updates are all there, and cancels copies. "
-            "Everything before upper is definite: no later commit changes it."
-        ),
+        description=_PROVES_NOTHING if settings.framing == "reclock" else _PROVES,
     )
     def seal(context: AssetExecutionContext) -> MaterializeResult[None]:
         from jobs.job import Report

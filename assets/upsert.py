@@ -16,7 +16,16 @@ UPSERT = Family(
     ),
 )
 
+RAW_UPSERT = Family(
+    name="upsert",
+    statement="The last record of a key sets its value, and a null value deletes it; a tick seals what it reads.",
+    refusal=(
+        "A record without a key goes to the quarantine; one whose value does not fit puts its key in error, until a "
+        "later record heals it."
+    ),
+)
+
 
 def upsert_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
     """The assets of one upsert collection."""
-    return build_assets(settings, UPSERT)
+    return build_assets(settings, RAW_UPSERT if settings.framing == "reclock" else UPSERT)

@@ -42,6 +42,7 @@ _OWN_NUMBERS = {
     "contents_never_fall": ("times", "diff_sum"),
     "nothing_accumulates_below_zero": ("below_zero", "diff_sum"),
     "nothing_is_contradicted": ("contradictions",),
+    "no_key_is_in_error": ("keys_in_error",),
     "late_statements_are_copies": (
         "late_rows",
         "late_copies",
@@ -145,6 +146,7 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
         "quarantined": status.quarantine,
         "quarantined_unexplained": int(total["quarantine_unexplained"]),
         "below_zero": report.below_zero,
+        "keys_in_error": status.keys_in_error,
         "frontier_age_s": int(total["frontier_age_s"]),
         "table_version": report.version,
     }

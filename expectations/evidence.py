@@ -22,6 +22,7 @@ def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, l
             *status.late_evidence,
         ],
         "nothing_accumulates_below_zero": report.below_zero_first,
+        "no_key_is_in_error": status.keys_in_error_first,
         "quarantine_is_explained": [
             f"{count} {'message' if count == 1 else 'messages'}: {reason}"
             for reason, count in sorted(status.quarantine_unexplained.items())

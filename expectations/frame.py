@@ -33,6 +33,7 @@ COLUMNS = (
     "doubled",
     "late_contradictions",
     "below_zero",
+    "keys_in_error",
 )
 """`row` is `time` or `total`. What a row of the other kind would say is 0, so that every number stays an integer."""
 
@@ -73,6 +74,7 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
             "doubled": report.doubled,
             "late_contradictions": status.late_undecided + _late_unknown(report, status),
             "below_zero": report.below_zero or 0,
+            "keys_in_error": status.keys_in_error,
         }
     )
     columns = {name: [row.get(name, 0) for row in rows] for name in COLUMNS}

@@ -29,6 +29,10 @@ class Rule:
 
 def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
     """The rules of a collection, by its envelope and whether it has a key."""
+    if settings.framing == "reclock":
+        # Nothing is announced by anybody, so nothing is contradicted or late, and a count is what was bound.
+        attention = tuple(rule for rule in _ATTENTION if rule.name in _RAW_ATTENTION)
+        return (*_DAMAGE[1:], *(_APPEND_ONLY if settings.envelope == "append_only" else _RAW_KEYED), *attention)
     if settings.key:
         return (*_DAMAGE, *_KEYED, *_ATTENTION)
     sums = {"none": _PLAIN, "append_only": _APPEND_ONLY, "debezium": _EVENTS}
@@ -160,6 +164,16 @@ _KEYED = (
         _at_most("doubled", _none),
     ),
 )
+_RAW_KEYED = (
+    Rule(
+        "no_key_is_in_error",
+        "every key's newest record could be decoded; a later good value or a delete heals one that could not, and "
+        "until then reads refuse it, or leave it out",
+        False,
+        False,
+        _at_most("keys_in_error", _none),
+    ),
+)
 _ATTENTION = (
     Rule(
         "nothing_is_contradicted",
@@ -191,3 +205,4 @@ _ATTENTION = (
         _at_most("frontier_age_s", lambda settings: settings.stalled_after_s),
     ),
 )
+_RAW_ATTENTION = ("quarantine_is_explained", "frontier_moves")

@@ -806,6 +806,8 @@ def _state(one: CollectionStatus) -> str:
         return "contradicted late"
     if one.late_problem:
         return "late facts cannot be read"
+    if one.keys_in_error:
+        return f"{one.keys_in_error} keys in error"
     return "in order"
 
 
@@ -835,6 +837,11 @@ def _notes(one: CollectionStatus) -> list[str]:
         notes.append(
             f"late contradictions: {one.late_contradicted}{settled}; what was published stays; "
             f"see `tidelake late {one.name}`"
+        )
+    notes += [f"key in error: {text}" for text in one.keys_in_error_first[:_TIMES_SHOWN]]
+    if one.keys_in_error > _TIMES_SHOWN:
+        notes.append(
+            f"keys in error: {one.keys_in_error} in all; reads refuse them, or leave them out by --skip-errors"
         )
     if one.quarantine:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(one.quarantine_reasons.items()))

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.raw_lake import RawLake
+from tidelake.delta.status import read_status
 from tidelake.errors import KeysInError
 
 pytestmark = pytest.mark.spark
@@ -55,12 +56,21 @@ def test_a_value_that_cannot_be_decoded_marks_its_key_until_it_is_healed(tmp_pat
         lake.rows()
     assert "--skip-errors" in str(caught.value)
     assert [row["id"] for row in lake.rows(skip_errors=True)] == [1, 6]
+    status = read_status(lake.collection, "upsert")
+    assert status.keys_in_error == 3
+    assert status.keys_in_error_first == [
+        '{"id":2}: the value cannot be used: wrong_type (prices:0:2)',
+        '{"id":3}: the value cannot be used: undecodable (prices:0:3)',
+        '{"id":4}: the value names another key than the record has (prices:0:4)',
+    ]
     lake.put(item(2, 21), gone(3))
     lake.ingest()
     with pytest.raises(KeysInError, match=r'1 keys of .prices. are in error: {"id":4}'):
         lake.rows()
+    assert read_status(lake.collection, "upsert").keys_in_error == 1
     lake.put(item(4, 40))
     lake.ingest()
+    assert read_status(lake.collection, "upsert").keys_in_error == 0
     assert [(row["id"], row["price"]) for row in lake.rows()] == [(1, 10), (2, 21), (4, 40), (6, 60)]
     lake.configure(keep=0)
     lake.compact()

@@ -38,10 +38,11 @@ STATUS = CollectionStatus(
 )
 
 
-def settings(family: Any = "append_only") -> CollectionSettings:
+def settings(family: Any = "append_only", framing: Any = "cdcv2") -> CollectionSettings:
     return CollectionSettings(
         name="prices",
         family=family,
+        framing=framing,
         topics=("prices",),
         topics_folder=Path("topics"),
         record_schema=RECORD,

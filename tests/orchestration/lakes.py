@@ -43,7 +43,11 @@ class Lakes:
         for name in families:
             (root / "topics" / name).mkdir(parents=True)
         self.config = root / "collections.yaml"
-        document = {"store": "store", "topics": "topics", "data_docs": "docs", "collections": blocks}
+        self.write({"store": "store", "topics": "topics", "data_docs": "docs", "collections": blocks})
+
+    def write(self, document: dict[str, Any]) -> None:
+        """Write `collections.yaml`."""
+        self.document = document
         self.config.write_text(yaml.safe_dump(document), encoding="utf-8")
 
     def send(self, name: str, *values: bytes | None, skip: int = 0) -> None:

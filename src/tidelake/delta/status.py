@@ -18,6 +18,7 @@ from tidelake.delta.commit import OpenTable
 from tidelake.delta.engines import engine_fact
 from tidelake.delta.evidence import CONTRADICTED_RUN, VERDICTS, LateNotes, late_verdicts
 from tidelake.delta.files import RunFile, meets, read_rows
+from tidelake.delta.key_errors import KeyErrors, keys_in_error
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
 from tidelake.delta.position import unread
 from tidelake.delta.proven import Proven, read_proven
@@ -86,6 +87,10 @@ class CollectionStatus:
     """The first of those that stand, each in a sentence."""
     late_problem: str | None = None
     """Why the notes of late facts cannot be read; None where they can. What is said of late facts is then not known."""
+    keys_in_error: int = 0
+    """How many keys' newest record could not be decoded; reads refuse them, or leave them out."""
+    keys_in_error_first: list[str] = field(default_factory=list)
+    """Some of them, each with what is wrong and where it was read."""
 
     def as_json(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -158,6 +163,7 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
     since = collection.entry.since
     decided = {one.time for one in collection.entry.decisions if one.time is not None}
     late = read_late(collection)
+    errors = keys_in_error(collection) if collection.entry.positioned else KeyErrors()
     return CollectionStatus(
         name=collection.name,
         family=family,
@@ -186,6 +192,8 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
         late_undecided=late.undecided,
         late_evidence=late.evidence,
         late_problem=late.problem,
+        keys_in_error=errors.count,
+        keys_in_error_first=errors.first,
     )
 
 

@@ -1,0 +1,66 @@
+"""A scheduled tick of raw collections: ingest seals, and a key in error is told by its check."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance
+
+from orchestration.run_once import run_nightly_job, run_tick_job
+from tests.orchestration.lakes import Lakes, failed_checks, metadata
+
+pytestmark = pytest.mark.spark
+
+
+class RawLakes(Lakes):
+    """Raw collections in JSON, each on a topic of its own."""
+
+    def __init__(self, root: Path, families: dict[str, str]) -> None:
+        super().__init__(root, families, framing="reclock", format="json")
+        document = json.loads(json.dumps(self.document))
+        for block in document["collections"].values():
+            if block["family"] == "upsert":
+                block["key"] = "id"
+        self.write(document)
+
+    def put(self, name: str, *records: dict[str, Any]) -> None:
+        """Append records to a topic."""
+        with (self.root / "topics" / name / "0.jsonl").open("a", encoding="utf-8") as lines:
+            for record in records:
+                lines.write(json.dumps({"offset": self.offsets[name]} | record) + "\n")
+                self.offsets[name] += 1
+
+
+def item(row: int, price: Any) -> dict[str, Any]:
+    return {"key": {"id": row}, "value": {"id": row, "price": price}}
+
+
+def test_raw_collections_go_through_the_scheduled_job(instance: DagsterInstance, tmp_path: Path) -> None:
+    lakes = RawLakes(tmp_path, {"visits": "append_only", "prices": "upsert"})
+    for name in ("visits", "prices"):
+        lakes.put(name, item(1, 10), item(1, 10), item(2, "dear"), {"key": {"id": 3}, "value": None})
+    result = run_tick_job(lakes.config, instance)
+    assert result.success
+    assert failed_checks(result) == {
+        "prices/no_key_is_in_error": "ERROR",
+        "visits/quarantine_is_explained": "WARN",
+    }
+    read = {name: metadata(result, name, "ingest") for name in ("visits", "prices")}
+    assert [read[name]["rows"] for name in read] == [2, 3]
+    assert read["visits"]["quarantine_reasons"] == {"null_value": 1, "wrong_type": 1}
+    assert read["prices"]["values_in_error"] == 1
+    assert read["prices"]["upper"] == lakes.upper("prices")
+    sealed = metadata(result, "prices", "seal")
+    assert "binding to offsets is the proof" in sealed["sealed_by"]
+    assert sealed["upper"] == lakes.upper("prices")
+    (told,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "no_key_is_in_error"]
+    assert '{"id":2}: the value cannot be used: wrong_type (prices:0:2)' in (told.description or "")
+
+    lakes.put("prices", item(2, 20))
+    healed = run_nightly_job(lakes.config, instance)
+    assert set(failed_checks(healed)) == {"prices/no_key_is_in_error", "visits/quarantine_is_explained"}
+    assert failed_checks(run_tick_job(lakes.config, instance)) == {"visits/quarantine_is_explained": "WARN"}
+    assert (tmp_path / "docs" / "index.html").is_file()
