@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import shlex
 import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.docs.blocks import PROJECT
+import pytest
+
+from tests.docs.blocks import PROJECT, Block
 
 _IN_A_CHECKOUT = (
     ".venv",
@@ -41,3 +47,46 @@ def run_by_bash(folder: Path, text: str, timeout_s: float = 300) -> subprocess.C
         timeout=timeout_s,
         check=False,
     )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of one command."""
+
+    command: str
+    status: int
+    output: str
+
+
+class Shell:
+    """Runs commands as a shell would; those of the project in this process, which has a JVM already."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
+
+    def run(self, command: str) -> Ran:
+        """Run one command to its end."""
+        words = shlex.split(command)
+        if words[0] == ".venv/bin/tidelake":
+            return self._called(command, "tidelake.cli", words[1:])
+        if words[:2] == [".venv/bin/python", "-m"]:
+            return self._called(command, words[2], words[3:])
+        done = run_by_bash(self.folder, command)
+        return Ran(command, done.returncode, done.stdout + done.stderr)
+
+    def _called(self, command: str, module: str, arguments: list[str]) -> Ran:
+        self.capsys.readouterr()
+        self.monkeypatch.setattr(sys, "argv", [module, *arguments])
+        try:
+            status = importlib.import_module(module).main() or 0
+        except SystemExit as end:
+            status = int(end.code or 0)
+        captured = self.capsys.readouterr()
+        return Ran(command, status, captured.out + captured.err)
+
+
+def write_file(folder: Path, block: Block) -> None:
+    """Write a block that is the content of a file."""
+    path = folder / block.remark
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(block.text, encoding="utf-8")

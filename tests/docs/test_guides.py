@@ -1,0 +1,60 @@
+"""The guides go as they say: their files are written, their commands run, and what is printed is what stands below."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.docs.blocks import PROJECT, blocks_of
+from tests.docs.shell import Shell, write_file
+
+pytestmark = pytest.mark.spark
+
+GUIDES = [PROJECT / "docs" / "guides" / name for name in ("append-only.md", "upsert.md")]
+
+
+def holds(printed: str, lines: str) -> bool:
+    """Whether these lines were printed, one after the other; `…` is anything, and so is what is around a line."""
+    wanted = [re.escape(line).replace(r"\ …\ ", ".*").replace("…", ".*") for line in lines.splitlines()]
+    pattern = r".*\n(?:.*\n)*?.*".join(wanted)
+    return re.search(pattern, re.sub(r"[ │]+", " ", printed)) is not None
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_a_guide_goes_as_it_says(
+    page: Path,
+    folder: Path,
+    one_session: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shell = Shell(folder, monkeypatch, capsys)
+    printed = ""
+    for block in blocks_of(page):
+        if block.marker == "file":
+            write_file(folder, block)
+        elif block.language == "output":
+            assert holds(printed, block.text), f"{block}:\n{printed}"
+        elif block.language == "bash":
+            printed = ""
+            for command in block.commands():
+                if command.startswith("FIRST="):
+                    continue
+                if "$FIRST" in command:
+                    command = command.replace("$FIRST", first_time(shell, page))
+                done = shell.run(command)
+                assert (done.status != 0) == (block.marker == "fails"), f"{block}: {command}\n{done.output}"
+                assert block.marker != "fails" or block.remark in done.output
+                printed += done.output
+
+
+def first_time(shell: Shell, page: Path) -> str:
+    """The first time of the guide's collection, which a reader would put in."""
+    command = next(one for block in blocks_of(page) for one in block.commands() if "tidelake times" in one)
+    found = shell.run(f"{command} --json")
+    times = json.loads(found.output)["rows"]
+    return str(times[0]["time"])
