@@ -632,7 +632,13 @@ def _decision(
     from tidelake.delta.acceptance import read_changed_topic, read_gap
     from tidelake.delta.catalog import Decision
     from tidelake.delta.statements import read_statement
+    from tidelake.errors import RuleBroken
 
+    if time is not None and collection.entry.framing == "reclock":
+        raise RuleBroken(
+            f"'{collection.name}' mints its times itself, and each is sealed by the tick that reads it",
+            "nothing waits for a decision; a quarantined message is seen to by --quarantined",
+        )
     statement = None if discard is None else read_statement(collection.entry.record_schema, discard)
     if time is not None and _is_sealed(collection, time):
         _check_settles_late(collection, time, count, statement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.raw_lake import RawLake
-from tidelake.delta.status import read_status
-from tidelake.errors import KeysInError
+from tidelake.cli import main
+from tidelake.delta.status import CollectionStatus, read_status
+from tidelake.errors import ConfigurationError, KeysInError
 
 pytestmark = pytest.mark.spark
 ITEM = {
@@ -28,54 +30,115 @@ def gone(key: int) -> dict[str, Any]:
     return {"key": {"id": key}, "value": None}
 
 
-def test_the_last_value_of_a_key_counts_and_a_null_value_deletes(tmp_path: Path, spark: SparkSession) -> None:
-    lake = RawLake(tmp_path, spark, envelope="upsert", key="id", schema=ITEM)
-    lake.put(item(1, 10), item(1, 11), item(2, 20), gone(9), item(3, 30), gone(3))
-    lake.put(item(2, 21), partition=1)
-    first = lake.ingest()
-    assert (first.messages, first.updates_stored, first.quarantined) == (7, 4, 0)
-    at_first = lake.times[-1].time
-    assert lake.rows() == [{"id": 1, "price": 11, "_diff": 1}, {"id": 2, "price": 21, "_diff": 1}]
-    lake.put(gone(1), item(2, 22), item(3, None), {"key": None, "value": {"id": 4, "price": 1}})
-    lake.put({"key": {"id": "x"}, "value": None}, {"value": '{"id":4}', "key": "{"}, partition=1)
-    second = lake.ingest()
-    assert second.quarantined == 3
-    assert lake.quarantined() == [(9, "null_key"), (1, "wrong_type"), (2, "undecodable")]
-    assert lake.rows() == [{"id": 2, "price": 22, "_diff": 1}, {"id": 3, "price": None, "_diff": 1}]
-    assert lake.rows(at_first) == [{"id": 1, "price": 11, "_diff": 1}, {"id": 2, "price": 21, "_diff": 1}]
-    assert not lake.validate(full=True).damaged
+def prices(rows: list[dict[str, Any]]) -> dict[int, int | None]:
+    assert all(row["_diff"] == 1 for row in rows)
+    return {row["id"]: row["price"] for row in rows}
 
 
-def test_a_value_that_cannot_be_decoded_marks_its_key_until_it_is_healed(tmp_path: Path, spark: SparkSession) -> None:
-    lake = RawLake(tmp_path, spark, envelope="upsert", key="id", schema=ITEM)
-    lake.put(item(1, 10), item(2, 20), {"key": {"id": 2}, "value": {"id": 2, "price": "dear"}})
-    lake.put({"key": {"id": 3}, "value": "{"}, {"key": {"id": 4}, "value": {"id": 5}}, item(6, 60))
-    first = lake.ingest()
-    assert (first.values_in_error, first.quarantined) == (3, 0)
-    with pytest.raises(KeysInError, match=r'3 keys of .prices. are in error: {"id":2}, {"id":3}, {"id":4}') as caught:
-        lake.rows()
-    assert "--skip-errors" in str(caught.value)
-    assert [row["id"] for row in lake.rows(skip_errors=True)] == [1, 6]
-    status = read_status(lake.collection, "upsert")
-    assert status.keys_in_error == 3
-    assert status.keys_in_error_first == [
-        '{"id":2}: the value cannot be used: wrong_type (prices:0:2)',
-        '{"id":3}: the value cannot be used: undecodable (prices:0:3)',
-        '{"id":4}: the value names another key than the record has (prices:0:4)',
+@dataclass
+class History:
+    """A lake after three ticks, and what was seen after each."""
+
+    lake: RawLake
+    times: list[int]
+    stored: list[int]
+    statuses: list[CollectionStatus]
+    refusals: list[str]
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> History:
+    lake = RawLake(tmp_path_factory.mktemp("upserts"), spark, envelope="upsert", key="id", schema=ITEM)
+    found = History(lake, [], [], [], [])
+    bad = {"key": {"id": 7}, "value": {"id": 7, "price": "dear"}}
+    other = {"key": {"id": 8}, "value": {"id": 5}}
+    lake.put(item(1, 10), item(1, 11), item(2, 20), gone(9), item(3, 30), gone(3), item(5, 50))
+    lake.put(item(2, 21), item(6, 60), bad, {"key": {"id": 4}, "value": "{"}, other, partition=1)
+    _tick(found)
+    lake.put(gone(1), item(2, 22), item(3, None), {"key": None, "value": {"id": 4, "price": 1}}, gone(4))
+    lake.put({"key": {"id": "x"}, "value": None}, {"value": '{"id":4}', "key": "{"}, item(7, 70), partition=1)
+    _tick(found)
+    lake.put(item(8, 80))
+    _tick(found)
+    return found
+
+
+def _tick(found: History) -> None:
+    found.stored.append(found.lake.ingest().updates_stored)
+    found.times.append(found.lake.times[-1].time)
+    found.statuses.append(read_status(found.lake.collection, "upsert"))
+    try:
+        found.lake.rows()
+    except KeysInError as error:
+        found.refusals.append(str(error))
+
+
+def test_the_last_value_of_a_tick_by_offset_within_the_partition_counts(history: History) -> None:
+    assert prices(history.lake.rows(history.times[0], skip_errors=True)) == {1: 11, 2: 21, 5: 50, 6: 60}
+    assert history.stored[0] == 9, "one row for each key, deletes and errors too"
+
+
+def test_a_null_value_deletes_and_of_an_unknown_key_it_changes_nothing(history: History) -> None:
+    shown = prices(history.lake.rows(history.times[1], skip_errors=True))
+    assert shown == {2: 22, 3: None, 5: 50, 6: 60, 7: 70}
+    assert 9 not in shown and 1 not in shown
+
+
+def test_as_of_an_earlier_time_everything_is_as_it_was_read(history: History) -> None:
+    assert prices(history.lake.rows()) == {2: 22, 3: None, 5: 50, 6: 60, 7: 70, 8: 80}
+    assert prices(history.lake.rows(history.times[0], skip_errors=True)) == {1: 11, 2: 21, 5: 50, 6: 60}
+
+
+def test_a_null_key_is_quarantined_and_reported(history: History) -> None:
+    assert history.lake.quarantined() == [(10, "null_key"), (5, "wrong_type"), (6, "undecodable")]
+    assert history.statuses[1].quarantine_reasons == {"null_key": 1, "wrong_type": 1, "undecodable": 1}
+
+
+def test_status_says_which_keys_are_in_error_with_the_place_of_the_record(history: History) -> None:
+    assert [one.keys_in_error for one in history.statuses] == [3, 1, 0]
+    assert history.statuses[0].keys_in_error_first == [
+        '{"id":4}: the value cannot be used: undecodable (prices:1:3)',
+        '{"id":7}: the value cannot be used: wrong_type (prices:1:2)',
+        '{"id":8}: the value names another key than the record has (prices:1:4)',
     ]
-    lake.put(item(2, 21), gone(3))
-    lake.ingest()
-    with pytest.raises(KeysInError, match=r'1 keys of .prices. are in error: {"id":4}'):
-        lake.rows()
-    assert read_status(lake.collection, "upsert").keys_in_error == 1
-    lake.put(item(4, 40))
-    lake.ingest()
-    assert read_status(lake.collection, "upsert").keys_in_error == 0
-    assert [(row["id"], row["price"]) for row in lake.rows()] == [(1, 10), (2, 21), (4, 40), (6, 60)]
-    lake.configure(keep=0)
-    lake.compact()
-    assert [(row["id"], row["price"]) for row in lake.rows()] == [(1, 10), (2, 21), (4, 40), (6, 60)]
+
+
+def test_reads_refuse_keys_in_error_and_name_them(history: History) -> None:
+    first, second = history.refusals
+    assert '3 keys of \'prices\' are in error: {"id":4}, {"id":7}, {"id":8}' in first
+    assert "1 keys of 'prices' are in error: {\"id\":8}" in second
+    assert "--skip-errors" in first
+    with pytest.raises(KeysInError):
+        history.lake.rows(history.times[0])
+
+
+def test_a_later_good_value_or_a_delete_heals_a_key(history: History) -> None:
+    assert prices(history.lake.rows())[7] == 70
+    assert 4 not in prices(history.lake.rows())
+
+
+def test_the_command_line_skips_keys_in_error_by_choice(
+    history: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidelake.delta.session.start_session", lambda: history.lake.spark)
+    at = ["--as-of", str(history.times[0])]
+    command = ["tidelake", "read", "prices", "--json", "--config", str(history.lake.file), *at]
+    for more, status, told in (([], 2, "are in error"), (["--skip-errors"], 0, '"price":11')):
+        monkeypatch.setattr("sys.argv", [*command, *more])
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        assert (end.value.code, told in captured.out + captured.err) == (status, True), captured
+
+
+def test_a_recount_agrees_before_and_after_a_compaction(history: History) -> None:
+    lake = history.lake
     assert not lake.validate(full=True).damaged
+    lake.configure(keep=0)
+    assert lake.compact().runs_after == 1
+    assert not lake.validate(full=True).damaged
+    assert prices(lake.rows()) == {2: 22, 3: None, 5: 50, 6: 60, 7: 70, 8: 80}
+    assert read_status(lake.collection, "upsert").keys_in_error == 0
 
 
 PRICE = {"type": "record", "name": "price", "fields": [{"name": "price", "type": "int"}]}
@@ -85,8 +148,7 @@ SHOP_KEY = {"type": "record", "name": "key", "fields": [{"name": "shop", "type":
 def test_the_keys_columns_are_added_to_the_value_and_a_key_of_one_column_may_be_bare(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    topics = ["eu", "us"]
-    more = {"topic": topics, "metadata": {"topic": "origin", "offset": "at"}}
+    more = {"topic": ["eu", "us"], "metadata": {"topic": "origin", "offset": "at"}}
     lake = RawLake(tmp_path, spark, envelope="upsert", key="shop", key_schema=SHOP_KEY, schema=PRICE, **more)
     lake.put({"key": 'a"b', "value": {"price": 1}}, {"key": "7", "value": {"price": 2}}, topic="eu")
     lake.put({"key": {"shop": "7"}, "value": {"price": 3}}, {"key": '"c"', "value": {"price": 4}}, topic="us")
@@ -99,3 +161,9 @@ def test_the_keys_columns_are_added_to_the_value_and_a_key_of_one_column_may_be_
         {"shop": "true", "price": 5, "origin": "us", "at": 2, "_diff": 1},
     ]
     assert lake.times[-1].ends == {("eu", 0): 2, ("us", 0): 4}
+
+
+def test_a_column_that_is_in_the_key_and_in_the_value_is_refused_by_name(tmp_path: Path, spark: SparkSession) -> None:
+    schema = SHOP_KEY | {"name": "value"}
+    with pytest.raises(ConfigurationError, match="key_schema: the column 'shop' is in the key and in the value"):
+        RawLake(tmp_path, spark, envelope="upsert", key="shop", key_schema=SHOP_KEY, schema=schema)

@@ -112,6 +112,8 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
             _compare_sums(report, rows_of, proofs, full, unbroken=proofs.validated_upper >= first)
             if full:
                 _find_below_zero(spark, collection, report)
+    except DamagedTable as error:  # a proof is missing, or does not fit the others
+        report.mismatches.append(error.fact())
     except (PySparkException, Py4JJavaError) as error:
         # What cannot be read is not what was proven: it is noted as damage, and told as it is.
         report.mismatches.append(f"the table cannot be read at version {table.version}: {_first_line(error)}")
