@@ -14,7 +14,7 @@ from tests.docs.shell import Shell, write_file
 
 pytestmark = pytest.mark.spark
 
-GUIDES = [PROJECT / "docs" / "guides" / name for name in ("append-only.md", "upsert.md")]
+GUIDES = [PROJECT / "docs" / "guides" / name for name in ("append-only.md", "debezium.md", "upsert.md")]
 
 
 def holds(printed: str, lines: str) -> bool:
