@@ -26,7 +26,7 @@ from dagster import (
 from assets.metadata import Metadata, current_metadata, frontier_metadata, listed, status_of, updates_metadata
 from jobs.lake import Lake, open_collection
 from tidelake.configuration import CollectionSettings
-from tidelake.errors import RuleBroken, TidelakeError, TopicGap, TopicUnreachable
+from tidelake.errors import RegistryUnreachable, RuleBroken, TidelakeError, TopicGap, TopicUnreachable
 
 if TYPE_CHECKING:
     from jobs.ingest import IngestReport
@@ -113,13 +113,13 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
         from jobs.job import Report
 
         lake: Lake = context.resources.lake
-        stopped: TopicGap | RuleBroken | TopicUnreachable | None = None
+        stopped: TopicGap | RuleBroken | TopicUnreachable | RegistryUnreachable | None = None
         report = Report("ingest")
         with _shown_as_failure():
             collection = open_collection(lake, settings.name)
             try:
                 drain(lake.session(), collection, lake.settings.collection(settings.name), report)
-            except (TopicGap, RuleBroken, TopicUnreachable) as error:
+            except (TopicGap, RuleBroken, TopicUnreachable, RegistryUnreachable) as error:
                 # What is wrong with a topic is the source's business: it stops this collection's reading, and nothing
                 # else. What was committed before it is as good as ever, so seal goes on.
                 stopped = error
@@ -157,7 +157,7 @@ def _ingest_metadata(ingested: "IngestReport") -> Metadata:
 
 
 def _topic_complete(
-    ingested: "IngestReport", stopped: TopicGap | RuleBroken | TopicUnreachable | None
+    ingested: "IngestReport", stopped: TopicGap | RuleBroken | TopicUnreachable | RegistryUnreachable | None
 ) -> AssetCheckResult:
     gaps = ingested.gaps or ([stopped] if isinstance(stopped, TopicGap) else [])
     metadata: Metadata = {"gaps": len(gaps), "offsets_missing": sum(gap.to_offset - gap.from_offset for gap in gaps)}

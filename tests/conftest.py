@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.services.connect import Connect
     from tests.services.kafka import Broker
     from tests.services.postgres import Postgres
+    from tests.services.registry import Registry
 
 
 # Thousands of small plans, each run once: the JVM's first compiler, no verifying of Spark's own classes and one thread
@@ -92,6 +93,15 @@ def connect(broker: Broker) -> Iterator[Connect]:
     from tests.services.connect import connect_worker
 
     with _service_folder("connect") as folder, connect_worker(folder, broker) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[Registry]:
+    """The schema registry that all tests share; each has subjects of its own."""
+    from tests.services.registry import schema_registry
+
+    with _service_folder("registry") as folder, schema_registry(folder) as running:
         yield running
 
 

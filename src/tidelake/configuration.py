@@ -33,6 +33,7 @@ from tidelake.raw_configuration import (
     read_position,
     topic_names,
 )
+from tidelake.registry_configuration import RegistrySettings, Subject, read_registry, uses_registry
 from tidelake.schema import record_schema_of
 
 Family = Literal["plain", "append_only", "upsert", "debezium"]
@@ -61,6 +62,12 @@ class CollectionSettings(_Frozen):
     """Where the topics are: folders below `topics`, or in Kafka."""
     kafka: KafkaSettings | None = None
     """The cluster, where the topics are in Kafka."""
+    registry: RegistrySettings | None = None
+    """Where schema ids are looked up, where they are not listed."""
+    subject: Subject = "topic"
+    """Under which subjects of the registry the topics' schemas are."""
+    refused_ids: dict[int, str] = Field(default_factory=dict)
+    """Schema ids that the registry knows, and why their records cannot be read."""
     record_schema: dict[str, Any]
     """The table's columns: those of the data, and in raw framing of what is added to them."""
     value_schema: dict[str, Any] = Field(default_factory=dict)
@@ -128,6 +135,8 @@ _KEYS = (set(CollectionSettings.model_fields) | {"schema", "topic", "envelope"})
     "topics",
     "topics_folder",
     "kafka",
+    "registry",
+    "refused_ids",
 }
 
 
@@ -140,6 +149,7 @@ class Settings(_Frozen):
     collections: tuple[CollectionSettings, ...]
     data_docs: Path
     kafka: KafkaSettings | None = None
+    registry: RegistrySettings | None = None
 
     def collection(self, name: str) -> CollectionSettings:
         """The settings of one collection.
@@ -202,12 +212,13 @@ def load_settings(file: Path) -> Settings:
         ConfigurationError: naming the file, the field or line, what is wrong and what to do. Nothing was written.
     """
     document = _read_yaml(file)
-    _refuse_unknown(file, "", document, {"store", "topics", "data_docs", "kafka", "collections"})
+    _refuse_unknown(file, "", document, {"store", "topics", "data_docs", "kafka", "registry", "collections"})
     base = file.resolve().parent
     topics = base / _text(file, document, "topics", "data/topics")
     store = base / _text(file, document, "store", "data/store")
     _check_store(file, store, topics)
     kafka = read_kafka(str(file), base, document["kafka"]) if "kafka" in document else None
+    registry = read_registry(str(file), base, document["registry"]) if "registry" in document else None
     collections = document.get("collections") or {}
     if not isinstance(collections, dict):
         raise ConfigurationError(
@@ -218,7 +229,7 @@ def load_settings(file: Path) -> Settings:
         )
     read: list[CollectionSettings] = []
     for name, block in collections.items():
-        read.append(_read_collection(file, base, topics, kafka, str(name), block))
+        read.append(_read_collection(file, base, topics, (kafka, registry), str(name), block))
     return Settings(
         file=file,
         store=store,
@@ -226,6 +237,7 @@ def load_settings(file: Path) -> Settings:
         data_docs=base / _text(file, document, "data_docs", "data/data_docs"),
         collections=tuple(read),
         kafka=kafka,
+        registry=registry,
     )
 
 
@@ -311,7 +323,12 @@ def _is_path_text(value: str) -> bool:
 
 
 def _read_collection(
-    file: Path, base: Path, topics: Path, kafka: KafkaSettings | None, name: str, block: Any
+    file: Path,
+    base: Path,
+    topics: Path,
+    servers: tuple[KafkaSettings | None, RegistrySettings | None],
+    name: str,
+    block: Any,
 ) -> CollectionSettings:
     field = f"collections.{name}"
     if not _NAME.fullmatch(name):
@@ -333,12 +350,15 @@ def _read_collection(
     schema = landing_record(row) if raw_changes else _read_schema(file, base, f"{field}.schema", block["schema"])
     check_format(str(file), field, block, schema)
     values["schema_ids"] = _read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema)
-    if values.get("encoding") == "confluent" and not values["schema_ids"]:
+    kafka, registry = servers
+    looks_up = uses_registry(str(file), field, block, registry)
+    values["registry"] = registry if looks_up else None
+    if values.get("encoding") == "confluent" and not values["schema_ids"] and not looks_up:
         raise ConfigurationError(
             str(file),
             f"{field}.schema_ids",
             "is missing for Confluent framing",
-            "name the schema of every id, e.g. `1: orders.avsc`",
+            "name the schema of every id, e.g. `1: orders.avsc`; or, for raw topics, add a block `registry:`",
         )
     if "topic" in block:
         values["topics"] = _read_topics(file, f"{field}.topic", block["topic"])
@@ -389,7 +409,7 @@ def _read_key_record(
     check_format(str(file), f"{field}.key_schema", block, record)
     values["key_schema"] = record
     ids = _read_schema_ids(file, base, field, block.get("key_schema_ids") or {}, record, "key_schema_ids")
-    if block.get("encoding") == "confluent" and not ids:
+    if block.get("encoding") == "confluent" and not ids and values["registry"] is None:
         raise ConfigurationError(
             str(file),
             f"{field}.key_schema_ids",

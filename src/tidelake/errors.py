@@ -464,6 +464,28 @@ class TopicUnreachable(TidelakeError):
         return "see whether the brokers run and the settings below `kafka:` fit them; the next run goes on from here"
 
 
+class RegistryUnreachable(TidelakeError):
+    """The schema registry did not answer, or not as one does; nothing was read, and nothing is lost.
+
+    Args:
+        url: where it was looked for.
+        detail: what came instead.
+    """
+
+    def __init__(self, url: str, detail: str) -> None:
+        super().__init__(url, detail)
+        self.url, self.detail = url, detail
+
+    def fact(self) -> str:
+        """Name the place, and what came."""
+        return f"the schema registry at {self.url} cannot be asked: {self.detail}"
+
+    @property
+    def hint(self) -> str | None:
+        """Look at the way there first; the next run goes on where this one stopped."""
+        return "see whether it runs and the settings below `registry:` fit it; the next run goes on from here"
+
+
 # --- a right is gone -----------------------------------------------------------------------------------------------
 
 

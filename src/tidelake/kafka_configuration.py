@@ -80,7 +80,7 @@ def read_kafka(file: str, base: Path, block: Any) -> KafkaSettings:
             values[name] = base / values[name]
     for name in _SECRETS:
         if name in values:
-            values[name] = _read_secret(file, base, f"kafka.{name}", values[name])
+            values[name] = read_secret_place(file, base, f"kafka.{name}", values[name])
     try:
         settings = KafkaSettings(**values)
     except ValidationError as error:
@@ -92,7 +92,7 @@ def read_kafka(file: str, base: Path, block: Any) -> KafkaSettings:
     return settings
 
 
-def _read_secret(file: str, base: Path, field: str, given: Any) -> Secret:
+def read_secret_place(file: str, base: Path, field: str, given: Any) -> Secret:
     """Where a secret is; one that stands in the file itself is refused, and not repeated."""
     fix = "write `{env: NAME_OF_A_VARIABLE}` or `{file: PATH}`"
     if not isinstance(given, Mapping):

@@ -52,7 +52,7 @@ def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None
     [
         (
             ("store: lake", "stor: lake"),
-            r"stor: is not a known key\nhint: use one of: collections, data_docs, kafka, store",
+            r"stor: is not a known key\nhint: use one of: collections, data_docs, kafka, registry, store",
         ),
         (("family: plain", "family: plian"), r"collections.orders.family: .*not 'plian'"),
         (("    topic: orders", "    tpoic: orders"), r"collections.orders.tpoic: is not a known key"),

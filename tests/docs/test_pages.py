@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from pydantic import BaseModel
 
 from assets.family import TOPIC_COMPLETE
 from expectations.suite import rules_of
@@ -18,6 +19,7 @@ from tests.expectations.test_suite import settings as settings_of
 from tidelake.cli import app
 from tidelake.configuration import CollectionSettings, load_settings
 from tidelake.kafka_configuration import KafkaSettings
+from tidelake.registry_configuration import RegistrySettings
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -140,9 +142,9 @@ def test_every_setting_is_explained_with_its_default(tmp_path: Path) -> None:
     fields: dict[str, Any] = {
         {"record_schema": "schema", "topics": "topic"}.get(name, name): field
         for name, field in CollectionSettings.model_fields.items()
-        if name not in ("name", "topics_folder", "value_schema", "kafka")
+        if name not in ("name", "topics_folder", "value_schema", "kafka", "registry", "refused_ids")
     }
-    assert set(explained) == {*fields, "envelope", "store", "topics", "data_docs", "kafka", "collections"}
+    assert set(explained) == {*fields, "envelope", "store", "topics", "data_docs", "kafka", "registry", "collections"}
     for key, field in fields.items():
         default = field.get_default(call_default_factory=True)
         expected = "must be given" if field.is_required() else str(default) if default else "none"
@@ -154,9 +156,10 @@ def test_every_setting_is_explained_with_its_default(tmp_path: Path) -> None:
         assert tmp_path / explained[key] == getattr(settings, key)
 
 
-def test_every_setting_of_a_cluster_is_explained_with_its_default() -> None:
-    explained = {key: cells[-1].strip("`") for key, cells in table_rows("Kafka key").items()}
-    fields = KafkaSettings.model_fields.items()
+@pytest.mark.parametrize(("column", "settings"), [("Kafka key", KafkaSettings), ("Registry key", RegistrySettings)])
+def test_every_setting_of_a_server_is_explained_with_its_default(column: str, settings: type[BaseModel]) -> None:
+    explained = {key: cells[-1].strip("`") for key, cells in table_rows(column).items()}
+    fields = settings.model_fields.items()
     assert explained == {
         name: "must be given" if field.is_required() else str(field.default or "none") for name, field in fields
     }
@@ -168,7 +171,8 @@ def test_the_example_of_all_settings_is_one(tmp_path: Path) -> None:
         (tmp_path / name).write_text(_EVENT if name.endswith("-event.avsc") else _RECORD, encoding="utf-8")
     (tmp_path / "collections.yaml").write_text(block.text, encoding="utf-8")
     families = [one.family for one in load_settings(tmp_path / "collections.yaml").collections]
-    assert families == ["plain", "append_only", "debezium", "upsert", "append_only", "debezium", "upsert"]
+    raw = ["append_only", "append_only", "debezium", "upsert"]
+    assert families == ["plain", "append_only", "debezium", "upsert", *raw]
     document = yaml.safe_load(block.text)
     used = {*document, *(key for one in document["collections"].values() for key in one)}
     assert used == set(table_rows("Key"))

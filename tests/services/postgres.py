@@ -71,7 +71,7 @@ class Postgres:
 def postgres_server(folder: Path) -> Iterator[Postgres]:
     """Start a server with its data in `folder`, which may belong to root; it is gone at the end, whatever happens.
 
-    Cost: about 2 s on a quiet machine.
+    Cost: some seconds.
     """
     binaries, user = _binaries(folder)
     data = folder / "data"

@@ -124,7 +124,7 @@ def java(main_class: str, *arguments: str, heap: str = "256m", options: Sequence
         *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true"),
         *("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"),
         *options,
-        *("-cp", ":".join(str(jar) for jar in jars)),
+        *("-cp", ":".join(str(jar) for jar in jars if jar.suffix == ".jar")),
         main_class,
         *arguments,
     ]

@@ -10,13 +10,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
 from tidelake.codec_exact import suspect_pattern
 from tidelake.delta.decode import MAGIC_BYTES, SENTINEL, without_logical_types
-from tidelake.delta.types import Landing, land_record
+from tidelake.delta.types import Landing, data_fields, land_record, spark_schema
+from tidelake.resolution import resolve
 from tidelake.schema import resolved_schema
 
 
@@ -26,6 +28,7 @@ def decode_avro(
     target: str,
     record: dict[str, Any],
     writers: Mapping[int, dict[str, Any]] | None = None,
+    refused: Mapping[int, str] | None = None,
 ) -> DataFrame:
     """Decode Avro records.
 
@@ -38,7 +41,9 @@ def decode_avro(
         source: the column with their bytes.
         target: the column to add.
         record: the record schema.
-        writers: Confluent framing: by schema id, what was written, with the same columns in any order; None means bare.
+        writers: Confluent framing: by schema id, what was written: the same columns in any order, or what resolves to
+            them; None means bare.
+        refused: by schema id that is known, why its records cannot be read.
     """
     body, found = f"{target}_body", f"{target}_found"
     if writers is None:
@@ -53,12 +58,18 @@ def decode_avro(
     is_magic = F.substring(F.col(source), 1, 1) == F.lit(bytes(1))
     framing = F.when(
         F.col(source).isNotNull(),
-        F.when(~is_magic, F.lit("wrong_magic_byte"))
+        F.when(_holds_id_in_header(frame, target), F.lit("schema_id_in_header"))
+        .when(~is_magic, F.lit("wrong_magic_byte"))
         .when(~long_enough, F.lit("undecodable"))
+        .when(F.col(found).isin(list(refused or {})), F.lit("schema_not_resolved"))
         .when(~F.col(found).isin(list(writers)), F.lit("unknown_schema_id")),
     )
-    value: Column = F.lit(None)
-    reason, detail = framing, F.when(framing == "unknown_schema_id", F.concat(F.lit("schema id "), F.col(found)))
+    # Typed, as a registry may know no schema yet.
+    value: Column = F.lit(None).cast(spark_schema(pa.schema(data_fields(record))))
+    detail = F.when(framing == "unknown_schema_id", F.concat(F.lit("schema id "), F.col(found)))
+    for schema_id, why in (refused or {}).items():
+        detail = F.when((framing == "schema_not_resolved") & (F.col(found) == schema_id), F.lit(why)).otherwise(detail)
+    reason = framing
     parts = [f"{target}_{schema_id}" for schema_id in writers]
     for part, (schema_id, writer) in zip(parts, writers.items(), strict=True):
         of_id = framing.isNull() & (F.col(found) == schema_id)
@@ -87,10 +98,30 @@ def _bare(frame: DataFrame, body: str, target: str, record: dict[str, Any], writ
     staged = staged.withColumn(f"{target}_reason", F.when(F.col(body).isNotNull(), broken))
     good = F.col(body).isNotNull() & F.col(f"{target}_reason").isNull()
     stored = value if landing.project is None else landing.project(value)
-    ordered = F.struct(*(stored[one["name"]].alias(one["name"]) for one in record["fields"]))
+    ordered = F.struct(*_columns(stored, record, writer))
     return staged.withColumns({target: F.when(good, ordered), f"{target}_detail": F.lit(None).cast("string")}).drop(
         message
     )
+
+
+def _columns(stored: Column, record: dict[str, Any], writer: dict[str, Any]) -> list[Column]:
+    """The collection's columns from what was written, in the collection's order."""
+    taken = resolve(record, writer)
+    types = {one.name: one.dataType for one in spark_schema(pa.schema(data_fields(record)))}
+    found = []
+    for name, one in taken.items():
+        column = stored[name] if one.written else F.lit(one.default)
+        changed = one.widened or not one.written
+        found.append((column.cast(types[name]) if changed else column).alias(name))
+    return found
+
+
+def _holds_id_in_header(frame: DataFrame, target: str) -> Column:
+    """Whether a record says its schema in a header, as newer producers may, and not before the body."""
+    if "headers" not in frame.columns:
+        return F.lit(False)
+    name = "__key_schema_id" if target == "_key" else "__value_schema_id"
+    return F.coalesce(F.exists("headers", lambda one: one["key"] == name), F.lit(False))
 
 
 def _is_cut(body: str, stated: Column, writer: dict[str, Any], landing: Landing) -> Column:

@@ -42,4 +42,6 @@ def _decode(
 ) -> DataFrame:
     if settings.format == "json":
         return decode_json(frame, source, target, record)
-    return decode_avro(frame, source, target, record, ids if settings.encoding == "confluent" else None)
+    if settings.encoding != "confluent":
+        return decode_avro(frame, source, target, record)
+    return decode_avro(frame, source, target, record, ids, settings.refused_ids)

@@ -23,6 +23,7 @@ from tidelake.delta.observed import Observed
 from tidelake.delta.position import plan_next, values_behind
 from tidelake.delta.raw_debezium_tick import ChangeTick
 from tidelake.delta.raw_envelopes import RAW_ENVELOPES
+from tidelake.delta.registry import with_schema_ids
 from tidelake.delta.runs import append_run, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.tick import TickReport
@@ -52,7 +53,9 @@ def raw_tick(
         ranges, gaps = _plan(table, collection, topics, settings.messages_per_tick_max)
         if not ranges:
             return TickReport(gaps=gaps) if gaps else None
-        tick = _RawTick(spark, collection, settings, table, known, start_ms)
+        # Only now, with the end offsets known, does the registry know every id before them.
+        looked_up = with_schema_ids(settings)
+        tick = _RawTick(spark, collection, looked_up, table, known, start_ms)
         report = tick.run([(topic, ranges[topic.name]) for topic in topics if topic.name in ranges])
         if report is not None:
             report.gaps = gaps

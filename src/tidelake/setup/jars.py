@@ -31,26 +31,32 @@ class JarError(Exception):
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of `jars.lock`; `sha256` is empty for a line that was never locked.
+    """One line of a lock; `sha256` is empty for a line that was never locked.
 
     >>> Jar("io.delta", "delta-storage", "4.4.0", "").file_name
     'delta-storage-4.4.0.jar'
+    >>> Jar("io.apicurio", "app", "3.0.9", "", "all", "tar.gz").coordinate
+    'io.apicurio:app:3.0.9:all@tar.gz'
     """
 
     group: str
     artifact: str
     version: str
     sha256: str
+    classifier: str = ""
+    extension: str = "jar"
 
     @property
     def coordinate(self) -> str:
         """The line's first word, as repositories write it."""
-        return f"{self.group}:{self.artifact}:{self.version}"
+        variant = f":{self.classifier}@{self.extension}" if self.classifier else ""
+        return f"{self.group}:{self.artifact}:{self.version}{variant}"
 
     @property
     def file_name(self) -> str:
         """The name that the jar has in its folder."""
-        return f"{self.artifact}-{self.version}.jar"
+        variant = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{variant}.{self.extension}"
 
 
 def jars_folder(folder: Path | None = None) -> Path:
@@ -152,9 +158,14 @@ def java_command() -> str:
 def _jar_of(line: str, lock: Path) -> Jar:
     coordinate, *sums = line.split()
     parts = coordinate.split(":")
-    if len(parts) != 3 or not all(parts) or len(sums) > 1:
-        raise JarError(f"{lock.name} has the line {line!r}. hint: write group:artifact:version sha256")
-    return Jar(parts[0], parts[1], parts[2], sums[0].lower() if sums else "")
+    variant = parts.pop().partition("@") if len(parts) == 4 else ("", "@", "jar")
+    if len(parts) != 3 or not all((*parts, variant[2])) or len(sums) > 1:
+        raise JarError(
+            f"{lock.name} has the line {line!r}. hint: write group:artifact:version sha256, or "
+            "group:artifact:version:classifier@extension sha256"
+        )
+    group, artifact, version = parts
+    return Jar(group, artifact, version, sums[0].lower() if sums else "", variant[0], variant[2])
 
 
 def _sha256(path: Path) -> str:
@@ -185,7 +196,7 @@ def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
         *("-settings", str(scratch / "settings.xml")),
         *("-ivy", str(scratch / "ivy.xml")),
         *("-confs", "default"),
-        *("-retrieve", str(scratch / "out" / "[artifact]-[revision].[ext]")),
+        *("-retrieve", str(scratch / "out" / "[artifact]-[revision](-[classifier]).[ext]")),
     ]
     for attempt in range(1, ATTEMPTS_MAX + 1):
         try:
@@ -215,11 +226,14 @@ def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
 def _ivy_file(jars: Sequence[Jar]) -> str:
     dependencies = "\n".join(
         f"    <dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
-        f' transitive="false" conf="default-&gt;*"/>'
+        f' transitive="false" conf="default-&gt;*"><artifact name={quoteattr(jar.artifact)}'
+        f" type={quoteattr(jar.extension)} ext={quoteattr(jar.extension)}"
+        + (f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else "")
+        + "/></dependency>"
         for jar in jars
     )
     return (
-        '<ivy-module version="2.0">\n'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
         '  <info organisation="tidelake" module="jars"/>\n'
         '  <configurations><conf name="default"/></configurations>\n'
         f"  <dependencies>\n{dependencies}\n  </dependencies>\n"

@@ -1,0 +1,141 @@
+"""Schema ids that a real registry knows: found when they are needed, resolved by column, refused by name."""
+
+from __future__ import annotations
+
+import io
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from tests.delta.lake import NAME
+from tests.delta.raw_lake import RawLake
+from tests.services.registry import Registry
+from tidelake.configuration import CollectionSettings, load_settings
+from tidelake.delta.quarantine import quarantine_rows
+from tidelake.delta.registry import SchemaRegistry, with_schema_ids
+from tidelake.errors import ConfigurationError, RegistryUnreachable
+from tidelake.registry_configuration import RegistrySettings
+
+pytestmark = pytest.mark.services
+
+
+def record(*fields: tuple[str, Any], name: str = "visit", **defaults: Any) -> dict[str, Any]:
+    stated = [
+        {"name": one, "type": kind} | ({"default": defaults[one]} if one in defaults else {}) for one, kind in fields
+    ]
+    return {"type": "record", "name": name, "namespace": "shop", "fields": stated}
+
+
+TEXT = ["null", "string"]
+COLUMNS = record(("id", "long"), ("page", TEXT), ("seconds", "double"), seconds=0.5)
+
+
+def framed(schema_id: int, schema: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), row)
+    return {"value_b64": b64encode(b"\x00" + schema_id.to_bytes(4, "big") + buffer.getvalue()).decode("ascii")}
+
+
+class RegistryLake(RawLake):
+    """A raw collection whose schema ids are looked up."""
+
+    def __init__(self, root: Path, spark: SparkSession, registry: Registry) -> None:
+        super().__init__(root, spark, format="avro", schema=COLUMNS)
+        self.document["registry"] = {"url": registry.url, "cache": "cache"}
+        self.configure(encoding="confluent", subject="record")
+
+
+@pytest.mark.spark
+def test_each_record_is_read_with_its_writers_schema_or_refused_by_name(
+    tmp_path: Path, spark: SparkSession, registry: Registry
+) -> None:
+    lake = RegistryLake(tmp_path, spark, registry)
+    narrow = record(("seconds", "int"), ("id", "int"))
+    wide = record(("id", "long"), ("page", TEXT), ("seconds", "double"), ("referrer", TEXT))
+    lake.put(framed(10**6, COLUMNS, {"id": 0, "page": None, "seconds": 0.0}))
+    assert lake.ingest().reasons == {"unknown_schema_id": 1}  # the registry knows no such subject yet
+    first, second, third = (registry.register("shop.visit", one) for one in (COLUMNS, narrow, wide))
+    other = registry.register("shop.other", record(("id", "long"), name="other"))
+    in_header = framed(first, COLUMNS, {"id": 9, "page": None, "seconds": 0.0})
+    lake.put(
+        framed(first, COLUMNS, {"id": 1, "page": "a", "seconds": 1.5}),
+        framed(second, narrow, {"seconds": 7, "id": 2}),
+        framed(third, wide, {"id": 3, "page": "c", "seconds": 0.0, "referrer": "d"}),
+        framed(other, record(("id", "long")), {"id": 4}),
+        {**in_header, "headers": [{"key": "__value_schema_id", "value": "x"}]},
+        {"value_b64": b64encode(b"\x01" + bytes(16)).decode("ascii")},
+    )
+    lake.ingest()
+    assert lake.rows() == [
+        {"id": 1, "page": "a", "seconds": 1.5, "_diff": 1},
+        {"id": 2, "page": None, "seconds": 7.0, "_diff": 1},
+    ]
+    refused = [(row["offset"], row["reason"], row["detail"]) for row in quarantine_rows(lake.collection)][1:]
+    assert [(offset, reason) for offset, reason, _ in refused] == [
+        (3, "schema_not_resolved"),
+        (4, "unknown_schema_id"),
+        (5, "schema_id_in_header"),
+        (6, "wrong_magic_byte"),
+    ]
+    assert "'referrer'" in refused[0][2] and f"schema id {third}" in refused[0][2]
+    assert refused[1][2] == f"schema id {other}"
+
+    fourth = registry.register("shop.visit", without := record(("id", "long"), ("page", "string")))
+    lake.put(framed(fourth, without, {"id": 5, "page": "e"}))
+    lake.document["registry"] = {"url": "http://127.0.0.1:1", "cache": "cache"}
+    lake.configure()
+    with pytest.raises(RegistryUnreachable, match=r"127\.0\.0\.1:1 cannot be asked: .*refused"):
+        lake.ingest()
+    lake.document["registry"] = {"url": registry.url, "cache": "cache"}
+    lake.configure()
+    lake.ingest()
+    assert {"id": 5, "page": "e", "seconds": 0.5, "_diff": 1} in lake.rows()
+
+
+def settings_of(folder: Path, registry: Registry, **more: Any) -> CollectionSettings:
+    block = {"framing": "reclock", "format": "avro", "encoding": "confluent", "schema": COLUMNS, **more}
+    document = {"registry": {"url": registry.url, "cache": "cache"}, "collections": {NAME: block}}
+    file = folder / "collections.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return load_settings(file).collection(NAME)
+
+
+def test_every_topic_has_its_own_subjects_for_keys_and_for_values(tmp_path: Path, registry: Registry) -> None:
+    key = record(("id", "long"), name="key")
+    ids = {
+        subject: registry.register(subject, key if subject.endswith("-key") else COLUMNS | {"doc": subject})
+        for subject in ("eu-key", "eu-value", "us-value", "de-value")
+    }
+    upserts = {"envelope": "upsert", "key": "id", "topic": ["eu", "us"]}
+    found = with_schema_ids(settings_of(tmp_path, registry, **upserts))
+    assert set(found.schema_ids) == {ids["eu-value"], ids["us-value"]}
+    assert set(found.key_schema_ids) == {ids["eu-key"]}
+    by_both = settings_of(tmp_path, registry, envelope="append_only", topic="de", subject="topic_record")
+    assert with_schema_ids(by_both).schema_ids == {}
+    both = registry.register("de-shop.visit", COLUMNS | {"doc": "both"})
+    assert set(with_schema_ids(by_both).schema_ids) == {both}
+
+
+def test_a_subject_is_asked_for_anew_and_what_was_fetched_stays_on_disk(tmp_path: Path, registry: Registry) -> None:
+    asked = SchemaRegistry(RegistrySettings(url=registry.url, cache=tmp_path))
+    assert asked.schemas_of("nothing-value") == {}
+    first = registry.register("kept-value", COLUMNS | {"doc": "kept 1"})
+    assert set(asked.schemas_of("kept-value")) == {first}
+    second = registry.register("kept-value", COLUMNS | {"doc": "kept 2"})
+    assert set(asked.schemas_of("kept-value")) == {first, second}
+    (one, two) = sorted(tmp_path.glob("*/*.json"))
+    stale = json.loads(two.read_text(encoding="utf-8")) | {"id": 10**6}
+    two.write_text(json.dumps(stale), encoding="utf-8")  # as if the subject had been removed, and begun again
+    assert set(asked.schemas_of("kept-value")) == {first, second}
+    assert one.exists()
+
+
+def test_a_subject_is_refused_where_nothing_is_looked_up(tmp_path: Path, registry: Registry) -> None:
+    with pytest.raises(ConfigurationError, match="is given where no schema is looked up"):
+        settings_of(tmp_path, registry, envelope="append_only", topic="a", subject="topic", schema_ids={1: COLUMNS})
