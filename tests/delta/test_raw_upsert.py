@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
@@ -167,3 +171,62 @@ def test_a_column_that_is_in_the_key_and_in_the_value_is_refused_by_name(tmp_pat
     schema = SHOP_KEY | {"name": "value"}
     with pytest.raises(ConfigurationError, match="key_schema: the column 'shop' is in the key and in the value"):
         RawLake(tmp_path, spark, envelope="upsert", key="shop", key_schema=SHOP_KEY, schema=schema)
+
+
+KEY = {"type": "record", "name": "key", "fields": [{"name": "shop", "type": "string"}, {"name": "no", "type": "long"}]}
+STOCK = {
+    "type": "record",
+    "name": "stock",
+    "fields": [
+        {"name": "pieces", "type": ["null", "int"]},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    ],
+}
+TURNED = STOCK | {"fields": STOCK["fields"][::-1]}  # type: ignore[index]
+
+
+def avro(record: dict[str, Any], value: Any, schema_id: int | None) -> str:
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(record), value)
+    head = b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")
+    return base64.b64encode(head + written.getvalue()).decode("ascii")
+
+
+def test_the_same_history_in_json_avro_and_confluent_framing_ends_in_equal_tables(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    history: list[tuple[tuple[str, int], tuple[int | None, str] | None]] = [
+        (("a", 1), (5, "1.25")),
+        (("a", 2), (None, "0.10")),
+        (("a", 1), (7, "12.00")),
+        (("b", 1), (1, "3")),
+        (("a", 2), None),
+    ]
+    more = {"key": ["shop", "no"], "key_schema": KEY, "schema": STOCK, "envelope": "upsert"}
+    ids = {"encoding": "confluent", "key_schema_ids": {3: KEY}, "schema_ids": {1: STOCK, 2: TURNED}}
+    shown = []
+    for name, settings in (("json", {}), ("avro", {"format": "avro"}), ("confluent", {"format": "avro"} | ids)):
+        lake = RawLake(tmp_path / name, spark, **more, **settings)
+        for place, ((shop, no), value) in enumerate(history):
+            key = {"shop": shop, "no": no}
+            data = None if value is None else {"pieces": value[0], "price": value[1]}
+            if name == "json":
+                lake.put({"key": key, "value": data})
+                continue
+            framed = name == "confluent"
+            record: dict[str, Any] = {"key_b64": avro(KEY, key, 3 if framed else None), "value": None}
+            if data is not None:
+                del record["value"]
+                writer, schema_id = (TURNED, 2) if framed and place % 2 else (STOCK, 1 if framed else None)
+                record["value_b64"] = avro(writer, data | {"price": Decimal(data["price"])}, schema_id)
+            lake.put(record)
+        if name == "confluent":
+            lake.put({"key_b64": "AAAAAAM=", "value": None}, {"key_b64": "AQ==", "value": None})
+            lake.ingest()
+            assert [reason for _, reason in lake.quarantined()] == ["undecodable", "wrong_magic_byte"]
+        else:
+            lake.ingest()
+        shown.append(lake.rows())
+    expected = [("a", 1, 7, Decimal("12.00")), ("b", 1, 1, Decimal("3.00"))]
+    for rows in shown:
+        assert [(row["shop"], row["no"], row["pieces"], row["price"]) for row in rows] == expected
