@@ -132,7 +132,7 @@ def test_who_is_not_let_in_is_told_so_without_the_secret(
     broker: Broker, secure: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = broker.create_topic()
-    impatient = secure.model_copy(update={"request_timeout_s": 3})
+    impatient = secure.model_copy(update={"request_timeout_s": 6})
     monkeypatch.setenv("TESTS_KAFKA_PASSWORD", "a wrong one")
     with pytest.raises(TopicUnreachable, match=r"(?s)Authentication failed") as caught:
         KafkaTopic(KafkaCluster(impatient), name).end_offsets()
