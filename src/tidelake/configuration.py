@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tidelake.column_types import Array, Branches, Column, Primitive, Struct, column_types
-from tidelake.connect_types import declared_row, landing_record
+from tidelake.connect_types import declared_row, landing_record, travels
 from tidelake.debezium import row_record_of
 from tidelake.errors import ConfigurationError, SchemaRefused
 from tidelake.kafka_configuration import KafkaSettings, read_kafka
@@ -346,10 +346,16 @@ def _read_collection(
     if "schema" not in block:
         raise ConfigurationError(str(file), f"{field}.schema", "is missing", "give an .avsc file or the schema itself")
     raw_changes = family == "debezium" and block.get("framing") == "reclock"
-    row = _read_row(file, base, f"{field}.schema", block["schema"]) if raw_changes else {}
-    schema = landing_record(row) if raw_changes else _read_schema(file, base, f"{field}.schema", block["schema"])
+    event, writers = _read_changes(file, base, field, block) if raw_changes else ({}, {})
+    schema = (
+        landing_record(declared_row(event))
+        if raw_changes
+        else _read_schema(file, base, f"{field}.schema", block["schema"])
+    )
     check_format(str(file), field, block, schema)
-    values["schema_ids"] = _read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema)
+    values["schema_ids"] = (
+        writers if raw_changes else _read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema)
+    )
     kafka, registry = servers
     looks_up = uses_registry(str(file), field, block, registry)
     values["registry"] = registry if looks_up else None
@@ -382,7 +388,7 @@ def _read_collection(
     if block.get("framing") == "reclock":
         values["position"] = read_position(str(file), f"{field}.position", block.get("position"), family)
         values["metadata"] = read_metadata(str(file), f"{field}.metadata", block.get("metadata"))
-        values["value_schema"] = row or schema
+        values["value_schema"] = event or schema
         values["record_schema"] = add_metadata(str(file), f"{field}.metadata", table, values["metadata"])
     try:
         return CollectionSettings(name=name, **values)
@@ -482,15 +488,46 @@ def _describe(column: Column) -> str:
     return f"{text} or null" if column.nullable else text
 
 
-def _read_row(file: Path, base: Path, field: str, given: Any) -> dict[str, Any]:
-    """The record of a row whose changes come, with Debezium's own names of types."""
-    where, schema = _load_schema(file, base, field, given)
+def _read_changes(file: Path, base: Path, field: str, block: Any) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """The record of raw change events, or of their rows, with Debezium's names of types; and those of schema ids."""
+    where, schema = _load_schema(file, base, f"{field}.schema", block["schema"])
     try:
-        row = declared_row(schema)
-        landing_record(row)
-        return row
+        columns = dict(travels(declared_row(schema)))
+        landing_record(declared_row(schema))
     except SchemaRefused as error:
-        raise ConfigurationError(where, field, str(error).splitlines()[0], error.hint or "mend the schema") from error
+        raise ConfigurationError(
+            where, f"{field}.schema", str(error).splitlines()[0], error.hint or "mend the schema"
+        ) from error
+    confluent = block.get("encoding") == "confluent"
+    if block.get("format", "avro") == "avro" and not confluent and declared_row(schema) is schema:
+        raise ConfigurationError(
+            where,
+            f"{field}.schema",
+            "is that of a row, and bytes of Avro are only read with the schema of the whole event",
+            "give the event's record, which has before, after, source and op; or `format: json`",
+        )
+    given = block.get("schema_ids") or {}
+    if not isinstance(given, dict) or not all(type(one) is int and 0 <= one < 2**32 for one in given):
+        raise ConfigurationError(
+            str(file), f"{field}.schema_ids", "does not map ids to schemas", "write `1: orders-event.avsc`"
+        )
+    writers = {}
+    for schema_id, one in given.items():
+        place = f"{field}.schema_ids.{schema_id}"
+        where, writers[schema_id] = _load_schema(file, base, place, one)
+        try:
+            found = dict(travels(declared_row(writers[schema_id])))
+        except SchemaRefused as error:
+            raise ConfigurationError(where, place, str(error).splitlines()[0], error.hint or "mend it") from error
+        for name, travel in columns.items():
+            if name not in found or found[name].landing != travel.landing:
+                raise ConfigurationError(
+                    where,
+                    place,
+                    f"has no column '{name}' of the type in `schema`",
+                    "mend the schema, or leave the id out",
+                )
+    return schema, writers
 
 
 def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, Any]:

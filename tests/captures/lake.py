@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import yaml
 from pyspark.sql import SparkSession
 
@@ -16,6 +19,7 @@ from tests.captures.workload import COLUMNS, RECORD
 from tidelake.configuration import load_settings
 from tidelake.delta.catalog import Catalog, Collection
 from tidelake.delta.commit import OpenTable
+from tidelake.delta.decode import without_logical_types
 from tidelake.delta.layout import Store
 from tidelake.delta.snapshot import snapshot
 from tidelake.delta.values import UPPER
@@ -37,10 +41,66 @@ def lines(capture: str, topic: str) -> dict[int, list[str]]:
     }
 
 
+EVENT: dict[str, Any] = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        {"name": "before", "type": ["null", RECORD]},
+        {"name": "after", "type": ["null", "row"]},
+        {
+            "name": "source",
+            "type": {
+                "type": "record",
+                "name": "Source",
+                "fields": [
+                    {"name": "version", "type": "string"},
+                    {"name": "connector", "type": "string"},
+                    {"name": "ts_ms", "type": "long"},
+                    {"name": "snapshot", "type": ["null", "string"]},
+                    {"name": "sequence", "type": ["null", "string"]},
+                    {"name": "lsn", "type": ["null", "long"]},
+                ],
+            },
+        },
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"]},
+    ],
+}
+"""A change event of the workload's rows, as a converter for Avro writes it."""
+
+
+def avro_lines(lines: list[str], header: bytes) -> list[str]:
+    """The same records as Avro, with a header before each body."""
+    schema = fastavro.parse_schema(without_logical_types(EVENT))
+    found = []
+    for line in map(json.loads, lines):
+        event = line.pop("value")
+        line |= {"key": None, "value_b64": None}
+        if event is not None:
+            for name in ("before", "after"):
+                row = event[name]
+                for column in ("bin", "price") if row is not None else ():
+                    row[column] = None if row[column] is None else base64.b64decode(row[column])
+            body = io.BytesIO()
+            fastavro.schemaless_writer(body, schema, event)
+            line["value_b64"] = base64.b64encode(header + body.getvalue()).decode()
+        found.append(json.dumps(line))
+    return found
+
+
 def change_collection(topic: str, record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """The block of a collection of raw change events."""
     block = {"topic": topic, "framing": "reclock", "format": "json", "envelope": "debezium", "key": ["id"]}
     return {**block, "schema": dict(record), **more}
+
+
+def shown_rows(spark: SparkSession, collection: Collection, as_of: int | None = None) -> list[list[Any]]:
+    """The contents of a collection of the workload's rows, as `workload.contents` gives them."""
+    frame = snapshot(spark, collection, as_of).contents
+    shown = {"bin": "lower(hex(bin))", "price": "string(price)", "seen": "unix_micros(seen)", "day": "string(day)"}
+    found = frame.selectExpr(*(shown.get(name, f"`{name}`") for name in COLUMNS), "_diff").collect()
+    assert all(row["_diff"] == 1 for row in found)
+    return sorted(list(row)[:-1] for row in found)
 
 
 class ChangeLake:
@@ -89,11 +149,7 @@ class ChangeLake:
 
     def rows(self, as_of: int | None = None) -> list[list[Any]]:
         """The contents as `workload.contents` gives them."""
-        frame = snapshot(self.spark, self.collection, as_of).contents
-        shown = {"bin": "lower(hex(bin))", "price": "string(price)", "seen": "unix_micros(seen)", "day": "string(day)"}
-        found = frame.selectExpr(*(shown.get(name, f"`{name}`") for name in COLUMNS), "_diff").collect()
-        assert all(row["_diff"] == 1 for row in found)
-        return sorted(list(row)[:-1] for row in found)
+        return shown_rows(self.spark, self.collection, as_of)
 
 
 class CaptureLake(ChangeLake):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.captures.lake import CaptureLake, moments
-from tests.captures.workload import TABLES
+from tests.captures.lake import EVENT, CaptureLake, ChangeLake, avro_lines, lines, moments
+from tests.captures.workload import RECORD, TABLES
 
 pytestmark = pytest.mark.spark
 
@@ -24,9 +25,9 @@ pytestmark = pytest.mark.spark
     ],
 )
 def test_a_capture_ends_equal_to_the_database_at_each_moment_and_later_ticks_change_nothing_read(
-    tmp_path: Path, interpreted: SparkSession, capture: str, table: str
+    tmp_path: Path, spark: SparkSession, capture: str, table: str
 ) -> None:
-    lake = CaptureLake(tmp_path, interpreted, capture, table, keep="all", messages_per_tick_max=250)
+    lake = CaptureLake(tmp_path, spark, capture, table, keep="all", messages_per_tick_max=250)
     read = {}
     for moment in moments(capture):
         lake.send_to(moment["offsets"][f"{capture}.public.{table}"])
@@ -36,3 +37,21 @@ def test_a_capture_ends_equal_to_the_database_at_each_moment_and_later_ticks_cha
     for time, rows in list(read.items())[:-1]:
         assert lake.rows(time) == rows
     assert not lake.validate().damaged
+
+
+@pytest.mark.parametrize("framed", [True, pytest.param(False, marks=pytest.mark.sweep)])
+def test_the_same_history_as_avro_ends_in_the_same_table(tmp_path: Path, spark: SparkSession, framed: bool) -> None:
+    topic = "snapshots.public.people"
+    more = {"encoding": "confluent", "schema_ids": {7: EVENT}} if framed else {"schema": EVENT}
+    lake = ChangeLake(tmp_path, spark, topic, RECORD, format="avro", **more)
+    header = bytes([0, 0, 0, 0, 7]) if framed else b""
+    last = moments("snapshots")[-1]
+    for partition, captured in lines("snapshots", topic).items():
+        lake.send({partition: avro_lines(captured[: last["offsets"][topic][str(partition)]], header)})
+    assert lake.ingest().quarantined == 0
+    assert lake.rows() == sorted(last["rows"]["people"])
+    strays = ("AQAAAAcA", "AAAAAAgA")  # another magic byte, an id that is not known
+    lake.send({2: [json.dumps({"offset": place, "value_b64": one}) for place, one in enumerate(strays)]})
+    report = lake.ingest()
+    assert report.reasons == {"no_key": 2}
+    assert lake.rows() == sorted(last["rows"]["people"])

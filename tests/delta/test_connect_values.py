@@ -95,15 +95,15 @@ _GOLDEN: dict[str, dict[str, Any]] = {
     "mode", ["precise", *(pytest.param(one, marks=pytest.mark.sweep) for one in ("string", "double"))]
 )
 def test_every_type_of_a_real_connector_lands_as_what_the_database_holds(
-    tmp_path: Path, interpreted: SparkSession, mode: str
+    tmp_path: Path, spark: SparkSession, mode: str
 ) -> None:
     topic = f"types_{mode}.public.kinds"
     captured = lines(f"types/{mode}", topic)
     event = json.loads(next(line for part in captured.values() for line in part))["value"]
-    lake = ChangeLake(tmp_path, interpreted, topic, row_schema_of_connect(event["schema"]))
+    lake = ChangeLake(tmp_path, spark, topic, row_schema_of_connect(event["schema"]))
     lake.send(captured)
     assert lake.ingest().quarantined == 0
-    contents = snapshot(interpreted, lake.collection).contents
+    contents = snapshot(spark, lake.collection).contents
     counted = [
         F.unix_micros(one.name).alias(one.name) if one.dataType.typeName() == "timestamp" else F.col(one.name)
         for one in contents.schema
@@ -191,7 +191,7 @@ _TABLE: list[tuple[Any, Any, Any]] = [
 ]
 
 
-def test_the_golden_table_of_types_lands_or_its_failure_is_seen(interpreted: SparkSession) -> None:
+def test_the_golden_table_of_types_lands_or_its_failure_is_seen(spark: SparkSession) -> None:
     columns, texts = [], []
     for place, (kind, given, expected) in enumerate(_TABLE):
         record = {"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]}
@@ -206,7 +206,7 @@ def test_the_golden_table_of_types_lands_or_its_failure_is_seen(interpreted: Spa
     schema = StructType()
     for place in range(len(texts)):
         schema.add(f"t{place}", "string")
-    row = interpreted.createDataFrame([tuple(texts)], schema).select(*columns).collect()[0].asDict(recursive=True)
+    row = spark.createDataFrame([tuple(texts)], schema).select(*columns).collect()[0].asDict(recursive=True)
     for place, (kind, given, expected) in enumerate(_TABLE):
         if expected is ValueError:
             assert row[f"b{place}"] is True, (kind, given)
@@ -216,7 +216,7 @@ def test_the_golden_table_of_types_lands_or_its_failure_is_seen(interpreted: Spa
             assert row[f"b{place}"] is False, (kind, given)
 
 
-def test_the_placeholder_is_known_in_every_form_that_a_type_gives_it(interpreted: SparkSession) -> None:
+def test_the_placeholder_is_known_in_every_form_that_a_type_gives_it(spark: SparkSession) -> None:
     of_text = json.dumps([_PLACEHOLDER], separators=(",", ":"))
     of_bytes = json.dumps(list(_PLACEHOLDER.encode()), separators=(",", ":"))
     encoded = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
@@ -240,5 +240,5 @@ def test_the_placeholder_is_known_in_every_form_that_a_type_gives_it(interpreted
     for place, (kind, text, _) in enumerate(table):
         travel = travels({"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]})[0][1]
         checks.append(is_unavailable_text(F.lit(text), travel, _PLACEHOLDER).alias(f"c{place}"))
-    found = list(interpreted.range(1).select(*checks).collect()[0])
+    found = list(spark.range(1).select(*checks).collect()[0])
     assert found == [expected for _, _, expected in table]

@@ -92,8 +92,8 @@ def random_statements(rng: Random) -> list[Statement]:
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(2, 8))])
-def test_frames_say_what_the_model_says(interpreted: SparkSession, seed: int) -> None:
-    spark, rng = interpreted, Random(seed)
+def test_frames_say_what_the_model_says(spark: SparkSession, seed: int) -> None:
+    spark, rng = spark, Random(seed)
     statements = random_statements(rng)
     rows = frame(spark, statements).localCheckpoint()
     last = max(one.time for one in statements)
@@ -161,11 +161,11 @@ class Table:
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(1, 30))])
 def test_random_histories_through_the_table_end_equal_to_the_model(
-    tmp_path: Path, interpreted: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(compaction, "FAN_IN", 2)
     rng = Random(seed)
-    table, stated, since = Table(tmp_path, interpreted), [], 0
+    table, stated, since = Table(tmp_path, spark), [], 0
     ticks = Ticks(rng, random_source(rng, 2, 14), 40)
     while not ticks.done:
         if not (read := list(dict.fromkeys(ticks.tick()))):
@@ -182,7 +182,7 @@ def test_random_histories_through_the_table_end_equal_to_the_model(
         assert table.read(as_of) == expected.rows, as_of
         if expected.errors:
             with pytest.raises(KeysInError, match="in error"):
-                snapshot(interpreted, table.collection, as_of)
+                snapshot(spark, table.collection, as_of)
 
 
 def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark: SparkSession) -> None:

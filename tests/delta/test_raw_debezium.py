@@ -68,8 +68,8 @@ class Changes(RawLake):
 
 
 @pytest.fixture
-def changes(tmp_path: Path, interpreted: SparkSession) -> Changes:
-    return Changes(tmp_path, interpreted)
+def changes(tmp_path: Path, spark: SparkSession) -> Changes:
+    return Changes(tmp_path, spark)
 
 
 def test_creates_reads_updates_and_deletes_make_the_table_and_tombstones_are_counted(changes: Changes) -> None:
@@ -199,15 +199,15 @@ def test_a_row_that_cannot_be_read_puts_its_key_in_error_until_a_good_value_or_a
 
 
 def test_another_connector_is_refused_by_name_unless_its_position_is_declared(
-    tmp_path: Path, interpreted: SparkSession
+    tmp_path: Path, spark: SparkSession
 ) -> None:
-    lake = Changes(tmp_path / "refused", interpreted)
+    lake = Changes(tmp_path / "refused", spark)
     place = {"connector": "mysql", "file": "binlog.000009", "pos": 4, "place": 0}
     lake.put(lake.event("c", (1, "x", "y"), **place))
     with pytest.raises(ConfigurationError, match="written by the connector 'mysql'"):
         lake.ingest()
     assert lake.table.files() == []
-    declared = Changes(tmp_path / "declared", interpreted, position=["source.file", "source.pos", "source.place"])
+    declared = Changes(tmp_path / "declared", spark, position=["source.file", "source.pos", "source.place"])
     declared.put(
         declared.event("u", (1, "newest", "y"), **(place | {"file": "binlog.000010"})),
         declared.event("u", (1, "new", "y"), **(place | {"pos": 12})),
@@ -217,8 +217,8 @@ def test_another_connector_is_refused_by_name_unless_its_position_is_declared(
     assert declared.table_of() == {1: ("newest", "y")}
 
 
-def test_metadata_and_a_placeholder_of_ones_own_may_be_asked_for(tmp_path: Path, interpreted: SparkSession) -> None:
-    lake = Changes(tmp_path, interpreted, metadata=["offset"], unavailable_value="gone")
+def test_metadata_and_a_placeholder_of_ones_own_may_be_asked_for(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Changes(tmp_path, spark, metadata=["offset"], unavailable_value="gone")
     lake.put(lake.event("c", (1, "big", "y")), lake.event("u", (1, "gone", UNAVAILABLE)))
     lake.ingest()
     (row,) = lake.rows()

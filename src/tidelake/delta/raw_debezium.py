@@ -17,7 +17,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tidelake.connect_types import Travel
-from tidelake.delta.connect_values import Landed, is_unavailable_text, land_text
+from tidelake.delta.connect_values import (
+    Landed,
+    is_unavailable_raw,
+    is_unavailable_text,
+    land_raw,
+    land_text,
+)
 from tidelake.delta.json_format import breakage_of, read_object
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
 from tidelake.raw_configuration import UNAVAILABLE_VALUE
@@ -52,6 +58,32 @@ class SnapshotStart:
     processed_ms: int
 
 
+@dataclass(frozen=True)
+class Reader:
+    """How the values of rows are read: as JSON's text, or as what Avro has decoded."""
+
+    columns: tuple[tuple[str, Travel], ...]
+    of_text: bool = True
+
+    def land(self, given: Column, travel: Travel) -> Landed:
+        """Turn a value into what lands."""
+        return land_text(given, travel) if self.of_text else land_raw(given, travel)
+
+    def is_unavailable(self, given: Column, travel: Travel, placeholder: str) -> Column:
+        """Whether it stands for a value that was not sent."""
+        if self.of_text:
+            return is_unavailable_text(given, travel, placeholder)
+        return is_unavailable_raw(given, travel, placeholder)
+
+
+def event_struct(given: Column, source: Column) -> Column:
+    """The parts of an event that say something."""
+    rows = [given[name].alias(name) for name in ("before", "after")]
+    return F.struct(
+        *rows, source.alias("source"), *(given[name].cast("string").alias(name) for name in ("op", "ts_ms"))
+    )
+
+
 def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     """Read change events from JSON, with or without their schema around them.
 
@@ -73,7 +105,7 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
         [
             StructField("before", keys),
             StructField("after", fields),
-            StructField("source", StructType([StructField(name, StringType()) for name in _source_fields(shape)])),
+            StructField("source", StructType([StructField(name, StringType()) for name in source_fields(shape)])),
             StructField("op", StringType()),
             StructField("ts_ms", StringType()),
         ]
@@ -87,16 +119,20 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     bare = F.struct(*(given[name].alias(name) for name in parts))
     read = read.withColumn("_event", F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare))
     read = read.withColumn("_keys", F.from_json(key_text, key, _JSON_OPTIONS))
-    return _told(read, shape).drop("_given", "_broken", "_event", "_keys")
+    return told(read, shape, Reader(shape.columns)).drop("_given", "_broken", "_event", "_keys")
 
 
-def _source_fields(shape: ChangeShape) -> list[str]:
+def source_fields(shape: ChangeShape) -> list[str]:
+    """The fields of `source` that say something."""
     declared = [path.partition(".")[2] for path in shape.position if path.startswith("source.")]
     return list(dict.fromkeys([*_SOURCE, *declared]))
 
 
-def _told(read: DataFrame, shape: ChangeShape) -> DataFrame:
-    """What an event says, from its parts as text."""
+def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
+    """What an event says, from `_event`, `_broken` (why it cannot be read, or null), and the texts of `_keys`.
+
+    Out: what `read_changes` gives, and what came in.
+    """
     broken = F.col("_broken").isNotNull()
     op, after, source = F.col("_event.op"), F.col("_event.after"), F.col("_event.source")
     kind = (
@@ -106,13 +142,13 @@ def _told(read: DataFrame, shape: ChangeShape) -> DataFrame:
         .when(op == "d", F.lit("delete"))
         .when(op == "t", F.lit("barrier"))
     )
-    landed = {name: land_text(after[name], travel) for name, travel in shape.columns}
+    landed = {name: reader.land(after[name], travel) for name, travel in reader.columns}
     lacks = {
-        name: is_unavailable_text(after[name], travel, shape.placeholder)
-        for name, travel in shape.columns
+        name: reader.is_unavailable(after[name], travel, shape.placeholder)
+        for name, travel in reader.columns
         if name not in shape.key
     }
-    keys = _keys_of(shape)
+    keys = _keys_of(shape, reader)
     is_value, is_row = F.col("_kind") == "value", (F.col("_kind") == "value") & ~broken
     row = F.struct(*(_value_of(name, landed, lacks, keys, is_row).alias(name) for name, _ in shape.columns))
     found = read.withColumn("_kind", kind)
@@ -129,7 +165,7 @@ def _told(read: DataFrame, shape: ChangeShape) -> DataFrame:
         row.alias("_row"),
         error.alias("_error"),
         F.when(is_row & (F.size(unavailable) > 0), unavailable).alias("_unavailable"),
-        _before_keys(shape).alias("_before_key"),
+        _before_keys(shape, reader).alias("_before_key"),
         source["connector"].alias("_connector"),
         F.regexp_extract(source["sequence"], r'^\["([0-9]+)"', 1).try_cast("bigint").alias("_committed"),
         source["lsn"].try_cast("bigint").alias("_lsn"),
@@ -153,22 +189,23 @@ def _told(read: DataFrame, shape: ChangeShape) -> DataFrame:
     ).drop("_before_key")
 
 
-def _keys_of(shape: ChangeShape) -> dict[str, Column]:
+def _keys_of(shape: ChangeShape, reader: Reader) -> dict[str, Column]:
     """By key column its value as the record's key has it, or what stood before."""
-    travels = dict(shape.columns)
+    travels, before = dict(reader.columns), F.col("_event.before")
+    if not reader.of_text:
+        return {name: reader.land(before[name], travels[name]).value for name in shape.key}
     return {
         name: land_text(
-            F.coalesce(F.col(f"_keys.payload.{name}"), F.col(f"_keys.{name}"), F.col(f"_event.before.{name}")),
-            travels[name],
+            F.coalesce(F.col(f"_keys.payload.{name}"), F.col(f"_keys.{name}"), before[name]), travels[name]
         ).value
         for name in shape.key
     }
 
 
-def _before_keys(shape: ChangeShape) -> Column:
+def _before_keys(shape: ChangeShape, reader: Reader) -> Column:
     """The key before the change; null where it is not told in full."""
-    travels = dict(shape.columns)
-    values = {name: land_text(F.col(f"_event.before.{name}"), travels[name]).value for name in shape.key}
+    travels, before = dict(reader.columns), F.col("_event.before")
+    values = {name: reader.land(before[name], travels[name]).value for name in shape.key}
     told = reduce(lambda one, other: one & other, [value.isNotNull() for value in values.values()])
     return F.when(told, F.struct(*(value.alias(name) for name, value in values.items())))
 

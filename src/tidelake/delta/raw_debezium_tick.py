@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidelake.configuration import CollectionSettings
-from tidelake.connect_types import travels
+from tidelake.connect_types import declared_row, travels
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.files import RunFile, discard_run, write_run
 from tidelake.delta.layout import DIFF, POSITION, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.raw_debezium import POSTGRESQL, ChangeShape, SnapshotStart, change_rows, position_of, read_changes
+from tidelake.delta.raw_debezium_avro import read_avro_changes
 from tidelake.delta.raw_envelopes import metadata_of
 from tidelake.delta.runs import read_files, write_frame
 from tidelake.delta.topic import Topic
@@ -79,7 +80,7 @@ class ChangeTick:
     def shape(self) -> ChangeShape:
         """What the events are about."""
         return ChangeShape(
-            travels(self.settings.value_schema),
+            travels(declared_row(self.settings.value_schema)),
             self.settings.key,
             self.settings.position,
             self.settings.unavailable_value,
@@ -88,11 +89,18 @@ class ChangeTick:
 
     def changes(self) -> DataFrame:
         """What `raw_debezium.read_changes` gives, with _position."""
-        read = read_changes(self.raw, self.shape).withColumn(POSITION, position_of(self.starts))
+        read = self._read().withColumn(POSITION, position_of(self.starts))
         if self.fill:
             read = self._filled(read)
         lacks = F.col(POSITION).isNull() & (F.col("_kind") != "tombstone") & F.col("_error").isNull()
         return read.withColumn("_reason", F.coalesce("_reason", F.when(lacks, F.lit("no_position"))))
+
+    def _read(self) -> DataFrame:
+        """What `raw_debezium.read_changes` gives."""
+        if self.settings.format == "json":
+            return read_changes(self.raw, self.shape)
+        writers = self.settings.schema_ids if self.settings.encoding == "confluent" else None
+        return read_avro_changes(self.raw, self.shape, self.settings.value_schema, writers)
 
     def write(self) -> ChangesWritten:
         """Write the rows as runs, which no log names yet.
@@ -150,7 +158,7 @@ class ChangeTick:
 
     def _find_snapshots(self) -> None:
         """Add the snapshots that the tick's records begin; a handful at most."""
-        rows = read_changes(self.raw, self.shape).where(F.col("_snapshot") & F.col("_processed_ms").isNotNull())
+        rows = self._read().where(F.col("_snapshot") & F.col("_processed_ms").isNotNull())
         found = {one.lsn: one.processed_ms for one in self.starts}
         for row in rows.groupBy("_lsn").agg(F.min("_processed_ms").alias("_at")).collect():
             found[row["_lsn"]] = min(row["_at"], found.get(row["_lsn"], row["_at"]))
