@@ -27,8 +27,6 @@ from tidelake.delta.table_log import check_log, read_entry
 from tidelake.delta.values import CLOSED, SINCE, UPPER, partitions_value
 
 WAIT_MAX_S = 300.0
-TABLES_OF_STATED_TIMES = tuple(table for table in TABLES if table != "bindings")
-"""The tables of a store whose collections mint no times."""
 
 
 class Nursery:
@@ -157,7 +155,7 @@ def check_acknowledged(lake: Lake, words: list[dict[str, Any]]) -> None:
     places = [(one["table"], one["version"]) for one in commits]
     assert len(set(places)) == len(places), "a version was acknowledged twice"
     collection = collection_of(lake)
-    for name in TABLES_OF_STATED_TIMES:
+    for name in TABLES:
         check_log(path_of(lake, name))
     table = OpenTable(collection.paths.updates)
     for one in words:

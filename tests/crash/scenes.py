@@ -21,10 +21,6 @@ CYCLE = ("ingest", "seal", "validate", "compact", "current")
 """What a schedule does, in its order."""
 
 
-RAW_PLACES = tuple(place for place in STOP_POINTS if place.startswith("raw.") or place.endswith(".bindings"))
-"""The places that only the jobs of a raw collection come by."""
-
-
 @dataclass(frozen=True)
 class Scene:
     """One way to spend the time of a piece.
@@ -47,7 +43,7 @@ _FIRST = Scene(piece=0)
 _OPERATOR = Scene(steps=("decide", "withdraw", "fence", *CYCLE))
 OF_PLACES = {
     "table.after_folder": _FIRST,
-    **{f"table.after_create.{table}": _FIRST for table in TABLES if table != "bindings"},
+    **{f"table.after_create.{table}": _FIRST for table in TABLES},
     "table.after_torn_entry": Scene(prepare="tear"),
     "table.after_torn_checkpoint": Scene(prepare="blunt"),
     "commit.before_call.catalog": _OPERATOR,

@@ -8,7 +8,6 @@ import pytest
 
 from orchestration.settings import PROJECT
 from tests.crash.lives import Lives
-from tests.crash.scenes import RAW_PLACES
 from tests.sweeps import seeds
 from tidelake.delta.stops import RAW_STOP_POINTS, STOP_POINTS, TABLES
 
@@ -33,7 +32,7 @@ def test_a_kill_changes_nothing(lives: dict[int, Lives], place: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.sweep
-@pytest.mark.parametrize("place", [place for place in STOP_POINTS if place not in RAW_PLACES])
+@pytest.mark.parametrize("place", STOP_POINTS)
 @pytest.mark.parametrize("seed", seeds())
 def test_a_kill_at_any_place_changes_nothing(lives: dict[int, Lives], seed: int, place: str) -> None:
     lives[seed].kill_at(place)

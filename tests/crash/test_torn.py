@@ -10,11 +10,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.crash.harness import TABLES_OF_STATED_TIMES, Nursery
+from tests.crash.harness import Nursery
 from tests.crash.lives import Lives
 from tests.sweeps import seeds
 from tidelake.delta.commit import OpenTable, create_table, maintain
 from tidelake.delta.files import write_run
+from tidelake.delta.stops import TABLES
 from tidelake.delta.table_log import check_log
 from tidelake.errors import DamagedTable
 
@@ -133,4 +134,4 @@ def test_a_checkpoint_that_cannot_be_read_and_has_no_entries_any_more_is_damage(
 def test_torn_entries_in_every_table_stop_no_tick(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
 ) -> None:
-    Lives(tmp_path, spark, nursery, seed).tear(TABLES_OF_STATED_TIMES)
+    Lives(tmp_path, spark, nursery, seed).tear(TABLES)

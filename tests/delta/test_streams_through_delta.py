@@ -11,10 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.core.streams import mangled_stream, new_reader, to_message
-from tests.crash.harness import TABLES_OF_STATED_TIMES
-from tests.crash.scenes import OF_PLACES, RAW_PLACES
+from tests.crash.scenes import OF_PLACES
 from tests.delta.lake import Lake, progress, updates
-from tidelake.delta.stops import STOP_POINTS, on_reach
+from tidelake.delta.stops import STOP_POINTS, TABLES, on_reach
 from tidelake.delta.values import CLOSED, UPPER
 
 pytestmark = pytest.mark.spark
@@ -102,8 +101,7 @@ def steps(lake: Lake) -> Iterable[Any]:
 @pytest.mark.sweep  # real kills at some of them are in tests/crash
 def test_a_stop_at_any_named_place_is_healed_by_the_next_run(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, messages_per_tick_max=4, keep=10)
-    elsewhere = {*OF_PLACES, *RAW_PLACES}  # they have scenes of their own, and real kills
-    left = [place for place in STOP_POINTS if place not in elsewhere]
+    left = [place for place in STOP_POINTS if place not in OF_PLACES]  # those have scenes of their own, and real kills
     expected_rows: dict[Any, int] = {}
     number = 0
     try:
@@ -147,7 +145,7 @@ def stop_one_after_the_other(lake: Lake, places: list[str]) -> list[str]:
 def test_a_stop_between_the_catalog_and_the_tables_is_healed(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 1, 1)), progress([0], [2], {1: 1}))
-    for table in TABLES_OF_STATED_TIMES:
+    for table in TABLES:
         stop_at(f"table.after_create.{table}")
         with pytest.raises(_Stopped):
             lake.ingest()
