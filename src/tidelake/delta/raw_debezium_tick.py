@@ -56,6 +56,8 @@ class ChangesWritten:
     """Rows of keys in error."""
     unavailable: int = 0
     """Rows that lack the value of a column."""
+    records: int = 0
+    """All of them, tombstones included."""
 
 
 @dataclass
@@ -121,7 +123,7 @@ class ChangeTick:
             self._find_snapshots()
             files, seen = self._write_once()
         written = ChangesWritten(
-            files, {}, seen["tombstones"], seen["quarantined"], seen["errors"], seen["unavailable"]
+            files, {}, seen["tombstones"], seen["quarantined"], seen["errors"], seen["unavailable"], seen["records"]
         )
         self._note_snapshot(seen, written)
         kinds = {HAS_BARRIERS: seen["barriers"], HAS_ERRORS: seen["errors"], HAS_UNAVAILABLE: seen["unavailable"]}
@@ -134,6 +136,7 @@ class ChangeTick:
         foreign = (F.col("_connector") != POSTGRESQL) & F.lit(not self.settings.position)
         seen = Observed(
             self.changes(),
+            F.count(F.lit(1)).alias("records"),
             F.count_if(kind == "tombstone").alias("tombstones"),
             F.count_if(~good).alias("quarantined"),
             F.count_if(good & (kind == "barrier")).alias("barriers"),

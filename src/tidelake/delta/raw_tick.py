@@ -99,6 +99,8 @@ class _RawTick:
         self.time = mint_time(self.lower, start_ms, minted_time(collection.paths.bindings))
         self.schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
         self.report = TickReport()
+        self.records = 0
+        """How many were there: in Kafka an offset may have none."""
         self.values: dict[str, int] = {}
         """What else the commit has to keep."""
         self.changes: ChangeTick | None = None
@@ -147,6 +149,7 @@ class _RawTick:
         is_bad = F.col("_reason").isNotNull()
         seen = Observed(
             self._decoded(ranges),
+            F.count(F.lit(1)).alias("records"),
             F.count_if(is_bad).alias("quarantined"),
             F.count_if(~is_bad & F.col("_error").isNotNull()).alias("errors"),
         )
@@ -156,6 +159,7 @@ class _RawTick:
         if not files:
             discard_run(self.table.path, run)
         counted = seen.values()
+        self.records = counted["records"]
         self.report.quarantined, self.report.values_in_error = counted["quarantined"], counted["errors"]
         if counted["errors"]:
             self.values[HAS_ERRORS] = 1
@@ -176,7 +180,7 @@ class _RawTick:
             self._ends(ranges),
         )
         written = self.changes.write()
-        self.values = written.values
+        self.values, self.records = written.values, written.records
         self.report.null_records, self.report.quarantined = written.tombstones, written.quarantined
         self.report.values_in_error = written.errors
         self.report.updates_read = self.report.updates_stored = sum(file.rows for file in written.files)
@@ -220,7 +224,7 @@ class _RawTick:
             self.lower,
             self.known,
             self._ends(ranges),
-            self.report.messages,
+            self.records,
             self.report.updates_stored,
             self.report.quarantined,
             self.start_ms,
