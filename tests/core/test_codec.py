@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 
 import fastavro
@@ -11,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidelake.codec import AvroCodec, ConfluentCodec
+from tidelake.codec_exact import suspect_pattern
 from tidelake.codec_json import AvroJsonCodec
 from tidelake.errors import CodecError, InvalidUsage, MalformedMessage
 from tidelake.message import Progress, Updates
-from tidelake.schema import cdcv2_schema
+from tidelake.schema import cdcv2_schema, resolved_schema
 
 INNER = {"type": "record", "name": "place", "fields": [{"name": "city", "type": ["null", "string"]}]}
 SCHEMA = {
@@ -301,6 +303,21 @@ def test_decimals_and_times_that_no_table_holds_are_undecodable_and_not_written(
             codec.encode(Updates([(data, 1, 1)]))
     assert codec.identity({"d": b"\0\0\5", "at": 0}) == codec.identity({"d": b"\5", "at": 0})
     assert codec.identity({"d": b"\xff", "at": 0}) != codec.identity({"d": b"\0\xff", "at": 0})
+
+
+@given(
+    st.booleans(),
+    st.lists(
+        st.sampled_from([b"\x00", b"\x01", b"\x0f", b"\x10", b"\x7f", b"\x80", b"\xff", b"\x80\x80"]), max_size=24
+    ),
+)
+def test_the_pattern_of_suspect_bytes_finds_each_kind_of_number_beyond_its_type(holds_int, parts):
+    value = b"".join(parts).decode("latin-1")
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int" if holds_int else "long"}]}
+    long = r"[\x80-\xff]{9}[^\x00\x01]"
+    other = r"[\x80-\xff]{4}[^\x00-\x0f]" if holds_int else r"[\x80-\xff]{2}\x80\x80[\x10\x20\x30\x40\x50\x60\x70]"
+    found = re.search(suspect_pattern(resolved_schema(schema)), value)
+    assert (found is None) == (re.search(f"{long}|{other}", value) is None)
 
 
 def test_arrays_in_several_blocks_are_read():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -35,10 +35,12 @@ class Decoder:
     Args:
         record_schema: what the collection's `data` is.
         writer_schemas: Confluent framing: by schema id, what `data` was written as; None means bare Avro.
+        looks_at_statements: whether `updates` applies the rules of single statements; see `trusted_updates`.
     """
 
     record_schema: dict[str, Any]
     writer_schemas: Mapping[int, dict[str, Any]] | None = None
+    looks_at_statements: bool = True
 
     def progress(self, raw: DataFrame) -> DataFrame:
         """The progress statements among raw messages; update messages are told by one byte and not decoded.
@@ -78,6 +80,28 @@ class Decoder:
         parts.append(self._decoded_updates(framed.where(~known), self.record_schema))
         return reduce(DataFrame.unionByName, parts)
 
+    @property
+    def may_look_later(self) -> bool:
+        """Whether what `trusted_updates` gives has the shape that `broken` looks at: nothing is stored otherwise."""
+        schemas = [self.record_schema, *(self.writer_schemas or {}).values()]
+        landings = [land_record(schema) for schema in schemas]
+        names = [[one.name for one in landing.arrow] for landing in landings]
+        return all(landing.project is None for landing in landings) and all(one == names[0] for one in names)
+
+    def trusted_updates(self, raw: DataFrame) -> DataFrame:
+        """The same as `updates`, but no statement is looked at: whoever takes rows from it has to ask `broken`.
+
+        Looking into arrays is interpreted, row by row; the same rules over exploded rows are compiled.
+        """
+        assert self.may_look_later
+        return replace(self, looks_at_statements=False).updates(raw)
+
+    def broken(self, statement: Column) -> Column:
+        """Whether a statement, a struct of data, time and diff, breaks a rule that spoils its message; never null."""
+        not_text = land_record(self.record_schema).not_text
+        rules = (statement["diff"] == 0) | (statement["time"] < 0)
+        return rules if not_text is None else rules | F.coalesce(not_text(statement["data"]), F.lit(False))
+
     def _framed(self, raw: DataFrame) -> DataFrame:
         """Add `_body`, `_schema_id` and `_framing`, the reason why there is no body."""
         value = F.col("value")
@@ -102,19 +126,17 @@ class Decoder:
         # Two steps, so that the optimizer does not decode once for each use.
         decoded = framed.withColumn("_m", _from_avro(F.col("_body"), landing))
         batch = F.col("_m.m.member0")
-        reason = F.when(
-            F.col("value").isNotNull(),
-            F.coalesce(
-                F.col("_framing"), _avro_reason(batch), _overflow_reason(schema), _updates_reason(batch, landing)
-            ),
-        )
+        reasons = [F.col("_framing"), _avro_reason(batch), _overflow_reason(schema)]
+        if self.looks_at_statements:
+            reasons.append(_updates_reason(batch, landing))
+        reason = F.when(F.col("value").isNotNull(), F.coalesce(*reasons))
         reasoned = decoded.withColumn("reason", reason)
         good = F.col("reason").isNull() & F.col("value").isNotNull()
         return reasoned.select(
             *_SOURCE,
             "reason",
             F.array_distinct(F.transform(batch, lambda one: one["time"])).alias("times"),
-            F.when(good, F.transform(batch, lambda one: _projected(one, landing, self.record_schema))).alias("updates"),
+            F.when(good, _stored(batch, landing, self.record_schema)).alias("updates"),
         )
 
 
@@ -122,17 +144,22 @@ _SOURCE = ("partition", "offset", "timestamp_ms", "key", "value")
 
 
 def explode_updates(
-    messages: DataFrame, record_schema: dict[str, Any], refused: Callable[[Column], Column] | None = None
+    messages: DataFrame,
+    record_schema: dict[str, Any],
+    refused: Callable[[Column], Column] | None = None,
+    broken: Callable[[Column], Column] | None = None,
 ) -> DataFrame:
     """One row for each update of the good messages.
 
     In:  what `Decoder.updates` gives.
-    Out: the data's columns, _time bigint, _diff bigint, and where each was read: _partition, _offset.
+    Out: the data's columns, _time bigint, _diff bigint, where each was read: _partition, _offset, and where `broken` is
+         given, _broken boolean.
 
     Args:
         messages: the decoded messages.
         record_schema: the collection's, which names the columns.
         refused: whether an element of `updates` is left out; None keeps all.
+        broken: what `_broken` says of an element.
     """
     exploded = messages.select(
         F.col("partition").alias("_partition"), F.col("offset").alias("_offset"), F.explode("updates").alias("_u")
@@ -140,8 +167,9 @@ def explode_updates(
     if refused is not None:
         exploded = exploded.where(~refused(F.col("_u")))
     columns = [F.col("_u.data")[one.name].alias(one.name) for one in land_record(record_schema).arrow]
+    judged = [] if broken is None else [broken(F.col("_u")).alias("_broken")]
     return exploded.select(
-        *columns, F.col("_u.time").alias(TIME), F.col("_u.diff").alias(DIFF), "_partition", "_offset"
+        *columns, F.col("_u.time").alias(TIME), F.col("_u.diff").alias(DIFF), "_partition", "_offset", *judged
     )
 
 
@@ -242,11 +270,17 @@ def _progress_reason(statement: Column) -> Column:
     )
 
 
-def _projected(update: Column, landing: Landing, record_schema: dict[str, Any]) -> Column:
-    """One decoded update with `data` as it is stored, columns in the collection's order."""
-    data = update["data"]
-    stored = data if landing.project is None else landing.project(data)
+def _stored(batch: Column, landing: Landing, record_schema: dict[str, Any]) -> Column:
+    """The decoded updates with `data` as it is stored, columns in the collection's order."""
     names = [one.name for one in land_record(record_schema).arrow]
-    if names != [one.name for one in landing.arrow]:
-        stored = F.struct(*(stored[name].alias(name) for name in names))
-    return F.struct(stored.alias("data"), update["time"].alias("time"), update["diff"].alias("diff"))
+    in_order = names == [one.name for one in landing.arrow]
+    if landing.project is None and in_order:
+        return batch
+
+    def stored(update: Column) -> Column:
+        data = update["data"] if landing.project is None else landing.project(update["data"])
+        if not in_order:
+            data = F.struct(*(data[name].alias(name) for name in names))
+        return F.struct(data.alias("data"), update["time"].alias("time"), update["diff"].alias("diff"))
+
+    return F.transform(batch, stored)

@@ -6,7 +6,9 @@ planned on, opens no other file, and costs no Spark job over the Delta log.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +20,34 @@ from tidelake.delta.layout import RUN
 from tidelake.delta.stops import reach
 from tidelake.delta.types import spark_schema
 from tidelake.errors import Conflict
+
+
+@dataclass(frozen=True)
+class WrittenRun:
+    """A run that is written and not committed, and what was counted on the way."""
+
+    run: str
+    files: list[RunFile]
+    observed: list[dict[str, int | None]]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """All that was counted, added up."""
+        return Counter({name: self._sum(name) for one in self.observed for name in one})
+
+    def _sum(self, name: str) -> int:
+        return sum(one.get(name) or 0 for one in self.observed)
+
+    @property
+    def late_offsets(self) -> tuple[int, int] | None:
+        """The first and the last offset with an update of a sealed time; None where there is none."""
+        offsets = [
+            offset
+            for one in self.observed
+            for offset in (one.get("late_first"), one.get("late_last"))
+            if offset is not None
+        ]
+        return (min(offsets), max(offsets)) if offsets else None
 
 
 def write_frame(

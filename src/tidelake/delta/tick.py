@@ -19,16 +19,18 @@ from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
 from tidelake.delta.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.position import plan_next, values_behind
-from tidelake.delta.runs import append_run, read_files, write_frame
+from tidelake.delta.runs import WrittenRun, append_run, read_files, write_frame
+from tidelake.delta.stated import are_stated_twice, bounds_of_future
 from tidelake.delta.stops import reach
-from tidelake.delta.topic import OffsetRange, Topic, merge_intervals
+from tidelake.delta.topic import OffsetRange, Topic
 from tidelake.delta.types import late_schema, updates_schema
 from tidelake.delta.values import CLOSED, UPPER
 from tidelake.errors import Conflict, TopicGap
-from tidelake.order import INT64_MAX
 
 _ATTEMPTS_MAX = 64
 _MESSAGES_PER_TASK_MIN = 2_000
+_MESSAGES_WITH_COPIES_MAX = 20_000
+"""A tick of more messages than this looks for copies only if progress is stated twice in it."""
 
 
 @dataclass
@@ -121,12 +123,15 @@ class _Tick:
         self.decoder = decoder_of(collection, settings)
         self.sealed = _Sealed(table.value(UPPER) or 0, bool(table.value(CLOSED)))
         self.report = TickReport(messages=offsets.messages)
+        self.late_offsets: tuple[int, int] | None = None
+        self.trusting = self.decoder.may_look_later
 
     def run(self) -> TickReport | None:
         """Do it; None when another ingest took the same offsets."""
         reach("ingest.before_write")
         progress = self._read_progress()
-        files = self._write_updates(_bounds_of_future(self.collection, progress, self.sealed.upper))
+        drops_copies = self.offsets.messages <= _MESSAGES_WITH_COPIES_MAX or are_stated_twice(progress)
+        files = self._write_updates(bounds_of_future(self.collection, progress, self.sealed.upper), drops_copies)
         reach("ingest.after_write")
         if self.report.quarantined:
             self._quarantine()
@@ -134,7 +139,7 @@ class _Tick:
         self._append_progress(progress)
         reach("ingest.after_progress")
         if self.report.updates_late:
-            self._set_late_aside(self._exploded(), self.sealed)
+            self._set_late_aside(self._exploded(self.late_offsets), self.sealed)
         reach("ingest.after_late")
         if not self._commit(files):
             return None
@@ -151,38 +156,58 @@ class _Tick:
         self.report.progress_statements = good.num_rows
         return good.append_column("topic", pa.array([self.topic.name] * good.num_rows, pa.string()))
 
-    def _write_updates(self, bounds: tuple[int, int] | None) -> list[RunFile]:
-        """Write the rows of unsealed times as a run, copies inside one task's share dropped without an exchange."""
+    def _write_updates(self, bounds: tuple[int, int] | None, drops_copies: bool) -> list[RunFile]:
+        """Write the rows of unsealed times as a run; again, with a look into each message, if a statement is broken."""
+        written = self._write_run(bounds, drops_copies)
+        if written.counts["broken"]:
+            discard_run(self.table.path, written.run)
+            self.trusting = False
+            written = self._write_run(bounds, drops_copies)
+        if not written.files:
+            discard_run(self.table.path, written.run)
+        self.report.null_records += written.counts["null_records"]
+        self.report.quarantined += written.counts["quarantined"]
+        self.report.updates_read += written.counts["updates"]
+        self.report.updates_late += written.counts["late"]
+        self.report.updates_stored = sum(file.rows for file in written.files)
+        self.report.bytes_stored = sum(file.bytes for file in written.files)
+        self.late_offsets = written.late_offsets
+        return written.files
+
+    def _write_run(self, bounds: tuple[int, int] | None, drops_copies: bool) -> WrittenRun:
+        """Write a run and count on the way; when trusting, also the statements that break a rule, which are in it then.
+
+        Args:
+            bounds: see `bounds_of_future`.
+            drops_copies: whether copies inside one task's share are dropped; without an exchange.
+        """
         observed: list[Observed] = []
         frames = []
         for share in _shares(self.offsets, self.spark.sparkContext.defaultParallelism):
-            messages = self._observe_messages(self.decoder.updates(self._raw(share).coalesce(1)), observed)
-            rows = self._observe_rows(self._explode(messages), observed)
+            raw = self._raw(share).coalesce(1)
+            decoded = self.decoder.trusted_updates(raw) if self.trusting else self.decoder.updates(raw)
+            messages = self._observe_messages(decoded, observed)
+            if self.trusting:
+                rows = explode_updates(messages, self.schema, broken=self._is_broken)
+            else:
+                rows = self._explode(messages)
+            rows = self._observe_rows(rows, observed)
+            kept = rows.where(self.sealed.misses(F.col(TIME))).drop("_partition", "_offset", "_broken")
             # One partition each, so that this is local: no shuffle.
-            frames.append(rows.where(self.sealed.misses(F.col(TIME))).drop("_partition", "_offset").distinct())
+            frames.append(kept.distinct() if drops_copies else kept)
         rows = reduce(DataFrame.unionAll, frames)
-        schema = updates_schema(self.schema)
         run = new_run("ingest")
         if bounds is not None:
             # A straggler from the far future gets a file of its own, or it would keep this one in every seal.
             soon, far = (F.col(TIME) >= bound for bound in bounds)
             rows = rows.withColumn("_future", soon.cast("int") + far.cast("int"))
+        schema = updates_schema(self.schema)
         files = write_frame(rows, self.table.path, run, schema, ["_future"] if bounds is not None else [])
-        if not files:
-            discard_run(self.table.path, run)
-        for one in observed:
-            values = one.values()
-            self.report.null_records += values.get("null_records", 0)
-            self.report.quarantined += values.get("quarantined", 0)
-            self.report.updates_read += values.get("updates", 0)
-            self.report.updates_late += values.get("late", 0)
-        self.report.updates_stored = sum(file.rows for file in files)
-        self.report.bytes_stored = sum(file.bytes for file in files)
-        return files
+        return WrittenRun(run, files, [one.values() for one in observed])
 
     def _observe_messages(self, messages: DataFrame, observed: list[Observed]) -> DataFrame:
         bad = F.col("reason").isNotNull()
-        if refusals_of(self.settings.envelope):
+        if refusals_of(self.settings.envelope) and not self.trusting:
             bad = bad | F.coalesce(F.exists("updates", self._is_refused), F.lit(False))
         null = F.col("value").isNull()
         seen = Observed(messages, F.count_if(null).alias("null_records"), F.count_if(bad).alias("quarantined"))
@@ -191,9 +216,22 @@ class _Tick:
 
     def _observe_rows(self, rows: DataFrame, observed: list[Observed]) -> DataFrame:
         late = self.sealed.holds(F.col(TIME))
-        seen = Observed(rows, F.count(F.lit(1)).alias("updates"), F.count_if(late).alias("late"))
+        offset = F.when(late, F.col("_offset"))
+        broken = [F.count_if("_broken").alias("broken")] if self.trusting else []
+        seen = Observed(
+            rows,
+            F.count(F.lit(1)).alias("updates"),
+            F.count_if(late).alias("late"),
+            F.min(offset).alias("late_first"),
+            F.max(offset).alias("late_last"),
+            *broken,
+        )
         observed.append(seen)
         return seen.frame
+
+    def _is_broken(self, statement: Column) -> Column:
+        broken = self.decoder.broken(statement)
+        return broken | self._is_refused(statement) if refusals_of(self.settings.envelope) else broken
 
     def _is_refused(self, statement: Column) -> Column:
         return reason_against(self.settings.envelope, statement).isNotNull()
@@ -203,8 +241,14 @@ class _Tick:
         refused = self._is_refused if refusals_of(self.settings.envelope) else None
         return explode_updates(messages, self.schema, refused)
 
-    def _exploded(self) -> DataFrame:
-        return self._explode(self.decoder.updates(self._raw(self.offsets)))
+    def _exploded(self, between: tuple[int, int] | None = None) -> DataFrame:
+        """The updates of the range, or of its messages from one offset to another, whatever the partition."""
+        raw = self._raw(self.offsets)
+        if between is not None:
+            raw = raw.where(F.col("offset").between(*between))
+        if self.trusting:  # no statement is broken, or refused
+            return explode_updates(self.decoder.trusted_updates(raw), self.schema)
+        return self._explode(self.decoder.updates(raw))
 
     def _quarantine(self) -> None:
         """Put what cannot be used aside, whole and with its place; a repeated tick writes the same rows again."""
@@ -334,25 +378,3 @@ def _shares(offsets: OffsetRange, tasks_max: int) -> list[OffsetRange]:
             if low < high:
                 shares[index][partition] = (low, high)
     return [OffsetRange(one, offsets.parquet, offsets.json_lines) for one in shares if one]
-
-
-def _bounds_of_future(collection: Collection, progress: pa.Table, upper: int) -> tuple[int, int] | None:
-    """Two times that part what can be sealed soon from what comes later, and from the far future.
-
-    The first is the end of what statements cover from upper on; where nothing is covered there, the end of all that is
-    covered. None where no statement is known, or where one closes the stream.
-    """
-    table = OpenTable(collection.paths.progress)
-    pending = read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA)
-    intervals = []
-    for part in (progress, pending):
-        for lower, end in zip(part["lower"].to_pylist(), part["upper"].to_pylist(), strict=True):
-            if lower and not end:
-                return None
-            if lower and min(end) > max(min(lower), upper):
-                intervals.append((max(min(lower), upper), min(end)))
-    merged = merge_intervals(intervals)
-    if not merged:
-        return None
-    soon = merged[0][1] if merged[0][0] == upper else merged[-1][1]
-    return soon, min(soon + 8 * (soon - upper), INT64_MAX)
