@@ -7,7 +7,7 @@ compensating run goes into the same commit, so that sealed runs are never rewrit
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from pyspark.sql import functions as F
 from tidelake.antichain import Antichain
 from tidelake.delta.catalog import Collection, Decision
 from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.counting import TIMES_LISTED_MAX, count_open_times, of_times
 from tidelake.delta.envelopes import DETAIL_OF_REASON, refusals_of
 from tidelake.delta.evidence import note_late_counts
 from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
 from tidelake.delta.forms import form_of
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
-from tidelake.delta.proof import compensating_rows, count_fingerprints, count_statements, group_statements
+from tidelake.delta.proof import compensating_rows, count_statements, group_statements
 from tidelake.delta.runs import append_run, read_files, write_frame
 from tidelake.delta.statements import statement_frame
 from tidelake.delta.status import read_proof_log
@@ -37,7 +38,6 @@ from tidelake.message import Progress
 from tidelake.order import INT64_MAX
 
 _ATTEMPTS_MAX = 64
-_SUSPECTS_LISTED_MAX = 500
 
 
 @dataclass
@@ -170,33 +170,24 @@ class _Seal:
         """What is stored at each open time: by fingerprints where they prove it, else by the statements."""
         if not files:
             return {}
-        unsealed = read_files(self.spark, self.paths.updates, files, self.schema).where(F.col(TIME) >= self.upper)
-        if self.aim is not None:
-            unsealed = unsealed.where(F.col(TIME) < self.aim)
-        found = count_fingerprints(unsealed, self.data).toArrow().to_pydict()
-        counted = {}
-        suspects = {one.time for one in self._discards() if one.time is not None and one.time >= self.upper}
-        for time, rows, distinct, conflicts in zip(
-            found[TIME], found["rows"], found["distinct"], found["conflicts"], strict=True
-        ):
-            self.report.unsealed_rows += rows
-            counted[time] = _Counted(distinct)
-            if rows != distinct or conflicts:
-                suspects.add(time)
-        breaking = self.form.suspect_times(unsealed)
-        if breaking is not None:
-            suspects.update(breaking.toArrow()[TIME].to_pylist())
+        found = count_open_times(self.spark, self.form, self.data, files, self._unsealed)
+        self.report.unsealed_rows = found.rows
+        counted = {time: _Counted(distinct) for time, distinct in found.distinct.items()}
+        decided = {one.time for one in self._discards() if one.time is not None and one.time >= self.upper}
+        suspects = found.suspects | decided
         if suspects:
-            counted.update(self._count_exactly(unsealed, suspects, len(found[TIME])))
+            rows = self._unsealed(files)
+            if len(suspects) < len(counted) or len(suspects) <= TIMES_LISTED_MAX:
+                rows = of_times(self.spark, rows, sorted(suspects))
+            counted.update(self._count_exactly(rows))
         return counted
 
-    def _count_exactly(self, unsealed: DataFrame, suspects: set[int], times: int) -> dict[int, _Counted]:
-        rows = unsealed
-        if len(suspects) <= _SUSPECTS_LISTED_MAX:
-            rows = rows.where(F.col(TIME).isin(sorted(suspects)))
-        elif len(suspects) < times:
-            listed = self.spark.createDataFrame(pa.table({TIME: pa.array(sorted(suspects), pa.int64())}))
-            rows = rows.join(F.broadcast(listed), TIME, "left_semi")
+    def _unsealed(self, files: Sequence[RunFile]) -> DataFrame:
+        """The rows of these files that are counted."""
+        unsealed = read_files(self.spark, self.paths.updates, files, self.schema).where(F.col(TIME) >= self.upper)
+        return unsealed if self.aim is None else unsealed.where(F.col(TIME) < self.aim)
+
+    def _count_exactly(self, rows: DataFrame) -> dict[int, _Counted]:
         discards = statement_frame(
             self.spark, self.collection.entry.record_schema, [(d.time, d.discard) for d in self._discards()]
         )
