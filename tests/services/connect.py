@@ -128,7 +128,7 @@ class Connect:
 def connect_worker(folder: Path, broker: Broker, settings: Mapping[str, object] | None = None) -> Iterator[Connect]:
     """Start a worker with Debezium's PostgreSQL connector; it is gone at the end, whatever happens.
 
-    Cost: some seconds, and 350 MB.
+    Cost: some seconds, and 200 MB before it has a connector.
     """
     [port] = free_ports(1)
     url = f"http://127.0.0.1:{port}"

@@ -206,7 +206,7 @@ def _admin(bootstrap_servers: str) -> AdminClient:
 def kafka_broker(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[Broker]:
     """Start a broker with its data in `folder`; it is gone at the end, whatever happens.
 
-    Cost: some seconds, and 250 MB.
+    Cost: some seconds, and 220 MB.
     """
     plain, secure, controller = free_ports(3)
     certificate = _make_certificate(folder)
