@@ -34,8 +34,9 @@ os.environ.setdefault(
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A sweep whose time is bounded takes its cases in turn."""
+    """A sweep whose time is bounded takes its cases in turn; here the others are gone already."""
     if seconds() is not None and all(item.get_closest_marker("sweep") is not None for item in items):
         places = {name: place for place, name in enumerate(in_turn([item.nodeid for item in items]))}
         items.sort(key=lambda item: places[item.nodeid])
