@@ -50,7 +50,7 @@ def decode_json(frame: DataFrame, source: str, target: str, record: dict[str, An
     """
     reading = read_record(resolved_schema(record))
     names = [one["name"] for one in record["fields"]]
-    text, plain, payload, wire, note = (F.col(f"{target}_{name}") for name in _STAGES)
+    text, plain, payload, wire, broken_so_far, suspect, parsed, _, note = (F.col(f"{target}_{one}") for one in _STAGES)
     wrapped = _is_wrapped(text, names)
     # One step for each, or the optimizer would read a record once for each use.
     staged = frame.withColumn(f"{target}_text", F.col(source).cast("string"))
@@ -71,12 +71,18 @@ def decode_json(frame: DataFrame, source: str, target: str, record: dict[str, An
     )
     found = [reading.problem(wire)] if reading.problem else []
     staged = staged.withColumn(
-        f"{target}_note",
-        F.when(
-            F.col(source).isNotNull(),
-            F.coalesce(broken, *found, F.when(wire.isNotNull(), _second_look(text, wire, wrapped, reading))),
-        ),
+        f"{target}_broken", F.when(F.col(source).isNotNull(), F.coalesce(broken, *found, F.lit(None).cast("string")))
     )
+    looked_at = broken_so_far.isNull() & wire.isNotNull() & _is_suspect(text, wire, reading)
+    staged = staged.withColumn(f"{target}_suspect", F.coalesce(looked_at, F.lit(False)))
+    staged = staged.withColumn(f"{target}_parsed", F.when(suspect, F.try_parse_json(text)))
+    mistaken: list[Column] = []
+    if reading.exact is not None and reading.mistaken is not None:
+        at = F.when(wrapped, F.try_variant_get(parsed, "$.payload", reading.exact))
+        staged = staged.withColumn(f"{target}_exact", at.otherwise(F.try_variant_get(parsed, "$", reading.exact)))
+        mistaken = [F.concat(F.lit("wrong_type "), reading.mistaken(F.col(f"{target}_exact")))]
+    repeated = F.when(suspect & parsed.isNull(), F.lit("repeated_name"))
+    staged = staged.withColumn(f"{target}_note", F.coalesce(broken_so_far, repeated, *mistaken))
     reason, column = F.substring_index(note, " ", 1), F.regexp_extract(note, " (.*)", 1)
     done = staged.withColumns(
         {
@@ -88,7 +94,7 @@ def decode_json(frame: DataFrame, source: str, target: str, record: dict[str, An
     return done.drop(*(f"{target}_{name}" for name in _STAGES))
 
 
-_STAGES = ("text", "plain", "payload", "wire", "note")
+_STAGES = ("text", "plain", "payload", "wire", "broken", "suspect", "parsed", "exact", "note")
 
 
 def _is_wrapped(text: Column, names: list[str]) -> Column:
@@ -122,22 +128,13 @@ def breakage_of(text: Column, read: Column) -> Column:
     )
 
 
-def _second_look(text: Column, wire: Column, wrapped: Column, reading: Reading) -> Column:
-    """What a variant shows of a record that may have one name twice, or something else than text; else null."""
+def _is_suspect(text: Column, wire: Column, reading: Reading) -> Column:
+    """Whether a record may have one name twice, or something else than text, so that a variant has to tell."""
     assert reading.names is not None
     # Two characters for each name; those that a text holds make it only more.
     counted = (F.length(text) - F.length(F.replace(text, F.lit('":'), F.lit("")))) / 2
     suspect = (counted != reading.names(wire)) | _any_of(F.contains(text, F.lit(one)) for one in _SPACED_NAMES)
-    if reading.odd is not None:
-        suspect = suspect | reading.odd(wire)
-    parsed = F.try_parse_json(text)
-    looks = [F.when(parsed.isNull(), F.lit("repeated_name"))]
-    if reading.exact is not None and reading.mistaken is not None:
-        place = F.when(wrapped, F.try_variant_get(parsed, "$.payload", reading.exact)).otherwise(
-            F.try_variant_get(parsed, "$", reading.exact)
-        )
-        looks.append(F.concat(F.lit("wrong_type "), reading.mistaken(place)))
-    return F.when(suspect, F.coalesce(*looks))
+    return suspect if reading.odd is None else suspect | reading.odd(wire)
 
 
 def _any_of(columns: Iterable[Column]) -> Column:
