@@ -107,7 +107,7 @@ def read(
     from tidelake.delta.catalog import Catalog
     from tidelake.delta.layout import Store
     from tidelake.delta.session import start_session
-    from tidelake.delta.snapshot import snapshot
+    from tidelake.delta.snapshot import snapshot, unknown_texts
     from tidelake.json_values import to_text
 
     settings = load_settings(config)
@@ -121,6 +121,7 @@ def read(
         taken = snapshot(session, collection, as_of, wanted, where, skip_errors)
         rows = _rows_of(taken, rows_max)
         total = taken.contents.count() if rows_max is not None and not as_json else None
+        lacking, named = unknown_texts(taken)
     about = {"name": name, "as_of": taken.as_of, "since": taken.since, "upper": None if taken.closed else taken.upper}
     entry = collection.entry
     kinds = {one.name: one.type for one in contents_types(entry.envelope, entry.record_schema, entry.framing)}
@@ -132,6 +133,8 @@ def read(
         _print_rows(f"{name} AS OF {taken.as_of}", taken.contents.columns, shown)
         if total is not None and total > len(rows):
             _say(f"{len(rows)} of {total} rows; --limit shows more")
+    if lacking:
+        _say(f"{lacking} rows lack values that nobody has stated, which are null here: {'; '.join(named)}")
 
 
 @app.command()

@@ -11,10 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.lake import NAME
 from tests.delta.raw_lake import RawLake
-from tidelake.delta.forms import shape_of
-from tidelake.delta.positioned import unknown_values
-from tidelake.delta.runs import read_files
-from tidelake.delta.types import updates_schema
+from tidelake.delta.snapshot import snapshot, unknown_texts
 from tidelake.errors import ConfigurationError, KeysInError
 
 pytestmark = pytest.mark.spark
@@ -59,12 +56,9 @@ class Changes(RawLake):
         """The contents by key."""
         return {row["id"]: (row["a"], row["b"]) for row in self.rows(as_of)}
 
-    def unknown(self) -> dict[Any, list[str]]:
-        """By key the columns whose value nobody knows."""
-        entry, paths = self.collection.entry, self.collection.paths
-        schema = updates_schema(entry.record_schema, positioned=True)
-        rows = read_files(self.spark, paths.updates, self.table.files(), schema)
-        return {row["id"]: row["_unavailable"] for row in unknown_values(rows, shape_of(self.collection)).collect()}
+    def unknown(self) -> tuple[int, list[str]]:
+        """The rows that lack a value which nobody has stated."""
+        return unknown_texts(snapshot(self.spark, self.collection))
 
 
 @pytest.fixture
@@ -144,12 +138,12 @@ def test_an_unavailable_value_keeps_the_old_one_and_is_reported_when_none_is_kno
     changes.put(changes.event("u", (1, UNAVAILABLE, "z")))
     changes.ingest()
     assert changes.table_of() == {1: ("big", "z"), 2: (None, "y")}
-    assert changes.unknown() == {2: ["a"]}
+    assert changes.unknown() == (1, ['{"id":2}: a'])
     changes.compact()
     changes.put(changes.event("u", (2, "found", UNAVAILABLE)), changes.event("u", (1, UNAVAILABLE, None)))
     changes.ingest()
     assert changes.table_of() == {1: ("big", None), 2: ("found", "y")}
-    assert changes.unknown() == {}
+    assert changes.unknown() == (0, [])
 
 
 def test_a_repeated_snapshot_becomes_the_difference_once_all_partitions_are_read(changes: Changes) -> None:

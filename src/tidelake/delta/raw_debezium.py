@@ -274,7 +274,8 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
     Out: the table's columns. A change of a row's key is a delete and a value.
     """
     kind, error = F.col("_kind"), F.col("_error")
-    good = changes.where(F.col("_reason").isNull() & F.col(POSITION).isNotNull() & (kind != "tombstone"))
+    # Not a filter: Spark would push it down and read each record once more for each column that it names.
+    good = F.col("_reason").isNull() & F.col(POSITION).isNotNull() & (kind != "tombstone")
     in_error = (kind == "value") & error.isNotNull()
     whole = (kind == "value") & error.isNull()
     sign = F.when(kind == "value", 1).when(kind == "delete", -1).otherwise(0)
@@ -299,10 +300,10 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
     }
     absent = {name: F.col(f"_row.{name}") for name in names}
     left = {name: F.col(f"_left.{name}") if name in shape.key else F.when(F.lit(False), absent[name]) for name in names}
-    first = row(stated, sign, F.lit(True))
-    second = F.when(F.col("_left").isNotNull(), row(left, F.lit(-1), F.lit(False)))
+    first = F.when(good, row(stated, sign, F.lit(True)))
+    second = F.when(good & F.col("_left").isNotNull(), row(left, F.lit(-1), F.lit(False)))
     both = F.filter(F.array(first, second), lambda one: one.isNotNull())
-    return good.select(F.explode(both).alias("_stated")).select("_stated.*")
+    return changes.select(F.explode(both).alias("_stated")).select("_stated.*")
 
 
 def _same(left: Column, right: Column, key: Sequence[str]) -> Column:

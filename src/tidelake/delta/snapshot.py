@@ -13,10 +13,10 @@ from tidelake.delta import positioned
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.forms import contents_fields, form_of, shape_of
-from tidelake.delta.layout import TIME
+from tidelake.delta.layout import TIME, UNAVAILABLE
 from tidelake.delta.runs import read_files
 from tidelake.delta.types import ROW_TEXT, updates_schema
-from tidelake.delta.values import CLOSED, HAS_ERRORS, SINCE, UPPER
+from tidelake.delta.values import CLOSED, HAS_ERRORS, HAS_UNAVAILABLE, SINCE, UPPER
 from tidelake.errors import KeysInError, RuleBroken, SinceError, UpperError
 from tidelake.order import INT64_MAX
 
@@ -36,6 +36,10 @@ class Snapshot:
     closed: bool
     version: int
     contents: DataFrame
+    unknown: DataFrame | None = None
+    """Positioned form: the keys of rows that lack a value which nobody has stated, and in `_unavailable` the columns.
+
+    None where no row ever lacked one."""
 
 
 def readable_range(collection: Collection, table: OpenTable) -> tuple[tuple[int, ...], int, bool]:
@@ -100,7 +104,27 @@ def snapshot(
     contents = form_of(spark, collection).contents(
         rows, list(columns) or names, lambda whole: whole if where is None else _filtered(whole, where, names)
     )
-    return Snapshot(at, since[0], upper, closed, table.version, contents)
+    lacking = positioned.unknown_values(rows, shape_of(collection)) if table.value(HAS_UNAVAILABLE) else None
+    return Snapshot(at, since[0], upper, closed, table.version, contents, lacking)
+
+
+def unknown_texts(taken: Snapshot) -> tuple[int, list[str]]:
+    """How many rows lack a value that nobody has stated, and some of them: the key as JSON, and the columns.
+
+    Cost: nothing where no row ever lacked one; else one more reduction of the rows.
+    """
+    if taken.unknown is None:
+        return 0, []
+    key = [name for name in taken.unknown.columns if name != UNAVAILABLE]
+    text = F.concat(
+        F.to_json(F.struct(*(f"`{name}`" for name in key)), ROW_TEXT), F.lit(": "), F.array_join(UNAVAILABLE, ", ")
+    )
+    shown = taken.unknown.select(text.alias("text")).persist()
+    try:
+        named = [row["text"] for row in shown.orderBy("text").limit(_KEYS_NAMED_MAX).collect()]
+        return shown.count(), named
+    finally:
+        shown.unpersist()
 
 
 def _refuse_errors(collection: Collection, rows: DataFrame, at: int) -> None:
