@@ -118,7 +118,11 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     given, parts = F.col("_given.v")[0], [one.name for one in event]
     bare = F.struct(*(given[name].alias(name) for name in parts))
     read = read.withColumn("_event", F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare))
-    read = read.withColumn("_keys", F.from_json(key_text, key, _JSON_OPTIONS))
+    # The key of a record is only read where the event itself does not tell the row's.
+    told_keys = [F.col(f"_event.after.{name}").isNotNull() for name in shape.key]
+    is_told = F.col("_broken").isNull() & reduce(lambda one, other: one & other, told_keys)
+    needed = F.when(~F.coalesce(is_told, F.lit(False)), key_text)
+    read = read.withColumn("_keys", F.from_json(needed, key, _JSON_OPTIONS))
     return told(read, shape, Reader(shape.columns)).drop("_given", "_broken", "_event", "_keys")
 
 
