@@ -20,6 +20,7 @@ from tidelake.errors import SchemaRefused
 Of = Callable[[Column], Column]
 
 _ODD = r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|[\[{].*)$"
+_ODD_STARTS = "-0123456789tf[{"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$"
 _INTEGER = r"^-?[0-9]{1,19}$"
@@ -190,7 +191,9 @@ def _text(column: str, stored: Of, fits: Of | None) -> Reading:
         ddl="string",
         stored=stored,
         problem=None if fits is None else problem,
-        odd=lambda value: F.coalesce(value.rlike(_ODD), F.lit(False)),
+        odd=lambda value: F.when(F.substring(value, 1, 1).isin(*_ODD_STARTS), value.rlike(_ODD)).otherwise(
+            F.lit(False)
+        ),
         exact="variant",
         mistaken=wrong,
     )
@@ -232,8 +235,11 @@ def _decimal(kind: Any, column: str) -> Reading:
     def fits(value: Column) -> Column:
         digits = F.length(F.rtrim(F.regexp_extract(value, _NUMBER, 1), F.lit("0")))
         exponent = F.coalesce(F.regexp_extract(value, _NUMBER, 2).try_cast("int"), F.lit(0))
-        # Else a cast would round.
-        return value.rlike(_NUMBER) & (digits - exponent <= scale) & stored(value).isNotNull()
+        # Else a cast would round. Few numbers need the pattern, which costs more than reading the record.
+        point = F.instr(value, ".")
+        short = ~F.contains(F.lower(value), F.lit("e")) & ((point == 0) | (F.length(value) - point <= scale))
+        whole = F.when(short, F.lit(True)).otherwise(value.rlike(_NUMBER) & (digits - exponent <= scale))
+        return stored(value).isNotNull() & whole
 
     return _written(column, stored, fits)
 
