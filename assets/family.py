@@ -97,8 +97,8 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
     @asset(
         **_common(settings, "ingest"),
         description=(
-            f"**Appends.** Reads the topic `{settings.topic}` in bounded ticks until there is nothing new; each tick "
-            f"is one commit of its rows and its offsets. {family.statement} {family.refusal}"
+            f"**Appends.** Reads the topic `{settings.topic}` in bounded ticks, up to the end that it has when the run "
+            f"starts; each tick is one commit of its rows and its offsets. {family.statement} {family.refusal}"
         ),
         check_specs=[
             AssetCheckSpec(

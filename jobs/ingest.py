@@ -51,7 +51,7 @@ class IngestReport:
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:
-    """Read every topic until it has nothing new.
+    """Read every topic up to the end that it has now.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
@@ -60,7 +60,9 @@ def run(spark: SparkSession, settings: Settings) -> Report:
 
 
 def drain(spark: SparkSession, collection: Collection, settings: CollectionSettings, report: Report) -> IngestReport:
-    """Tick until caught up; a gap in the topic stops the collection after what lies before the gap is in.
+    """Tick up to the ends that the topics have now; a gap stops the collection after what lies before it is in.
+
+    What comes meanwhile is left for the next run: a topic that never pauses would keep seal waiting for ever.
 
     Raises:
         TopicGap: naming the partition and the offsets that are missing.
@@ -88,6 +90,7 @@ def _tick_until_caught_up(
     topics: Sequence[Topic],
     ingested: IngestReport,
 ) -> None:
+    ends = {one.name: one.end_offsets() for one in topics}
     while True:
         if settings.framing == "reclock":
             tick = raw_tick(spark, collection, settings, topics)
@@ -107,9 +110,15 @@ def _tick_until_caught_up(
                 quarantined=tick.quarantined,
                 late=tick.updates_late,
             )
+            if not tick.gaps and _are_reached(ends, _offsets_of(collection, topics)):
+                return
             continue
         ingested.gaps = tick.gaps
         raise tick.gaps[0]
+
+
+def _are_reached(ends: dict[str, dict[int, int]], read: dict[str, dict[int, int]]) -> bool:
+    return all(read[topic].get(one, 0) >= end for topic, of_topic in ends.items() for one, end in of_topic.items())
 
 
 def _offsets_of(collection: Collection, topics: Sequence[Topic]) -> dict[str, dict[int, int]]:

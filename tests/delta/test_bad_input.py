@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from jobs import ingest
 from tests.delta.lake import NAME, RECORD, Lake, encode, progress, updates
+from tidelake.delta.stops import on_reach
 from tidelake.delta.values import UPPER
 from tidelake.errors import ConfigurationError, InvalidUsage, TopicGap
 
@@ -269,6 +270,20 @@ def test_ticks_are_bounded_and_share_out_partitions(tmp_path: Path, spark: Spark
     assert lake.ingest().ticks == 3
     lake.send(progress([0], [3], dict.fromkeys(range(3), 3)), at=3)
     assert lake.run().upper == 3
+
+
+def test_a_run_ends_beside_a_topic_that_never_pauses(lake: Lake) -> None:
+    def one_more(place: str) -> None:
+        if place == "ingest.after_commit":
+            assert lake.offset < 5
+            lake.send(updates((lake.offset, 1, 1)))
+
+    lake.send(updates((0, 1, 1)))
+    on_reach(one_more)
+    try:
+        assert [lake.ingest().messages for _ in range(3)] == [1, 1, 1]
+    finally:
+        on_reach(None)
 
 
 @pytest.mark.parametrize(
