@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.services.process import Server, free_ports, java, write_properties
 from tidelake.setup.jars import java_command
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 """The bound of each request to a broker that runs."""
 USER, PASSWORD = "tidelake", 'no "secret" \\ at all'
 """Who may come in by SASL/SCRAM, with what has to be quoted in places."""

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from tests.services.process import Server, free_ports
 USER = "tidelake"
 """A superuser, who needs no password on 127.0.0.1."""
 _INIT_TIMEOUT_S = 120.0
+_IDLE_TIMEOUT_S = 60.0
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -63,8 +65,17 @@ class Postgres:
             session.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name])
             slots = session.execute("select slot_name from pg_replication_slots where database = %s", [name])
             for (slot,) in slots.fetchall():
+                _wait_until_idle(session, slot)
                 session.execute("select pg_drop_replication_slot(%s)", [slot])
             session.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def _wait_until_idle(session: psycopg.Connection[tuple[object, ...]], slot: object) -> None:
+    """Wait until the process that used a slot, which was told to end, has ended."""
+    end = time.monotonic() + _IDLE_TIMEOUT_S
+    while session.execute("select 1 from pg_replication_slots where slot_name = %s and active", [slot]).fetchone():
+        assert time.monotonic() < end, f"the slot {slot} is still in use"
+        time.sleep(0.05)
 
 
 @contextmanager

@@ -45,6 +45,10 @@ def test_a_change_in_a_table_arrives_in_a_topic_though_the_worker_is_killed(
         assert _wait_for(broker, topic, "u")["after"] == {"id": 2, "name": "Albatros"}
         connect.restart(kill=True)
         connect.wait_until_running("boats")
+        # Killed before it had noted where it was, a connector takes its snapshot again, and never tells of a row that
+        # is gone by then: so the row goes only after another has arrived, as a change or in that snapshot.
+        session.execute("insert into boats values (3, 'Kiebitz')")
+        _wait_for(broker, topic, "cr", 3)
         session.execute("delete from boats where id = 1")
         assert _wait_for(broker, topic, "d")["before"]["id"] == 1
     connect.remove("boats")
@@ -101,16 +105,16 @@ def test_the_broker_lets_in_who_has_the_password_by_tls_only(broker: Broker) -> 
         AdminClient({**secure, "sasl.password": "another"}).list_topics(timeout=3)
 
 
-def _wait_for(broker: Broker, topic: str, operation: str) -> dict[str, Any]:
-    """The first change event of a kind that a topic has, once it has one."""
+def _wait_for(broker: Broker, topic: str, operations: str, row: int | None = None) -> dict[str, Any]:
+    """The first change event of some kinds, about a row where one is named, that a topic has, once it has one."""
     end = time.monotonic() + WAIT_S
     while True:
         records: list[Record] = []
         if topic in broker.admin.list_topics(timeout=WAIT_S).topics:
             records = [record for part in broker.consume(topic).values() for _, record in part]
         events = [json.loads(one.value) for one in records if one.value is not None]
-        found = [one for one in events if one["op"] == operation]
+        found = [one for one in events if one["op"] in operations and (row is None or one["after"]["id"] == row)]
         if found:
             return found[0]
-        assert time.monotonic() < end, f"{topic} has no {operation} among {len(events)} events"
+        assert time.monotonic() < end, f"{topic} has no {operations} among {len(events)} events"
         time.sleep(0.1)
