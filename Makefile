@@ -69,7 +69,7 @@ run: setup
 
 .PHONY: test
 test: services
-	@$(BIN)/pytest -n 2 --dist loadfile
+	@$(BIN)/pytest -n 2 --dist worksteal
 
 # Bounded, where TIDELAKE_SWEEP_SECONDS says so, as in continuous integration: then cases of every kind in turn.
 export TIDELAKE_SWEEP_SEEDS ?= 1

@@ -89,6 +89,7 @@ def test_a_changed_multiplicity_is_found_by_the_sum_of_all_diffs(sealed: Lake) -
     assert report.mismatches == ["all diffs before 3 add up to 10, not to 6"]
 
 
+@pytest.mark.sweep
 def test_compaction_before_the_first_recount_is_no_damage(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=0)
     for start in (0, 10, 20):
@@ -104,6 +105,7 @@ def test_compaction_before_the_first_recount_is_no_damage(tmp_path: Path, spark:
     assert (report.damaged, report.diff_sum_found, report.diff_sum_recorded) == (False, 7, 7)
 
 
+@pytest.mark.sweep
 def test_a_closed_stream_stays_undamaged_however_often_it_is_validated(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), (2, 2, 1)), progress([0], [5], {1: 1, 2: 1}))
     lake.run()

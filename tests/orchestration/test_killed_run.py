@@ -21,7 +21,8 @@ from tidelake.delta.table_log import check_log
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("stop", [pytest.param("ingest.after_progress", marks=pytest.mark.sweep), "seal.after_proofs"])
+@pytest.mark.sweep  # the jobs themselves are killed in tests/crash
+@pytest.mark.parametrize("stop", ["ingest.after_progress", "seal.after_proofs"])
 def test_a_killed_run_started_again_ends_in_the_same_table(
     tmp_path: Path, spark: SparkSession, instance: DagsterInstance, stop: str
 ) -> None:
