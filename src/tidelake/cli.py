@@ -103,16 +103,11 @@ def read(
 ) -> None:
     """Show the contents of a collection AS OF a time; `_diff` says how often a row is there."""
     from tidelake.column_types import contents_types
-    from tidelake.configuration import load_settings
-    from tidelake.delta.catalog import Catalog
-    from tidelake.delta.layout import Store
     from tidelake.delta.session import start_session
     from tidelake.delta.snapshot import snapshot, unknown_texts
     from tidelake.json_values import to_text
 
-    settings = load_settings(config)
-    settings.collection(name)
-    collection = Catalog(Store(settings.store)).find(name)
+    collection = _find(config, name)
     wanted = list(dict.fromkeys(one.strip() for one in columns.split(",") if one.strip())) if columns else []
     rows_max = limit if limit is not None else (None if as_json else _ROWS_SHOWN)
     _say("starting Spark …")
@@ -208,14 +203,10 @@ def quarantine(
     as_json: JsonOption = False,
 ) -> None:
     """Show the messages that could not be used, why, and where they are in the topic. Starts no JVM."""
-    from tidelake.configuration import load_settings
-    from tidelake.delta.catalog import Catalog
-    from tidelake.delta.layout import RUN, Store
+    from tidelake.delta.layout import RUN
     from tidelake.delta.quarantine import explanation_of, quarantine_rows
 
-    settings = load_settings(config)
-    settings.collection(name)
-    collection = Catalog(Store(settings.store)).find(name)
+    collection = _find(config, name)
     rows = quarantine_rows(collection)
     for row in rows:
         row["explained"] = explanation_of(row, collection.entry.decisions)
@@ -239,16 +230,11 @@ def times(
     as_json: JsonOption = False,
 ) -> None:
     """Show the times of a re-clocked collection, each with the offsets that it stands for. Starts no JVM."""
-    from tidelake.configuration import load_settings
     from tidelake.delta.bindings import read_bindings
-    from tidelake.delta.catalog import Catalog
     from tidelake.delta.commit import OpenTable
-    from tidelake.delta.layout import Store
     from tidelake.errors import RuleBroken
 
-    settings = load_settings(config)
-    settings.collection(name)
-    collection = Catalog(Store(settings.store)).find(name)
+    collection = _find(config, name)
     if collection.entry.framing != "reclock":
         raise RuleBroken(
             f"the times of '{name}' are stated by its topic", "only collections with `framing: reclock` mint times"
@@ -271,15 +257,10 @@ def late(
     as_json: JsonOption = False,
 ) -> None:
     """Show what was stated about times after they were sealed, and does not agree with them. Starts no JVM."""
-    from tidelake.configuration import load_settings
-    from tidelake.delta.catalog import Catalog
     from tidelake.delta.evidence import LateNotes, late_verdicts
-    from tidelake.delta.layout import Store
     from tidelake.json_values import to_text
 
-    settings = load_settings(config)
-    settings.collection(name)
-    collection = Catalog(Store(settings.store)).find(name)
+    collection = _find(config, name)
     verdicts, notes = late_verdicts(collection), LateNotes(collection)
     shown = [one.as_json() for one in notes.first(limit)]
     if as_json:
@@ -484,6 +465,17 @@ def _told_if_unreadable(name: str, unreadable: dict[str, str]) -> Iterator[None]
             f"the store cannot be read: {fact}\nhint: mend what is said about the file, or restore the store's folder "
             "from a copy; run nothing that writes before"
         )
+
+
+def _find(config: Path, name: str) -> Collection:
+    """A collection that settings name, as its catalog has it."""
+    from tidelake.configuration import load_settings
+    from tidelake.delta.catalog import Catalog
+    from tidelake.delta.layout import Store
+
+    settings = load_settings(config)
+    settings.collection(name)
+    return Catalog(Store(settings.store)).find(name)
 
 
 def _status_of(settings: Settings, name: str) -> CollectionStatus | None:

@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tidelake.column_types import Array, Branches, Column, Primitive, Struct, column_types
+from tidelake.configuration_block import refuse_unknown
 from tidelake.connect_types import declared_row, landing_record, travels
 from tidelake.debezium import row_record_of
 from tidelake.errors import ConfigurationError, SchemaRefused
@@ -212,7 +213,7 @@ def load_settings(file: Path) -> Settings:
         ConfigurationError: naming the file, the field or line, what is wrong and what to do. Nothing was written.
     """
     document = _read_yaml(file)
-    _refuse_unknown(file, "", document, {"store", "topics", "data_docs", "kafka", "registry", "collections"})
+    refuse_unknown(str(file), "", document, {"store", "topics", "data_docs", "kafka", "registry", "collections"})
     base = file.resolve().parent
     topics = base / _text(file, document, "topics", "data/topics")
     store = base / _text(file, document, "store", "data/store")
@@ -298,14 +299,6 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     return document
 
 
-def _refuse_unknown(file: Path, prefix: str, document: dict[Any, Any], known: set[str]) -> None:
-    for key in document:
-        if key not in known:
-            raise ConfigurationError(
-                str(file), f"{prefix}{key}", "is not a known key", f"use one of: {', '.join(sorted(known))}"
-            )
-
-
 def _text(file: Path, document: dict[str, Any], field: str, default: str) -> str:
     value = document.get(field, default)
     if not isinstance(value, str):
@@ -339,7 +332,7 @@ def _read_collection(
         raise ConfigurationError(
             str(file), field, "is empty or not a mapping", "give at least family, topic and schema"
         )
-    _refuse_unknown(file, f"{field}.", block, _KEYS)
+    refuse_unknown(str(file), f"{field}.", block, _KEYS)
     values = {key: value for key, value in block.items() if key not in _READ_APART}
     values["family"] = family = read_family(str(file), field, block)
     check_framing(str(file), field, block, family)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tidelake.configuration_block import refuse_unknown
 from tidelake.errors import ConfigurationError
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -70,10 +71,7 @@ def read_kafka(file: str, base: Path, block: Any) -> KafkaSettings:
     """
     if not isinstance(block, dict):
         raise ConfigurationError(file, "kafka", "is not a mapping", "give at least `bootstrap_servers: host:9092`")
-    known = sorted(KafkaSettings.model_fields)
-    for name in block:
-        if name not in known:
-            raise ConfigurationError(file, f"kafka.{name}", "is not a known key", f"use one of: {', '.join(known)}")
+    refuse_unknown(file, "kafka.", block, KafkaSettings.model_fields)
     values = dict(block)
     for name in _FILES:
         if isinstance(values.get(name), str):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tidelake.configuration_block import refuse_unknown
 from tidelake.errors import ConfigurationError
 from tidelake.kafka_configuration import Secret, read_secret_place
 
@@ -37,10 +38,7 @@ def read_registry(file: str, base: Path, block: Any) -> RegistrySettings:
     """
     if not isinstance(block, dict):
         raise ConfigurationError(file, "registry", "is not a mapping", "give at least `url: http://host:8081`")
-    known = sorted(RegistrySettings.model_fields)
-    for name in block:
-        if name not in known:
-            raise ConfigurationError(file, f"registry.{name}", "is not a known key", f"use one of: {', '.join(known)}")
+    refuse_unknown(file, "registry.", block, RegistrySettings.model_fields)
     values = {"cache": "data/registry", **block}
     for name in ("ca_file", "cache"):
         if isinstance(values.get(name), str):

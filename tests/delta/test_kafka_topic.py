@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
@@ -110,6 +112,10 @@ def test_holes_of_transactions_and_of_compaction_are_no_gap(spark: SparkSession,
     assert (offsets.intervals, gaps) == ({0: (0, 4)}, [])
     assert [one.value for one in topic.read(spark, offsets).collect()] == [b"kept"]
     producer.commit_transaction(WAIT_S)
+    # The coordinator answers before the partition has its marker: what is committed may be seen a moment later.
+    end = time.monotonic() + WAIT_S
+    while topic.end_offsets() == {0: 4}:
+        assert time.monotonic() < end, "the committed transaction never became visible"
     offsets, _ = topic.plan({0: 4}, 100)
     assert [one.value for one in topic.read(spark, offsets).collect()] == [b"open"]
 

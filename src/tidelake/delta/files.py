@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +85,12 @@ def discard_run(table: Path, run: str) -> None:
     folder = table / f"{RUN}={run}"
     if folder.exists():
         shutil.rmtree(folder)
+
+
+def discard_runs(table: Path, files: Iterable[RunFile]) -> None:
+    """Remove the folders of the runs that these files are of, none of which a log names."""
+    for run in {file.run for file in files}:
+        discard_run(table, run)
 
 
 def read_rows(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidelake.delta.kafka_client import KafkaCluster, TopicFacts, java_settings
-from tidelake.delta.topic import RAW_SCHEMA, Interval, OffsetRange, bounded
+from tidelake.delta.topic import RAW_SCHEMA, Interval, OffsetRange, bounded, by_partition
 from tidelake.errors import TopicChanged, TopicGap
 
 if TYPE_CHECKING:
@@ -71,9 +71,7 @@ class KafkaTopic:
             TopicUnreachable: the brokers do not answer, or do not let us in.
         """
         facts = self.cluster.topic(self.topic)
-        given_up: dict[int, list[Interval]] = {}
-        for partition, start, end in accepted:
-            given_up.setdefault(partition, []).append((start, end))
+        given_up = by_partition(accepted)
         intervals: dict[int, Interval] = {}
         gaps: list[TopicGap] = []
         for partition in sorted({*facts.offsets, *next_offsets}):

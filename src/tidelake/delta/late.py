@@ -29,7 +29,7 @@ from tidelake.delta.evidence import (
     UNTOLD,
     kind_of,
 )
-from tidelake.delta.files import RunFile, discard_run, meets
+from tidelake.delta.files import RunFile, discard_runs, meets
 from tidelake.delta.keyed import without_discarded
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
 from tidelake.delta.runs import append_run, read_files, write_frame
@@ -234,8 +234,7 @@ class _Comparison:
                     continue
                 break
             return True
-        for run in {file.run for file in added}:
-            discard_run(self.path, run)
+        discard_runs(self.path, added)
         return False
 
 

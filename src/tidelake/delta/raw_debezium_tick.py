@@ -18,7 +18,7 @@ from tidelake.configuration import CollectionSettings
 from tidelake.connect_types import declared_row, travels
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import RunFile, discard_run, write_run
+from tidelake.delta.files import RunFile, discard_run, discard_runs, write_run
 from tidelake.delta.layout import DIFF, POSITION, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.raw_debezium import POSTGRESQL, ChangeShape, SnapshotStart, change_rows, position_of, read_changes
@@ -116,7 +116,7 @@ class ChangeTick:
         files, seen = self._write_once()
         known = {one.lsn for one in self.starts}
         if seen["foreign"] is not None or seen["lost"] or not {seen["first_lsn"], seen["last_lsn"]} - {None} <= known:
-            self._discard(files)
+            discard_runs(self.table.path, files)
             if seen["foreign"] is not None:
                 raise self._refusal(seen["foreign"])
             self.fill = seen["lost"] > 0
@@ -210,10 +210,6 @@ class ChangeTick:
         schema = pa.schema([one for one in self._schema if one.name != RUN])
         row = {TIME: self.time, DIFF: 0, POSITION: [lsn]}
         return write_run(self.table.path, new_run("ingest"), pa.Table.from_pylist([row], schema=schema))
-
-    def _discard(self, files: Sequence[RunFile]) -> None:
-        for run in {file.run for file in files}:
-            discard_run(self.table.path, run)
 
     def _refusal(self, connector: str) -> ConfigurationError:
         return ConfigurationError(

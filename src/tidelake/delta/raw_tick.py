@@ -17,7 +17,7 @@ from tidelake.configuration import CollectionSettings
 from tidelake.delta.bindings import append_binding, known_offsets, minted_time
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable, maintain
-from tidelake.delta.files import RunFile, discard_run, read_rows
+from tidelake.delta.files import RunFile, discard_run, discard_runs, read_rows
 from tidelake.delta.layout import QUARANTINE_SCHEMA, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.position import plan_next, values_behind
@@ -116,7 +116,7 @@ class _RawTick:
         reach("raw.after_quarantine")
         binding = self._binding(ranges)
         if not append_binding(self.collection.paths.bindings, binding, self.collection.entry.epoch):
-            self._discard(files)
+            discard_runs(self.table.path, files)
             reach("raw.after_lost_time")
             return None
         reach("raw.after_binding")
@@ -245,7 +245,7 @@ class _RawTick:
                 table = OpenTable(self.table.path)
                 # Only a tick moves upper, and every tick does.
                 if (table.value(UPPER) or 0) != self.lower:
-                    self._discard(files)
+                    discard_runs(self.table.path, files)
                     reach("raw.after_lost_offsets")
                     return False
                 reach("raw.after_conflict")
@@ -253,7 +253,3 @@ class _RawTick:
             self.report.version = done.version
             return True
         raise Conflict(str(self.table.path), table.version, f"{_ATTEMPTS_MAX} attempts to commit a tick failed")
-
-    def _discard(self, files: Sequence[RunFile]) -> None:
-        for run in {file.run for file in files}:
-            discard_run(self.table.path, run)

@@ -21,20 +21,10 @@ from tidelake.delta.kafka_client import KafkaCluster, librdkafka_settings
 from tidelake.delta.topic import COVERED_OFFSETS, TOPIC_IDENTITY, FileTopic, Interval, OffsetRange
 from tidelake.delta.topic_lines import parse_line, parse_lines, partition_of
 from tidelake.errors import RuleBroken, TopicUnreachable
+from tidelake.generator.topic_writer import TOPIC_SCHEMA
 
 Format = Literal["parquet", "jsonl"]
 MESSAGES_PER_FILE = 50_000
-_SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
 _POLL_S = 1.0
 
 
@@ -141,7 +131,7 @@ def _write_part(
     said = {COVERED_OFFSETS: json.dumps({partition: interval})}
     if identity is not None:
         said[TOPIC_IDENTITY] = str(identity)
-    table = pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata(said))
+    table = pa.Table.from_pylist(rows, schema=TOPIC_SCHEMA.with_metadata(said))
     path = folder / f"part-{partition:05d}-{interval[0]:019d}.parquet"
     unfinished = path.with_name(f"_{path.name}")  # a reader of topics takes such a name for one not yet there
     pq.write_table(table, unfinished, compression="zstd")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.counting import TIMES_LISTED_MAX, count_open_times, of_times
 from tidelake.delta.envelopes import DETAIL_OF_REASON, refusals_of
 from tidelake.delta.evidence import note_late_counts
-from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
+from tidelake.delta.files import RunFile, discard_run, discard_runs, read_rows, write_run
 from tidelake.delta.forms import form_of
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
 from tidelake.delta.proof import compensating_rows, count_statements, group_statements
@@ -389,7 +388,7 @@ class _Seal:
                 low = min((self.upper if one.time_min is None else one.time_min for one in added), default=INT64_MAX)
                 self.overtaken = low <= self.upper
                 if table.value(UPPER) != self.upper or table.value(CLOSED) or self.overtaken:
-                    _discard(self.paths.updates, compensation)
+                    discard_runs(self.paths.updates, compensation)
                     reach("seal.after_overtaken")
                     return False
                 if added and (self.report.closed or low < self.report.upper):
@@ -412,7 +411,7 @@ class _Seal:
         report.upper, report.closed, report.times_sealed = upper, False, len(self.settled)
         report.copies_cancelled = sum(counted[time].copies for time in self.settled if time in counted)
         report.decided = len(self._decided_times() & set(self.settled))
-        _discard(self.paths.updates, compensation)
+        discard_runs(self.paths.updates, compensation)
         return self._compensate(Antichain.of(upper)) if compensation and report.copies_cancelled else []
 
     def _prune(self, table: OpenTable, pending: pa.Table) -> None:
@@ -445,11 +444,6 @@ class _Seal:
             discard_run(self.paths.progress, run)
             return
         maintain(self.paths.progress)
-
-
-def _discard(table: Path, files: Iterable[RunFile]) -> None:
-    for run in {file.run for file in files}:
-        discard_run(table, run)
 
 
 def _statements(pending: pa.Table) -> Iterable[Progress]:

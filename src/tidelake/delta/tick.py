@@ -15,7 +15,7 @@ from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.decode import Decoder, explode_updates
 from tidelake.delta.envelopes import DETAIL_OF_REASON, reason_against, refusals_of
-from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
+from tidelake.delta.files import RunFile, discard_run, discard_runs, read_rows, write_run
 from tidelake.delta.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.position import plan_next, values_behind
@@ -327,8 +327,7 @@ class _Tick:
                 before = self._offsets_of(table)
                 table = OpenTable(self.table.path)
                 if self._offsets_of(table) != before:
-                    for run in {file.run for file in files}:
-                        discard_run(table.path, run)
+                    discard_runs(table.path, files)
                     reach("ingest.after_lost_offsets")
                     return False
                 reach("ingest.after_conflict")
@@ -346,8 +345,7 @@ class _Tick:
         kept = write_frame(
             rows.where(now.misses(F.col(TIME))), self.table.path, new_run("ingest"), updates_schema(self.schema)
         )
-        for run in {file.run for file in files}:
-            discard_run(self.table.path, run)
+        discard_runs(self.table.path, files)
         reach("ingest.after_overtaken_write")
         late = sum(file.rows for file in files) - sum(file.rows for file in kept)
         self.report.updates_late += late

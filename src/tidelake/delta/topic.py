@@ -157,9 +157,7 @@ class FileTopic:
         for file in files:
             for partition, held_here in file.offsets.items():
                 held.setdefault(partition, []).extend(held_here)
-        given_up: dict[int, list[Interval]] = {}
-        for partition, start, end in accepted:
-            given_up.setdefault(partition, []).append((start, end))
+        given_up = by_partition(accepted)
         intervals: dict[int, Interval] = {}
         gaps = []
         for partition in sorted(held):
@@ -240,6 +238,18 @@ class FileTopic:
                 self._known[mark] = _index(path)
             files.append(self._known[mark])
         return files
+
+
+def by_partition(intervals: Iterable[tuple[int, int, int]]) -> dict[int, list[Interval]]:
+    """Intervals `(partition, start, end)`, by partition.
+
+    >>> by_partition([(0, 3, 5), (1, 0, 1), (0, 7, 9)])
+    {0: [(3, 5), (7, 9)], 1: [(0, 1)]}
+    """
+    found: dict[int, list[Interval]] = {}
+    for partition, start, end in intervals:
+        found.setdefault(partition, []).append((start, end))
+    return found
 
 
 def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
