@@ -18,6 +18,7 @@ from tidelake.configuration import CollectionSettings, Settings, check_topics, l
 from tidelake.delta.catalog import Catalog, Collection
 from tidelake.delta.engines import engine_fact
 from tidelake.delta.layout import Store
+from tidelake.delta.message_schemas import with_schema
 from tidelake.delta.session import start_session
 from tidelake.errors import StepFailed, TidelakeError
 
@@ -67,7 +68,8 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
     report = Report(job)
     for one in settings.collections:
         try:
-            report.results[one.name] = step(spark, catalog.open_or_create(one), one, report)
+            collection = catalog.open_or_create(with_schema(spark, catalog, one))
+            report.results[one.name] = step(spark, collection, one, report)
         except TidelakeError as error:
             log.error(f"{job} stopped", collection=one.name, error=type(error).__name__, reason=str(error))
             report.errors[one.name] = error

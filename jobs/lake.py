@@ -31,4 +31,9 @@ def open_collection(lake: Lake, name: str) -> Collection:
     from tidelake.delta.catalog import Catalog  # late: whoever only names a collection needs no Delta
     from tidelake.delta.layout import Store
 
-    return Catalog(Store(lake.settings.store)).open_or_create(lake.settings.collection(name))
+    catalog, settings = Catalog(Store(lake.settings.store)), lake.settings.collection(name)
+    if not settings.record_schema:
+        from tidelake.delta.message_schemas import with_schema
+
+        settings = with_schema(lake.session(), catalog, settings)
+    return catalog.open_or_create(settings)

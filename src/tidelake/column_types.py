@@ -81,6 +81,35 @@ def contents_types(envelope: str, record_schema: dict[str, Any], framing: str = 
     return _columns(row_record_of(record_schema)) if of_events else column_types(record_schema)
 
 
+def column_difference(columns: tuple[Column, ...], written: tuple[Column, ...]) -> str | None:
+    """The first column in which two records differ, and how; None where they have the same columns."""
+    ours, theirs = {one.name: one for one in columns}, {one.name: one for one in written}
+    for name in [*ours, *theirs]:
+        if name not in theirs:
+            return f"the column '{name}' is missing"
+        if name not in ours:
+            return f"the column '{name}' is not one of the collection's"
+        if ours[name] != theirs[name]:
+            return f"the column '{name}' is {_describe(theirs[name])}, in the collection it is {_describe(ours[name])}"
+    return None
+
+
+def _describe(column: Column) -> str:
+    """Name a column's type and whether it may be null, for a person."""
+    kind = column.type
+    match kind:
+        case Primitive():
+            parts = [str(one) for one in (kind.precision, kind.scale) if one is not None]
+            text = f"{kind.logical or kind.name}({','.join(parts)})" if parts else kind.name
+            text += f" ({kind.logical})" if kind.logical and not parts else ""
+        case Array(item):
+            text = f"array<{_describe(item)}>"
+        case Struct(columns) | Branches(columns):
+            inner = ", ".join(f"{one.name}: {_describe(one)}" for one in columns)
+            text = f"{'record' if isinstance(kind, Struct) else 'one of'}<{inner}>"
+    return f"{text} or null" if column.nullable else text
+
+
 def map_bytes(kind: ColumnType, value: Any, made: Callable[[str], Any]) -> Any:
     """The same value with `made(base64 text)` where it, or a part of it, is bytes: engines write those as base64 text.
 

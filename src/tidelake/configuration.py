@@ -15,11 +15,12 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tidelake.column_types import Array, Branches, Column, Primitive, Struct, column_types
+from tidelake.column_types import column_difference, column_types
 from tidelake.configuration_block import refuse_unknown
-from tidelake.connect_types import declared_row, landing_record, travels
+from tidelake.connect_types import declared_row, landing_record, travels, without_references
 from tidelake.debezium import row_record_of
 from tidelake.errors import ConfigurationError, SchemaRefused
+from tidelake.evolution import Values, check_written
 from tidelake.kafka_configuration import KafkaSettings, read_kafka
 from tidelake.raw_configuration import (
     ENVELOPE_OF_FAMILY,
@@ -28,6 +29,8 @@ from tidelake.raw_configuration import (
     add_metadata,
     check_format,
     check_framing,
+    check_ids,
+    check_schema_elsewhere,
     key_record_of,
     read_family,
     read_metadata,
@@ -43,6 +46,7 @@ Format = Literal["avro", "json"]
 Source = Literal["files", "kafka"]
 Encoding = Literal["avro", "confluent"]
 Before = Literal["whole", "key"]
+Evolution = Literal["none", "additive"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
@@ -69,10 +73,16 @@ class CollectionSettings(_Frozen):
     """Under which subjects of the registry the topics' schemas are."""
     refused_ids: dict[int, str] = Field(default_factory=dict)
     """Schema ids that the registry knows, and why their records cannot be read."""
+    refused_schemas: dict[int, str] = Field(default_factory=dict)
+    """By the hash of a schema that JSON messages have with them, why they cannot be read."""
     record_schema: dict[str, Any]
     """The table's columns: those of the data, and in raw framing of what is added to them."""
     value_schema: dict[str, Any] = Field(default_factory=dict)
     """Raw framing: what the values of the records are."""
+    bare_schema: dict[str, Any] = Field(default_factory=dict)
+    """Raw framing, bare Avro: what the bytes are, where the values have got more columns since; else empty."""
+    evolution: Evolution = "none"
+    """Raw framing: whether new columns that may be null appear by themselves."""
     framing: Framing = "cdcv2"
     format: Format = "avro"
     """Raw framing: what the bytes of keys and values are."""
@@ -133,11 +143,13 @@ _KEYS = (set(CollectionSettings.model_fields) | {"schema", "topic", "envelope"})
     "name",
     "record_schema",
     "value_schema",
+    "bare_schema",
     "topics",
     "topics_folder",
     "kafka",
     "registry",
     "refused_ids",
+    "refused_schemas",
 }
 
 
@@ -336,9 +348,13 @@ def _read_collection(
     values = {key: value for key, value in block.items() if key not in _READ_APART}
     values["family"] = family = read_family(str(file), field, block)
     check_framing(str(file), field, block, family)
-    if "schema" not in block:
-        raise ConfigurationError(str(file), f"{field}.schema", "is missing", "give an .avsc file or the schema itself")
+    kafka, registry = servers
+    looks_up = uses_registry(str(file), field, block, registry)
+    values["registry"] = registry if looks_up else None
     raw_changes = family == "debezium" and block.get("framing") == "reclock"
+    if "schema" not in block:
+        check_schema_elsewhere(str(file), field, block, raw_changes and looks_up)
+        return _without_schema(file, field, block, {**values, **_places(file, field, block, topics, kafka)}, name)
     event, writers = _read_changes(file, base, field, block) if raw_changes else ({}, {})
     schema = (
         landing_record(declared_row(event))
@@ -346,28 +362,20 @@ def _read_collection(
         else _read_schema(file, base, f"{field}.schema", block["schema"])
     )
     check_format(str(file), field, block, schema)
+    grows = block.get("evolution") == "additive"
     values["schema_ids"] = (
-        writers if raw_changes else _read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema)
+        writers
+        if raw_changes
+        else _read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema, grows=grows)
     )
-    kafka, registry = servers
-    looks_up = uses_registry(str(file), field, block, registry)
-    values["registry"] = registry if looks_up else None
     if values.get("encoding") == "confluent" and not values["schema_ids"] and not looks_up:
         raise ConfigurationError(
             str(file),
             f"{field}.schema_ids",
             "is missing for Confluent framing",
-            "name the schema of every id, e.g. `1: orders.avsc`; or, for raw topics, add a block `registry:`",
+            "name the schema of every id, e.g. `1: orders.avsc`; or add a block `registry:`",
         )
-    if "topic" in block:
-        values["topics"] = _read_topics(file, f"{field}.topic", block["topic"])
-    values["topics_folder"] = topics
-    if block.get("source") == "kafka":
-        if kafka is None:
-            raise ConfigurationError(
-                str(file), f"{field}.source", "is 'kafka', and no cluster is given", "add a block `kafka:`"
-            )
-        values["kafka"] = kafka
+    values |= _places(file, field, block, topics, kafka)
     if "before" in block and (family != "debezium" or block.get("key") is None):
         raise ConfigurationError(
             str(file), f"{field}.before", "is given without change events that have a key", "leave it out, or add `key`"
@@ -383,6 +391,36 @@ def _read_collection(
         values["metadata"] = read_metadata(str(file), f"{field}.metadata", block.get("metadata"))
         values["value_schema"] = event or schema
         values["record_schema"] = add_metadata(str(file), f"{field}.metadata", table, values["metadata"])
+    if raw_changes:
+        _read_event_keys(file, base, field, block, values)
+    return _validated(file, field, name, values)
+
+
+def _places(file: Path, field: str, block: dict[str, Any], topics: Path, kafka: KafkaSettings | None) -> dict[str, Any]:
+    """Which topics a collection reads, and where they are."""
+    values: dict[str, Any] = {"topics_folder": topics}
+    if "topic" in block:
+        values["topics"] = _read_topics(file, f"{field}.topic", block["topic"])
+    if block.get("source") == "kafka":
+        if kafka is None:
+            raise ConfigurationError(
+                str(file), f"{field}.source", "is 'kafka', and no cluster is given", "add a block `kafka:`"
+            )
+        values["kafka"] = kafka
+    return values
+
+
+def _without_schema(
+    file: Path, field: str, block: dict[str, Any], values: dict[str, Any], name: str
+) -> CollectionSettings:
+    """The settings of raw change events whose schema is found at the first ingest; see `settled.described`."""
+    values["key"] = _read_key_names(file, f"{field}.key", block.get("key"))
+    values["position"] = read_position(str(file), f"{field}.position", block.get("position"), "debezium")
+    values["metadata"] = read_metadata(str(file), f"{field}.metadata", block.get("metadata"))
+    return _validated(file, field, name, {**values, "record_schema": {}})
+
+
+def _validated(file: Path, field: str, name: str, values: dict[str, Any]) -> CollectionSettings:
     try:
         return CollectionSettings(name=name, **values)
     except ValidationError as error:
@@ -419,6 +457,28 @@ def _read_key_record(
     return add_key(record, schema)
 
 
+def _read_event_keys(file: Path, base: Path, field: str, block: dict[str, Any], values: dict[str, Any]) -> None:
+    """Take in what the keys of raw change events in Avro were written with, where it is said."""
+    row = declared_row(values["value_schema"])
+    of_key = {**row, "fields": [one for one in without_references(row) if one["name"] in values["key"]]}
+
+    def read(place: str, given: Any) -> dict[str, Any]:
+        where, schema = _load_schema(file, base, place, given)
+        try:
+            check_written(Values(of_key, of_changes=True), declared_row(schema))
+        except SchemaRefused as error:
+            raise ConfigurationError(
+                where, place, str(error).splitlines()[0], "give the record of the key, with the columns of `key`"
+            ) from error
+        return dict(schema)
+
+    if "key_schema" in block:
+        values["key_schema"] = read(f"{field}.key_schema", block["key_schema"])
+    given = block.get("key_schema_ids") or {}
+    check_ids(str(file), f"{field}.key_schema_ids", given)
+    values["key_schema_ids"] = {one: read(f"{field}.key_schema_ids.{one}", given[one]) for one in given}
+
+
 def _read_topics(file: Path, field: str, given: Any) -> tuple[Any, ...]:
     """The names of the topics; anything but text is left to be refused by its type."""
     names = topic_names(given)
@@ -435,50 +495,28 @@ def _read_topics(file: Path, field: str, given: Any) -> tuple[Any, ...]:
 
 
 def _read_schema_ids(
-    file: Path, base: Path, field: str, given: Any, record_schema: dict[str, Any], name: str = "schema_ids"
+    file: Path,
+    base: Path,
+    field: str,
+    given: Any,
+    record_schema: dict[str, Any],
+    name: str = "schema_ids",
+    grows: bool = False,
 ) -> dict[int, dict[str, Any]]:
-    """By schema id what messages were written with; each has the collection's columns, in any order."""
-    if not isinstance(given, dict) or not all(type(one) is int and 0 <= one < 2**32 for one in given):
-        raise ConfigurationError(str(file), f"{field}.{name}", "does not map ids to schemas", "write `1: orders.avsc`")
+    """By schema id what messages were written with; each has just the collection's columns, unless that grows."""
+    check_ids(str(file), f"{field}.{name}", given)
     read = {}
     for schema_id, schema in given.items():
         place = f"{field}.{name}.{schema_id}"
         read[schema_id] = _read_schema(file, base, place, schema)
-        difference = _difference(column_types(record_schema), column_types(read[schema_id]))
+        if grows:
+            continue
+        difference = column_difference(column_types(record_schema), column_types(read[schema_id]))
         if difference is not None:
             raise ConfigurationError(
                 str(file), place, difference, "every id has exactly the collection's columns, in any order"
             )
     return read
-
-
-def _difference(columns: tuple[Column, ...], written: tuple[Column, ...]) -> str | None:
-    """The first column in which two records differ, and how; None where they have the same columns."""
-    ours, theirs = {one.name: one for one in columns}, {one.name: one for one in written}
-    for name in [*ours, *theirs]:
-        if name not in theirs:
-            return f"the column '{name}' is missing"
-        if name not in ours:
-            return f"the column '{name}' is not one of the collection's"
-        if ours[name] != theirs[name]:
-            return f"the column '{name}' is {_describe(theirs[name])}, in the collection it is {_describe(ours[name])}"
-    return None
-
-
-def _describe(column: Column) -> str:
-    """Name a column's type and whether it may be null, for a person."""
-    kind = column.type
-    match kind:
-        case Primitive():
-            parts = [str(one) for one in (kind.precision, kind.scale) if one is not None]
-            text = f"{kind.logical or kind.name}({','.join(parts)})" if parts else kind.name
-            text += f" ({kind.logical})" if kind.logical and not parts else ""
-        case Array(item):
-            text = f"array<{_describe(item)}>"
-        case Struct(columns) | Branches(columns):
-            inner = ", ".join(f"{one.name}: {_describe(one)}" for one in columns)
-            text = f"{'record' if isinstance(kind, Struct) else 'one of'}<{inner}>"
-    return f"{text} or null" if column.nullable else text
 
 
 def _read_changes(file: Path, base: Path, field: str, block: Any) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
@@ -500,10 +538,7 @@ def _read_changes(file: Path, base: Path, field: str, block: Any) -> tuple[dict[
             "give the event's record, which has before, after, source and op; or `format: json`",
         )
     given = block.get("schema_ids") or {}
-    if not isinstance(given, dict) or not all(type(one) is int and 0 <= one < 2**32 for one in given):
-        raise ConfigurationError(
-            str(file), f"{field}.schema_ids", "does not map ids to schemas", "write `1: orders-event.avsc`"
-        )
+    check_ids(str(file), f"{field}.schema_ids", given)
     writers = {}
     for schema_id, one in given.items():
         place = f"{field}.schema_ids.{schema_id}"
@@ -512,7 +547,7 @@ def _read_changes(file: Path, base: Path, field: str, block: Any) -> tuple[dict[
             found = dict(travels(declared_row(writers[schema_id])))
         except SchemaRefused as error:
             raise ConfigurationError(where, place, str(error).splitlines()[0], error.hint or "mend it") from error
-        for name, travel in columns.items():
+        for name, travel in columns.items() if block.get("evolution") != "additive" else ():
             if name not in found or found[name].landing != travel.landing:
                 raise ConfigurationError(
                     where,
@@ -563,11 +598,7 @@ def _read_key(file: Path, field: str, family: Any, given: Any, record_schema: di
     fields = _row_of_event(file, field, record_schema)["fields"] if family == "debezium" else record_schema["fields"]
     if given is None and family == "debezium":
         return ()
-    columns = [given] if isinstance(given, str) else given
-    if not isinstance(columns, list) or not columns or not all(isinstance(one, str) for one in columns):
-        raise ConfigurationError(
-            str(file), field, "does not name the key's columns", "write a column, or a list: `key: [shop, id]`"
-        )
+    columns = _read_key_names(file, field, given)
     known = {one["name"]: one["type"] for one in fields}
     for one in columns:
         if one not in known:
@@ -581,6 +612,15 @@ def _read_key(file: Path, field: str, family: Any, given: Any, record_schema: di
                 f"the column '{one}' may be null",
                 "a primary key never is: mend the schema, or the key",
             )
+    return columns
+
+
+def _read_key_names(file: Path, field: str, given: Any) -> tuple[str, ...]:
+    columns = [given] if isinstance(given, str) else given
+    if not isinstance(columns, list) or not columns or not all(isinstance(one, str) for one in columns):
+        raise ConfigurationError(
+            str(file), field, "does not name the key's columns", "write a column, or a list: `key: [shop, id]`"
+        )
     if len(set(columns)) < len(columns):
         raise ConfigurationError(str(file), field, "names a column twice", "name each once")
     return tuple(columns)

@@ -120,6 +120,36 @@ def declared_row(schema: Any) -> dict[str, Any]:
     raise SchemaRefused("before", "a change event has `before` and `after`, each null or the record of a row")
 
 
+def without_references(record_schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The fields of a record, with each type where it is used, so that a field may stand alone.
+
+    >>> money = {"type": "record", "name": "money", "fields": [{"name": "cents", "type": "long"}]}
+    >>> fields = [{"name": "net", "type": money}, {"name": "gross", "type": ["null", "money"]}]
+    >>> without_references({"type": "record", "name": "row", "fields": fields})[1]["type"][1] == money
+    True
+    """
+    named: dict[str, Any] = {}
+
+    def inlined(kind: Any) -> Any:
+        if isinstance(kind, list):
+            return [inlined(one) for one in kind]
+        if isinstance(kind, str):
+            return named.get(kind, kind)
+        if not isinstance(kind, Mapping):
+            return kind
+        own = dict(kind)
+        if isinstance(own.get("type"), dict | list):
+            own["type"] = inlined(own["type"])
+        if "items" in own:
+            own["items"] = inlined(own["items"])
+        if isinstance(own.get("fields"), list):
+            own["fields"] = [{**one, "type": inlined(one["type"])} for one in own["fields"]]
+        _note_name(own, named)
+        return own
+
+    return [{**one, "type": inlined(one["type"])} for one in record_schema["fields"]]
+
+
 def row_schema_of_connect(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The row's schema out of the `schema` part of a JSON message: that of a change event, or of a bare row.
 
@@ -166,6 +196,7 @@ def _avro_of_connect(schema: Mapping[str, Any], column: str, counter: _Counter) 
     if kind == "struct":
         fields = [
             {"name": one["field"], "type": _avro_of_connect(one, f"{column}.{one['field']}".lstrip("."), counter)}
+            | ({"default": one["default"]} if "default" in one else {})
             for one in list(schema.get("fields") or ())
         ]
         avro = {"type": "record", "name": counter.name(), "fields": fields}
@@ -211,12 +242,11 @@ def _travel(kind: AvroType, column: str, named: dict[str, Any]) -> Travel:
 
 def _travel_of(kind: Mapping[str, Any], base: Any, column: str, named: dict[str, Any]) -> Travel:
     name, logical = kind.get("connect.name"), kind.get("logicalType")
+    _note_name(kind, named)
     if name == _SCALED_DECIMAL:
         return Travel(
             "record", "scaled_decimal", "string", fields=(("scale", _plain("int")), ("value", _plain("bytes")))
         )
-    if base in ("record", "enum", "fixed") and isinstance(kind.get("name"), str):
-        named[kind["name"]] = kind
     if base == "record":
         fields = _fields_of(kind, column, named)
         landing = {
@@ -251,6 +281,14 @@ def _travel_of(kind: Mapping[str, Any], base: Any, column: str, named: dict[str,
     if base == "bytes" and kind.get("encoding", "base64") not in ("base64", "hex"):
         raise SchemaRefused(column, f"the encoding {kind['encoding']!r} of bytes is neither base64 nor hex")
     return Travel("hex", "as_is", "bytes") if kind.get("encoding") == "hex" else _plain(base)
+
+
+def _note_name(kind: Mapping[str, Any], named: dict[str, Any]) -> None:
+    """Remember a named type by its own name, and by its full one."""
+    if kind.get("type") in ("record", "enum", "fixed") and isinstance(kind.get("name"), str):
+        named[kind["name"]] = kind
+        if isinstance(kind.get("namespace"), str):
+            named[f"{kind['namespace']}.{kind['name']}"] = kind
 
 
 def _plain(base: str) -> Travel:

@@ -35,7 +35,7 @@ METADATA: dict[str, Any] = {
 }
 """What is known of a record besides its key and value, and the Avro type of the column that it may become."""
 
-_RECLOCK_ONLY = ("format", "metadata", "key_schema", "key_schema_ids", "position", "unavailable_value")
+_RECLOCK_ONLY = ("format", "metadata", "key_schema", "key_schema_ids", "position", "unavailable_value", "evolution")
 _UPSERT_ONLY = ("key_schema", "key_schema_ids")
 _CDCV2_ONLY = ("before",)
 
@@ -92,15 +92,39 @@ def check_framing(file: str, field: str, block: Mapping[str, Any], family: Any) 
             "is 'reclock', and the records of a raw topic state no diff, which the envelope 'none' needs",
             "use `envelope: append_only`, `upsert` or `debezium`",
         )
-    if family != "upsert":
+    if family != "upsert" and not (family == "debezium" and block.get("format", "avro") == "avro"):
         for name in _UPSERT_ONLY:
             if name in block:
                 raise ConfigurationError(
                     file,
                     f"{field}.{name}",
                     f"is given for the envelope '{family}'",
-                    "only upserts read keys by it",
+                    "only upserts, and change events in Avro, read keys by it",
                 )
+
+
+def check_ids(file: str, field: str, given: Any) -> None:
+    """Refuse what does not map schema ids to schemas."""
+    if not isinstance(given, dict) or not all(type(one) is int and 0 <= one < 2**32 for one in given):
+        raise ConfigurationError(file, field, "does not map ids to schemas", "write `1: orders.avsc`")
+
+
+def check_schema_elsewhere(file: str, field: str, block: Mapping[str, Any], in_registry: bool) -> None:
+    """Refuse a collection without a schema, unless its topic or a registry has it.
+
+    Args:
+        file: the settings file.
+        field: the collection's.
+        block: its settings.
+        in_registry: whether its events are looked up.
+    """
+    changes = block.get("framing") == "reclock" and read_family(file, field, block) == "debezium"
+    if in_registry or (changes and block.get("format") == "json"):
+        return
+    hint = "give an .avsc file or the schema itself"
+    if changes:
+        hint += "; or `encoding: confluent`, no `schema_ids` and a block `registry:`, which has it"
+    raise ConfigurationError(file, f"{field}.schema", "is missing", hint)
 
 
 def check_format(file: str, field: str, block: Mapping[str, Any], record: dict[str, Any]) -> None:

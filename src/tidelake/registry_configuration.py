@@ -65,15 +65,26 @@ def uses_registry(file: str, field: str, block: Mapping[str, Any], registry: Reg
     Raises:
         ConfigurationError: it says a subject, and has nothing to look up.
     """
-    raw = block.get("framing") == "reclock" and block.get("envelope", block.get("family")) in ("append_only", "upsert")
-    looks_up = raw and block.get("encoding") == "confluent" and "schema_ids" not in block and registry is not None
+    looks_up = block.get("encoding") == "confluent" and "schema_ids" not in block and registry is not None
     if "subject" in block and not looks_up:
         raise ConfigurationError(
             file,
             f"{field}.subject",
             "is given where no schema is looked up",
-            "it is for raw append-only and upsert topics with `encoding: confluent`, a block `registry:`, "
-            "and no `schema_ids`",
+            "it is for Avro with `encoding: confluent`, a block `registry:`, and no `schema_ids`",
+        )
+    by_topic = block.get("subject", "topic") == "topic"
+    if block.get("framing", "cdcv2") == "cdcv2" and not by_topic:
+        raise ConfigurationError(
+            file, f"{field}.subject", "names a record, and a CDCv2 message is a union", "leave it out"
+        )
+    is_event = block.get("envelope", block.get("family")) == "debezium"
+    if is_event and not by_topic and ("schema" not in block or "key_schema" not in block):
+        raise ConfigurationError(
+            file,
+            f"{field}.subject",
+            "names records, and `schema` and `key_schema` do not both say which",
+            "give the records of the whole event and of its key; or have a subject for each topic: `subject: topic`",
         )
     return looks_up
 
@@ -85,6 +96,8 @@ def subject_of(strategy: Subject, topic: str, record: Mapping[str, Any], part: s
     >>> [subject_of(one, "orders", record, "value") for one in ("topic", "record", "topic_record")]
     ['orders-value', 'shop.order', 'orders-shop.order']
     """
+    if strategy == "topic":
+        return f"{topic}-{part}"
     name, space = str(record["name"]), record.get("namespace")
     full = name if "." in name or not space else f"{space}.{name}"
-    return {"topic": f"{topic}-{part}", "record": full, "topic_record": f"{topic}-{full}"}[strategy]
+    return full if strategy == "record" else f"{topic}-{full}"

@@ -8,7 +8,7 @@ from typing import Any
 from tidelake.column_types import Column, Primitive, column_types
 from tidelake.errors import SchemaRefused
 
-_WIDER = {
+WIDER = {
     ("int", "long"),
     ("int", "float"),
     ("int", "double"),
@@ -16,6 +16,7 @@ _WIDER = {
     ("long", "double"),
     ("float", "double"),
 }
+"""From which plain type to which nothing, or no more than a decimal place, is lost."""
 _DEFAULTS: dict[str, type | tuple[type, ...]] = {
     "boolean": bool,
     "int": int,
@@ -70,7 +71,7 @@ def _take(ours: Column, theirs: Column | None, defaults: dict[str, Any]) -> Take
         return Taken()
     if isinstance(ours.type, Primitive) and isinstance(theirs.type, Primitive):
         plain = ours.type.logical is theirs.type.logical is None
-        if plain and (theirs.type.name, ours.type.name) in _WIDER:
+        if plain and (theirs.type.name, ours.type.name) in WIDER:
             return Taken(widened=True)
     raise SchemaRefused(ours.name, "it was written as another type, which does not widen to the collection's")
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
 from tidelake.codec_exact import suspect_pattern
-from tidelake.delta.decode import MAGIC_BYTES, SENTINEL, without_logical_types
+from tidelake.delta.decode import MAGIC_BYTES, SENTINEL, holds_id_in_header, without_logical_types
 from tidelake.delta.types import Landing, data_fields, land_record, spark_schema
 from tidelake.resolution import resolve
 from tidelake.schema import resolved_schema
@@ -29,6 +29,7 @@ def decode_avro(
     record: dict[str, Any],
     writers: Mapping[int, dict[str, Any]] | None = None,
     refused: Mapping[int, str] | None = None,
+    bare: dict[str, Any] | None = None,
 ) -> DataFrame:
     """Decode Avro records.
 
@@ -44,10 +45,11 @@ def decode_avro(
         writers: Confluent framing: by schema id, what was written: the same columns in any order, or what resolves to
             them; None means bare.
         refused: by schema id that is known, why its records cannot be read.
+        bare: what bare bodies were written with, where that is not `record`.
     """
     body, found = f"{target}_body", f"{target}_found"
     if writers is None:
-        return _bare(frame.withColumn(body, F.col(source)), body, target, record, record).drop(body)
+        return _bare(frame.withColumn(body, F.col(source)), body, target, record, bare or record).drop(body)
     framed = frame.withColumns(
         {
             body: F.substring(F.col(source), MAGIC_BYTES + 1, 2**31 - 1),
@@ -58,7 +60,7 @@ def decode_avro(
     is_magic = F.substring(F.col(source), 1, 1) == F.lit(bytes(1))
     framing = F.when(
         F.col(source).isNotNull(),
-        F.when(_holds_id_in_header(frame, target), F.lit("schema_id_in_header"))
+        F.when(holds_id_in_header(frame, "key" if target == "_key" else "value"), F.lit("schema_id_in_header"))
         .when(~is_magic, F.lit("wrong_magic_byte"))
         .when(~long_enough, F.lit("undecodable"))
         .when(F.col(found).isin(list(refused or {})), F.lit("schema_not_resolved"))
@@ -114,14 +116,6 @@ def _columns(stored: Column, record: dict[str, Any], writer: dict[str, Any]) -> 
         changed = one.widened or not one.written
         found.append((column.cast(types[name]) if changed else column).alias(name))
     return found
-
-
-def _holds_id_in_header(frame: DataFrame, target: str) -> Column:
-    """Whether a record says its schema in a header, as newer producers may, and not before the body."""
-    if "headers" not in frame.columns:
-        return F.lit(False)
-    name = "__key_schema_id" if target == "_key" else "__value_schema_id"
-    return F.coalesce(F.exists("headers", lambda one: one["key"] == name), F.lit(False))
 
 
 def _is_cut(body: str, stated: Column, writer: dict[str, Any], landing: Landing) -> Column:

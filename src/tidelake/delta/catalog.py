@@ -18,7 +18,9 @@ from pydantic import BaseModel, ConfigDict
 
 from tidelake.antichain import Antichain
 from tidelake.configuration import CollectionSettings
+from tidelake.delta.columns import carry_columns
 from tidelake.delta.commit import EPOCH, OpenTable, create_table, is_table, maintain
+from tidelake.delta.entry_check import check_same, with_columns
 from tidelake.delta.files import discard_run, read_rows, write_run
 from tidelake.delta.layout import (
     BINDINGS_SCHEMA,
@@ -31,7 +33,8 @@ from tidelake.delta.layout import (
     new_run,
 )
 from tidelake.delta.stops import reach
-from tidelake.errors import ConfigurationError, Conflict, RuleBroken
+from tidelake.errors import Conflict, RuleBroken
+from tidelake.settled import values_of
 
 _SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("document", pa.string()), pa.field(RUN, pa.string())])
 _ATTEMPTS_MAX = 64
@@ -69,7 +72,7 @@ class Decision(BaseModel):
 
 
 class Entry(BaseModel):
-    """What the catalog knows of one collection. Framing, envelope and schema are fixed when it is created."""
+    """What the catalog knows of one collection. Framing and envelope are fixed when it is created; columns stay."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -80,6 +83,10 @@ class Entry(BaseModel):
     format: str = "avro"
     """Raw framing: what the bytes of keys and values are."""
     record_schema: dict[str, Any]
+    value_schema: dict[str, Any] = {}
+    """Raw framing: what the values of records are, of change events the row's; empty in entries of old."""
+    added: tuple[str, ...] = ()
+    """The columns that have appeared since the collection was made; settings need not name them."""
     key: tuple[str, ...] = ()
     """The columns that name a row, where there are any."""
     before: Literal["whole", "key"] = "whole"
@@ -114,6 +121,16 @@ class Collection:
     def name(self) -> str:
         """The name that people use."""
         return self.entry.name
+
+    def carry_columns(self) -> OpenTable:
+        """Open its table, with all the columns that the entry knows of: see `columns.carry_columns`."""
+        return carry_columns(self.paths.updates, self.updates_schema(), self.entry.epoch)
+
+    def updates_schema(self) -> pa.Schema:
+        """What its table looks like, once it has all the columns that the entry knows of."""
+        from tidelake.delta.types import updates_schema  # late: `status` reads catalogs without Spark
+
+        return updates_schema(self.entry.record_schema, self.entry.positioned)
 
 
 class Catalog:
@@ -155,7 +172,8 @@ class Catalog:
         known = {entry.name: entry for entry in self.entries()}
         for one in settings:
             if one.name in known:
-                _check_same(known[one.name], one)
+                check_same(known[one.name], one)
+                with_columns(known[one.name], one)
 
     def open_or_create(self, settings: CollectionSettings) -> Collection:
         """The collection that these settings describe, created with its tables where it is not there yet.
@@ -168,8 +186,8 @@ class Catalog:
         def create(entries: dict[str, Entry]) -> Entry:
             for entry in entries.values():
                 if entry.name == settings.name:
-                    _check_same(entry, settings)
-                    return entry
+                    check_same(entry, settings)
+                    return with_columns(entry, settings)
             return Entry(
                 id=secrets.token_hex(16),
                 name=settings.name,
@@ -177,6 +195,7 @@ class Catalog:
                 envelope=settings.envelope,
                 format=settings.format,
                 record_schema=settings.record_schema,
+                value_schema=dict(values_of(settings).record) if settings.framing == "reclock" else {},
                 key=settings.key,
                 before=settings.before,
                 capabilities=(Capability(id=f"critical-{secrets.token_hex(8)}", kind="critical", since=(0,)),),
@@ -190,7 +209,11 @@ class Catalog:
             entry = self.update(entry.name, lambda one: one.model_copy(update={"tables_made": True}))
         if entry.epoch:
             self._carry_epoch(entry)
-        return Collection(entry, collection.paths)
+        opened = Collection(entry, collection.paths)
+        if entry.added:
+            reach("columns.after_catalog")
+            opened.carry_columns()
+        return opened
 
     def update(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
         """Replace one collection's entry by `change(entry)`, from its newest state, and say what it is now.
@@ -317,49 +340,3 @@ def _raise_epoch(path: Path, epoch: int) -> None:
             continue
         return
     raise Conflict(str(path), -1, f"{_ATTEMPTS_MAX} attempts to fence failed")
-
-
-def _check_same(entry: Entry, settings: CollectionSettings) -> None:
-    field = f"collections.{settings.name}"
-    if entry.envelope != settings.envelope:
-        raise ConfigurationError(
-            "collections.yaml",
-            f"{field}.family",
-            f"the collection was created with the envelope '{entry.envelope}'",
-            "a collection's family is fixed: give the new one another name",
-        )
-    if entry.framing != settings.framing:
-        raise ConfigurationError(
-            "collections.yaml",
-            f"{field}.framing",
-            f"the collection was created with the framing '{entry.framing}'",
-            "a collection's framing is fixed: give the new one another name",
-        )
-    if entry.format != settings.format:
-        raise ConfigurationError(
-            "collections.yaml",
-            f"{field}.format",
-            f"the collection was created with the format '{entry.format}'",
-            "a collection's format is fixed: give the new one another name",
-        )
-    if entry.key != settings.key:
-        raise ConfigurationError(
-            "collections.yaml",
-            f"{field}.key",
-            f"the collection was created with the key {', '.join(entry.key)}",
-            "a collection's key is fixed: give the new one another name",
-        )
-    if entry.before != settings.before:
-        raise ConfigurationError(
-            "collections.yaml",
-            f"{field}.before",
-            f"the collection was created with `before: {entry.before}`",
-            "what `before` holds is fixed: give the new one another name",
-        )
-    if entry.record_schema != settings.record_schema:
-        raise ConfigurationError(
-            "collections.yaml",
-            f"{field}.schema",
-            "the collection was created with another schema",
-            "a collection's schema is fixed: give the new one another name",
-        )

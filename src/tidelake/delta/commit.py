@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,9 +170,7 @@ class OpenTable:
             Indeterminate: it cannot be said whether this commit is there. Open the table again, then decide.
             RuleBroken: a value would fall, a file does not fit, or a run to remove is not live.
         """
-        if self._spent:
-            raise RuleBroken("an open table is good for one commit", "open the table again")
-        self._spent = True
+        self._spend()
         self._check_epoch(epoch)
         self._check_values(values)
         self._check_runs(adds, removes)
@@ -183,32 +181,63 @@ class OpenTable:
             sync_folder(folder)
         for run in removes:
             os.utime(self.path / f"{RUN}={run}")  # whoever still reads it has the retention from here
-        nonce = secrets.token_hex(16)
-        self._call(nonce, values, adds, removes)
-        reach("commit.after_call", self.path.name)
-        sync_path(entry_path(self.path, self.version + 1))
-        sync_folder(self.path / "_delta_log")
-        reach("commit.after_sync", self.path.name)
-        return Committed(self.version + 1, self.seq + 1, nonce)
-
-    def _call(self, nonce: str, values: Mapping[str, int], adds: Sequence[RunFile], removes: Sequence[str]) -> None:
-        transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
         now_ms = int(time.time() * 1000)
-        reach("commit.before_call", self.path.name)
-        try:
+
+        def call(properties: CommitProperties) -> None:
             self._table.create_write_transaction(
                 [AddAction(f.path, f.bytes, {RUN: f.run}, now_ms, True, f.statistics()) for f in adds],
                 mode="overwrite" if removes else "append",
                 schema=self._table.schema(),
                 partition_by=[RUN],
                 partition_filters=[(RUN, "in", list(removes))] if removes else None,
-                commit_properties=CommitProperties(
-                    custom_metadata={"nonce": nonce} | LAST, max_commit_retries=0, app_transactions=transactions
-                ),
+                commit_properties=properties,
                 post_commithook_properties=_NO_HOOKS,
+            )
+
+        return self._call(call, values)
+
+    def add_columns(self, fields: Sequence[pa.Field], epoch: int | None = None) -> Committed:
+        """Add columns at the end, in which all rows are null so far; a commit of their own, as durable as any.
+
+        Args:
+            fields: names that the table does not have, all of which may be null.
+            epoch: the writer's epoch, where the table is fenced by one.
+
+        Raises:
+            Conflict, Fenced, Indeterminate: as with `commit`.
+        """
+        self._spend()
+        self._check_epoch(epoch)
+        added = list(Schema.from_arrow(pa.schema(fields)).fields)
+
+        def call(properties: CommitProperties) -> None:
+            self._table.alter.add_columns(added, commit_properties=properties, post_commithook_properties=_NO_HOOKS)
+
+        return self._call(call, {})
+
+    def _spend(self) -> None:
+        if self._spent:
+            raise RuleBroken("an open table is good for one commit", "open the table again")
+        self._spent = True
+
+    def _call(self, call: Callable[[CommitProperties], None], values: Mapping[str, int]) -> Committed:
+        """Make one call that commits, with the next `seq` and these values; return when it is durable."""
+        nonce = secrets.token_hex(16)
+        transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
+        reach("commit.before_call", self.path.name)
+        try:
+            call(
+                CommitProperties(
+                    custom_metadata={"nonce": nonce} | LAST, max_commit_retries=0, app_transactions=transactions
+                )
             )
         except Exception as error:  # whatever was raised, only the log knows what happened
             self._settle(nonce, error)
+        reach("commit.after_call", self.path.name)
+        sync_path(entry_path(self.path, self.version + 1))
+        sync_folder(self.path / "_delta_log")
+        reach("commit.after_sync", self.path.name)
+        return Committed(self.version + 1, self.seq + 1, nonce)
 
     def _settle(self, nonce: str, error: Exception) -> None:
         """Find out from the log whether a commit call that raised has committed; return only if it has."""

@@ -20,6 +20,7 @@ from tidelake.antichain import Antichain
 from tidelake.debezium import Interval
 from tidelake.delta.catalog import Catalog, Collection, Entry
 from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.evolution import open_newest
 from tidelake.delta.files import RunFile, discard_run
 from tidelake.delta.forms import form_of
 from tidelake.delta.layout import RUN, TIME, new_run
@@ -120,7 +121,8 @@ def merge_runs(
     lost = 0
     first: set[str] = set()
     while lost < _ATTEMPTS_MAX:
-        table = OpenTable(collection.paths.updates)
+        # Columns may have appeared since the entry was read, and a merge must not lose what is in them.
+        collection, table = open_newest(collection)
         runs = live_runs(table.files())
         report.runs_after = len(runs)
         if report.merges == 0:
@@ -240,8 +242,8 @@ def _swap(
         try:
             table.commit(values, added, sorted(names), epoch=collection.entry.epoch)
         except Conflict:
-            table = OpenTable(table.path)
-            if not names <= {file.run for file in table.files()}:
+            before, table = table.schema(), OpenTable(table.path)
+            if not names <= {file.run for file in table.files()} or table.schema() != before:
                 return False
             reach("compact.after_conflict")
             continue

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
+from tidelake.delta.forms import contents_fields
 from tidelake.delta.snapshot import last_time, snapshot
 from tidelake.delta.status import read_proof_log
 from tidelake.delta.stops import reach
@@ -45,7 +46,8 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     path = str(collection.paths.current)
     shown = _shown(spark, path)
     at = max(last_time(upper, closed), 0)
-    if shown is not None and shown[0] == at:
+    names = {one.name for one in contents_fields(collection.entry)}
+    if shown is not None and shown[0] == at and names <= set(spark.read.format("delta").load(path).columns):
         return CurrentReport(shown[0], shown[1], False)
     taken = snapshot(spark, collection, at)
     contents = taken.contents.persist()
@@ -53,7 +55,9 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     try:
         rows = contents.count()
         note = json.dumps({"as_of": taken.as_of, "rows": rows, "collection": collection.name})
-        contents.write.format("delta").mode("overwrite").option("userMetadata", note).save(path)
+        contents.write.format("delta").mode("overwrite").option("userMetadata", note).option(
+            "mergeSchema", "true"
+        ).save(path)
     finally:
         contents.unpersist()
     reach("current.after_write")

@@ -9,7 +9,7 @@ suffix equals a prefix), so no number of left-over bytes can hide.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -35,11 +35,13 @@ class Decoder:
     Args:
         record_schema: what the collection's `data` is.
         writer_schemas: Confluent framing: by schema id, what `data` was written as; None means bare Avro.
+        refused_ids: Confluent framing: schema ids that are known, and whose messages cannot be read.
         looks_at_statements: whether `updates` applies the rules of single statements; see `trusted_updates`.
     """
 
     record_schema: dict[str, Any]
     writer_schemas: Mapping[int, dict[str, Any]] | None = None
+    refused_ids: Collection[int] = ()
     looks_at_statements: bool = True
 
     def progress(self, raw: DataFrame) -> DataFrame:
@@ -114,8 +116,10 @@ class Decoder:
         schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
         framing = (
             F.when(value.isNull(), F.lit(None))
+            .when(holds_id_in_header(raw, "value"), F.lit("schema_id_in_header"))
             .when(F.substring(value, 1, 1) != F.lit(bytes(1)), F.lit("wrong_magic_byte"))
             .when(~long_enough, F.lit("undecodable"))
+            .when(schema_id.isin(list(self.refused_ids)), F.lit("schema_not_resolved"))
             .when(~schema_id.isin(list(self.writer_schemas)), F.lit("unknown_schema_id"))
         )
         body = F.when(magic, F.substring(value, MAGIC_BYTES + 1, 2**31 - 1))
@@ -171,6 +175,14 @@ def explode_updates(
     return exploded.select(
         *columns, F.col("_u.time").alias(TIME), F.col("_u.diff").alias(DIFF), "_partition", "_offset", *judged
     )
+
+
+def holds_id_in_header(frame: DataFrame, part: str) -> Column:
+    """Whether a record says the schema of its `key` or `value` in a header, as newer producers may; never null."""
+    if "headers" not in frame.columns:
+        return F.lit(False)
+    name = F.lit(f"__{part}_schema_id")
+    return F.coalesce(F.exists("headers", lambda one: one["key"] == name), F.lit(False))
 
 
 def _is_progress() -> Column:

@@ -20,6 +20,8 @@ def decode_values(frame: DataFrame, settings: CollectionSettings) -> DataFrame:
          _value_detail string (more of that for a person, or null). The struct is null where there is a reason, and
          where the value is null, or the null of JSON.
     """
+    if settings.format == "avro" and settings.encoding != "confluent" and settings.bare_schema:
+        return decode_avro(frame, "value", "_value", settings.value_schema, bare=settings.bare_schema)
     return _decode(frame, "value", "_value", settings.value_schema, settings, settings.schema_ids)
 
 
@@ -41,7 +43,7 @@ def _decode(
     ids: Mapping[int, dict[str, Any]],
 ) -> DataFrame:
     if settings.format == "json":
-        return decode_json(frame, source, target, record)
+        return decode_json(frame, source, target, record, settings.refused_schemas)
     if settings.encoding != "confluent":
         return decode_avro(frame, source, target, record)
     return decode_avro(frame, source, target, record, ids, settings.refused_ids)

@@ -7,7 +7,7 @@ the record is parsed once more, as a variant, which refuses an object with one n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -25,6 +25,8 @@ _OPTIONS = {
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
+PAYLOAD = '"payload":'
+"""What stands between the schema of a message and the rest; a text inside cannot have it, as its quotes are marked."""
 _SPACED_NAMES = ('" ', '"\t', '"\n', '"\r')
 """A name may have space before its colon, and then it is not counted."""
 
@@ -32,7 +34,9 @@ _SURROGATE = r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89ab
 """Half of a pair, which stands for no letter."""
 
 
-def decode_json(frame: DataFrame, source: str, target: str, record: dict[str, Any]) -> DataFrame:
+def decode_json(
+    frame: DataFrame, source: str, target: str, record: dict[str, Any], refused: Mapping[int, str] | None = None
+) -> DataFrame:
     """Decode JSON objects, with or without Kafka Connect's `schema` and `payload` around them.
 
     In:  `source` binary, any others.
@@ -44,6 +48,7 @@ def decode_json(frame: DataFrame, source: str, target: str, record: dict[str, An
         source: the column with their bytes.
         target: the column to add.
         record: the record schema. Names that it does not have are left out.
+        refused: by the hash of the schema that records have with them, why they cannot be read.
 
     Raises:
         SchemaRefused: the record has a type that JSON has no form for.
@@ -83,12 +88,13 @@ def decode_json(frame: DataFrame, source: str, target: str, record: dict[str, An
         mistaken = [F.concat(F.lit("wrong_type "), reading.mistaken(F.col(f"{target}_exact")))]
     repeated = F.when(suspect & parsed.isNull(), F.lit("repeated_name"))
     staged = staged.withColumn(f"{target}_note", F.coalesce(broken_so_far, repeated, *mistaken))
+    refusal = refusal_of(text, refused or {})
     reason, column = F.substring_index(note, " ", 1), F.regexp_extract(note, " (.*)", 1)
     done = staged.withColumns(
         {
-            target: F.when(note.isNull(), reading.stored(wire)),
-            f"{target}_reason": reason,
-            f"{target}_detail": F.when(column != "", F.concat(F.lit("column "), column)),
+            target: F.when(note.isNull() & refusal.isNull(), reading.stored(wire)),
+            f"{target}_reason": F.coalesce(F.when(refusal.isNotNull(), F.lit("schema_not_resolved")), reason),
+            f"{target}_detail": F.coalesce(refusal, F.when(column != "", F.concat(F.lit("column "), column))),
         }
     )
     return done.drop(*(f"{target}_{name}" for name in _STAGES))
@@ -103,6 +109,25 @@ def _is_wrapped(text: Column, names: list[str]) -> Column:
         return F.lit(False)
     begins = F.ltrim(text).startswith('{"schema"') & F.contains(text, F.lit('"payload"'))
     return F.coalesce(begins, F.lit(False))
+
+
+def schema_hash(text: Column) -> Column:
+    """What tells the schema in front of a message's payload from others; null where there is none."""
+    has_one = F.ltrim(text).startswith('{"schema"') & F.contains(text, F.lit(PAYLOAD))
+    return F.when(has_one, F.xxhash64(F.substring_index(text, PAYLOAD, 1)))
+
+
+def refusal_of(text: Column, refused: Mapping[int, str]) -> Column:
+    """Why a message with such a schema cannot be read; null where it may be.
+
+    Args:
+        text: the message.
+        refused: the reasons, by what `schema_hash` gives.
+    """
+    found: Column = F.lit(None).cast("string")
+    for hashed, why in refused.items():
+        found = F.when(schema_hash(text) == hashed, F.lit(why)).otherwise(found)
+    return found
 
 
 def read_object(text: Column, ddl: str) -> Column:

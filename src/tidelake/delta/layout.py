@@ -115,6 +115,11 @@ class CollectionPaths:
     root: Path
 
     @property
+    def store(self) -> Store:
+        """The store that the collection is in."""
+        return Store(self.root.parent.parent)
+
+    @property
     def updates(self) -> Path:
         """Every statement that was taken in, sealed and unsealed."""
         return self.root / "updates"

@@ -8,7 +8,7 @@ been written before. See docs/decisions/positions.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -24,7 +24,7 @@ from tidelake.delta.connect_values import (
     land_raw,
     land_text,
 )
-from tidelake.delta.json_format import breakage_of, read_object
+from tidelake.delta.json_format import breakage_of, read_object, refusal_of
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
 from tidelake.raw_configuration import UNAVAILABLE_VALUE
 
@@ -46,6 +46,8 @@ class ChangeShape:
     position: tuple[str, ...] = ()
     """Paths of numbers in an event that order events of one key, such as `source.pos`; PostgreSQL needs none."""
     placeholder: str = UNAVAILABLE_VALUE
+    refused_schemas: Mapping[int, str] = field(default_factory=dict)
+    """JSON: by the hash of a schema that messages have with them, why they cannot be read."""
     more: dict[str, Column] = field(default_factory=dict)
     """Further columns of the table, from those of raw records."""
 
@@ -63,7 +65,10 @@ class Reader:
     """How the values of rows are read: as JSON's text, or as what Avro has decoded."""
 
     columns: tuple[tuple[str, Travel], ...]
+    """Those that were written; the shape may have more, which are null."""
     of_text: bool = True
+    key_row: Column | None = None
+    """Of Avro: the key's columns out of the record's key, where that is decoded."""
 
     def land(self, given: Column, travel: Travel) -> Landed:
         """Turn a value into what lands."""
@@ -76,9 +81,8 @@ class Reader:
         return is_unavailable_raw(given, travel, placeholder)
 
 
-def event_struct(given: Column, source: Column) -> Column:
-    """The parts of an event that say something."""
-    rows = [given[name].alias(name) for name in ("before", "after")]
+def event_struct(given: Column, rows: Sequence[Column], source: Column) -> Column:
+    """The parts of an event that say something, with its rows `before` and `after`."""
     return F.struct(
         *rows, source.alias("source"), *(given[name].cast("string").alias(name) for name in ("op", "ts_ms"))
     )
@@ -114,7 +118,8 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     key = StructType([*keys.fields, StructField("payload", keys), StructField(_CORRUPT, StringType())])
     text, key_text = F.col("value").cast("string"), F.col("key").cast("string")
     read = raw.withColumn("_given", read_object(text, whole.simpleString()))
-    read = read.withColumn("_broken", F.when(F.col("value").isNotNull(), breakage_of(text, F.col("_given"))))
+    broken = F.coalesce(refusal_of(text, shape.refused_schemas), breakage_of(text, F.col("_given")))
+    read = read.withColumn("_broken", F.when(F.col("value").isNotNull(), broken))
     given, parts = F.col("_given.v")[0], [one.name for one in event]
     bare = F.struct(*(given[name].alias(name) for name in parts))
     read = read.withColumn("_event", F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare))
@@ -189,7 +194,9 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
         "*",
         F.when(has_left, left).alias("_left"),
         reason.alias("_reason"),
-        F.when(F.col("_kind").isNull(), F.concat(F.lit("op is "), F.coalesce(op, F.lit("not there")))).alias("_detail"),
+        F.when(F.col("_kind").isNull(), F.concat(F.lit("op is "), F.coalesce(op, F.lit("not there"))))
+        .otherwise(F.col("_broken"))
+        .alias("_detail"),
     ).drop("_before_key")
 
 
@@ -197,7 +204,10 @@ def _keys_of(shape: ChangeShape, reader: Reader) -> dict[str, Column]:
     """By key column its value as the record's key has it, or what stood before."""
     travels, before = dict(reader.columns), F.col("_event.before")
     if not reader.of_text:
-        return {name: reader.land(before[name], travels[name]).value for name in shape.key}
+        stated = {name: reader.land(before[name], travels[name]).value for name in shape.key}
+        if reader.key_row is None:
+            return stated
+        return {name: F.coalesce(reader.key_row[name], value) for name, value in stated.items()}
     return {
         name: land_text(
             F.coalesce(F.col(f"_keys.payload.{name}"), F.col(f"_keys.{name}"), before[name]), travels[name]
@@ -217,6 +227,8 @@ def _before_keys(shape: ChangeShape, reader: Reader) -> Column:
 def _value_of(
     name: str, landed: dict[str, Landed], lacks: dict[str, Column], keys: dict[str, Column], is_row: Column
 ) -> Column:
+    if name not in landed:
+        return F.lit(None)
     value = landed[name].value
     if name in keys:
         return F.when(is_row, F.coalesce(value, keys[name])).otherwise(keys[name])
@@ -227,6 +239,8 @@ def _fault(shape: ChangeShape, landed: dict[str, Landed], lacks: dict[str, Colum
     """What is wrong with a row, by column; null where nothing is."""
     faults = []
     for name, travel in shape.columns:
+        if name not in landed:  # may be null, and was not written
+            continue
         told = ~lacks.get(name, F.lit(False))
         faults.append(F.when(told & landed[name].bad, F.lit(f"{name} cannot be read as {_named(travel)}")))
         if not travel.nullable and name not in shape.key:

@@ -22,7 +22,7 @@ from tidelake.delta.files import RunFile, discard_run, discard_runs, write_run
 from tidelake.delta.layout import DIFF, POSITION, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.raw_debezium import POSTGRESQL, ChangeShape, SnapshotStart, change_rows, position_of, read_changes
-from tidelake.delta.raw_debezium_avro import read_avro_changes
+from tidelake.delta.raw_debezium_avro import Writers, read_avro_changes
 from tidelake.delta.raw_envelopes import metadata_of
 from tidelake.delta.runs import read_files, write_frame
 from tidelake.delta.topic import Topic
@@ -86,6 +86,7 @@ class ChangeTick:
             self.settings.key,
             self.settings.position,
             self.settings.unavailable_value,
+            self.settings.refused_schemas,
             metadata_of(self.settings),
         )
 
@@ -101,8 +102,15 @@ class ChangeTick:
         """What `raw_debezium.read_changes` gives."""
         if self.settings.format == "json":
             return read_changes(self.raw, self.shape)
-        writers = self.settings.schema_ids if self.settings.encoding == "confluent" else None
-        return read_avro_changes(self.raw, self.shape, self.settings.value_schema, writers)
+        settings = self.settings
+        if settings.encoding == "confluent":
+            keys = Writers(by_id=settings.key_schema_ids) if settings.key_schema_ids else None
+            values = Writers(settings.value_schema, settings.schema_ids, settings.refused_ids)
+            return read_avro_changes(self.raw, self.shape, values, keys)
+        bare = Writers(settings.bare_schema or settings.value_schema)
+        return read_avro_changes(
+            self.raw, self.shape, bare, Writers(settings.key_schema) if settings.key_schema else None
+        )
 
     def write(self) -> ChangesWritten:
         """Write the rows as runs, which no log names yet.

@@ -17,8 +17,10 @@ from tidelake.configuration import CollectionSettings
 from tidelake.delta.bindings import append_binding, known_offsets, minted_time
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.evolution import evolve, open_newest
 from tidelake.delta.files import RunFile, discard_run, discard_runs, read_rows
 from tidelake.delta.layout import QUARANTINE_SCHEMA, new_run
+from tidelake.delta.message_schemas import with_message_schemas
 from tidelake.delta.observed import Observed
 from tidelake.delta.position import plan_next, values_behind
 from tidelake.delta.raw_debezium_tick import ChangeTick
@@ -32,6 +34,7 @@ from tidelake.delta.types import updates_schema
 from tidelake.delta.values import CLOSED, HAS_ERRORS, SEALED_AT_MS, UPPER
 from tidelake.errors import Conflict, TopicGap
 from tidelake.framing.reclock import Binding, Place, mint_time
+from tidelake.settled import settled
 
 _ATTEMPTS_MAX = 64
 _MESSAGES_PER_TASK_MIN = 2_000
@@ -48,13 +51,20 @@ def raw_tick(
     """
     for _ in range(_ATTEMPTS_MAX):
         start_ms = int(clock.time() * 1000)
-        table = OpenTable(collection.paths.updates)
+        collection, table = _opened(collection, settings)
         known = known_offsets(table, {one.name for one in topics})
         ranges, gaps = _plan(table, collection, topics, settings.messages_per_tick_max)
         if not ranges:
             return TickReport(gaps=gaps) if gaps else None
         # Only now, with the end offsets known, does the registry know every id before them.
-        looked_up = with_schema_ids(settings)
+        entry = collection.entry
+        now = settled(settings, entry.value_schema, entry.record_schema)
+        looked_up = with_schema_ids(now, entry.added)
+        if now.evolution == "additive" and now.format == "json":
+            looked_up = with_message_schemas(now, entry.added, _messages(spark, topics, ranges))
+        if looked_up.record_schema != entry.record_schema:
+            evolve(collection, looked_up)
+            continue
         tick = _RawTick(spark, collection, looked_up, table, known, start_ms)
         report = tick.run([(topic, ranges[topic.name]) for topic in topics if topic.name in ranges])
         if report is not None:
@@ -62,6 +72,26 @@ def raw_tick(
             maintain(collection.paths.updates)
             return report
     raise Conflict(str(collection.paths.updates), -1, f"{_ATTEMPTS_MAX} ticks in a row lost their offsets to others")
+
+
+def _messages(spark: SparkSession, topics: Sequence[Topic], ranges: Mapping[str, OffsetRange]) -> DataFrame:
+    """The records of the ranges of all topics.
+
+    Out: the raw columns, topic string.
+    """
+    parts = [
+        topic.read(spark, ranges[topic.name]).withColumn("topic", F.lit(topic.name))
+        for topic in topics
+        if topic.name in ranges
+    ]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _opened(collection: Collection, settings: CollectionSettings) -> tuple[Collection, OpenTable]:
+    """A collection as it is now, and its table."""
+    if settings.evolution == "additive":
+        return open_newest(collection)
+    return collection, OpenTable(collection.paths.updates)
 
 
 def _plan(
@@ -139,9 +169,9 @@ class _RawTick:
 
         Out: the raw columns, topic string.
         """
-        parts = [topic.read(self.spark, offsets).withColumn("topic", F.lit(topic.name)) for topic, offsets in ranges]
+        raw = _messages(self.spark, [topic for topic, _ in ranges], {topic.name: offsets for topic, offsets in ranges})
         tasks = min(self.spark.sparkContext.defaultParallelism, self.report.messages // _MESSAGES_PER_TASK_MIN)
-        return reduce(DataFrame.unionByName, parts).coalesce(max(1, tasks))
+        return raw.coalesce(max(1, tasks))
 
     def _write_rows(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> list[RunFile]:
         if self.settings.envelope == "debezium":
@@ -243,8 +273,8 @@ class _RawTick:
                 done = table.commit(values, files, epoch=self.collection.entry.epoch)
             except Conflict:
                 table = OpenTable(self.table.path)
-                # Only a tick moves upper, and every tick does.
-                if (table.value(UPPER) or 0) != self.lower:
+                # Only a tick moves upper, and every tick does; of new columns its files know nothing.
+                if (table.value(UPPER) or 0) != self.lower or table.schema() != self.table.schema():
                     discard_runs(self.table.path, files)
                     reach("raw.after_lost_offsets")
                     return False

@@ -13,17 +13,21 @@ import shutil
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tidelake.column_types import column_difference, column_types
 from tidelake.configuration import CollectionSettings
+from tidelake.connect_types import without_references
 from tidelake.delta.kafka_client import read_secret
 from tidelake.errors import RegistryUnreachable, SchemaRefused
+from tidelake.evolution import Record, Values, sort_writers
 from tidelake.registry_configuration import RegistrySettings, subject_of
-from tidelake.resolution import resolve
 from tidelake.schema import record_schema_of
+from tidelake.settled import row_of, values_of, with_values
 
 _NOT_THERE = 404
 
@@ -100,38 +104,96 @@ class SchemaRegistry:
             raise RegistryUnreachable(self.settings.url, str(getattr(error, "reason", error))) from error
 
 
-def with_schema_ids(settings: CollectionSettings) -> CollectionSettings:
+def with_schema_ids(settings: CollectionSettings, added: Collection[str] = ()) -> CollectionSettings:
     """The same settings, with all that the registry knows now of the topics' schema ids; as they are without one.
+
+    Where the collection may grow, they have the columns that the schemas add, too.
+
+    Args:
+        settings: the collection's.
+        added: the columns that have appeared since it was made.
 
     Raises:
         RegistryUnreachable: the registry cannot be asked; nothing can be said of any id then.
     """
+    grows = settings.evolution == "additive"
     if settings.registry is None:
-        return settings
+        return _with_listed_ids(settings, added) if grows and settings.schema_ids else settings
     registry = SchemaRegistry(settings.registry)
-    values, refused = _usable(registry, settings, settings.value_schema, "value")
-    more: dict[str, Any] = {"schema_ids": values, "refused_ids": refused}
-    if settings.key_schema:
-        more["key_schema_ids"], refused_keys = _usable(registry, settings, settings.key_schema, "key")
-        more["refused_ids"] = {**refused_keys, **refused}
-    return settings.model_copy(update=more)
+    written = _written(registry, settings, settings.value_schema, "value")
+    if settings.framing == "cdcv2":
+        return _with_ids_of_streams(settings, written)
+    values = sort_writers(values_of(settings, added), written, grows, partial(row_of, settings))
+    more: dict[str, Any] = {"schema_ids": _records(settings, values.usable), "refused_ids": _named(values.refused)}
+    if settings.key:
+        written = _written(registry, settings, settings.key_schema, "key")
+        keys = sort_writers(_values_of_keys(settings), written, False, partial(row_of, settings))
+        more["key_schema_ids"] = _records(settings, keys.usable)
+        more["refused_ids"] = {**_named(keys.refused), **more["refused_ids"]}
+    found = settings.model_copy(update=more)
+    return found if values.values.record == values_of(settings).record else with_values(found, values.values)
 
 
-def _usable(
-    registry: SchemaRegistry, settings: CollectionSettings, record: Mapping[str, Any], part: str
-) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-    """By id the schemas whose records can be read as the collection's, and why those of others cannot."""
-    subjects = dict.fromkeys(subject_of(settings.subject, one, record, part) for one in settings.topics)
+def _values_of_keys(settings: CollectionSettings) -> Values:
+    if settings.envelope != "debezium":
+        return Values(settings.key_schema)
+    row = values_of(settings).record
+    fields = [one for one in without_references(row) if one["name"] in settings.key]
+    return Values({**row, "fields": fields}, of_changes=True)
+
+
+def _with_ids_of_streams(settings: CollectionSettings, written: Mapping[int, Any]) -> CollectionSettings:
+    """The same for CDCv2 messages: every schema has exactly the collection's columns, in any order."""
     usable, refused = {}, {}
-    for subject in subjects:
-        for schema_id, schema in registry.schemas_of(subject).items():
-            try:
-                writer = dict(record_schema_of(schema)) if schema is not None else None
-                if writer is None:
-                    refused[schema_id] = f"schema id {schema_id} is not Avro, or refers to other schemas"
-                    continue
-                resolve(dict(record), writer)
-                usable[schema_id] = writer
-            except SchemaRefused as error:
-                refused[schema_id] = f"schema id {schema_id}: {error.fact()}"
-    return usable, refused
+    for schema_id, schema in written.items():
+        try:
+            record = dict(record_schema_of(schema))
+            difference = column_difference(column_types(settings.record_schema), column_types(record))
+            if difference is not None:
+                raise SchemaRefused("", difference)
+            usable[schema_id] = record
+        except SchemaRefused as error:
+            refused[schema_id] = error.fact()
+    return settings.model_copy(update={"schema_ids": usable, "refused_ids": _named(refused)})
+
+
+def newest_row(settings: CollectionSettings) -> Record | None:
+    """The row that the newest schema of change events is about; None where no topic has one yet.
+
+    Raises:
+        RegistryUnreachable: the registry cannot be asked.
+        SchemaRefused: it is no change event.
+    """
+    assert settings.registry is not None
+    registry = SchemaRegistry(settings.registry)
+    for topic in settings.topics:
+        schemas = list(registry.schemas_of(subject_of("topic", topic, {}, "value")).values())
+        if schemas:
+            return row_of(settings, schemas[-1])
+    return None
+
+
+def _with_listed_ids(settings: CollectionSettings, added: Collection[str]) -> CollectionSettings:
+    """The same for ids that the settings list."""
+    values = sort_writers(values_of(settings, added), settings.schema_ids, True, partial(row_of, settings))
+    found = settings.model_copy(update={"schema_ids": values.usable, "refused_ids": _named(values.refused)})
+    return found if values.values.record == values_of(settings).record else with_values(found, values.values)
+
+
+def _written(
+    registry: SchemaRegistry, settings: CollectionSettings, record: Mapping[str, Any], part: str
+) -> dict[int, Any]:
+    """By id, every schema of the topics' keys or values, in the order in which they were registered."""
+    subjects = dict.fromkeys(subject_of(settings.subject, one, record, part) for one in settings.topics)
+    return {schema_id: schema for one in subjects for schema_id, schema in registry.schemas_of(one).items()}
+
+
+def _records(settings: CollectionSettings, usable: Mapping[int, Any]) -> dict[int, Any]:
+    """What messages were written with: records, or whole change events."""
+    if settings.envelope == "debezium":
+        return dict(usable)
+    return {schema_id: dict(record_schema_of(schema)) for schema_id, schema in usable.items()}
+
+
+def _named(refused: Mapping[int, str]) -> dict[int, str]:
+    return {schema_id: f"schema id {schema_id}: {why}" for schema_id, why in refused.items()}

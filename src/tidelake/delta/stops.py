@@ -75,6 +75,9 @@ RAW_STOP_POINTS: tuple[str, ...] = (
 )
 """Those that only a raw collection comes by: it has one table more, and a tick of its own."""
 
+EVOLUTION_STOP_POINTS: tuple[str, ...] = ("columns.after_catalog", "columns.after_commit")
+"""Those that only a collection comes by that gets a new column."""
+
 _on_reach: Callable[[str], None] | None = None
 
 

@@ -19,6 +19,7 @@ from tidelake.delta.files import RunFile, discard_run, discard_runs, read_rows, 
 from tidelake.delta.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.position import plan_next, values_behind
+from tidelake.delta.registry import with_schema_ids
 from tidelake.delta.runs import WrittenRun, append_run, read_files, write_frame
 from tidelake.delta.stated import are_stated_twice, bounds_of_future
 from tidelake.delta.stops import reach
@@ -80,7 +81,7 @@ class _Sealed:
 def decoder_of(collection: Collection, settings: CollectionSettings) -> Decoder:
     """How this collection's topic is read."""
     schemas = settings.schema_ids if settings.encoding == "confluent" else None
-    return Decoder(collection.entry.record_schema, schemas)
+    return Decoder(collection.entry.record_schema, schemas, tuple(settings.refused_ids))
 
 
 def ingest_tick(
@@ -97,7 +98,8 @@ def ingest_tick(
         offsets, gaps = plan_next(topic, table, collection, settings.messages_per_tick_max)
         if not offsets.intervals:
             return TickReport(gaps=gaps) if gaps else None
-        report = _Tick(spark, collection, settings, topic, table, offsets).run()
+        # Only now, with the end offsets known, does a registry know every id before them.
+        report = _Tick(spark, collection, with_schema_ids(settings), topic, table, offsets).run()
         if report is not None:
             report.gaps = gaps
             maintain(collection.paths.updates)
