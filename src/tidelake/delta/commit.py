@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import structlog
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.transaction import AddAction
 
@@ -36,8 +35,6 @@ from tidelake.delta.table_log import (
     set_torn_entry_aside,
 )
 from tidelake.errors import Conflict, DamagedTable, Fenced, Indeterminate, RuleBroken
-
-log_event = structlog.get_logger("tidelake")
 
 EPOCH = "epoch"
 
