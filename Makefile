@@ -19,6 +19,7 @@ help:
 	@echo "make sweep   kills, races and random histories; TIDELAKE_SWEEP_SEEDS=10 runs ten seeds of each"
 	@echo "make check   lint, format, types, and which room may import which"
 	@echo "make bench   speed beside what a user would pick instead; bench-quick is bounded, bench-large has 100 M rows"
+	@echo "make bench-peers  what stands beside it there: Pathway, and a reader in Rust; without it those are left out"
 	@echo "make ui      Dagster's pages, on this machine only"
 	@echo "make setup   only what all of the above need: .venv and .jars"
 	@echo "make services  what the tests need on top: the jars of a broker and of Debezium, in .jars/services"
@@ -86,6 +87,18 @@ bench-quick: setup
 bench-large: setup
 	@$(BIN)/python -m benchmarks --large
 
+# What stands beside it and is no package of ours. What cannot be had is left out of `make bench`, by name.
+CARGO := $(or $(shell command -v cargo),$(wildcard $(HOME)/.cargo/bin/cargo))
+.PHONY: bench-peers
+bench-peers: toolchain
+	@test -x .peers/pathway/bin/python || $(PYTHON) -m venv .peers/pathway
+	@echo "peers: Pathway's environment (1.6 GB)"
+	@.peers/pathway/bin/pip --disable-pip-version-check --quiet install --no-deps --require-hashes \
+	  -r benchmarks/peers/pathway/requirements.lock
+	@test -z "$(CARGO)" || { cp -r benchmarks/peers/differential .peers/ && cd .peers/differential && \
+	  echo "peers: differential dataflow's reader (a minute or two)" && $(CARGO) build --quiet --release --target-dir .; }
+	@test -n "$(CARGO)" || echo "peers: no cargo on PATH. hint: install Rust, or do without differential dataflow's reader"
+
 .PHONY: check
 check: setup
 	@echo "check: ruff" && $(BIN)/ruff check --quiet .
@@ -121,6 +134,6 @@ lock: setup
 
 .PHONY: clean
 clean:
-	@rm -rf .venv .jars .dagster_home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
+	@rm -rf .venv .jars .peers .dagster_home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
 	  build dist spark-warehouse metastore_db derby.log
 	@find src $(ROOMS) $(wildcard tests benchmarks examples) -name __pycache__ -type d -prune -exec rm -rf {} +

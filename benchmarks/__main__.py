@@ -6,81 +6,123 @@ import argparse
 import math
 import sys
 import time
+import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks import report
 from benchmarks.bench import Bench
 from benchmarks.bulk import measure_bulk
+from benchmarks.elsewhere import measure_cluster, measure_pathway
+from benchmarks.lines import Results
+from benchmarks.many import measure_many
 from benchmarks.measure import Samples, machine
+from benchmarks.reads import measure_reads
 from benchmarks.small import measure_ledger, measure_seal, measure_start
+from benchmarks.targets import ROWS
 from benchmarks.ticks import measure_ticks
+from benchmarks.written import measure_written
 from tidelake.delta.session import start_session
 
 ROUNDS, ROUNDS_QUICK = 5, 1
 _M = 1_000_000
+NAMES = sorted({row.measurement for row in ROWS if row.measurement})
+
+
+@dataclass(frozen=True)
+class Task:
+    """One measurement at one size."""
+
+    name: str
+    size: int
+    seconds_max: float
+    """After so long no further round of it begins; what it has got by then counts, and the table says so."""
+    measure: Callable[[Bench, int], Samples]
 
 
 def main() -> int:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="small and few: under three minutes, for every change")
-    size.add_argument("--large", action="store_true", help="only ticks on 100 M rows; an hour or more")
-    parser.add_argument("--only", action="append", default=[], help="only these: ticks, bulk, ledger, seal, start")
-    parser.add_argument("--rounds", type=int, help="how often each is measured, after one round to warm up")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="start no further measurement after so long")
-    parser.add_argument("--work", type=Path, default=Path("data/benchmarks/work"), help="for the data; is emptied")
-    parser.add_argument("--out", type=Path, default=Path("data/benchmarks"), help="for the JSON and the chart")
-    given = parser.parse_args()
+    given = arguments()
     rounds = given.rounds or (ROUNDS_QUICK if given.quick else ROUNDS)
     facts = machine() | {"rounds": rounds}
     spark = start_session("tidelake-benchmarks", "local[2]")
     end = time.monotonic() + given.seconds
-    bench = Bench(spark, given.work.absolute(), rounds, given.quick, lambda text: print(text, flush=True), end)
+    bench = Bench(spark, given.work.absolute(), rounds, given.quick, lambda text: print(text, flush=True))
     given.out.mkdir(parents=True, exist_ok=True)
-    results: report.Results = {}
-    for name, sizes in chosen(bench, given.quick, given.large).items():
-        if given.only and name.partition(" ")[0] not in given.only:
+    results: Results = {}
+    left_out = dict.fromkeys(NAMES, "not asked for")
+    failed = False
+    for task in tasks(given.quick, given.large):
+        kind = task.name.partition(" ")[0]
+        if given.only and kind not in given.only:
             continue
-        for number, measurement in sizes.items():
-            start = time.monotonic()
-            if start > end:
-                bench.say(f"{name} {number:,}: left out, the time is used up")
-                continue
-            results.setdefault(name, {})[str(number)] = measurement()
-            bench.say(f"{name} {number:,}: {time.monotonic() - start:.0f} s in all")
-            report.write_json(given.out / "results.json", results, facts)
-    report.show(results, facts)
+        start = time.monotonic()
+        if start > end:
+            left_out[kind] = f"{given.seconds:.0f} s were used up"
+            bench.say(f"{task.name} {task.size:,}: left out, {left_out[kind]}")
+            continue
+        bench.end = min(end, start + task.seconds_max)
+        try:
+            results.setdefault(task.name, {})[str(task.size)] = task.measure(bench, task.size)
+        except Exception as error:  # the others are still measured, and the status says that this one was not
+            left_out[kind] = f"failed: {type(error).__name__}"
+            traceback.print_exc()
+            failed = True
+        bench.say(f"{task.name} {task.size:,}: {time.monotonic() - start:.0f} s in all")
+        report.write_json(given.out / "results.json", results, facts)
+    report.show(results, facts, left_out)
     report.write_chart(results, given.out)
     spark.stop()
-    return 0
+    return 1 if failed else 0
 
 
-def chosen(bench: Bench, quick: bool, large: bool) -> dict[str, dict[int, Callable[[], Samples]]]:
-    """What to measure, by name and size."""
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="small and few: under three minutes, for every change")
+    size.add_argument("--large", action="store_true", help="only what takes 100 M rows; two hours or more")
+    parser.add_argument("--only", action="append", default=[], choices=NAMES, help="only this; may be repeated")
+    parser.add_argument("--rounds", type=int, help="how often each is measured, after one round to warm up")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start no further measurement after so long")
+    parser.add_argument("--work", type=Path, default=Path("data/benchmarks/work"), help="for the data; is emptied")
+    parser.add_argument("--out", type=Path, default=Path("data/benchmarks"), help="for the JSON and the chart")
+    return parser.parse_args()
 
-    def ticks_at(*sizes: int, skew: str = "uniform") -> dict[int, Callable[[], Samples]]:
-        return {rows: lambda rows=rows: measure_ticks(bench, rows, skew) for rows in sizes}
 
-    def ledger_at(*sizes: int) -> dict[int, Callable[[], Samples]]:
-        return {times: lambda times=times: measure_ledger(bench.rounds, times, bench.say) for times in sizes}
-
-    def bulk_at(*sizes: int) -> dict[int, Callable[[], Samples]]:
-        return {rows: lambda rows=rows: measure_bulk(bench, rows) for rows in sizes}
-
+def tasks(quick: bool, large: bool) -> list[Task]:
+    """What to measure, in which order."""
+    skewed = partial(measure_ticks, skew="80/20")
     if large:
-        return {"ticks uniform": ticks_at(100 * _M)}
+        return [
+            Task("ticks uniform", 100 * _M, 3600, measure_ticks),
+            Task("many", 1_000, 7200, partial(measure_many, updates=100_000)),
+        ]
     if quick:
-        return {"ledger": ledger_at(40_000), "bulk": bulk_at(_M), "ticks uniform": ticks_at(_M // 5)}
-    return {
-        "seal": {1: lambda: measure_seal(bench)},
-        "start": {1: lambda: measure_start(bench)},
-        "ledger": ledger_at(40_000, 100_000),
-        "bulk": bulk_at(10 * _M),
-        "ticks uniform": ticks_at(_M, 10 * _M),
-        "ticks 80/20": ticks_at(_M, skew="80/20"),
-    }
+        return [
+            Task("ledger", 40_000, 10, measure_ledger),
+            Task("bulk", _M, 30, measure_bulk),
+            Task("ticks uniform", _M // 5, 40, measure_ticks),
+            Task("many", 50, 30, partial(measure_many, updates=1_000)),
+        ]
+    return [
+        Task("seal", 1, 60, measure_seal),
+        Task("start", 1, 100, measure_start),
+        Task("ledger", 40_000, 60, measure_ledger),
+        Task("ledger", 100_000, 60, measure_ledger),
+        Task("ticks uniform", _M, 200, measure_ticks),
+        Task("ticks uniform", 10 * _M, 360, measure_ticks),
+        Task("ticks 80/20", _M, 120, skewed),
+        Task("bulk", 10 * _M, 200, measure_bulk),
+        Task("bytes", 100_000, 60, measure_written),
+        Task("reads", _M, 60, measure_reads),
+        Task("reads", 10 * _M, 150, measure_reads),
+        Task("pathway", _M, 60, measure_pathway),
+        Task("cluster", _M, 60, measure_cluster),
+        Task("many", 1_000, 360, partial(measure_many, updates=1_000)),
+    ]
 
 
 if __name__ == "__main__":

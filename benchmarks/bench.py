@@ -56,16 +56,34 @@ class Bench:
 class Lake:
     """A Tidelake store with some collections, each on the topic of its own name."""
 
-    def __init__(self, spark: SparkSession, root: Path, families: dict[str, str]) -> None:
-        """Write `collections.yaml`; nothing else is there yet."""
+    def __init__(
+        self, spark: SparkSession, root: Path, families: dict[str, str], keep: dict[str, int] | None = None
+    ) -> None:
+        """Write `collections.yaml`; nothing else is there yet.
+
+        Args:
+            spark: the session.
+            root: a folder of its own.
+            families: by collection.
+            keep: how much history a compaction keeps of a collection; all of it where nothing is said.
+        """
         self.spark, self.root = spark, root
         for name in families:
             self.topic(name).mkdir(parents=True, exist_ok=True)
         blocks = {name: _block(name, family) for name, family in families.items()}
+        for name, distance in (keep or {}).items():
+            blocks[name]["keep"] = distance
         document = {"store": "store", "topics": "topics", "data_docs": "docs", "collections": blocks}
         file = root / "collections.yaml"
         file.write_text(yaml.safe_dump(document), encoding="utf-8")
         self.settings: Settings = load_settings(file)
+
+    @classmethod
+    def opened(cls, spark: SparkSession, file: Path) -> Lake:
+        """The store that settings name, in another session."""
+        lake = cls.__new__(cls)
+        lake.spark, lake.root, lake.settings = spark, file.parent, load_settings(file)
+        return lake
 
     @property
     def store(self) -> Path:

@@ -36,6 +36,8 @@ KEY = "id"
 
 Kind = Literal["upsert", "plain"]
 Skew = Literal["uniform", "80/20"]
+Writers = Literal["one", "two in step", "two in turn", "two a tick apart"]
+"""Two state everything twice: the second a little behind the first, after it, or when the first's is sealed."""
 
 UPDATES_PER_MESSAGE = 100
 UPDATES_PER_TIME = 100
@@ -44,6 +46,7 @@ TICK_UPDATES = 100_000
 _TIMES_PER_BLOCK = 10
 _STEP, _SHIFT = 618_033_989, 271_828  # a prime: it has no factor in common with any number of rows in use
 _COPIES, _LATE = 0.02, 0.05
+_LAG_MESSAGES = 50
 _MESSAGES_PER_FILE = 20_000
 
 
@@ -222,6 +225,8 @@ class Ticks:
     made: int = 0
     disturbed: bool = True
     """Whether there are copies and late messages."""
+    writers: Writers = "one"
+    """Two are not disturbed otherwise."""
 
     def make(self, ticks: int) -> None:
         """Write more ticks."""
@@ -237,10 +242,18 @@ class Ticks:
         first = tick * TICK_UPDATES
         copies = int(messages * _COPIES) if self.disturbed else 0
         late = int(messages * _LATE) if self.disturbed and tick else 0
+        if self.writers == "two a tick apart":
+            late = messages if tick else 0
+        elif self.writers != "one":
+            copies = messages
         offset = self.next_offset
         # Copies and late messages are spread over the tick: message m of it is sent again a little later.
         own = self._ids(messages, 1, 0, offset)
         again = self._ids(copies, messages // max(copies, 1), 0, offset + messages)
+        if self.writers == "two in step":
+            own = own.withColumn("offset", offset + (F.col("offset") - offset) * 2)
+            again = again.withColumn("offset", offset + (F.col("offset") - offset - messages) * 2 + 1)
+            again = again.withColumn("message", (F.col("message") + messages - _LAG_MESSAGES) % messages)
         before = self._ids(late, messages // max(late, 1), 0, offset + messages + copies)
         parts = _update_messages(own.unionAll(again), self.stream.change(), first)
         if late:
@@ -263,6 +276,47 @@ class Ticks:
     def _ids(self, number: int, step: int, first: int, offset: int) -> DataFrame:
         ids = self.spark.range(0, number, 1, 1)
         return ids.select((F.col("id") * step + first).alias("message"), (F.col("id") + offset).alias("offset"))
+
+
+def write_ticks(spark: SparkSession, stream: Stream, folder: Path, topic: str, ticks: int, updates: int) -> list[Path]:
+    """Write many ticks at once, a file each: so many updates without copies, and one statement for their times.
+
+    Args:
+        spark: the session.
+        stream: whose changes; its state is left out, so that its times begin where a state's would end.
+        folder: where the files go, in the order of their ticks.
+        topic: its name.
+        ticks: how many.
+        updates: how many a tick has; a multiple of a thousand.
+    """
+    messages, times = updates // UPDATES_PER_MESSAGE, updates // UPDATES_PER_TIME
+    low = f"(if(tick = 0, 0L, {stream.state_times}L + tick * {times}))"
+    high = f"({stream.state_times}L + (tick + 1) * {times})"
+    counts = f"transform(sequence({high} - {times}, {high} - 1), t -> named_struct('time', t, 'count', "
+    statement = f"named_struct('lower', array({low}), 'upper', array({high}), 'counts', {counts}{UPDATES_PER_TIME}L)))"
+    items = f"transform({_numbers('message', 0)}, n -> {stream.change()})"
+    ids = spark.range(0, ticks * (messages + 1), 1, ticks).select(
+        F.col("id").alias("offset"),
+        F.expr(f"id div {messages + 1}").alias("tick"),
+        F.expr(f"id % {messages + 1} < {messages}").alias("is_update"),
+        F.expr(f"id div {messages + 1} * {messages} + id % {messages + 1}").alias("message"),
+    )
+    parts = ids.select(
+        "offset",
+        _encoded(
+            F.expr(f"if(is_update, {items}, null)").alias("member0"),
+            F.expr(f"if(is_update, null, {statement})").cast(_PROGRESS_TYPE).alias("member1"),
+        ),
+    )
+    _write_files(_topic_frame(parts, topic), folder, "tick")
+    return sorted(folder.glob("tick-*.parquet"))
+
+
+def write_rows_of(spark: SparkSession, stream: Stream, updates: int, folder: Path) -> None:
+    """Write the first so many changes as Parquet of two files in the order of time: what nobody can do without."""
+    rows = spark.range(0, updates, 1, 2).select(F.col("id").alias("n")).select(F.expr(stream.change()).alias("u"))
+    decoded = rows.select("u.data.*", F.col("u.time").alias("_time"), F.col("u.diff").alias("_diff"))
+    decoded.write.mode("overwrite").parquet(str(folder))
 
 
 def _write_files(frame: DataFrame, folder: Path, prefix: str) -> None:

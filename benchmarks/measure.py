@@ -47,10 +47,22 @@ class Samples:
     """What was measured of each contestant, round by round."""
 
     of: dict[str, list[Measured]] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    """Contestants that were not measured, and why."""
+    facts: dict[str, float] = field(default_factory=dict)
+    """What was counted and belongs to no contestant."""
+    series: dict[str, list[float]] = field(default_factory=dict)
+    """What was counted again and again, in order."""
+    cut: str = ""
+    """What was left out because the time was used up; empty where nothing was."""
 
     def median(self, name: str, what: str = "seconds") -> float:
         """The median over the rounds."""
         return statistics.median(getattr(one, what) for one in self.of[name])
+
+    def total(self, name: str, what: str) -> float:
+        """The sum over the rounds."""
+        return float(sum(getattr(one, what) for one in self.of[name]))
 
     def ratio(self, name: str, against: str, what: str = "seconds") -> float:
         """The median over the rounds of how many times more `against` took; a round's two are neighbours in time."""
@@ -59,7 +71,8 @@ class Samples:
 
     def as_json(self) -> dict[str, Any]:
         """The same as JSON values."""
-        return {name: [one.as_json() for one in all_of] for name, all_of in self.of.items()}
+        of = {name: [one.as_json() for one in all_of] for name, all_of in self.of.items()}
+        return {"of": of, "absent": self.absent, "facts": self.facts, "series": self.series, "cut": self.cut}
 
 
 class Meter:
@@ -90,6 +103,11 @@ class Meter:
             files_written=sum(path.endswith(".parquet") and "/_delta_log/" not in path for path in written),
             peak_mb=self._peak_mb(),
         )
+
+    @property
+    def heap_max_mb(self) -> float:
+        """How large the JVM's heap may get."""
+        return float(self._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20)
 
     def _cpu_s(self) -> float:
         return cpu_s(self.jvm_pid) + time.process_time() + waited_cpu_s()
@@ -147,7 +165,8 @@ def interleave(
     samples = Samples({name: [] for name in contestants})
     for number in range(1 + rounds):
         if number > 1 and time.monotonic() > end:
-            say("  the time is used up")
+            samples.cut = f"{number - 1} of {rounds} rounds, then the time was used up"
+            say(f"  {samples.cut}")
             break
         for name, turn in contestants.items():
             measured = turn(number)

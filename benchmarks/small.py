@@ -7,12 +7,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.bench import Bench, Lake
 from benchmarks.data import TICK_UPDATES, Stream, Ticks, write_bulk
 from benchmarks.measure import Measured, Samples, interleave, waited_cpu_s
+from benchmarks.peers import differential
 from jobs import ingest, seal
 from tidelake.antichain import Antichain
 from tidelake.delta.commit import OpenTable
@@ -22,6 +22,7 @@ from tidelake.message import Progress
 SEAL, APPEND, COMMIT = "seal without copies", "Spark-Delta append of 1,000 rows", "commit"
 IN_ORDER, REVERSED = "in order", "reversed"
 BARE, COLD, IMPORT, STATUS = "bare session and first job", "ingest to the first commit", "import", "status"
+DIFFERENTIAL_S_MAX = 240.0
 _BARE = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
@@ -69,9 +70,12 @@ def small_ticks(bench: Bench, lake: Lake, root: Path, number: int) -> Ticks:
     return ticks
 
 
-def measure_ledger(rounds: int, times: int, say: Callable[[str], None]) -> Samples:
-    """Let a ledger that has counted one update at each time take a statement for each time, in order and reversed."""
-    say(f"ledger over {times:,} times")
+def measure_ledger(bench: Bench, times: int) -> Samples:
+    """Let a ledger that has counted one update at each time take a statement for each time, in order and reversed.
+
+    The published reader gets the same facts in the same order, once: it takes minutes.
+    """
+    bench.say(f"ledger over {times:,} times")
     statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times)]
 
     def run(order: list[Progress]) -> Measured:
@@ -85,7 +89,13 @@ def measure_ledger(rounds: int, times: int, say: Callable[[str], None]) -> Sampl
         return Measured(time.perf_counter() - start, time.process_time() - cpu)
 
     backwards = statements[::-1]
-    return interleave({IN_ORDER: lambda _: run(statements), REVERSED: lambda _: run(backwards)}, rounds, say)
+    turns = {IN_ORDER: lambda _: run(statements), REVERSED: lambda _: run(backwards)}
+    samples = interleave(turns, bench.rounds, bench.say, bench.end)
+    if bench.quick:
+        samples.absent[differential.READER] = "left out of --quick"
+    else:
+        differential.measure(samples, times, DIFFERENTIAL_S_MAX, bench.say)
+    return samples
 
 
 def measure_start(bench: Bench) -> Samples:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.bench import Bench, Lake
-from benchmarks.data import Skew, Stream, Ticks, state_rows, write_bulk
+from benchmarks.data import Skew, Stream, Ticks, state_rows
 from benchmarks.measure import Measured, Samples
 from benchmarks.peers import Apart, MergeTable, delta_rs_merge, read_all, write_decoded
-from jobs import compact, current
+from benchmarks.states import seed_state
+from jobs import current
 from tidelake.delta.snapshot import snapshot
 
 UPSERT, PLAIN = "tidelake upsert", "tidelake plain"
@@ -33,23 +34,20 @@ def measure_ticks(bench: Bench, rows: int, skew: Skew = "uniform") -> Samples:
     apart = Apart()
     try:
         turns |= _peer_turns(bench, root, ticks, apart, rows)
-        return bench.interleave(turns)
+        samples = bench.interleave(turns)
+        samples.facts["heap_mb"] = bench.meter.heap_max_mb
+        return samples
     finally:
         apart.close()
 
 
 def _prepare(bench: Bench, lake: Lake, stream: Stream, root: Path) -> Ticks:
-    """Load the state by ingest, seal and one full compaction; write the ticks."""
-    spark, kind = bench.spark, stream.kind
-    topic = lake.topic(kind)
-    end = write_bulk(spark, topic, stream.rows, stream.state(), stream.state_updates_per_time, "state")
-    lake.tick(kind)
-    lake.run(kind, compact.run)
-    for file in topic.glob("state-*"):  # they stay known by their offsets, so that a topic does not grow with the state
-        file.unlink()
+    """Put the state there; write the ticks."""
+    kind = stream.kind
+    seed_state(lake, kind, stream)
     made = root / f"made-{kind}"
     made.mkdir()
-    ticks = Ticks(spark, stream, made, kind, end)
+    ticks = Ticks(bench.spark, stream, made, kind, 0)
     ticks.make(bench.rounds + 1)
     return ticks
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks import small, ticks
+import pytest
+
+from benchmarks import many, small, ticks
+from benchmarks.__main__ import tasks
 from benchmarks.data import Stream
+from benchmarks.lines import Line, lines_of
 from benchmarks.measure import Measured, Samples, interleave
-from benchmarks.report import Line, lines_of
+from benchmarks.peers import differential
+from benchmarks.report import show
+from benchmarks.targets import ROWS, TICK
 
 
 def took(*seconds: float) -> list[Measured]:
@@ -35,23 +41,53 @@ def test_no_round_begins_after_the_end_but_one_is_kept() -> None:
 
 
 def test_a_target_may_be_a_lower_or_an_upper_bound() -> None:
-    assert [Line("", "", 2, 1, at_most=bound).met for bound in (False, True)] == [True, False]
-    assert Line("", "", 2, None).met is None
+    assert [Line(TICK, "", "", 2, 1, at_most=bound).met for bound in (False, True)] == [True, False]
+    assert Line(TICK, "", "", 2, None).met is None
+    assert Line(TICK, "", "", None, 2).met is None
 
 
 def test_the_best_of_the_tuned_merges_is_what_a_tick_is_held_against() -> None:
     samples = Samples({ticks.UPSERT: took(1), ticks.MERGE: took(4), ticks.MERGE_VECTORS: took(3)})
     samples.of |= {name + ticks.READS: took(1) for name in list(samples.of)}
     found = {(line.what, line.against): line for line in lines_of({"ticks uniform": {"1000000": samples}})}
-    tick = found["tick, tidelake upsert, 1 M rows, uniform", ticks.MERGE_VECTORS]
+    tick = found["tidelake upsert, 1 M rows, uniform", ticks.MERGE_VECTORS]
     assert (tick.reached, tick.target, tick.met) == (3, 5, False)
-    assert found["tick + read, tidelake upsert, 1 M rows, uniform", f"{ticks.MERGE_VECTORS} + read"].reached == 2
+    assert found["tidelake upsert + read, 1 M rows, uniform", f"{ticks.MERGE_VECTORS} + read"].reached == 2
 
 
 def test_a_reversed_ledger_is_held_against_its_own_order() -> None:
     samples = Samples({small.IN_ORDER: took(2), small.REVERSED: took(3)})
     (line,) = lines_of({"ledger": {"40000": samples}})
     assert (line.reached, line.met) == (1.5, False)
+
+
+def test_a_peer_that_is_not_there_has_a_line_that_says_why() -> None:
+    samples = Samples({small.IN_ORDER: took(2), small.REVERSED: took(2)}, absent={differential.READER: "no cargo"})
+    line = next(one for one in lines_of({"ledger": {"40000": samples}}) if one.against == differential.READER)
+    assert (line.reached, line.met, line.note) == (None, None, "no cargo")
+
+
+def test_every_target_has_a_row_whatever_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    show({}, {}, {"pathway": "it is not there"})
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.count("not measured") == len(ROWS)
+    assert "it is not there" in shown
+
+
+def test_what_is_measured_has_a_target_and_the_other_way_round() -> None:
+    measured = {task.name.partition(" ")[0] for task in tasks(quick=False, large=False)}
+    assert measured == {row.measurement for row in ROWS if row.measurement}
+
+
+def test_a_tick_of_many_that_takes_longer_than_two_others_is_told() -> None:
+    samples = Samples({many.TICK: took(1, 1, 3), many.COMPACTION: took(5), many.COMMIT: took(0.01, 0.02)})
+    samples.series = {many.RUNS: [3.0, 9.0], many.ENTRIES: [70.0]}
+    samples.facts = {"ticks": 8.0, "updates": 1000.0, "written": 40.0, "minimal": 10.0}
+    found = {line.what: line for line in lines_of({"many": {"1000": samples}})}
+    assert found["ticks over twice the median"].reached == 1
+    assert found["most live runs"].met
+    assert not found["most log entries"].met
+    assert found["over the life of 8 ticks of 1,000 updates"].reached == 4
 
 
 def test_ticks_begin_where_the_state_ends() -> None:

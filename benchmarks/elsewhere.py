@@ -1,0 +1,105 @@
+"""What needs something beside this session: Pathway in its own environment, and a cluster of two workers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.bench import Bench, Lake
+from benchmarks.data import UPDATES_PER_TIME, Stream, Ticks, state_rows, write_bulk
+from benchmarks.measure import Measured, Meter, Samples
+from benchmarks.peers import Apart, pathway
+from benchmarks.states import seed_state
+from tests.cluster.standalone import standalone
+from tidelake.delta.session import start_session
+
+TIDELAKE, PATHWAY = "tidelake", "Pathway with persistence"
+LOCAL, CLUSTER = "one process", "two workers"
+_WORKER_MEMORY = "1g"
+
+
+def measure_pathway(bench: Bench, rows: int) -> Samples:
+    """Take so many updates from where they lie to where they are durable: ours are also sealed and proven.
+
+    Pathway is given decoded rows as JSON lines and writes CSV: its writer of Delta tables asks for a licence.
+    """
+    bench.say(f"{rows:,} updates by Pathway")
+    if not pathway.PYTHON.exists():
+        return Samples(absent={PATHWAY: pathway.WHY_ABSENT})
+    root, spark = bench.folder("pathway"), bench.spark
+    stream = Stream(rows, "plain", state_updates_per_time=UPDATES_PER_TIME)
+    topic = root / "made" / "orders"
+    write_bulk(spark, topic, rows, stream.state(), UPDATES_PER_TIME, "bulk")
+    pathway.write_input(state_rows(spark, stream).withColumn("_diff", F.lit(1)), root / "json")
+
+    def tidelake(number: int) -> Measured:
+        shutil.rmtree(root / "lake", ignore_errors=True)
+        lake = Lake(spark, root / "lake", {"orders": "plain"})
+        for file in sorted(topic.iterdir()):
+            lake.show("orders", file)
+        return bench.meter.measure(lambda: lake.tick("orders"), [lake.store])
+
+    turns: dict[str, Callable[[int], Measured]] = {TIDELAKE: tidelake}
+    turns[PATHWAY] = lambda number: pathway.ingest(root / "json", root / "by-pathway")
+    return bench.interleave(turns)
+
+
+def measure_cluster(bench: Bench, rows: int) -> Samples:
+    """Run standard ticks on a state of so many rows, in this session and on two workers of one core each.
+
+    The driver of the cluster is a process of its own. Its processor time leaves the workers out.
+    """
+    bench.say(f"ticks on {rows:,} rows, on a cluster of two workers")
+    root = bench.folder("cluster")
+    stream = Stream(rows, "upsert")
+    lake = Lake(bench.spark, root, {"local": "upsert", "cluster": "upsert"})
+    ticks = {}
+    for name in ("local", "cluster"):
+        seed_state(lake, name, stream)
+        made = root / f"made-{name}"
+        made.mkdir()
+        ticks[name] = Ticks(bench.spark, stream, made, name, 0)
+        ticks[name].make(bench.rounds + 1)
+    apart = Apart()
+
+    def local(number: int) -> Measured:
+        lake.show("local", ticks["local"].file(number))
+        return bench.meter.measure(lambda: lake.tick("local"), [lake.store])
+
+    def cluster(url: str, number: int) -> Measured:
+        lake.show("cluster", ticks["cluster"].file(number))
+        return apart.measure(_tick_on, url, str(root / "collections.yaml"), "cluster")
+
+    try:
+        with standalone(root, workers=2, memory=_WORKER_MEMORY) as running:
+            try:
+                return bench.interleave({LOCAL: local, CLUSTER: partial(cluster, running.url)})
+            finally:
+                apart.measure(_stop)
+    finally:
+        apart.close()
+
+
+_sessions: list[SparkSession] = []
+"""The session of a process apart, once it has started one."""
+
+
+def _tick_on(url: str, config: str, name: str) -> dict[str, Any]:
+    """Tick on a cluster, in a process that keeps its session."""
+    if not _sessions:
+        _sessions.append(start_session(master=url, settings={"spark.executor.memory": "768m"}))
+    (spark,) = _sessions
+    lake = Lake.opened(spark, Path(config))
+    return Meter(spark).measure(lambda: lake.tick(name), [lake.store]).as_json()
+
+
+def _stop() -> dict[str, Any]:
+    while _sessions:
+        _sessions.pop().stop()
+    return {}

@@ -1,0 +1,224 @@
+"""From samples to the lines of the table of targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from benchmarks import bulk, elsewhere, many, reads, small, targets, ticks, written
+from benchmarks.measure import Samples
+from benchmarks.peers import differential
+from benchmarks.targets import Row
+
+TICK_FACTORS = {1_000_000: 5, 10_000_000: 15, 100_000_000: 75}
+DELTA_RS_FACTORS = {1_000_000: 0.5, 10_000_000: 3, 100_000_000: 30}
+READ_FACTORS = {1_000_000: 1, 10_000_000: 2, 100_000_000: 2}
+LEDGER_FACTORS = {40_000: 5, 100_000: 30}
+HEAP_MB = 2048
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line under a row of the table; `reached` None where it was not measured, and `note` says why."""
+
+    row: Row
+    what: str
+    against: str
+    reached: float | None
+    target: float | None
+    unit: str = "×"
+    at_most: bool = False
+    """Whether the target is an upper bound."""
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is reached; None where there is none, or nothing was measured."""
+        if self.target is None or self.reached is None:
+            return None
+        return self.reached <= self.target if self.at_most else self.reached >= self.target
+
+
+Results = dict[str, dict[str, Samples]]
+"""By measurement and by size."""
+
+
+def lines_of(results: Results) -> list[Line]:
+    """Every line that these results can fill."""
+    found: list[Line] = []
+    for measurement, of_size in results.items():
+        for size, samples in of_size.items():
+            found += list(_LINES[measurement.partition(" ")[0]](int(size), samples, measurement))
+    return found + list(_growth(results.get("ticks uniform", {})))
+
+
+def _absent(row: Row, samples: Samples) -> Iterator[Line]:
+    for name, why in samples.absent.items():
+        yield Line(row, "", name, None, None, note=why)
+
+
+def _tick_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    state = f"{rows / 1e6:g} M rows, {measurement.partition(' ')[2]}"
+    for name in (ticks.UPSERT, ticks.PLAIN):
+        merges = [one for one in samples.of if one.startswith("MERGE tuned") and not one.endswith(ticks.READS)]
+        if name == ticks.PLAIN:
+            merges = [ticks.MERGE_PLAIN] if ticks.MERGE_PLAIN in samples.of else []
+        if not merges:
+            continue
+        best = min(merges, key=samples.median)
+        reached = samples.ratio(name, best)
+        yield Line(targets.TICK, f"{name}, {state}", best, reached, TICK_FACTORS.get(rows), note=samples.cut)
+        for added, factors in ((ticks.READS, READ_FACTORS), (ticks.CURRENT, {})):
+            if name + added not in samples.of:
+                continue
+            ours = _added(samples, name, name + added)
+            theirs = _added(samples, best, best + ticks.READS)
+            what = f"{name} +{added}, {state}"
+            yield Line(targets.TICK_READ, what, f"{best} + read", theirs / ours, factors.get(rows))
+    if ticks.MERGE_USUAL in samples.of:
+        ratio = samples.ratio(ticks.UPSERT, ticks.MERGE_USUAL)
+        yield Line(targets.TICK, f"{ticks.UPSERT}, {state}", ticks.MERGE_USUAL, ratio, None)
+    if ticks.DELTA_RS in samples.of:
+        ratio = samples.ratio(ticks.UPSERT, ticks.DELTA_RS)
+        yield Line(targets.TICK_DELTA_RS, f"{ticks.UPSERT}, {state}", ticks.DELTA_RS, ratio, DELTA_RS_FACTORS.get(rows))
+        memory = samples.median(ticks.UPSERT, "peak_mb") / samples.median(ticks.DELTA_RS, "peak_mb")
+        yield Line(targets.TICK_DELTA_RS, f"heap, {state}", "memory of delta-rs", memory, 0.5, at_most=True)
+    ours = [name for name in samples.of if name.startswith("tidelake ")]
+    heap = max(one.peak_mb for name in ours for one in samples.of[name])
+    what = f"heap's peak, ticks, reads and `current`, {state}"
+    yield Line(targets.MEMORY, what, f"{samples.facts.get('heap_mb', HEAP_MB):.0f} MB", heap, HEAP_MB, " MB", True)
+
+
+def _added(samples: Samples, *names: str) -> float:
+    return sum(samples.median(name) for name in names)
+
+
+def _growth(of_size: dict[str, Samples]) -> Iterator[Line]:
+    sizes = sorted(of_size, key=int)
+    for before, after in pairwise(sizes):
+        step = f"{int(before) / 1e6:g} M to {int(after) / 1e6:g} M rows"
+        for name in (ticks.UPSERT, ticks.PLAIN):
+            for what, column in (("seconds", "seconds"), ("processor time", "cpu_s")):
+                growth = of_size[after].median(name, column) / of_size[before].median(name, column)
+                yield Line(targets.GROWTH, f"{name}, {what}, {step}", "itself", growth, 1.1, at_most=True)
+
+
+def _bulk_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    what = f"{rows / 1e6:g} M updates"
+    ratio = samples.ratio(bulk.TIDELAKE, bulk.UNCHECKED)
+    yield Line(targets.BULK, what, bulk.UNCHECKED, ratio, 0.6, note=samples.cut)
+    yield Line(targets.BULK_COPY, what, bulk.COPY, samples.ratio(bulk.TIDELAKE, bulk.COPY), None)
+    ratio = samples.ratio(bulk.UNCHECKED, bulk.COPY)
+    yield Line(targets.BULK_COPY, f"{bulk.UNCHECKED}, {what}", bulk.COPY, ratio, None)
+    rate = rows / samples.median(bulk.TIDELAKE)
+    alone = samples.median(bulk.FASTAVRO, "rows_read") / samples.median(bulk.FASTAVRO, "cpu_s")
+    yield Line(targets.BULK_FASTAVRO, what, bulk.FASTAVRO, rate / alone, 1)
+    bytes_written = samples.median(bulk.TIDELAKE, "bytes_written") / samples.median(bulk.UNCHECKED, "bytes_written")
+    yield Line(targets.WRITTEN, f"bulk ingest, {what}", bulk.UNCHECKED, bytes_written, 1.1, at_most=True)
+    heap = max(one.peak_mb for one in samples.of[bulk.TIDELAKE])
+    yield Line(targets.MEMORY, f"heap's peak, bulk ingest, {what}", "", heap, HEAP_MB, " MB", True)
+
+
+def _ledger_lines(times: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    what = f"{times:,} times"
+    if differential.READER in samples.of:
+        theirs = samples.median(differential.READER, "cpu_s") / samples.median(small.REVERSED, "cpu_s")
+        factor = LEDGER_FACTORS.get(times)
+        yield Line(targets.LEDGER, what, differential.READER, theirs, factor, note=samples.cut)
+    reached = 1 / samples.ratio(small.REVERSED, small.IN_ORDER, "cpu_s")
+    yield Line(targets.LEDGER, what, "its own in-order time", reached, 1.25, at_most=True)
+    yield from _absent(targets.LEDGER, samples)
+
+
+def _seal_lines(size: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row = targets.SEAL
+    yield Line(row, "jobs of Spark", "", samples.median(small.SEAL, "jobs"), 1, " jobs", True)
+    yield Line(row, "time", small.APPEND, samples.ratio(small.SEAL, small.APPEND), None)
+    yield Line(row, "commit", "", samples.median(small.COMMIT) * 1000, 20, " ms", True)
+
+
+def _start_lines(size: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row = targets.START
+    yield Line(row, "cold start", small.BARE, 1 / samples.ratio(small.COLD, small.BARE), 1.3, at_most=True)
+    yield Line(row, "import tidelake, with its command line", "", samples.median(small.IMPORT) * 1000, 150, " ms", True)
+    yield Line(row, "tidelake status", "", samples.median(small.STATUS), 1, " s", True)
+
+
+def _many_lines(count: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, median = targets.MANY, samples.median(many.TICK)
+    taken = [one.seconds for one in samples.of[many.TICK]]
+    done = f"{samples.facts['ticks']:,.0f} ticks of {samples.facts['updates']:,.0f} updates"
+    yield Line(row, f"longest of {done}", "median tick", max(taken) / median, 2, at_most=True, note=samples.cut)
+    over = sum(one > 2 * median for one in taken)
+    yield Line(row, "ticks over twice the median", "", over, 0, " ticks", True)
+    edge = max(1, min(100, len(taken) // 4))
+    for what, name, size in (("tick", many.TICK, edge), ("commit", many.COMMIT, max(1, edge // 5))):
+        column = [one.cpu_s if name == many.TICK else one.seconds for one in samples.of[name]]
+        if len(column) >= 2:
+            grown = sorted(column[-size:])[size // 2] / max(sorted(column[:size])[size // 2], 1e-9)
+            unit = "processor time" if name == many.TICK else "seconds"
+            yield Line(row, f"{what}, {unit}, the last {size}", f"the first {size}", grown, None)
+    for name, bound in ((many.RUNS, 64.0), (many.ENTRIES, 64.0)):
+        yield Line(row, f"most {name}", "", max(samples.series[name]), bound, "", True)
+    if samples.of[many.COMPACTION]:
+        slices = samples.median(many.COMPACTION)
+        yield Line(row, "compaction, the median slice", "median tick", slices / median, None)
+        longest = max(one.seconds for one in samples.of[many.COMPACTION])
+        yield Line(row, "compaction, the longest slice", "median tick", longest / median, None)
+    life = samples.facts["written"] / samples.facts["minimal"]
+    yield Line(targets.WRITTEN, f"over the life of {done}", "minimal Parquet", life, 5, at_most=True)
+
+
+def _reads_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    state = f"{rows / 1e6:g} M rows"
+    for at in (reads.AT_SINCE, reads.AT_MIDDLE, reads.AT_LAST):
+        ratio = 1 / samples.ratio(reads.STEADY + at, reads.PLAIN_TABLE)
+        what = f"{reads.STEADY}{at}, {state}"
+        yield Line(targets.AS_OF, what, reads.PLAIN_TABLE, ratio, 1.5, at_most=True, note=samples.cut)
+    ratio = 1 / samples.ratio(reads.COMPACTED, reads.PLAIN_TABLE)
+    yield Line(targets.AS_OF, f"{reads.COMPACTED}, {state}", reads.PLAIN_TABLE, ratio, 1.1, at_most=True)
+    for what, column in (("bytes read", "bytes_read"), ("processor time", "cpu_s")):
+        history = 1 / samples.ratio(reads.OLD, reads.YOUNG, column)
+        yield Line(targets.AS_OF, f"{reads.OLD}, {what}", reads.YOUNG, history, None)
+    for part, scan, bound in (
+        (reads.PART_MERGED, reads.SCAN_MERGED, 0.03),
+        (reads.PART_FRESH, reads.SCAN_FRESH, None),
+    ):
+        share = samples.median(part, "bytes_read") / samples.median(scan, "bytes_read")
+        bound = None if bound is None else bound * 100
+        yield Line(targets.OF_TIME, f"{part}, {state}", scan, share * 100, bound, " %", True)
+
+
+def _bytes_lines(updates: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    bounds = {written.CLEAN: 1.1, written.STANDARD: 1.3}
+    bounds |= dict.fromkeys((written.IN_STEP, written.IN_TURN, written.APART), 2.5)
+    for name, bound in bounds.items():
+        ratio = samples.median(name, "bytes_written") / samples.median(written.MINIMAL, "bytes_written")
+        yield Line(targets.WRITTEN, f"{name}, {updates:,} updates", written.MINIMAL, ratio, bound, at_most=True)
+
+
+def _pathway_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    if elsewhere.PATHWAY in samples.of:
+        ratio = samples.ratio(elsewhere.TIDELAKE, elsewhere.PATHWAY)
+        yield Line(targets.PATHWAY, f"{rows:,} updates", elsewhere.PATHWAY, ratio, 1.5, note=samples.cut)
+    yield from _absent(targets.PATHWAY, samples)
+
+
+def _cluster_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    ratio = 1 / samples.ratio(elsewhere.CLUSTER, elsewhere.LOCAL)
+    yield Line(targets.CLUSTER, f"upsert, {rows / 1e6:g} M rows", elsewhere.LOCAL, ratio, None, note=samples.cut)
+
+
+_LINES = {
+    "ticks": _tick_lines,
+    "bulk": _bulk_lines,
+    "ledger": _ledger_lines,
+    "seal": _seal_lines,
+    "start": _start_lines,
+    "many": _many_lines,
+    "reads": _reads_lines,
+    "bytes": _bytes_lines,
+    "pathway": _pathway_lines,
+    "cluster": _cluster_lines,
+}

@@ -1,0 +1,72 @@
+"""Many ticks, one after the other, with compaction beside them: do ticks, commits and the log stay as they were?"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from benchmarks.bench import Bench, Lake
+from benchmarks.data import Stream, write_rows_of, write_ticks
+from benchmarks.measure import Measured, Samples
+from jobs import compact
+from tidelake.delta.commit import OpenTable
+
+TICK, COMPACTION, COMMIT, MINIMAL = "tick", "compaction, a slice", "commit", "minimal Parquet of all updates"
+RUNS, ENTRIES = "live runs", "log entries"
+_WARM_UP = 5
+_COMPACT_EVERY, _COMMIT_EVERY = 8, 5
+
+
+def measure_many(bench: Bench, ticks: int, updates: int) -> Samples:
+    """Run so many ticks of so many updates on a table that is empty at first, and bounded merges after every eighth.
+
+    The topic keeps one tick. A commit without files is timed after every fifth tick. The first ticks warm up and are
+    not kept, but what they write is.
+    """
+    bench.say(f"{ticks:,} ticks of {updates:,} updates")
+    root, spark = bench.folder("many"), bench.spark
+    lake = Lake(spark, root, {"upsert": "upsert"})
+    stream = Stream(ticks * updates // 4, "upsert")
+    files = write_ticks(spark, stream, root / "made", "upsert", ticks, updates)
+    samples = Samples({TICK: [], COMPACTION: [], COMMIT: []}, series={RUNS: [], ENTRIES: []})
+    written, done = 0, 0
+    for number, file in enumerate(files):
+        if number > _WARM_UP and time.monotonic() > bench.end:
+            samples.cut = f"{number:,} of {ticks:,} ticks, then the time was used up"
+            bench.say(f"  {samples.cut}")
+            break
+        measured = _tick(bench, lake, file)
+        written, done = written + measured.bytes_written, number + 1
+        if number >= _WARM_UP:
+            samples.of[TICK].append(measured)
+        if done % _COMPACT_EVERY == 0:
+            merged = _compact(bench, lake)
+            samples.of[COMPACTION].append(merged)
+            written += merged.bytes_written
+        table = OpenTable(lake.collection("upsert").paths.updates)
+        samples.series[RUNS].append(float(len({one.run for one in table.files()})))
+        samples.series[ENTRIES].append(float(len(list((table.path / "_delta_log").glob("*.json")))))
+        if done % _COMMIT_EVERY == 0:
+            samples.of[COMMIT].append(_commit(bench, table.path))
+        if done % 100 == 0:
+            bench.say(f"  {done:,} ticks: {samples.median(TICK):.2f} s in the middle")
+    write_rows_of(spark, stream, done * updates, root / "minimal")
+    minimal = sum(file.stat().st_size for file in (root / "minimal").glob("*.parquet"))
+    samples.facts = {"ticks": float(done), "updates": float(updates), "written": float(written), "minimal": minimal}
+    return samples
+
+
+def _tick(bench: Bench, lake: Lake, file: Path) -> Measured:
+    lake.show("upsert", file)
+    measured = bench.meter.measure(lambda: lake.tick("upsert"), [lake.store])
+    (lake.topic("upsert") / file.name).unlink()
+    return measured
+
+
+def _compact(bench: Bench, lake: Lake) -> Measured:
+    bounded = lambda spark, settings: compact.run(spark, settings, full=False)  # noqa: E731
+    return bench.meter.measure(lambda: lake.run("upsert", bounded), [lake.store])
+
+
+def _commit(bench: Bench, path: Path) -> Measured:
+    return bench.meter.measure(lambda: OpenTable(path).commit({}), [path])

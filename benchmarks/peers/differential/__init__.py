@@ -1,0 +1,30 @@
+"""The reader that differential dataflow publishes, in Rust: a process of its own that times itself."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+from benchmarks.measure import Measured, Samples
+from benchmarks.peers.places import BUILT, HINT
+
+READER = "differential dataflow's reader"
+_PROGRAM = BUILT / "differential" / "release" / "differential-reader"
+
+
+def measure(samples: Samples, times: int, seconds_max: float, say: Callable[[str], None]) -> None:
+    """Add what it takes over reversed statements, once; a run that is stopped counts as long as it was let run."""
+    if not _PROGRAM.exists():
+        samples.absent[READER] = f"not built: {HINT}, where cargo is"
+        return
+    try:
+        done = subprocess.run(
+            [str(_PROGRAM), str(times), "reversed"], capture_output=True, text=True, timeout=seconds_max, check=True
+        )
+    except subprocess.TimeoutExpired:
+        samples.of[READER] = [Measured(seconds_max, seconds_max)]
+        samples.cut = f"{READER} was stopped after {seconds_max:.0f} s: it takes longer than that"
+    else:
+        seconds, cpu_s = map(float, done.stdout.split())
+        samples.of[READER] = [Measured(seconds, cpu_s)]
+    say(f"  {READER}: {samples.of[READER][0].seconds:.2f} s")

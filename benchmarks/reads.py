@@ -1,0 +1,109 @@
+"""Reads: the contents AS OF a time beside a plain table, one per cent of time, and what forgotten history costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from benchmarks.bench import Bench, Lake
+from benchmarks.data import COLUMNS, UPDATES_PER_TIME, Stream, Ticks
+from benchmarks.measure import Measured, Samples
+from benchmarks.peers import read_all
+from benchmarks.states import seed_state
+from jobs import compact
+from tidelake.delta.commit import OpenTable
+from tidelake.delta.snapshot import snapshot
+from tidelake.delta.values import UPPER
+
+PLAIN_TABLE = "plain read of an optimised table"
+STEADY, COMPACTED = "steady state", "just after compaction"
+AT_SINCE, AT_MIDDLE, AT_LAST = " AS OF since", " AS OF the middle", " AS OF the last time"
+YOUNG, OLD = "one version before since, read", "eight versions before since, read"
+SCAN_FRESH, PART_FRESH = "all of time, fresh runs", "1 % of time, fresh runs"
+SCAN_MERGED, PART_MERGED = "all of time, compacted runs", "1 % of time, compacted runs"
+_TICKS, _VERSIONS = 7, 8  # one fewer than a merge takes: the most fresh runs that there are
+_ROWS_OF_OLD_MAX = 1_000_000
+
+
+def measure_reads(bench: Bench, rows: int) -> Samples:
+    """Measure reads of a state of so many rows after seven standard ticks.
+
+    `steady` has these as fresh runs beside its base; the others were compacted after them. `merged` keeps all of
+    history, in the order of time, and `compacted` none.
+    """
+    bench.say(f"reads of {rows:,} rows")
+    root, spark = bench.folder(f"reads-{rows}"), bench.spark
+    names = ("steady", "compacted", "merged", "young", "old")
+    lake = Lake(spark, root, dict.fromkeys(names, "upsert"), keep={"compacted": 1, "young": 1, "old": 1})
+    stream = Stream(rows, "upsert", state_updates_per_time=UPDATES_PER_TIME)  # as many for each time as in a tick
+    made = root / "made"
+    made.mkdir()
+    ticks = Ticks(spark, stream, made, "steady", 0)
+    ticks.make(_TICKS)
+    for name in ("steady", "compacted", "merged"):
+        seed_state(lake, name, stream)
+        for number in range(_TICKS):
+            lake.show(name, ticks.file(number))
+            lake.tick(name)
+    few = Stream(min(rows, _ROWS_OF_OLD_MAX), "upsert")
+    seed_state(lake, "young", few)
+    seed_state(lake, "old", few, versions=_VERSIONS)
+    for name in ("compacted", "merged", "young", "old"):
+        lake.run(name, compact.run)
+    optimised = root / "optimised"
+    contents = snapshot(spark, lake.collection("steady")).contents.select(*COLUMNS, F.lit(0).alias("_time"))
+    contents.repartition(2).write.format("delta").save(str(optimised))
+    turns: dict[str, Callable[[int], Measured]] = {
+        PLAIN_TABLE: lambda number: bench.meter.measure(
+            lambda: read_all(spark.read.format("delta").load(str(optimised)))
+        )
+    }
+    turns |= _as_of_turns(bench, lake, stream)
+    turns |= _time_turns(bench, lake, stream)
+    return bench.interleave(turns)
+
+
+def _as_of_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable[[int], Measured]]:
+    def read(name: str, at: int | None) -> Callable[[int], Measured]:
+        return lambda number: bench.meter.measure(
+            lambda: read_all(snapshot(bench.spark, lake.collection(name), at).contents)
+        )
+
+    last = _upper(lake, "steady") - 1
+    first = stream.state_times - 1
+    return {
+        STEADY + AT_SINCE: read("steady", first),
+        STEADY + AT_MIDDLE: read("steady", (first + last) // 2),
+        STEADY + AT_LAST: read("steady", last),
+        COMPACTED: read("compacted", None),
+        YOUNG: read("young", None),
+        OLD: read("old", None),
+    }
+
+
+def _time_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable[[int], Measured]]:
+    """Read rows by their time as any Delta reader does: the log names files, their footers row groups and pages."""
+
+    def scan(name: str, start: int, end: int) -> Callable[[int], Measured]:
+        def rows() -> DataFrame:
+            table = bench.spark.read.format("delta").load(str(lake.collection(name).paths.updates))
+            return table.where(F.col("_time").between(start, end - 1))
+
+        return lambda number: bench.meter.measure(lambda: read_all(rows()))
+
+    fresh, end = stream.state_times, _upper(lake, "merged")
+    in_fresh, in_merged = fresh + (end - fresh) * 3 // 8, end * 3 // 8
+    return {
+        SCAN_FRESH: scan("steady", fresh, end),
+        PART_FRESH: scan("steady", in_fresh, in_fresh + (end - fresh) // 100),
+        SCAN_MERGED: scan("merged", 0, end),
+        PART_MERGED: scan("merged", in_merged, in_merged + end // 100),
+    }
+
+
+def _upper(lake: Lake, name: str) -> int:
+    upper = OpenTable(lake.collection(name).paths.updates).value(UPPER)
+    assert upper is not None
+    return upper

@@ -1,0 +1,60 @@
+"""The table of targets: every row is printed, also where nothing was measured; then it says why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One target as it is stated."""
+
+    what: str
+    against: str
+    target: str
+    measurement: str
+    """What fills it; a name that `--only` takes. Empty where nothing does."""
+    why_not: str = ""
+    """Why it was not measured, where nothing measures it."""
+
+
+TICK = Row("whole tick, upsert and plain", "best tuned MERGE", "5× at 1 M, 15× at 10 M, 75× at 100 M", "ticks")
+TICK_READ = Row(
+    "the same plus the first full read, and plus `current`", "MERGE + read", "1× at 1 M, 2× at 10 M and 100 M", "ticks"
+)
+TICK_DELTA_RS = Row(
+    "tick", "delta-rs merge of decoded rows", "0.5× at 1 M, 3× at 10 M, 30× at 100 M; half the memory", "ticks"
+)
+GROWTH = Row("growth with a fixed tick", "itself, 1 M → 10 M → 100 M", "at most 1.1× a step", "ticks")
+SEAL = Row("seal without copies", "Spark-Delta append", "no rows, at most one job, commit under 20 ms", "seal")
+BULK = Row("bulk ingest, sealed and proven", "from_avro to Parquet, unchecked", "0.6×", "bulk")
+BULK_COPY = Row("bulk ingest, sealed and proven", "Parquet to Parquet copy", "reported", "bulk")
+BULK_FASTAVRO = Row("bulk ingest, sealed and proven", "fastavro on one core", "1×", "bulk")
+LEDGER = Row(
+    "ledger, progress reversed", "differential dataflow's reader", "5× at 40 k, 30× at 100 k; 1.25× in order", "ledger"
+)
+PATHWAY = Row("ingest to durable", "Pathway with persistence", "1.5×", "pathway")
+WRITTEN = Row(
+    "bytes written per distinct update",
+    "minimal Parquet",
+    "1.1× without copies, 1.3× in a standard tick, 2.5× with two writers, 5× over a life",
+    "bytes",
+)
+AS_OF = Row(
+    "snapshot AS OF any t",
+    "plain read of an optimised table",
+    "at most 1.5×, 1.1× after compaction, and whatever the history",
+    "reads",
+)
+OF_TIME = Row("reading 1 % of time", "bytes of a full scan", "at most 3 % on compacted runs", "reads")
+MANY = Row("1,000 ticks, compaction beside them", "median tick", "none over 2×; few runs, a short log", "many")
+MEMORY = Row("memory", "2 GiB of heap", "enough at any state", "ticks")
+START = Row("cold start to the first commit", "bare session and first job", "1.3×; import 150 ms; status 1 s", "start")
+CLUSTER = Row("the same tick on two workers", "the same in one process", "reported", "cluster")
+NO_JARS = "no jar of it for Spark 4.0 and Scala 2.13 could be resolved (last tried: 1.2.0 and 1.4.2, November 2026)"
+HUDI = Row("tick", "Hudi's and Paimon's writers", "reported", "", NO_JARS)
+
+ROWS = (
+    *(TICK, TICK_READ, TICK_DELTA_RS, GROWTH, SEAL, BULK, BULK_COPY, BULK_FASTAVRO, LEDGER, PATHWAY, WRITTEN, AS_OF),
+    *(OF_TIME, MANY, MEMORY, START, CLUSTER, HUDI),
+)

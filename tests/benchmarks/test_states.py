@@ -1,0 +1,29 @@
+"""What the benchmarks put into a store is what the jobs would have put there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.bench import Lake
+from benchmarks.data import Stream, write_ticks
+from benchmarks.states import seed_state
+from tidelake.delta.snapshot import snapshot
+
+pytestmark = pytest.mark.spark
+
+
+def test_ticks_seal_on_a_state_that_was_put_there(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, tmp_path, {"few": "upsert"})
+    few = Stream(10_000, "upsert")
+    seed_state(lake, "few", few, versions=2)
+    few_after_two = Stream(10_000, "upsert", state_updates_per_time=few.state_updates_per_time // 2)
+    for file in write_ticks(spark, few_after_two, tmp_path / "made", "few", ticks=2, updates=1_000):
+        lake.show("few", file)
+        lake.tick("few")
+    taken = snapshot(spark, lake.collection("few"))
+    assert taken.contents.agg(F.count("*"), F.countDistinct("id")).collect()[0][:] == (10_000, 10_000)
+    assert taken.upper == 22
