@@ -73,7 +73,7 @@ def main() -> int:
         bench.say(f"{task.name} {task.size:,}: {time.monotonic() - start:.0f} s in all")
         report.write_json(given.out / "results.json", results, facts)
     report.show(results, facts, left_out)
-    report.write_chart(results, given.out)
+    report.write_charts(results, given.out)
     spark.stop()
     return 1 if failed else 0
 
@@ -88,7 +88,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often each is measured, after one round to warm up")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no further measurement after so long")
     parser.add_argument("--work", type=Path, default=Path("data/benchmarks/work"), help="for the data; is emptied")
-    parser.add_argument("--out", type=Path, default=Path("data/benchmarks"), help="for the JSON and the chart")
+    parser.add_argument("--out", type=Path, default=Path("data/benchmarks"), help="for the JSON and the charts")
     return parser.parse_args()
 
 

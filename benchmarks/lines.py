@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,7 +36,7 @@ class Line:
     @property
     def met(self) -> bool | None:
         """Whether the target is reached; None where there is none, or nothing was measured."""
-        if self.target is None or self.reached is None:
+        if self.target is None or self.reached is None or math.isnan(self.reached):
             return None
         return self.reached <= self.target if self.at_most else self.reached >= self.target
 
@@ -45,17 +46,20 @@ Results = dict[str, dict[str, Samples]]
 
 
 def lines_of(results: Results) -> list[Line]:
-    """Every line that these results can fill."""
+    """Every line that these results can fill, and one for each contestant that was not measured."""
     found: list[Line] = []
     for measurement, of_size in results.items():
+        kind = measurement.partition(" ")[0]
+        row = next(row for row in targets.ROWS if row.measurement == kind)
         for size, samples in of_size.items():
-            found += list(_LINES[measurement.partition(" ")[0]](int(size), samples, measurement))
-    return found + list(_growth(results.get("ticks uniform", {})))
-
-
-def _absent(row: Row, samples: Samples) -> Iterator[Line]:
-    for name, why in samples.absent.items():
-        yield Line(row, "", name, None, None, note=why)
+            lines = list(_LINES[kind](int(size), samples, measurement))
+            found += [line for line in lines if line.reached is None or not math.isnan(line.reached)]
+            found += [
+                Line(row, f"{measurement} {int(size):,}", name, None, None, note=why)
+                for name, why in samples.absent.items()
+            ]
+    growth = _growth(results.get("ticks uniform", {}))
+    return found + [line for line in growth if line.reached is not None and not math.isnan(line.reached)]
 
 
 def _tick_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
@@ -85,7 +89,7 @@ def _tick_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]
         memory = samples.median(ticks.UPSERT, "peak_mb") / samples.median(ticks.DELTA_RS, "peak_mb")
         yield Line(targets.TICK_DELTA_RS, f"heap, {state}", "memory of delta-rs", memory, 0.5, at_most=True)
     ours = [name for name in samples.of if name.startswith("tidelake ")]
-    heap = max(one.peak_mb for name in ours for one in samples.of[name])
+    heap = max((one.peak_mb for name in ours for one in samples.of[name]), default=math.nan)
     what = f"heap's peak, ticks, reads and `current`, {state}"
     yield Line(targets.MEMORY, what, f"{samples.facts.get('heap_mb', HEAP_MB):.0f} MB", heap, HEAP_MB, " MB", True)
 
@@ -116,7 +120,7 @@ def _bulk_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]
     yield Line(targets.BULK_FASTAVRO, what, bulk.FASTAVRO, rate / alone, 1)
     bytes_written = samples.median(bulk.TIDELAKE, "bytes_written") / samples.median(bulk.UNCHECKED, "bytes_written")
     yield Line(targets.WRITTEN, f"bulk ingest, {what}", bulk.UNCHECKED, bytes_written, 1.1, at_most=True)
-    heap = max(one.peak_mb for one in samples.of[bulk.TIDELAKE])
+    heap = max((one.peak_mb for one in samples.of.get(bulk.TIDELAKE, [])), default=math.nan)
     yield Line(targets.MEMORY, f"heap's peak, bulk ingest, {what}", "", heap, HEAP_MB, " MB", True)
 
 
@@ -126,9 +130,13 @@ def _ledger_lines(times: int, samples: Samples, measurement: str) -> Iterator[Li
         theirs = samples.median(differential.READER, "cpu_s") / samples.median(small.REVERSED, "cpu_s")
         factor = LEDGER_FACTORS.get(times)
         yield Line(targets.LEDGER, what, differential.READER, theirs, factor, note=samples.cut)
+    if samples.facts:
+        held = samples.facts["open_bytes"] / times
+        yield Line(targets.MEMORY, f"ledger, {what} open, for each", "", held, None, " B")
+        left = samples.facts["settled_bytes"] / samples.facts["open_bytes"] * 100
+        yield Line(targets.MEMORY, f"ledger, {what}, what is left once settled", "what was held", left, 5, " %", True)
     reached = 1 / samples.ratio(small.REVERSED, small.IN_ORDER, "cpu_s")
     yield Line(targets.LEDGER, what, "its own in-order time", reached, 1.25, at_most=True)
-    yield from _absent(targets.LEDGER, samples)
 
 
 def _seal_lines(size: int, samples: Samples, measurement: str) -> Iterator[Line]:
@@ -202,7 +210,6 @@ def _pathway_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Li
     if elsewhere.PATHWAY in samples.of:
         ratio = samples.ratio(elsewhere.TIDELAKE, elsewhere.PATHWAY)
         yield Line(targets.PATHWAY, f"{rows:,} updates", elsewhere.PATHWAY, ratio, 1.5, note=samples.cut)
-    yield from _absent(targets.PATHWAY, samples)
 
 
 def _cluster_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:

@@ -8,6 +8,7 @@ import platform
 import resource
 import statistics
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -57,7 +58,9 @@ class Samples:
     """What was left out because the time was used up; empty where nothing was."""
 
     def median(self, name: str, what: str = "seconds") -> float:
-        """The median over the rounds."""
+        """The median over the rounds; no number of a contestant that was not measured."""
+        if name in self.absent:
+            return math.nan
         return statistics.median(getattr(one, what) for one in self.of[name])
 
     def total(self, name: str, what: str) -> float:
@@ -66,6 +69,8 @@ class Samples:
 
     def ratio(self, name: str, against: str, what: str = "seconds") -> float:
         """The median over the rounds of how many times more `against` took; a round's two are neighbours in time."""
+        if name in self.absent or against in self.absent:
+            return math.nan
         pairs = zip(self.of[name], self.of[against], strict=True)
         return statistics.median(getattr(b, what) / max(getattr(a, what), 1e-9) for a, b in pairs)
 
@@ -156,6 +161,8 @@ def interleave(
 ) -> Samples:
     """Let each contestant do its round, by turns, A B A B; round 0 warms up and is not kept.
 
+    One that fails takes no further part, and what it has done does not count.
+
     Args:
         contestants: by name, what does a round; it is told the round's number.
         rounds: how many are kept.
@@ -169,7 +176,15 @@ def interleave(
             say(f"  {samples.cut}")
             break
         for name, turn in contestants.items():
-            measured = turn(number)
+            if name in samples.absent:
+                continue
+            try:
+                measured = turn(number)
+            except Exception as error:  # the others go on, and the table names this one
+                say(f"  round {number} {name}: {traceback.format_exc()}")
+                samples.absent[name] = f"failed: {type(error).__name__}"
+                del samples.of[name]
+                continue
             say(f"  round {number} {name}: {measured.seconds:.2f} s, {measured.cpu_s:.2f} s of processor")
             if number > 0:
                 samples.of[name].append(measured)

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import ticks
+from benchmarks import many, ticks
 from benchmarks.lines import Line, Results, lines_of
 from benchmarks.targets import ROWS
 
@@ -62,26 +62,36 @@ def write_json(file: Path, results: Results, machine: dict[str, Any]) -> None:
     file.write_text(json.dumps({"machine": machine, "lines": lines, "samples": samples}, indent=1), encoding="utf-8")
 
 
-def write_chart(results: Results, folder: Path) -> None:
-    """Draw what a tick takes as the table grows, as a page of its own and as a picture."""
+def write_charts(results: Results, folder: Path) -> None:
+    """Draw what a tick takes as the table grows, and tick by tick: each as a page of its own and as a picture."""
     import altair
 
-    rows = [
-        {"rows": int(size), "seconds": samples.median(name), "what": name}
+    grown = [
+        {"x": int(size), "seconds": samples.median(name), "what": name}
         for size, samples in results.get("ticks uniform", {}).items()
         for name in samples.of
         if not name.endswith((ticks.READS, ticks.CURRENT))
     ]
-    if not rows:
-        return
-    chart = (
-        altair.Chart(altair.Data(values=rows), width=560, height=320, title="One standard tick, as the table grows")
-        .mark_line(point=True)
-        .encode(
-            x=altair.X("rows:Q", title="rows in the table").scale(type="log"),
-            y=altair.Y("seconds:Q", title="seconds").scale(type="log"),
-            color=altair.Color("what:N", title=None),
+    one_by_one = [
+        {"x": number, "seconds": one.seconds, "what": name}
+        for samples in results.get("many", {}).values()
+        for name in (many.TICK, many.COMMIT)
+        for number, one in enumerate(samples.of[name], 1)
+    ]
+    for file, values, title, x, kind in (
+        ("ticks", grown, "One standard tick, as the table grows", "rows in the table", "log"),
+        ("many", one_by_one, "Ticks and commits, one after the other", "number", "linear"),
+    ):
+        if not values:
+            continue
+        chart = (
+            altair.Chart(altair.Data(values=values), width=560, height=320, title=title)
+            .mark_line(point=True)
+            .encode(
+                x=altair.X("x:Q", title=x).scale(type=kind),
+                y=altair.Y("seconds:Q", title="seconds").scale(type="log"),
+                color=altair.Color("what:N", title=None),
+            )
         )
-    )
-    chart.save(str(folder / "ticks.html"), inline=True)
-    chart.save(str(folder / "ticks.svg"))
+        chart.save(str(folder / f"{file}.html"), inline=True)
+        chart.save(str(folder / f"{file}.svg"))

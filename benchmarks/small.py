@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 from benchmarks.bench import Bench, Lake
@@ -91,11 +92,30 @@ def measure_ledger(bench: Bench, times: int) -> Samples:
     backwards = statements[::-1]
     turns = {IN_ORDER: lambda _: run(statements), REVERSED: lambda _: run(backwards)}
     samples = interleave(turns, bench.rounds, bench.say, bench.end)
+    samples.facts = _held_bytes(times)
     if bench.quick:
         samples.absent[differential.READER] = "left out of --quick"
     else:
         differential.measure(samples, times, DIFFERENTIAL_S_MAX, bench.say)
     return samples
+
+
+def _held_bytes(times: int) -> dict[str, float]:
+    """What a ledger holds of statements that came too early, and what is left of that once they are settled."""
+    statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times - 1, -1, -1)]
+    tracemalloc.start()
+    try:
+        ledger = Ledger(Antichain.of(0))
+        ledger.count_all((one, 1) for one in range(times))
+        ledger.announce_all(statements[:-1])
+        ledger.advance()
+        open_bytes = tracemalloc.get_traced_memory()[0]
+        ledger.announce(statements[-1])
+        ledger.advance()
+        ledger.advance()  # the times that the one before has settled are told until the next
+        return {"open_bytes": open_bytes, "settled_bytes": tracemalloc.get_traced_memory()[0]}
+    finally:
+        tracemalloc.stop()
 
 
 def measure_start(bench: Bench) -> Samples:

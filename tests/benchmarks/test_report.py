@@ -40,6 +40,20 @@ def test_no_round_begins_after_the_end_but_one_is_kept() -> None:
     assert len(samples.of["a"]) == 1
 
 
+def test_a_contestant_that_fails_is_named_and_the_others_go_on() -> None:
+    def fails(number: int) -> Measured:
+        raise MemoryError
+
+    def appends(number: int) -> Measured:
+        return Measured(2, 2, jobs=1)
+
+    samples = interleave({small.SEAL: appends, small.APPEND: fails, small.COMMIT: appends}, 2)
+    assert len(samples.of[small.SEAL]) == 2
+    found = lines_of({"seal": {"1": samples}})
+    assert [line.note for line in found if line.reached is None] == ["failed: MemoryError"]
+    assert [line.what for line in found if line.reached is not None] == ["jobs of Spark", "commit"]
+
+
 def test_a_target_may_be_a_lower_or_an_upper_bound() -> None:
     assert [Line(TICK, "", "", 2, 1, at_most=bound).met for bound in (False, True)] == [True, False]
     assert Line(TICK, "", "", 2, None).met is None
