@@ -35,7 +35,7 @@ METADATA: dict[str, Any] = {
 }
 """What is known of a record besides its key and value, and the Avro type of the column that it may become."""
 
-_RECLOCK_ONLY = ("format", "metadata", "key_schema", "key_schema_ids", "position", "unavailable_value", "evolution")
+_RECLOCK_ONLY = ("format", "metadata", "key_schema", "key_schema_ids", "position", "unavailable_value")
 _UPSERT_ONLY = ("key_schema", "key_schema_ids")
 _CDCV2_ONLY = ("before",)
 
@@ -67,6 +67,13 @@ def check_framing(file: str, field: str, block: Mapping[str, Any], family: Any) 
     """Refuse what does not go together with the framing."""
     framing = block.get("framing", "cdcv2")
     if framing == "cdcv2":
+        if "evolution" in block:
+            raise ConfigurationError(
+                file,
+                f"{field}.evolution",
+                "is given for CDCv2 messages, in which the data is what tells statements apart: its columns are fixed",
+                "leave it out, or add `framing: reclock` for a raw topic",
+            )
         for name in _RECLOCK_ONLY:
             if name in block:
                 raise ConfigurationError(

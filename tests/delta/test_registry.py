@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from tests.delta.lake import NAME
+from tests.delta.lake import NAME, RECORD, Lake, encode, progress, updates
 from tests.delta.raw_lake import RawLake
 from tests.services.registry import Registry
 from tidelake.configuration import CollectionSettings, load_settings
@@ -21,6 +21,7 @@ from tidelake.delta.quarantine import quarantine_rows
 from tidelake.delta.registry import SchemaRegistry, with_schema_ids
 from tidelake.errors import ConfigurationError, RegistryUnreachable
 from tidelake.registry_configuration import RegistrySettings
+from tidelake.schema import cdcv2_schema
 
 pytestmark = pytest.mark.services
 
@@ -96,6 +97,36 @@ def test_each_record_is_read_with_its_writers_schema_or_refused_by_name(
     lake.configure()
     lake.ingest()
     assert {"id": 5, "page": "e", "seconds": 0.5, "_diff": 1} in lake.rows()
+    lake.configure(evolution="additive")
+    lake.put(framed(third, wide, {"id": 6, "page": None, "seconds": 0.0, "referrer": "d"}))
+    lake.ingest()
+    assert [(row["id"], row["referrer"]) for row in lake.rows()] == [(1, None), (2, None), (5, None), (6, "d")]
+
+
+@pytest.mark.spark
+def test_messages_of_the_protocol_are_read_with_the_schemas_that_a_registry_has(
+    tmp_path: Path, spark: SparkSession, registry: Registry
+) -> None:
+    lake = Lake(tmp_path, spark)
+    document = yaml.safe_load(lake.file.read_text(encoding="utf-8"))
+    document["registry"] = {"url": registry.url, "cache": "cache"}
+    document["collections"][NAME]["encoding"] = "confluent"
+    lake.file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    lake.settings = load_settings(lake.file)
+    turned = RECORD | {"fields": RECORD["fields"][::-1]}
+    other = RECORD | {"fields": [RECORD["fields"][0], {"name": "price", "type": ["null", "long"]}]}
+    ids = [registry.register(f"{NAME}-value", cdcv2_schema(one)) for one in (RECORD, turned, other)]
+    one, two, three = (b"\x00" + schema_id.to_bytes(4, "big") for schema_id in ids)
+    update = encode([{"data": {"id": 2, "price": 5}, "time": 1, "diff": 1}], turned)
+    lake.send(one + updates((1, 1, 1)), two + update, three + updates((3, 1, 1)), one + progress([0], [5], {1: 2}))
+    line = {"offset": 4, "value_b64": b64encode(one + updates((4, 1, 1))).decode()}
+    with (lake.topic / "0.jsonl").open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps({**line, "headers": [{"key": "__value_schema_id", "value": "x"}]}) + "\n")
+    assert lake.run().upper == 5
+    assert lake.contents(1) == {(1, None): 1, (2, 5): 1}
+    assert lake.quarantined() == [(2, "schema_not_resolved"), (4, "schema_id_in_header")]
+    (first, _) = quarantine_rows(lake.collection)
+    assert f"schema id {ids[2]}" in first["detail"] and "the column 'price' is long or null" in first["detail"]
 
 
 def settings_of(folder: Path, registry: Registry, **more: Any) -> CollectionSettings:

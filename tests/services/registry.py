@@ -24,7 +24,7 @@ class Registry:
     url: str
     server: Server
 
-    def register(self, subject: str, schema: dict[str, Any]) -> int:
+    def register(self, subject: str, schema: Any) -> int:
         """Add a schema to a subject, and say which id it has."""
         request = urllib.request.Request(
             f"{self.url}/subjects/{subject}/versions",

@@ -9,8 +9,8 @@ suffix equals a prefix), so no number of left-over bytes can hide.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -35,13 +35,13 @@ class Decoder:
     Args:
         record_schema: what the collection's `data` is.
         writer_schemas: Confluent framing: by schema id, what `data` was written as; None means bare Avro.
-        refused_ids: Confluent framing: schema ids that are known, and whose messages cannot be read.
+        refused_ids: Confluent framing: why messages of schema ids that are known cannot be read.
         looks_at_statements: whether `updates` applies the rules of single statements; see `trusted_updates`.
     """
 
     record_schema: dict[str, Any]
     writer_schemas: Mapping[int, dict[str, Any]] | None = None
-    refused_ids: Collection[int] = ()
+    refused_ids: Mapping[int, str] = field(default_factory=dict)
     looks_at_statements: bool = True
 
     def progress(self, raw: DataFrame) -> DataFrame:
@@ -104,6 +104,13 @@ class Decoder:
         rules = (statement["diff"] == 0) | (statement["time"] < 0)
         return rules if not_text is None else rules | F.coalesce(not_text(statement["data"]), F.lit(False))
 
+    def detail_of_refusal(self) -> Column:
+        """Of a message whose `reason` is that its schema does not fit, which one and why; null for any other."""
+        why: Column = F.lit(None).cast("string")
+        for schema_id, one in self.refused_ids.items():
+            why = F.when(_schema_id(F.col("value")) == schema_id, F.lit(one)).otherwise(why)
+        return F.when(F.col("reason") == "schema_not_resolved", why)
+
     def _framed(self, raw: DataFrame) -> DataFrame:
         """Add `_body`, `_schema_id` and `_framing`, the reason why there is no body."""
         value = F.col("value")
@@ -113,7 +120,7 @@ class Decoder:
             )
         long_enough = F.length(value) >= MAGIC_BYTES
         magic = long_enough & (F.substring(value, 1, 1) == F.lit(bytes(1)))
-        schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
+        schema_id = _schema_id(value)
         framing = (
             F.when(value.isNull(), F.lit(None))
             .when(holds_id_in_header(raw, "value"), F.lit("schema_id_in_header"))
@@ -175,6 +182,10 @@ def explode_updates(
     return exploded.select(
         *columns, F.col("_u.time").alias(TIME), F.col("_u.diff").alias(DIFF), "_partition", "_offset", *judged
     )
+
+
+def _schema_id(value: Column) -> Column:
+    return F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
 
 
 def holds_id_in_header(frame: DataFrame, part: str) -> Column:

@@ -81,7 +81,7 @@ class _Sealed:
 def decoder_of(collection: Collection, settings: CollectionSettings) -> Decoder:
     """How this collection's topic is read."""
     schemas = settings.schema_ids if settings.encoding == "confluent" else None
-    return Decoder(collection.entry.record_schema, schemas, tuple(settings.refused_ids))
+    return Decoder(collection.entry.record_schema, schemas, settings.refused_ids)
 
 
 def ingest_tick(
@@ -288,7 +288,7 @@ class _Tick:
             .select(
                 F.lit(self.topic.name).alias("topic"),
                 "*",
-                _detail_of(F.col("reason")).alias("detail"),
+                F.coalesce(_detail_of(F.col("reason")), self.decoder.detail_of_refusal()).alias("detail"),
             )
             .coalesce(1)
         )
