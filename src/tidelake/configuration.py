@@ -6,39 +6,40 @@ and the fix.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tidelake.column_types import column_difference, column_types
 from tidelake.configuration_block import refuse_unknown
-from tidelake.connect_types import declared_row, landing_record, travels, without_references
-from tidelake.debezium import row_record_of
-from tidelake.errors import ConfigurationError, SchemaRefused
-from tidelake.evolution import Values, check_written
+from tidelake.configuration_file import read_yaml
+from tidelake.connect_types import declared_row, landing_record
+from tidelake.errors import ConfigurationError
 from tidelake.kafka_configuration import KafkaSettings, read_kafka
 from tidelake.raw_configuration import (
     ENVELOPE_OF_FAMILY,
     UNAVAILABLE_VALUE,
-    add_key,
     add_metadata,
     check_format,
     check_framing,
-    check_ids,
     check_schema_elsewhere,
-    key_record_of,
     read_family,
     read_metadata,
     read_position,
     topic_names,
 )
 from tidelake.registry_configuration import RegistrySettings, Subject, read_registry, uses_registry
-from tidelake.schema import record_schema_of
+from tidelake.schema_configuration import (
+    read_changes,
+    read_event_keys,
+    read_key,
+    read_key_names,
+    read_key_record,
+    read_schema,
+    read_schema_ids,
+)
 
 Family = Literal["plain", "append_only", "upsert", "debezium"]
 Framing = Literal["cdcv2", "reclock"]
@@ -189,42 +190,13 @@ class Settings(_Frozen):
         return self.model_copy(update={"collections": tuple(self.collection(name) for name in names)})
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML in which a key given twice is an error; plain YAML silently keeps the last one."""
-
-
-def _mapping_of_unique_keys(loader: _UniqueKeyLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[str] = set()
-    for key_node, _ in node.value:
-        key = str(key_node.value)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"the key '{key}' is given twice", key_node.start_mark)
-        seen.add(key)
-    return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
-
-
-def _construct_or_say_where(loader: _UniqueKeyLoader, node: yaml.Node) -> Any:
-    """Read a scalar that looks like a date or a number and may be none, such as `2020-13-45`."""
-    construct = yaml.SafeLoader.yaml_constructors[node.tag]
-    try:
-        return construct(loader, node)
-    except (ValueError, OverflowError, LookupError, AttributeError) as error:  # all of them from within PyYAML
-        problem = f"{node.value!r} is no {node.tag.rpartition(':')[2]}: {error}"
-        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
-
-
-for _kind in ("timestamp", "int", "float", "bool"):
-    _UniqueKeyLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _construct_or_say_where)
-_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_of_unique_keys)
-
-
 def load_settings(file: Path) -> Settings:
     """Read `collections.yaml`; paths in it are relative to its folder.
 
     Raises:
         ConfigurationError: naming the file, the field or line, what is wrong and what to do. Nothing was written.
     """
-    document = _read_yaml(file)
+    document = read_yaml(file)
     refuse_unknown(str(file), "", document, {"store", "topics", "data_docs", "kafka", "registry", "collections"})
     base = file.resolve().parent
     topics = base / _text(file, document, "topics", "data/topics")
@@ -288,29 +260,6 @@ def check_topics(settings: Settings) -> None:
                 )
 
 
-def _read_yaml(file: Path) -> dict[str, Any]:
-    try:
-        document = yaml.load(file.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
-    except OSError as error:
-        raise ConfigurationError(
-            str(file), "", f"cannot be read: {error.strerror}", "give the path of your collections.yaml"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(str(file), "", "is not UTF-8 text", "save it as UTF-8") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise ConfigurationError(str(file), line, str(problem), "mend the YAML at that line") from error
-    except RecursionError as error:
-        raise ConfigurationError(str(file), "", "is nested too deep", "write it flat") from error
-    if not isinstance(document, dict):
-        raise ConfigurationError(
-            str(file), "", "is not a YAML mapping", "start with `store:`, `topics:` and `collections:`"
-        )
-    return document
-
-
 def _text(file: Path, document: dict[str, Any], field: str, default: str) -> str:
     value = document.get(field, default)
     if not isinstance(value, str):
@@ -355,18 +304,18 @@ def _read_collection(
     if "schema" not in block:
         check_schema_elsewhere(str(file), field, block, raw_changes and looks_up)
         return _without_schema(file, field, block, {**values, **_places(file, field, block, topics, kafka)}, name)
-    event, writers = _read_changes(file, base, field, block) if raw_changes else ({}, {})
+    event, writers = read_changes(file, base, field, block) if raw_changes else ({}, {})
     schema = (
         landing_record(declared_row(event))
         if raw_changes
-        else _read_schema(file, base, f"{field}.schema", block["schema"])
+        else read_schema(file, base, f"{field}.schema", block["schema"])
     )
     check_format(str(file), field, block, schema)
     grows = block.get("evolution") == "additive"
     values["schema_ids"] = (
         writers
         if raw_changes
-        else _read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema, grows=grows)
+        else read_schema_ids(file, base, field, block.get("schema_ids") or {}, schema, grows=grows)
     )
     if values.get("encoding") == "confluent" and not values["schema_ids"] and not looks_up:
         raise ConfigurationError(
@@ -382,9 +331,9 @@ def _read_collection(
         )
     table = schema
     if block.get("framing") == "reclock" and family == "upsert":
-        table = _read_key_record(file, base, field, block, schema, values)
+        table = read_key_record(file, base, field, block, schema, values)
     key_family = "upsert" if raw_changes else family
-    values["key"] = _read_key(file, f"{field}.key", key_family, block.get("key"), table)
+    values["key"] = read_key(file, f"{field}.key", key_family, block.get("key"), table)
     values["record_schema"] = table
     if block.get("framing") == "reclock":
         values["position"] = read_position(str(file), f"{field}.position", block.get("position"), family)
@@ -392,7 +341,7 @@ def _read_collection(
         values["value_schema"] = event or schema
         values["record_schema"] = add_metadata(str(file), f"{field}.metadata", table, values["metadata"])
     if raw_changes:
-        _read_event_keys(file, base, field, block, values)
+        read_event_keys(file, base, field, block, values)
     return _validated(file, field, name, values)
 
 
@@ -414,7 +363,7 @@ def _without_schema(
     file: Path, field: str, block: dict[str, Any], values: dict[str, Any], name: str
 ) -> CollectionSettings:
     """The settings of raw change events whose schema is found at the first ingest; see `settled.described`."""
-    values["key"] = _read_key_names(file, f"{field}.key", block.get("key"))
+    values["key"] = read_key_names(file, f"{field}.key", block.get("key"))
     values["position"] = read_position(str(file), f"{field}.position", block.get("position"), "debezium")
     values["metadata"] = read_metadata(str(file), f"{field}.metadata", block.get("metadata"))
     return _validated(file, field, name, {**values, "record_schema": {}})
@@ -436,49 +385,6 @@ def _validated(file: Path, field: str, name: str, values: dict[str, Any]) -> Col
         ) from error
 
 
-def _read_key_record(
-    file: Path, base: Path, field: str, block: dict[str, Any], schema: dict[str, Any], values: dict[str, Any]
-) -> dict[str, Any]:
-    """Take in how the keys of upserts are read, and say which columns their table has."""
-    given = _read_schema(file, base, f"{field}.key_schema", block["key_schema"]) if "key_schema" in block else None
-    key = _read_key(file, f"{field}.key", "upsert", block.get("key"), schema if given is None else given)
-    record = key_record_of(str(file), field, key, given, schema)
-    check_format(str(file), f"{field}.key_schema", block, record)
-    values["key_schema"] = record
-    ids = _read_schema_ids(file, base, field, block.get("key_schema_ids") or {}, record, "key_schema_ids")
-    if block.get("encoding") == "confluent" and not ids and values["registry"] is None:
-        raise ConfigurationError(
-            str(file),
-            f"{field}.key_schema_ids",
-            "is missing for Confluent framing",
-            "name the schema of every id that keys were written with, e.g. `1: orders-key.avsc`",
-        )
-    values["key_schema_ids"] = ids
-    return add_key(record, schema)
-
-
-def _read_event_keys(file: Path, base: Path, field: str, block: dict[str, Any], values: dict[str, Any]) -> None:
-    """Take in what the keys of raw change events in Avro were written with, where it is said."""
-    row = declared_row(values["value_schema"])
-    of_key = {**row, "fields": [one for one in without_references(row) if one["name"] in values["key"]]}
-
-    def read(place: str, given: Any) -> dict[str, Any]:
-        where, schema = _load_schema(file, base, place, given)
-        try:
-            check_written(Values(of_key, of_changes=True), declared_row(schema))
-        except SchemaRefused as error:
-            raise ConfigurationError(
-                where, place, str(error).splitlines()[0], "give the record of the key, with the columns of `key`"
-            ) from error
-        return dict(schema)
-
-    if "key_schema" in block:
-        values["key_schema"] = read(f"{field}.key_schema", block["key_schema"])
-    given = block.get("key_schema_ids") or {}
-    check_ids(str(file), f"{field}.key_schema_ids", given)
-    values["key_schema_ids"] = {one: read(f"{field}.key_schema_ids.{one}", given[one]) for one in given}
-
-
 def _read_topics(file: Path, field: str, given: Any) -> tuple[Any, ...]:
     """The names of the topics; anything but text is left to be refused by its type."""
     names = topic_names(given)
@@ -492,144 +398,3 @@ def _read_topics(file: Path, field: str, given: Any) -> tuple[Any, ...]:
     if len({str(one) for one in names}) < len(names):
         raise ConfigurationError(str(file), field, "names a topic twice", "name each once")
     return tuple(names)
-
-
-def _read_schema_ids(
-    file: Path,
-    base: Path,
-    field: str,
-    given: Any,
-    record_schema: dict[str, Any],
-    name: str = "schema_ids",
-    grows: bool = False,
-) -> dict[int, dict[str, Any]]:
-    """By schema id what messages were written with; each has just the collection's columns, unless that grows."""
-    check_ids(str(file), f"{field}.{name}", given)
-    read = {}
-    for schema_id, schema in given.items():
-        place = f"{field}.{name}.{schema_id}"
-        read[schema_id] = _read_schema(file, base, place, schema)
-        if grows:
-            continue
-        difference = column_difference(column_types(record_schema), column_types(read[schema_id]))
-        if difference is not None:
-            raise ConfigurationError(
-                str(file), place, difference, "every id has exactly the collection's columns, in any order"
-            )
-    return read
-
-
-def _read_changes(file: Path, base: Path, field: str, block: Any) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """The record of raw change events, or of their rows, with Debezium's names of types; and those of schema ids."""
-    where, schema = _load_schema(file, base, f"{field}.schema", block["schema"])
-    try:
-        columns = dict(travels(declared_row(schema)))
-        landing_record(declared_row(schema))
-    except SchemaRefused as error:
-        raise ConfigurationError(
-            where, f"{field}.schema", str(error).splitlines()[0], error.hint or "mend the schema"
-        ) from error
-    confluent = block.get("encoding") == "confluent"
-    if block.get("format", "avro") == "avro" and not confluent and declared_row(schema) is schema:
-        raise ConfigurationError(
-            where,
-            f"{field}.schema",
-            "is that of a row, and bytes of Avro are only read with the schema of the whole event",
-            "give the event's record, which has before, after, source and op; or `format: json`",
-        )
-    given = block.get("schema_ids") or {}
-    check_ids(str(file), f"{field}.schema_ids", given)
-    writers = {}
-    for schema_id, one in given.items():
-        place = f"{field}.schema_ids.{schema_id}"
-        where, writers[schema_id] = _load_schema(file, base, place, one)
-        try:
-            found = dict(travels(declared_row(writers[schema_id])))
-        except SchemaRefused as error:
-            raise ConfigurationError(where, place, str(error).splitlines()[0], error.hint or "mend it") from error
-        for name, travel in columns.items() if block.get("evolution") != "additive" else ():
-            if name not in found or found[name].landing != travel.landing:
-                raise ConfigurationError(
-                    where,
-                    place,
-                    f"has no column '{name}' of the type in `schema`",
-                    "mend the schema, or leave the id out",
-                )
-    return schema, writers
-
-
-def _read_schema(file: Path, base: Path, field: str, given: Any) -> dict[str, Any]:
-    """The record schema of `data`, from an .avsc file or from the block itself."""
-    where, schema = _load_schema(file, base, field, given)
-    try:
-        return dict(record_schema_of(schema))
-    except SchemaRefused as error:
-        raise ConfigurationError(where, field, str(error).splitlines()[0], error.hint or "mend the schema") from error
-
-
-def _load_schema(file: Path, base: Path, field: str, given: Any) -> tuple[str, Any]:
-    """Where a schema stands, and what it is."""
-    where = str(file)
-    if isinstance(given, str):
-        path = base / given
-        where = str(path)
-        try:
-            given = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigurationError(
-                str(file),
-                field,
-                f"the schema {path} cannot be read: {error.strerror}",
-                "mend the path; it is relative to this file",
-            ) from error
-        except (ValueError, RecursionError) as error:
-            raise ConfigurationError(str(path), field, f"is not JSON: {error}", "mend the schema file") from error
-    return where, given
-
-
-def _read_key(file: Path, field: str, family: Any, given: Any, record_schema: dict[str, Any]) -> tuple[str, ...]:
-    """The key's columns: an upsert collection has some, one of change events may, no other has any."""
-    if family not in ("upsert", "debezium"):
-        if given is not None:
-            raise ConfigurationError(
-                str(file), field, f"is given for the family '{family}'", "only upsert and debezium have a key"
-            )
-        return ()
-    fields = _row_of_event(file, field, record_schema)["fields"] if family == "debezium" else record_schema["fields"]
-    if given is None and family == "debezium":
-        return ()
-    columns = _read_key_names(file, field, given)
-    known = {one["name"]: one["type"] for one in fields}
-    for one in columns:
-        if one not in known:
-            raise ConfigurationError(
-                str(file), field, f"the schema has no column '{one}'", f"its columns are: {', '.join(known)}"
-            )
-        if family == "debezium" and isinstance(known[one], list) and "null" in known[one]:
-            raise ConfigurationError(
-                str(file),
-                field,
-                f"the column '{one}' may be null",
-                "a primary key never is: mend the schema, or the key",
-            )
-    return columns
-
-
-def _read_key_names(file: Path, field: str, given: Any) -> tuple[str, ...]:
-    columns = [given] if isinstance(given, str) else given
-    if not isinstance(columns, list) or not columns or not all(isinstance(one, str) for one in columns):
-        raise ConfigurationError(
-            str(file), field, "does not name the key's columns", "write a column, or a list: `key: [shop, id]`"
-        )
-    if len(set(columns)) < len(columns):
-        raise ConfigurationError(str(file), field, "names a column twice", "name each once")
-    return tuple(columns)
-
-
-def _row_of_event(file: Path, field: str, record_schema: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return row_record_of(record_schema)
-    except SchemaRefused as error:
-        raise ConfigurationError(
-            str(file), f"{field.rpartition('.')[0]}.schema", str(error).splitlines()[0], error.hint or "mend the schema"
-        ) from error
