@@ -6,8 +6,9 @@ that is there ever changes: no type, no name, no key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tidelake.column_types import column_types
@@ -39,8 +40,7 @@ class Values:
 
     def with_fields(self, fields: Collection[Field]) -> Values:
         """The same with new columns."""
-        record = {**self.record, "fields": [*self.record["fields"], *fields]}
-        return Values(record, self.of_changes, self.elsewhere, self.may_lack)
+        return replace(self, record={**self.record, "fields": [*self.record["fields"], *fields]})
 
 
 def check_written(values: Values, writer: Record) -> None:
@@ -116,6 +116,31 @@ def landed_fields(values: Values, names: Collection[str]) -> list[Field]:
     return [_with_own_names(one) for one in resolved_schema(landed)["fields"] if one["name"] in names]
 
 
+def grow(values: Values, writers: Iterable[Callable[[], Record]], checks_types: bool = True) -> Values:
+    """What is known with the columns that several schemas add, each where it is additive.
+
+    A column that an earlier schema had, and a later one lacks without any new one, was dropped: from then on schemas
+    may be without it and bring others.
+
+    Args:
+        values: what is known.
+        writers: what was written, in the order in which it came up; each may raise that it is none.
+        checks_types: see `new_fields`.
+    """
+    had: set[str] = set()
+    for row_of in writers:
+        try:
+            writer = row_of()
+            fresh = new_fields(values, writer, checks_types)
+        except SchemaRefused:  # whoever sorts the schemas says so, once all columns are known
+            continue
+        there = {one["name"] for one in writer["fields"]}
+        dropped = () if fresh else had - there
+        values = replace(values.with_fields(fresh), may_lack=(*values.may_lack, *dropped))
+        had |= there
+    return values
+
+
 @dataclass(frozen=True)
 class Sorted:
     """What becomes of several writers' schemas."""
@@ -136,11 +161,8 @@ def sort_writers(values: Values, writers: Mapping[int, Any], grows: bool, row_of
         grows: whether new columns are taken in; else one that adds some is as `check_written` says.
         row_of: from such a schema to the record of the values.
     """
-    for one in writers.values() if grows else ():
-        try:
-            values = values.with_fields(new_fields(values, row_of(one)))
-        except SchemaRefused:  # said below, when all columns are known
-            continue
+    if grows:
+        values = grow(values, (partial(row_of, one) for one in writers.values()))
     usable, refused = {}, {}
     for schema_id, one in writers.items():
         try:

@@ -73,6 +73,16 @@ def test_topics_of_one_collection_may_each_bring_their_own_columns() -> None:
     assert set(fixed.refused) == {1, 2}
 
 
+def test_a_column_that_was_dropped_before_does_not_make_a_later_new_one_a_rename() -> None:
+    older, dropped = record(("id", "long"), ("a", TEXT)), record(("id", "long"))
+    writers = {1: older, 2: dropped, 3: record(("id", "long"), ("b", TEXT))}
+    found = sort_writers(Values(older), writers, True, lambda one: one)
+    assert names(found.values.record["fields"]) == ["id", "a", "b"] and not found.refused
+    # The other way round it is one: what lacks the column is older than what has it.
+    turned = {1: dropped, 2: older, 3: record(("id", "long"), ("b", TEXT))}
+    assert set(sort_writers(Values(older), turned, True, lambda one: one).refused) == {3}
+
+
 def test_columns_of_change_events_keep_connect_s_names_of_types() -> None:
     decimal = {
         "type": "struct",

@@ -107,9 +107,9 @@ def test_a_writer_s_new_column_appears_and_one_that_does_not_fit_is_refused(
     lake.ingest()
     lake.configure(
         schema_ids={
+            0: older,
             1: VISIT,
             2: WIDER,
-            3: older,
             4: numbered | {"fields": [*numbered["fields"][:-1], {"name": "n", "type": "int", "default": 7}]},
             5: moved,
             6: record(*LATER, ("m", "int")),
@@ -119,7 +119,7 @@ def test_a_writer_s_new_column_appears_and_one_that_does_not_fit_is_refused(
     lake.put(
         framed(2, WIDER, {"id": 2, "page": "b", "seconds": 0.5}),
         framed(1, VISIT, {"id": 3, "page": "c"}),
-        framed(3, older, {"id": 4, "seconds": 1}),
+        framed(0, older, {"id": 4, "seconds": 1}),
         framed(4, numbered, {"id": 5, "page": None, "seconds": None, "n": 8}),
         framed(5, moved, {"id": 6, "address": {"town": "x"}}),
         *(framed(schema_id, VISIT, {"id": 9, "page": None}) for schema_id in (6, 7)),

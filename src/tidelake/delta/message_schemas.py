@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +22,7 @@ from tidelake.delta.json_format import PAYLOAD, schema_hash
 from tidelake.delta.registry import newest_row
 from tidelake.delta.topic import open_topics
 from tidelake.errors import ConfigurationError, SchemaRefused
-from tidelake.evolution import Values, new_fields
+from tidelake.evolution import grow, new_fields
 from tidelake.settled import described, values_of, with_values
 
 _SCHEMAS_MAX = 1_000
@@ -65,17 +65,13 @@ def with_message_schemas(settings: CollectionSettings, added: Sequence[str], raw
         added: the columns that have appeared since it was made.
         raw: the messages; see `schemas_of`.
     """
-    values = values_of(settings, added)
-    found = schemas_of(raw)
-    for one in found:
-        try:
-            values = values.with_fields(_fresh(values, one))
-        except SchemaRefused:  # said below, when all columns are known
-            continue
+    found = [one for one in schemas_of(raw) if one.schema is not None]  # others are refused where they are decoded
+    rows = [partial(row_schema_of_connect, one.schema) for one in found]
+    values = grow(values_of(settings, added), rows, checks_types=False)
     refused = {}
-    for one in found:
+    for one, row in zip(found, rows, strict=True):
         try:
-            _fresh(values, one)
+            new_fields(values, row(), checks_types=False)
         except SchemaRefused as error:
             refused[one.hashed] = f"its schema is not additive: {error.fact()}"
     more = settings.model_copy(update={"refused_schemas": refused})
@@ -127,12 +123,6 @@ def _row_in_messages(spark: SparkSession, settings: CollectionSettings) -> dict[
             if one.schema is not None:
                 return row_schema_of_connect(one.schema)
     return None
-
-
-def _fresh(values: Values, one: MessageSchema) -> tuple[dict[str, Any], ...]:
-    if one.schema is None:
-        return ()  # the message is refused where it is decoded
-    return new_fields(values, row_schema_of_connect(one.schema), checks_types=False)
 
 
 def _schema_in(text: str) -> Any:
