@@ -1,0 +1,257 @@
+"""One history as JSON and as Avro by a registry, from Kafka and from its recordings, ends in equal tables."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from jobs import ingest, validate
+from tests.captures.lake import EVENT, avro_lines, change_collection, lines, moments, shown_rows
+from tests.captures.workload import RECORD
+from tests.services.connect import WAIT_S, Connect, debezium_settings
+from tests.services.kafka import Broker, Record
+from tests.services.postgres import Postgres
+from tests.services.registry import Registry
+from tidelake.cli import app
+from tidelake.configuration import load_settings
+from tidelake.delta.catalog import Catalog
+from tidelake.delta.layout import Store
+from tidelake.delta.snapshot import snapshot
+
+pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.sweep]
+
+_CAPTURE, _TABLE = "snapshots", "people"
+_TOPIC = f"{_CAPTURE}.public.{_TABLE}"
+_KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
+
+
+def _framed(schema_id: int, schema: dict[str, Any], given: Any) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), given)
+    return _header(schema_id) + buffer.getvalue()
+
+
+def _header(schema_id: int) -> bytes:
+    return b"\x00" + schema_id.to_bytes(4, "big")
+
+
+def _as_json(captured: list[str], partition: int) -> list[Record]:
+    stated = [json.loads(line) for line in captured]
+    return [
+        Record(
+            None if one["value"] is None else json.dumps(one["value"]).encode(),
+            json.dumps(one["key"]).encode(),
+            partition,
+        )
+        for one in stated
+    ]
+
+
+def _as_avro(captured: list[str], partition: int, value_id: int, key_id: int) -> list[Record]:
+    """The same events; a delete has no row before, so that its key alone says whom it is about."""
+    stated = [json.loads(line) for line in captured]
+    keys = [one["key"] for one in stated]
+    for one in stated:
+        if one["value"] is not None and one["value"]["op"] == "d":
+            one["value"]["before"] = None
+    encoded = avro_lines([json.dumps(one) for one in stated], _header(value_id))
+    values = [json.loads(line)["value_b64"] for line in encoded]
+    return [
+        Record(None if value is None else base64.b64decode(value), _framed(key_id, _KEY, key), partition)
+        for value, key in zip(values, keys, strict=True)
+    ]
+
+
+class _Lake:
+    """Four collections of one history."""
+
+    def __init__(self, root: Path, spark: SparkSession, broker: Broker, registry: Registry) -> None:
+        self.root, self.spark, self.broker = root, spark, broker
+        self.json, self.avro = (broker.create_topic(partitions=2) for _ in range(2))
+        self.ids = registry.register(f"{self.avro}-value", EVENT), registry.register(f"{self.avro}-key", _KEY)
+        self.sent = {0: 0, 1: 0}
+        avro = {"format": "avro", "encoding": "confluent"}
+        collections = {
+            "json_kafka": change_collection(self.json, RECORD, source="kafka"),
+            "avro_kafka": change_collection(self.avro, RECORD, source="kafka", **avro),
+            "json_files": change_collection(self.json, RECORD),
+            "avro_files": change_collection(self.avro, RECORD, **avro),
+        }
+        for name in ("avro_kafka", "avro_files"):
+            del collections[name]["schema"]  # the registry has it
+        document = {"store": "store", "topics": "topics", "data_docs": "docs", "collections": collections}
+        document["kafka"] = {"bootstrap_servers": broker.bootstrap_servers}
+        document["registry"] = {"url": registry.url, "cache": "cache"}
+        self.file = root / "collections.yaml"
+        self.file.write_text(yaml.safe_dump(document), encoding="utf-8")
+        self.settings = load_settings(self.file)
+
+    def send_to(self, offsets: dict[str, int]) -> None:
+        for partition, captured in lines(_CAPTURE, _TOPIC).items():
+            piece = captured[self.sent[partition] : offsets[str(partition)]]
+            self.sent[partition] = offsets[str(partition)]
+            self.broker.produce(self.json, _as_json(piece, partition))
+            self.broker.produce(self.avro, _as_avro(piece, partition, *self.ids))
+
+    def record(self) -> None:
+        for topic in (self.json, self.avro):
+            arguments = ["topic", "record", topic, str(self.root / "topics" / topic), "--config", str(self.file)]
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == 0, result.output
+
+    def ingest(self, *names: str) -> dict[str, int]:
+        """Read to the ends, and say what the last time of each is."""
+        report = ingest.run(self.spark, self.settings.only(names))
+        assert not report.errors
+        assert [one.quarantined for one in report.results.values()] == [0] * len(names)
+        return {name: self.rows_and_time(name)[1] for name in names}
+
+    def rows_and_time(self, name: str, as_of: int | None = None) -> tuple[list[list[Any]], int]:
+        collection = Catalog(Store(self.settings.store)).find(name)
+        time = as_of if as_of is not None else (collection.carry_columns().value("upper") or 0) - 1
+        return shown_rows(self.spark, collection, time), time
+
+
+def test_one_history_ends_in_equal_tables(
+    tmp_path: Path, spark: SparkSession, broker: Broker, registry: Registry
+) -> None:
+    lake = _Lake(tmp_path, spark, broker, registry)
+    read: dict[tuple[str, int], list[list[Any]]] = {}
+    noted = moments(_CAPTURE)
+    for moment in noted:
+        lake.send_to(moment["offsets"][_TOPIC])
+        for name, at in lake.ingest("json_kafka", "avro_kafka").items():
+            read[name, at] = sorted(moment["rows"][_TABLE])
+    lake.record()
+    for name, at in lake.ingest("json_files", "avro_files").items():
+        read[name, at] = sorted(noted[-1]["rows"][_TABLE])
+    for (name, at), rows in read.items():
+        assert lake.rows_and_time(name, at)[0] == rows, (name, at)
+    assert not validate.run(spark, lake.settings, True).errors
+
+
+_COLUMNS = ("id", "name", "built", "price")
+_AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+
+
+def _avro_converters(registry: Registry) -> dict[str, str]:
+    """Settings of a connector that writes Avro in Confluent's framing."""
+    found = {}
+    for part in ("key", "value"):
+        found |= {
+            f"{part}.converter": _AVRO_CONVERTER,
+            f"{part}.converter.schemas.enable": "true",
+            f"{part}.converter.apicurio.registry.url": registry.url.replace("/apis/ccompat/v7", "/apis/registry/v2"),
+            f"{part}.converter.apicurio.registry.auto-register": "true",
+            f"{part}.converter.apicurio.registry.as-confluent": "true",
+            f"{part}.converter.apicurio.registry.use-id": "contentId",
+            f"{part}.converter.apicurio.registry.headers.enabled": "false",
+            # This converter keeps schemas by their names alone, and stumbles over the next one of a name.
+            f"{part}.converter.schemas.cache.config": "0",
+        }
+    return {**found, "schema.name.adjustment.mode": "avro"}
+
+
+class _Twins:
+    """Two connectors on one database, of which one writes JSON and the other Avro, and a collection of each."""
+
+    def __init__(
+        self, root: Path, broker: Broker, postgres: Postgres, connect: Connect, registry: Registry, database: str
+    ) -> None:
+        self.broker, self.postgres, self.connect, self.database = broker, postgres, connect, database
+        with_schema = {"key.converter.schemas.enable": "true", "value.converter.schemas.enable": "true"}
+        block = {"framing": "reclock", "envelope": "debezium", "source": "kafka", "key": "id", "evolution": "additive"}
+        avro = {"format": "avro", "encoding": "confluent"}
+        document: dict[str, Any] = {"store": "store", "data_docs": "docs", "collections": {}}
+        for name, converters, form in (
+            ("json", with_schema, {"format": "json"}),
+            ("avro", _avro_converters(registry), avro),
+        ):
+            settings = debezium_settings(postgres, database, f"{database}_{name}", table_include_list="public.boats")
+            own = {"slot.name": f"{database}_{name}", "publication.name": f"{database}_{name}"}
+            connect.put(f"{database}_{name}", {**settings, **own, **converters})
+            document["collections"][name] = {**block, **form, "topic": f"{database}_{name}.public.boats"}
+        document["kafka"] = {"bootstrap_servers": broker.bootstrap_servers}
+        document["registry"] = {"url": registry.url, "cache": "cache"}
+        file = root / "collections.yaml"
+        file.write_text(yaml.safe_dump(document), encoding="utf-8")
+        self.settings = load_settings(file)
+
+    def work(self, *statements: str) -> None:
+        with self.postgres.connect(self.database) as session:
+            for one in statements:
+                session.execute(one.encode())
+
+    def wait_for(self, records: int) -> None:
+        """Until both topics have so many records."""
+        end = time.monotonic() + WAIT_S
+        topics = [one.topic for one in self.settings.collections]
+        while True:
+            there = set(self.broker.admin.list_topics(timeout=WAIT_S).topics)
+            found = [sum(high for _, high in self.broker.ends(one).values()) if one in there else 0 for one in topics]
+            if min(found) >= records:
+                return
+            for one in topics:
+                self.connect.wait_until_running(one.partition(".")[0])
+            assert time.monotonic() < end, f"{topics} have {found} records, not {records}"
+            time.sleep(0.2)
+
+    def rows(self, spark: SparkSession, *columns: str) -> list[list[tuple[Any, ...]]]:
+        """What the two tables show once they are read."""
+        report = ingest.run(spark, self.settings)
+        assert not report.errors, report.errors
+        catalog = Catalog(Store(self.settings.store))
+        found = []
+        for name in ("json", "avro"):
+            frame = snapshot(spark, catalog.find(name)).contents
+            found.append([tuple(row) for row in frame.select(*columns).orderBy("id").collect()])
+        return found
+
+
+def test_debezium_s_own_avro_and_its_json_end_in_equal_tables_that_grow_with_the_database_s(
+    tmp_path: Path, spark: SparkSession, broker: Broker, postgres: Postgres, connect: Connect, registry: Registry
+) -> None:
+    database = postgres.create_database()
+    with postgres.connect(database) as session:
+        session.execute("create table boats (id int primary key, name text, built date, price numeric(8,2))")
+        session.execute("insert into boats values (1, 'Möwe', '1990-01-31', 12.5), (2, null, null, null)")
+    twins = _Twins(tmp_path, broker, postgres, connect, registry, database)
+    try:
+        twins.wait_for(2)
+        twins.work(
+            "insert into boats select n, 'boat ' || n, date '2020-01-01' + n, n / 3.0 from generate_series(3, 40) n",
+            "update boats set name = 'Albatros' where id = 2",
+            "delete from boats where id % 7 = 0",
+        )
+        twins.wait_for(2 + 38 + 1 + 2 * 5)
+        as_json, as_avro = twins.rows(spark, *_COLUMNS)
+        assert as_json == as_avro and len(as_json) == 35
+        twins.work(
+            "alter table boats add column seen timestamptz",
+            "alter table boats add column crew int not null default 3",
+            "update boats set seen = '2026-01-31 12:00:00+00', crew = 5 where id < 4",
+            "delete from boats where id = 5",
+        )
+        twins.wait_for(2 + 38 + 1 + 2 * 5 + 3 + 2)
+        as_json, as_avro = twins.rows(spark, *_COLUMNS, "seen", "crew")
+        with postgres.connect(database) as session:
+            # What was not written again was not sent again, its default included.
+            held = session.execute("select id, name, built, price, seen, nullif(crew, 3) from boats").fetchall()
+        assert as_json == as_avro
+        assert [row[:4] for row in as_json] == sorted(row[:4] for row in held)
+        assert [row[5] for row in as_json] == [row[5] for row in sorted(held)]
+    finally:
+        for name in ("json", "avro"):
+            connect.remove(f"{database}_{name}")
+        time.sleep(0.5)
+        postgres.drop_database(database)
