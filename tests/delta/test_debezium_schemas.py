@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.lake import open_collection
 from tests.delta.test_raw_debezium import Changes
 from tests.services.registry import Registry
+from tidelake.configuration import Settings
 from tidelake.delta.key_errors import keys_in_error
 from tidelake.delta.quarantine import quarantine_rows
 from tidelake.errors import ConfigurationError, KeysInError
@@ -34,6 +37,17 @@ def connect_schema(**columns: Any) -> dict[str, Any]:
 ID = {"type": "int32", "optional": False}
 FIRST = connect_schema(id=ID, a=OPTIONAL)
 SECOND = connect_schema(id=ID, a=OPTIONAL, day={"type": "int32", "optional": True, "name": "io.debezium.time.Date"})
+
+
+@dataclass
+class Seat:
+    """What an asset is given."""
+
+    settings: Settings
+    spark: SparkSession
+
+    def session(self) -> SparkSession:
+        return self.spark
 
 
 class Told(Changes):
@@ -64,6 +78,8 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
     with pytest.raises(ConfigurationError, match=r"(?s)no message of prices has its schema with it.*add `schema:`"):
         lake.ingest()
     lake.put(lake.wrapped(FIRST, "c", {"id": 1, "a": "x"}))
+    opened = open_collection(Seat(lake.settings, spark), "prices")  # as an asset does
+    assert [one["name"] for one in opened.entry.record_schema["fields"]] == ["id", "a"]
     lake.ingest()
     assert lake.columns() == ["id", "a"] and lake.shown() == {1: ("x",)}
     first = lake.times[-1].time
