@@ -123,6 +123,15 @@ def read_event_keys(file: Path, base: Path, field: str, block: dict[str, Any], v
             ) from error
         return dict(schema)
 
+    framed, looked_up = block.get("encoding") == "confluent", values["registry"] is not None
+    unused = "key_schema" if framed and not looked_up else "key_schema_ids" if not framed else ""
+    if unused in block:
+        raise ConfigurationError(
+            str(file),
+            f"{field}.{unused}",
+            f"is given for {'Confluent framing' if framed else 'bare Avro'}",
+            "bare keys have one schema, `key_schema`; behind an id there is one for each, `key_schema_ids`",
+        )
     if "key_schema" in block:
         values["key_schema"] = read(f"{field}.key_schema", block["key_schema"])
     given = block.get("key_schema_ids") or {}

@@ -244,3 +244,56 @@ def test_what_does_not_go_together_in_a_raw_collection_is_refused(
     with pytest.raises(ConfigurationError, match=message) as caught:
         load(tmp_path, text)
     assert "hint:" in str(caught.value)
+
+
+EVENTS = """
+collections:
+  shop:
+    framing: reclock
+    envelope: debezium
+    topic: shop
+    key: id
+    schema:
+      type: record
+      name: event
+      fields:
+        - name: before
+          type: ['null', {type: record, name: row, fields: [{name: id, type: int}, {name: a, type: ['null', string]}]}]
+        - {name: after, type: ['null', row]}
+        - {name: op, type: string}
+        - {name: ts_ms, type: long}
+"""
+KEY = "{type: record, name: key, fields: [{name: id, type: int}]}"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (f"key_schema_ids: {{1: {KEY}}}", r"key_schema_ids: is given for bare Avro\nhint: bare keys have one schema"),
+        (f"encoding: confluent\n    schema_ids: {{}}\n    key_schema: {KEY}", r"schema_ids: is missing for Confluent"),
+        (
+            f"key_schema: {KEY.replace('int', 'string')}",
+            r"key_schema: column 'id' is refused: it is written as another",
+        ),
+        ("format: json\n    key_schema: {}", r"key_schema: is given for the envelope 'debezium'"),
+        ("evolution: some", r"evolution: input should be 'none' or 'additive'"),
+        ("subject: record", r"subject: is given where no schema is looked up"),
+    ],
+)
+def test_keys_and_growth_of_change_events_are_checked(tmp_path: Path, more: str, message: str) -> None:
+    load(tmp_path, f"{EVENTS}    key_schema: {KEY}\n")
+    with pytest.raises(ConfigurationError, match=message):
+        load(tmp_path, f"{EVENTS}    {more}\n")
+
+
+def test_growth_is_for_raw_topics_and_a_schema_may_be_left_out_where_something_has_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"evolution: is given for CDCv2 messages, in which the data is what"):
+        load(tmp_path, GOOD + "    evolution: additive\n")
+    without = EVENTS[: EVENTS.index("    schema:")]
+    load(tmp_path, f"{without}    format: json\n")
+    with pytest.raises(ConfigurationError, match=r"schema: is missing\nhint: .*a block `registry:`, which has it"):
+        load(tmp_path, without)
+    registry = "registry: {url: 'http://127.0.0.1:8081'}\n"
+    load(tmp_path, f"{registry}{without}    encoding: confluent\n")
+    with pytest.raises(ConfigurationError, match=r"subject: names records, and `schema` and `key_schema` do not both"):
+        load(tmp_path, f"{registry}{without}    encoding: confluent\n    subject: record\n")
