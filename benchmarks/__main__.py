@@ -63,7 +63,7 @@ def main() -> int:
             left_out[kind] = f"{given.seconds:.0f} s were used up"
             bench.say(f"{task.name} {task.size:,}: left out, {left_out[kind]}")
             continue
-        bench.end = min(end, start + task.seconds_max)
+        bench.end = min(end, start + task.seconds_max * given.patience)
         try:
             results.setdefault(task.name, {})[str(task.size)] = task.measure(bench, task.size)
         except Exception as error:  # the others are still measured, and the status says that this one was not
@@ -87,6 +87,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], choices=NAMES, help="only this; may be repeated")
     parser.add_argument("--rounds", type=int, help="how often each is measured, after one round to warm up")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no further measurement after so long")
+    parser.add_argument("--patience", type=float, default=1.0, help="how much more time each measurement may take")
     parser.add_argument("--work", type=Path, default=Path("data/benchmarks/work"), help="for the data; is emptied")
     parser.add_argument("--out", type=Path, default=Path("data/benchmarks"), help="for the JSON and the charts")
     return parser.parse_args()
