@@ -109,8 +109,8 @@ def tasks(quick: bool, large: bool) -> list[Task]:
             Task("many", 50, 30, partial(measure_many, updates=1_000)),
         ]
     return [
-        Task("seal", 1, 60, measure_seal),
-        Task("start", 1, 100, measure_start),
+        Task("seal", 100_000, 60, measure_seal),
+        Task("start", 100_000, 100, measure_start),
         Task("ledger", 40_000, 60, measure_ledger),
         Task("ledger", 100_000, 60, measure_ledger),
         Task("ticks uniform", _M, 200, measure_ticks),

@@ -36,7 +36,7 @@ class Measured:
     bytes_written: int = 0
     files_written: int = 0
     peak_mb: int = 0
-    """Of the JVM's heap while it ran; of the whole process where another one did the work."""
+    """Of the JVM's heap while it ran, at most; of the whole process where another one did the work."""
 
     def as_json(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -150,7 +150,9 @@ class Meter:
             pool.resetPeakUsage()
 
     def _peak_mb(self) -> int:
-        return sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap_pools()) >> 20
+        # The pools do not peak together: added up they may come to more than the heap ever has.
+        added_up = sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap_pools()) >> 20
+        return min(added_up, int(self.heap_max_mb))
 
 
 def interleave(

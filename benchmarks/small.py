@@ -31,8 +31,9 @@ spark.range(100_000).selectExpr("sum(id)").collect()
 """
 
 
-def measure_seal(bench: Bench) -> Samples:
-    """Seal a tick without copies, beside an append by Spark; and a commit without files."""
+def measure_seal(bench: Bench, updates: int) -> Samples:
+    """Seal a tick of so many updates without copies, beside an append by Spark; and a commit without files."""
+    assert updates == TICK_UPDATES
     bench.say("seal without copies")
     root, spark = bench.folder("seal"), bench.spark
     lake = Lake(spark, root, {"plain": "plain"})
@@ -118,8 +119,9 @@ def _held_bytes(times: int) -> dict[str, float]:
         tracemalloc.stop()
 
 
-def measure_start(bench: Bench) -> Samples:
-    """Start processes: a bare session with one job, the ingest job to its first commit, an import, `status`."""
+def measure_start(bench: Bench, updates: int) -> Samples:
+    """Start processes: a bare session with one job, the ingest of so many updates to a commit, an import, `status`."""
+    assert updates == TICK_UPDATES
     bench.say("starts")
     root = bench.folder("start")
     lake = Lake(bench.spark, root, {"plain": "plain"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from benchmarks import many, small, ticks
@@ -91,6 +93,9 @@ def test_every_target_has_a_row_whatever_was_measured(capsys: pytest.CaptureFixt
 def test_what_is_measured_has_a_target_and_the_other_way_round() -> None:
     measured = {task.name.partition(" ")[0] for task in tasks(quick=False, large=False)}
     assert measured == {row.measurement for row in ROWS if row.measurement}
+    for sizes in ((False, False), (True, False), (False, True)):
+        for task in tasks(*sizes):
+            inspect.signature(task.measure).bind(None, task.size)
 
 
 def test_a_tick_of_many_that_takes_longer_than_two_others_is_told() -> None:
