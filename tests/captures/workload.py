@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -66,16 +68,34 @@ def contents(postgres: Postgres, database: str, table: str) -> list[list[Any]]:
         return [list(row) for row in session.execute(f"select {_SHOWN} from {table} order by id").fetchall()]
 
 
+Session = psycopg.Connection[Any]
+Change = Callable[[Session, str, Random], int]
+"""Changes rows of a table, and says how many."""
+
+
 class Workload:
     """Sessions that work until they are told to stop, and may be held between two transactions."""
 
-    def __init__(self, postgres: Postgres, database: str, seed: int, sessions: int = 4, pause_s: float = 0.005) -> None:
+    def __init__(
+        self,
+        postgres: Postgres,
+        database: str,
+        seed: int,
+        sessions: int = 4,
+        pause_s: float = 0.005,
+        *,
+        change: Change | None = None,
+        events_max: float = math.inf,
+        events_per_s_max: float = math.inf,
+    ) -> None:
         self._postgres, self._database, self._pause_s = postgres, database, pause_s
+        self._change, self._most, self._rate = change or change_one, events_max, events_per_s_max
+        self._started = time.monotonic()
         self._stop, self._errors = threading.Event(), []  # type: ignore[var-annotated]
         self._gates = [threading.Lock() for _ in range(sessions)]
-        self.statements = 0
+        self._events = [0] * sessions
         self._threads = [
-            threading.Thread(target=self._work, args=(Random(f"{seed} {one}"), gate), daemon=True)
+            threading.Thread(target=self._work, args=(Random(f"{seed} {one}"), one, gate), daemon=True)
             for one, gate in enumerate(self._gates)
         ]
 
@@ -101,58 +121,120 @@ class Workload:
             for gate in self._gates:
                 gate.release()
 
-    def _work(self, rng: Random, gate: threading.Lock) -> None:
+    @property
+    def events(self) -> int:
+        """How many rows were changed by what was committed; what went wrong meanwhile is raised here."""
+        assert not self._errors, self._errors[0]
+        return sum(self._events)
+
+    def _work(self, rng: Random, place: int, gate: threading.Lock) -> None:
         try:
             with self._postgres.connect(self._database) as session:
                 session.autocommit = False
-                while not self._stop.is_set():
+                while not self._stop.is_set() and self.events < self._most:
                     with gate:
-                        self._transaction(session, rng)
-                    self._stop.wait(self._pause_s * rng.random())
+                        self._events[place] += self._transaction(session, rng)
+                    ahead_s = self.events / self._rate - (time.monotonic() - self._started)
+                    self._stop.wait(max(ahead_s, self._pause_s * rng.random()))
         except Exception as error:  # a thread's error is the test's
             self._errors.append(error)
             raise
 
-    def _transaction(self, session: psycopg.Connection[Any], rng: Random) -> None:
+    def _transaction(self, session: Session, rng: Random) -> int:
+        """How many rows it has changed: none where it was rolled back."""
         try:
+            events = 0
             for _ in range(rng.randint(1, 5)):
-                change(session, rng.choice(TABLES), rng)
-                self.statements += 1
+                events += self._change(session, rng.choice(TABLES), rng)
                 self._stop.wait(self._pause_s * rng.random())
             if rng.random() < 0.1:
                 session.rollback()
-            else:
-                session.commit()
+                return 0
+            session.commit()
+            return events
         except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
             session.rollback()
+            return 0
 
 
-def change(session: psycopg.Connection[Any], table: str, rng: Random) -> None:
-    """One statement of some kind about some key."""
+def change_one(session: Session, table: str, rng: Random) -> int:
+    """One statement of some kind about some key; how many rows it has changed."""
     key, choice = rng.randint(1, _KEYS), rng.random()
     if choice < 0.25:
-        _insert(session, table, rng, key)
-    elif choice < 0.6:  # large values stay as they are
-        session.execute(
+        return _insert(session, table, rng, key)
+    if choice < 0.6:  # large values stay as they are
+        return _rows(
+            session,
             f"update {table} set name = %s, price = %s, note = %s where id = %s",
             [rng.choice(_WORDS), _price(rng), rng.choice((*_WORDS, None)), key],
         )
-    elif choice < 0.7:
-        session.execute(f"update {table} set big = %s, bin = %s where id = %s", [*_large(rng), key])
-    elif choice < 0.8:
+    if choice < 0.7:
+        return _rows(session, f"update {table} set big = %s, bin = %s where id = %s", [*_large(rng), key])
+    if choice < 0.8:
         # Without the whole row before, nobody could know what large values the new key has: they are sent anew.
         anew = ", big = big || '', bin = bin || ''::bytea" if table == "people" else ""
-        session.execute(f"update {table} set id = %s{anew} where id = %s", [rng.randint(1, _KEYS), key])
-    elif choice < 0.85:
-        session.execute(
-            f"update {table} set day = day + 1, seen = seen + interval '1 us' where id %% 7 = %s", [key % 7]
+        return _rows(session, f"update {table} set id = %s{anew} where id = %s", [rng.randint(1, _KEYS), key])
+    if choice < 0.85:
+        return _rows(
+            session, f"update {table} set day = day + 1, seen = seen + interval '1 us' where id %% 7 = %s", [key % 7]
         )
-    else:
-        session.execute(f"delete from {table} where id = %s", [key])
+    return _rows(session, f"delete from {table} where id = %s", [key])
 
 
-def _insert(session: psycopg.Connection[Any], table: str, rng: Random, key: int) -> None:
-    session.execute(
+def change_many(session: Session, table: str, rng: Random) -> int:
+    """One statement about a range of a thousand keys; how many rows it has changed.
+
+    A table that is truncated is filled again in the same transaction, so that no snapshot finds it empty.
+    """
+    first, choice = rng.choice((0, 2 * _MANY)) + rng.randrange(_MANY), rng.random()
+    within = "id between %s and %s"
+    span = [first, first + rng.randint(1, 40)]
+    if choice < 0.3:
+        return _insert_many(session, table, rng, span)
+    if choice < 0.65:
+        sets = "name = %s::text || id, price = %s, note = %s, seen = seen + interval '1 us'"
+        given = [rng.choice(_WORDS), _price(rng), rng.choice((*_WORDS, None))]
+        return _rows(session, f"update {table} set {sets} where {within}", [*given, *span])
+    if choice < 0.7:
+        return _rows(session, f"update {table} set big = %s, bin = %s where {within}", [*_large(rng), first, first + 3])
+    if choice < 0.85:  # to another key and back: exclusive or is its own inverse
+        anew = ", big = big || '', bin = bin || ''::bytea" if table == "people" else ""
+        free = f"not exists (select from {table} other where other.id = {table}.id # {2 * _MANY})"
+        return _rows(
+            session, f"update {table} set id = id # {2 * _MANY}{anew} where {within} and {free}", [first, first + 10]
+        )
+    if choice < 0.997:
+        return _rows(session, f"delete from {table} where {within}", span)
+    session.execute(f"truncate {table}")
+    return _insert_many(session, table, rng, [1, 60])
+
+
+_MANY = 512
+"""Keys lie below, or above twice as much: a change of a key leads from one to the other."""
+
+
+def _insert_many(session: Session, table: str, rng: Random, span: Sequence[int]) -> int:
+    """Insert rows of a range of keys, or name them anew; one of them has large values."""
+    big, bin_ = _large(rng)
+    return _rows(
+        session,
+        f"""insert into {table} select id, %s::text || id,
+            case when id = one.first then %s else 'b' || id end, case when id = one.first then %s else 'c'::bytea end,
+            %s::numeric, timestamptz '2024-02-29 12:00:00.000001+01' + id * interval '1.000001 s',
+            date '1969-12-31' + id, %s::text
+            from (select %s::int, %s::int) one(first, last), generate_series(one.first, one.last) id
+            on conflict (id) do update set name = excluded.name, note = excluded.note""",
+        [rng.choice(_WORDS), big, bin_, _price(rng), rng.choice((*_WORDS, None)), *span],
+    )
+
+
+def _rows(session: Session, statement: str, given: Sequence[object]) -> int:
+    return session.execute(statement, given).rowcount
+
+
+def _insert(session: Session, table: str, rng: Random, key: int) -> int:
+    return _rows(
+        session,
         f"""insert into {table} values (%s, %s, %s, %s, %s,
             timestamptz '2024-02-29 12:00:00.000001+01' + %s * interval '1.000001 s', date '1969-12-31' + %s, %s)
             on conflict (id) do update set name = excluded.name, note = excluded.note""",

@@ -77,10 +77,19 @@ def wait_until_stopped(process: int) -> None:
     """Wait until a process stands still (SIGSTOP)."""
     end = time.monotonic() + WAIT_MAX_S
     while time.monotonic() < end:
-        if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+        if _state_of(process) == "T":
             return
         time.sleep(0.01)
     raise TimeoutError(f"process {process} did not stand still within {WAIT_MAX_S} s")
+
+
+def has_ended(process: int) -> bool:
+    """Whether a victim has ended that nobody has waited for yet."""
+    return _state_of(process) == "Z"
+
+
+def _state_of(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def collection_of(lake: Lake) -> Collection:

@@ -32,7 +32,7 @@ def bear(order: dict[str, Any]) -> int:
         output = os.open(Path(order["said"]).with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        live(order, attach())
+        live(order, attach(order.get("compiled", False)))
         status = 0
     except BaseException:  # whatever it is, a forked child must not go back into the parent's loop
         traceback.print_exc()

@@ -37,19 +37,24 @@ _QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }
+_COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}
 _FAR = 10**9
 """A time that nothing is said about, for decisions without effect."""
 
 
-def attach() -> SparkSession:
-    """A session of this process's own in the JVM that the environment names."""
+def attach(compiled: bool = False) -> SparkSession:
+    """A session of this process's own in the JVM that the environment names.
+
+    Args:
+        compiled: whether plans are compiled, as every user's are.
+    """
     gateway = launch_gateway()
     SparkContext._ensure_initialized(gateway=gateway)
     there = gateway.jvm.SparkSession.getDefaultSession().get()
     context = gateway.jvm.JavaSparkContext.fromSparkContext(there.sparkContext())
     python = SparkContext(jsc=context, gateway=gateway, conf=SparkConf(_jconf=context.getConf()))
     session = SparkSession(python, jsparkSession=there.newSession())
-    for name, value in _QUICK.items():
+    for name, value in (_COMPILED if compiled else _QUICK).items():
         session.conf.set(name, value)
     return session
 

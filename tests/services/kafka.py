@@ -131,11 +131,17 @@ class Broker:
                 one: consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=WAIT_S) for one in partitions
             }
 
-    def consume(self, topic: str) -> dict[int, list[tuple[int, Record]]]:
-        """Everything that is in a topic, by partition: the offset and what was produced."""
-        found: dict[int, list[tuple[int, Record]]] = {one: [] for one in self.ends(topic)}
+    def consume(self, topic: str, starts: Mapping[int, int] | None = None) -> dict[int, list[tuple[int, Record]]]:
+        """Everything that is in a topic, by partition: the offset and what was produced.
+
+        Args:
+            topic: its name.
+            starts: by partition where to begin, and no other partition; None reads all of them from their beginning.
+        """
+        starts = dict.fromkeys(self.ends(topic), 0) if starts is None else starts
+        found: dict[int, list[tuple[int, Record]]] = {one: [] for one in starts}
         with self._consumer() as consumer:
-            consumer.assign([TopicPartition(topic, one, 0) for one in found])
+            consumer.assign([TopicPartition(topic, one, start) for one, start in starts.items()])
             open_partitions = set(found)
             end = time.monotonic() + WAIT_S
             while open_partitions:

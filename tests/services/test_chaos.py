@@ -1,0 +1,138 @@
+"""Two minutes of chaos: a hundred thousand events, while whatever carries them is killed or sends them again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.captures.record import Services
+from tests.captures.workload import TABLES, Workload, change_many
+from tests.crash.harness import Nursery, has_ended
+from tests.services.connect import Connect
+from tests.services.kafka import Broker
+from tests.services.pipeline import Pipeline, pipeline
+from tests.services.postgres import Postgres
+from tests.sweeps import seeds
+
+pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.sweep]
+
+EVENTS = 100_000
+CHAOS_S = 120.0
+_ENOUGH_S = 900.0
+"""No machine is so slow that the events take longer."""
+_AGAIN_MAX = 3_000
+"""How many records come again in one go."""
+_PAUSE_S = 6.0
+"""At most so long between two evils."""
+
+
+class Chaos:
+    """One pipeline and what is done to it, as a seed says; a job reads all the while."""
+
+    def __init__(self, made: Pipeline, seed: int) -> None:
+        self.made, self.rng = made, Random(f"chaos {seed}")
+        self.evils: list[str] = []
+        self.job: int | None = None
+        self.jobs = self.killed = self.sent_again = 0
+
+    def next_evil(self) -> str:
+        """Do one of the things; each comes once in a round."""
+        self.evils = self.evils or self.rng.sample(sorted(_EVILS), len(_EVILS))
+        evil = self.evils.pop()
+        self.keep_reading()
+        time.sleep(self.rng.random() * _PAUSE_S)
+        _EVILS[evil](self)
+        services = self.made.source.services
+        services.connect.wait_until_running(self.made.source.name)
+        return evil
+
+    def keep_reading(self) -> None:
+        """Start a job where none runs."""
+        if self.job is not None and has_ended(self.job):
+            self.end_job()
+        if self.job is None:
+            self.jobs += 1
+            self.job = self.made.start_job("ingest", *(["compact"] if self.rng.random() < 0.3 else []))
+
+    def end_job(self, *, kill: bool = False) -> None:
+        """Wait for the job's end, or bring it about."""
+        if self.job is not None:
+            if kill:
+                os.kill(self.job, signal.SIGKILL)
+            self.killed += self.made.nursery.wait(self.job) == -signal.SIGKILL
+            self.job = None
+
+    def kill_job(self) -> None:
+        """End the job as a power cut would."""
+        self.end_job(kill=True)
+
+    def kill_broker(self) -> None:
+        """The same with the broker; it comes back with what it had."""
+        self.made.source.services.broker.restart(kill=True)
+
+    def kill_connector(self) -> None:
+        """The same with the worker and its connector, which notes where it is once a second."""
+        self.made.source.services.connect.restart(kill=True)
+
+    def forget(self) -> None:
+        """Let the connector lose its place, so that it takes a snapshot and sends what it had sent."""
+        self.made.source.forget_offsets()
+        self.made.source.services.connect.resume(self.made.source.name)
+
+    def send_again(self) -> None:
+        """Deliver a stretch of records once more, in their order, behind those that are there."""
+        broker, topic = self.made.source.services.broker, self.made.source.topic(self.rng.choice(TABLES))
+        partition, (_, end) = self.rng.choice(sorted(broker.ends(topic).items()))
+        start = max(0, end - self.rng.randint(1, 2 * _AGAIN_MAX))
+        records = [record for _, record in broker.consume(topic, {partition: start})[partition]]
+        stretch = records[: self.rng.randint(1, _AGAIN_MAX)]
+        broker.produce(topic, stretch)
+        self.sent_again += len(stretch)
+
+
+_EVILS = {
+    "the broker was killed": Chaos.kill_broker,
+    "the connector was killed": Chaos.kill_connector,
+    "the connector lost its place": Chaos.forget,
+    "records were sent again": Chaos.send_again,
+    "the job was killed": Chaos.kill_job,
+}
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_two_minutes_of_chaos_end_equal(
+    tmp_path: Path,
+    spark: SparkSession,
+    nursery: Nursery,
+    broker: Broker,
+    postgres: Postgres,
+    connect: Connect,
+    seed: int,
+) -> None:
+    services = Services(postgres, broker, connect)
+    with pipeline(tmp_path, spark, nursery, services, f"chaos{seed}", 20_000, compiled=True) as made:
+        chaos, started = Chaos(made, seed), time.monotonic()
+        say = partial(_say, seed, started)
+        limits = {"events_max": EVENTS, "events_per_s_max": EVENTS / CHAOS_S}
+        with Workload(postgres, made.source.database, seed, 6, 0.02, change=change_many, **limits) as work:
+            while time.monotonic() - started < CHAOS_S or work.events < EVENTS:
+                assert time.monotonic() - started < _ENOUGH_S, f"only {work.events} events"
+                say(f"{chaos.next_evil()}; {work.events:,} events so far")
+            chaos.kill_job()
+        made.check()
+        say(f"caught up, equal; {chaos.sent_again:,} sent again, {chaos.killed} of {chaos.jobs} jobs killed")
+        made.run_job("compact", "validate")
+        for table in TABLES:
+            assert made.rows(table) == made.held(table), table
+        say("merged, counted again, and equal")
+
+
+def _say(seed: int, started: float, what: str) -> None:
+    print(f"chaos, seed {seed}, {time.monotonic() - started:.0f} s: {what}", flush=True)
