@@ -1,7 +1,7 @@
 """What a tick does with change events: rows, positions, and when a snapshot that was taken again is complete.
 
-Most ticks go over their records once. Where a snapshot begins, or a record lacks even its position, they go over them
-again, with what the first pass has seen.
+Most ticks go over their records once. Where one is not plainly written, a snapshot begins, or a record lacks even its
+position, they go over them again, with what the pass before has seen.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tidelake.delta.layout import DIFF, POSITION, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.raw_debezium import POSTGRESQL, ChangeShape, SnapshotStart, change_rows, position_of, read_changes
 from tidelake.delta.raw_debezium_avro import Writers, read_avro_changes
+from tidelake.delta.raw_debezium_plain import read_plain_changes
 from tidelake.delta.raw_envelopes import metadata_of
 from tidelake.delta.runs import read_files, write_frame
 from tidelake.delta.topic import Topic
@@ -75,6 +76,8 @@ class ChangeTick:
     ends: Mapping[Place, int]
     """By place, the next offset after the tick."""
     starts: list[SnapshotStart] = field(default_factory=list)
+    plain: bool = True
+    """Whether, as far as was seen, every record is plainly written."""
     fill: bool = False
     """Whether some records lack a position."""
 
@@ -101,7 +104,7 @@ class ChangeTick:
     def _read(self) -> DataFrame:
         """What `raw_debezium.read_changes` gives."""
         if self.settings.format == "json":
-            return read_changes(self.raw, self.shape)
+            return read_plain_changes(self.raw, self.shape) if self.plain else read_changes(self.raw, self.shape)
         settings = self.settings
         if settings.encoding == "confluent":
             keys = Writers(by_id=settings.key_schema_ids) if settings.key_schema_ids else None
@@ -121,7 +124,12 @@ class ChangeTick:
         lsn, processed_ms = self.table.value(_SNAPSHOT_LSN), self.table.value(_SNAPSHOT_MS)
         if lsn is not None and processed_ms is not None:
             self.starts = [SnapshotStart(lsn, processed_ms)]
+        self.plain = self.settings.format == "json"
         files, seen = self._write_once()
+        if seen["unread"]:
+            discard_runs(self.table.path, files)
+            self.plain = False
+            files, seen = self._write_once()
         known = {one.lsn for one in self.starts}
         if seen["foreign"] is not None or seen["lost"] or not {seen["first_lsn"], seen["last_lsn"]} - {None} <= known:
             discard_runs(self.table.path, files)
@@ -156,6 +164,7 @@ class ChangeTick:
             F.max(snapshot).alias("last_lsn"),
             F.max(F.when(F.col("_snapshot") & F.col("_snapshot_ends"), F.col("_lsn"))).alias("ended_lsn"),
             F.min("_processed_ms").alias("processed_ms"),
+            F.count_if("_unread" if self.plain else F.lit(False)).alias("unread"),
         )
         run = new_run("ingest")
         files = write_frame(change_rows(seen.frame, self.shape, self.time), self.table.path, run, self._schema)
