@@ -19,6 +19,7 @@ from benchmarks.elsewhere import measure_cluster, measure_pathway
 from benchmarks.lines import Results
 from benchmarks.many import measure_many
 from benchmarks.measure import Samples, machine
+from benchmarks.raw import GROWTH, measure_raw, measure_raw_ticks
 from benchmarks.reads import measure_reads
 from benchmarks.small import measure_ledger, measure_seal, measure_start
 from benchmarks.targets import ROWS
@@ -117,6 +118,9 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("ticks uniform", 10 * _M, 360, measure_ticks),
         Task("ticks 80/20", _M, 120, skewed),
         Task("bulk", 10 * _M, 200, measure_bulk),
+        Task("raw", _M, 120, measure_raw),
+        Task(GROWTH, _M, 60, measure_raw_ticks),
+        Task(GROWTH, 4 * _M, 150, measure_raw_ticks),
         Task("bytes", 100_000, 60, measure_written),
         Task("reads", _M, 60, measure_reads),
         Task("reads", 10 * _M, 150, measure_reads),

@@ -57,7 +57,12 @@ class Lake:
     """A Tidelake store with some collections, each on the topic of its own name."""
 
     def __init__(
-        self, spark: SparkSession, root: Path, families: dict[str, str], keep: dict[str, int] | None = None
+        self,
+        spark: SparkSession,
+        root: Path,
+        families: dict[str, str],
+        keep: dict[str, int] | None = None,
+        raw: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         """Write `collections.yaml`; nothing else is there yet.
 
@@ -66,11 +71,12 @@ class Lake:
             root: a folder of its own.
             families: by collection.
             keep: how much history a compaction keeps of a collection; all of it where nothing is said.
+            raw: further collections, with the whole block of each.
         """
         self.spark, self.root = spark, root
-        for name in families:
+        blocks = {name: _block(name, family) for name, family in families.items()} | (raw or {})
+        for name in blocks:
             self.topic(name).mkdir(parents=True, exist_ok=True)
-        blocks = {name: _block(name, family) for name, family in families.items()}
         for name, distance in (keep or {}).items():
             blocks[name]["keep"] = distance
         document = {"store": "store", "topics": "topics", "data_docs": "docs", "collections": blocks}

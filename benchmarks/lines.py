@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks import bulk, elsewhere, many, reads, small, targets, ticks, written
+from benchmarks import bulk, elsewhere, many, raw, reads, small, targets, ticks, written
 from benchmarks.measure import Samples
 from benchmarks.peers import differential
 from benchmarks.targets import Row
@@ -58,7 +58,10 @@ def lines_of(results: Results) -> list[Line]:
                 Line(row, f"{measurement} {int(size):,}", name, None, None, note=why)
                 for name, why in samples.absent.items()
             ]
-    growth = _growth(results.get("ticks uniform", {}))
+    growth = [
+        *_growth(targets.GROWTH, results.get("ticks uniform", {}), (ticks.UPSERT, ticks.PLAIN)),
+        *_growth(targets.RAW_GROWTH, results.get(raw.GROWTH, {}), (raw.TICK,)),
+    ]
     return found + [line for line in growth if line.reached is not None and not math.isnan(line.reached)]
 
 
@@ -98,14 +101,14 @@ def _added(samples: Samples, *names: str) -> float:
     return sum(samples.median(name) for name in names)
 
 
-def _growth(of_size: dict[str, Samples]) -> Iterator[Line]:
+def _growth(row: Row, of_size: dict[str, Samples], names: Sequence[str]) -> Iterator[Line]:
     sizes = sorted(of_size, key=int)
     for before, after in pairwise(sizes):
         step = f"{int(before) / 1e6:g} M to {int(after) / 1e6:g} M rows"
-        for name in (ticks.UPSERT, ticks.PLAIN):
+        for name in names:
             for what, column in (("seconds", "seconds"), ("processor time", "cpu_s")):
                 growth = of_size[after].median(name, column) / of_size[before].median(name, column)
-                yield Line(targets.GROWTH, f"{name}, {what}, {step}", "itself", growth, 1.1, at_most=True)
+                yield Line(row, f"{name}, {what}, {step}", "itself", growth, 1.1, at_most=True)
 
 
 def _bulk_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
@@ -122,6 +125,17 @@ def _bulk_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]
     yield Line(targets.WRITTEN, f"bulk ingest, {what}", bulk.UNCHECKED, bytes_written, 1.1, at_most=True)
     heap = max((one.peak_mb for one in samples.of.get(bulk.TIDELAKE, [])), default=math.nan)
     yield Line(targets.MEMORY, f"heap's peak, bulk ingest, {what}", "", heap, HEAP_MB, " MB", True)
+
+
+def _raw_lines(records: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    for what, column in (("seconds", "seconds"), ("processor time", "cpu_s")):
+        reached = samples.ratio(raw.TIDELAKE, raw.PARSED, column)
+        yield Line(targets.RAW, f"{records / 1e6:g} M events, {what}", raw.PARSED, reached, 0.5, note=samples.cut)
+
+
+def _no_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    """It says something only beside another size: see `_growth`."""
+    yield from ()
 
 
 def _ledger_lines(times: int, samples: Samples, measurement: str) -> Iterator[Line]:
@@ -220,6 +234,8 @@ def _cluster_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Li
 _LINES = {
     "ticks": _tick_lines,
     "bulk": _bulk_lines,
+    "raw": _raw_lines,
+    "growth": _no_lines,
     "ledger": _ledger_lines,
     "seal": _seal_lines,
     "start": _start_lines,

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from benchmarks import many, small, ticks
+from benchmarks import many, raw, small, ticks
 from benchmarks.__main__ import tasks
 from benchmarks.data import Stream
 from benchmarks.lines import Line, lines_of
@@ -69,6 +69,13 @@ def test_the_best_of_the_tuned_merges_is_what_a_tick_is_held_against() -> None:
     tick = found["tidelake upsert, 1 M rows, uniform", ticks.MERGE_VECTORS]
     assert (tick.reached, tick.target, tick.met) == (3, 5, False)
     assert found["tidelake upsert + read, 1 M rows, uniform", f"{ticks.MERGE_VECTORS} + read"].reached == 2
+
+
+def test_a_raw_topic_is_held_against_parsing_alone_and_its_tick_against_a_smaller_table() -> None:
+    parsed = Samples({raw.TIDELAKE: took(4), raw.PARSED: took(1)})
+    sizes = {"1000000": Samples({raw.TICK: took(2)}), "4000000": Samples({raw.TICK: took(2.1)})}
+    found = lines_of({"raw": {"1000000": parsed}, raw.GROWTH: sizes})
+    assert [(round(line.reached or 0, 2), line.met) for line in found] == [(0.25, False)] * 2 + [(1.05, True)] * 2
 
 
 def test_a_reversed_ledger_is_held_against_its_own_order() -> None:

@@ -1,0 +1,135 @@
+"""A raw topic of Debezium's JSON to a sealed table, beside Spark reading and parsing the same records alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.bench import Bench, Lake
+from benchmarks.measure import Measured, Samples
+from jobs import ingest
+
+TIDELAKE, PARSED = "tidelake, raw Debezium JSON", "from_json of the same records, kept nowhere"
+GROWTH = "growth of raw ticks"
+TICK = "tick of 100,000 change events"
+TICK_RECORDS = 100_000
+_RECORDS_PER_FILE = 250_000
+_NAME = "boats"
+
+ROW: dict[str, Any] = {
+    "type": "record",
+    "name": "row",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "price", "type": "double"},
+        {"name": "quantity", "type": ["null", "long"]},
+        {"name": "seen", "type": ["null", {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}]},
+        {"name": "place", "type": ["null", "string"]},
+    ],
+}
+"""What the events' rows are."""
+
+_EVENT = """struct<before: struct<id: bigint>, after: struct<id: bigint, customer: string, price: double,
+quantity: bigint, seen: bigint, place: string>, source: struct<connector: string, snapshot: string, sequence: string,
+lsn: bigint>, op: string, ts_ms: bigint>"""
+"""As what Spark alone parses an event: what Tidelake reads of it, with the types that the values have."""
+
+BLOCK: dict[str, Any] = {
+    "topic": _NAME,
+    "framing": "reclock",
+    "format": "json",
+    "envelope": "debezium",
+    "key": ["id"],
+    "schema": ROW,
+    "messages_per_tick_max": 1_000_000,
+}
+
+
+def measure_raw(bench: Bench, records: int) -> Samples:
+    """Measure so many records in one go; every round begins with an empty store."""
+    bench.say(f"raw topic of {records:,} change events")
+    root = bench.folder(f"raw-{records}")
+    spark, made = bench.spark, root / "made" / _NAME
+    write_events(spark, made, 0, records, records)
+    files = sorted(made.iterdir())
+
+    def tidelake(number: int) -> Measured:
+        shutil.rmtree(root / "lake", ignore_errors=True)
+        lake = Lake(spark, root / "lake", {}, raw={_NAME: BLOCK})
+        for file in files:
+            lake.show(_NAME, file)
+        return bench.meter.measure(lambda: lake.run(_NAME, ingest.run), [lake.store])
+
+    def parsed(number: int) -> Measured:
+        return bench.meter.measure(lambda: _keep_nowhere(parse_events(spark, files)))
+
+    return bench.interleave({TIDELAKE: tidelake, PARSED: parsed})
+
+
+def measure_raw_ticks(bench: Bench, rows: int) -> Samples:
+    """Measure ticks of a table that has so many rows: each changes a tenth of a million of them."""
+    bench.say(f"ticks of change events on {rows:,} rows")
+    root = bench.folder(f"raw-ticks-{rows}")
+    lake = Lake(bench.spark, root / "lake", {}, raw={_NAME: BLOCK})
+    write_events(bench.spark, lake.topic(_NAME), 0, rows, rows)
+    lake.run(_NAME, ingest.run)
+    for file in lake.topic(_NAME).iterdir():  # known by its offsets, so that a topic does not grow with the state
+        file.unlink()
+    made = root / "made"
+    for number in range(bench.rounds + 1):
+        write_events(bench.spark, made / str(number), rows + number * TICK_RECORDS, TICK_RECORDS, rows)
+
+    def tick(number: int) -> Measured:
+        for file in (made / str(number)).iterdir():
+            lake.show(_NAME, file)
+        return bench.meter.measure(lambda: lake.run(_NAME, ingest.run), [lake.store])
+
+    return bench.interleave({TICK: tick})
+
+
+def write_events(spark: SparkSession, folder: Path, first: int, records: int, keys: int) -> None:
+    """Write change events with numbers from `first` on as a topic's files: two partitions, about 600 bytes each.
+
+    Event `n` is about one of `keys` keys, and stands at offset `n div 2`.
+    """
+    files = max(2, records // _RECORDS_PER_FILE)
+    event = F.format_string(
+        '{"before":null,"after":{"id":%d,"customer":"customer-%07d","price":%d.25,"quantity":%d,'
+        '"seen":17%014d,"place":"aisle-%03d/shelf-%02d"},"source":{"version":"3.3.1.Final","connector":"postgresql",'
+        '"name":"harbour","ts_ms":1795285966913,"snapshot":"false","db":"harbour","sequence":"[\\"%d\\",\\"%d\\"]",'
+        '"ts_us":1795285966913388,"ts_ns":1795285966913388000,"schema":"public","table":"boats","txId":756,'
+        '"lsn":%d,"xmin":null},"transaction":null,"op":"%s","ts_ms":1795285967378,"ts_us":1795285967378844,'
+        '"ts_ns":1795285967378844158}',
+        *(F.expr(one) for one in ("key", "key % 1000003", "id % 1000", "id % 77", "id", "key % 997", "key % 89")),
+        *(F.expr(one) for one in ("id * 64 - 64", "id * 64", "id * 64", f"if(id < {keys}, 'c', 'u')")),
+    )
+    numbered = spark.range(first, first + records, 1, files).withColumn("key", F.expr(f"id * 618033989L % {keys}"))
+    numbered.select(
+        F.format_string('{"id":%d}', "key").cast("binary").alias("key"),
+        event.cast("binary").alias("value"),
+        F.lit(_NAME).alias("topic"),
+        F.expr("cast(id % 2 as int)").alias("partition"),
+        F.expr("id div 2").alias("offset"),
+        F.timestamp_millis(F.lit(1_795_285_968_000) + F.col("id")).alias("timestamp"),
+    ).write.parquet(str(folder.with_name(f"_{folder.name}")))
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch = folder.with_name(f"_{folder.name}")
+    for number, path in enumerate(sorted(scratch.glob("*.parquet"))):
+        path.replace(folder / f"{first:012d}-{number:05d}.parquet")
+    shutil.rmtree(scratch)
+
+
+def parse_events(spark: SparkSession, files: list[Path]) -> DataFrame:
+    """What Spark makes of the records by itself: unchecked, with null for what does not fit."""
+    read = spark.read.parquet(*(str(file) for file in files))
+    event = F.from_json(F.col("value").cast("string"), _EVENT).alias("event")
+    return read.select("partition", "offset", event).select("partition", "offset", "event.*")
+
+
+def _keep_nowhere(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
