@@ -104,11 +104,14 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
     """Recount and judge; the verdicts, the numbers that all checks show, and by check what it goes by."""
     from jobs.validate import validate_one
     from tidelake.delta.status import read_status
+    from tidelake.delta.topic import open_topics
 
     settings = lake.settings.collection(name)
     collection = open_collection(lake, name)
     report = validate_one(lake.session(), collection, full)
-    status = read_status(collection, settings.family)
+    # A raw topic may be quiet: only what is in it and was not read says that upper should have moved.
+    topics = open_topics(settings, collection.entry.decisions) if settings.framing == "reclock" else ()
+    status = read_status(collection, settings.family, topics)
     frame = result_frame(report, status, frontier_age_s(collection, status))
     evidence = evidence_of(report, status)
     decided = decided_times(status)
@@ -164,8 +167,12 @@ def _shown_by(check: str, numbers: dict[str, Any]) -> dict[str, Any]:
 
 
 def frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
-    """How long ago upper last moved; since the collection was made, where it never did; 0 where it is closed."""
-    if status.closed:
+    """How long ago upper last moved, or the collection was made, where it never did; 0 where it need not move.
+
+    It need not where the stream is closed, nor where all that is in a raw topic was read.
+    """
+    is_read = collection.entry.framing == "reclock" and status.lag_messages == 0
+    if status.closed or is_read:
         return 0
     if status.lag_s is not None:
         return max(0, int(status.lag_s))

@@ -199,7 +199,7 @@ _ATTENTION = (
     ),
     Rule(
         "frontier_moves",
-        "upper has moved within `stalled_after_s`, or the stream is closed",
+        "upper has moved within `stalled_after_s`, or need not: the stream is closed, or all of a raw topic was read",
         False,
         True,
         _at_most("frontier_age_s", lambda settings: settings.stalled_after_s),

@@ -32,3 +32,14 @@ def test_the_age_of_a_frontier_that_never_moved_of_one_that_did_and_of_a_closed_
     OpenTable(collection.paths.updates).commit({CLOSED: 1, SEALED_AT_MS: now_ms - 40_000})
     assert age_s() == 0
     assert frontier_age_s(collection, replace(STATUS, lag_s=-3.0)) == 0  # a clock that went back
+
+
+def test_a_quiet_raw_topic_is_no_stall_and_one_with_unread_records_is(tmp_path: Path) -> None:
+    quiet, unread, unreachable = (replace(STATUS, lag_s=90.0, lag_messages=lag) for lag in (0, 1, None))
+    catalog = Catalog(Store(tmp_path))
+    of_raw = settings("append_only", "reclock")
+    raw = catalog.open_or_create(of_raw.model_copy(update={"value_schema": of_raw.record_schema}))
+    assert [frontier_age_s(raw, one) for one in (quiet, unread, unreachable)] == [0, 90, 90]
+    # A stream that states its own progress has to go on doing so, though nothing is left to read.
+    catalog.open_or_create(settings("plain").model_copy(update={"name": "stated"}))
+    assert frontier_age_s(catalog.find("stated"), quiet) == 90
