@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from tests.services.kafka import PASSWORD, USER, WAIT_S, Broker, Record
+from tests.services.kafka import MECHANISMS, PASSWORD, USER, WAIT_S, Broker, Record
 from tidelake.delta.catalog import Decision
 from tidelake.delta.kafka_client import KafkaCluster
 from tidelake.delta.kafka_topic import KafkaTopic
@@ -120,18 +120,19 @@ def test_holes_of_transactions_and_of_compaction_are_no_gap(spark: SparkSession,
     assert [one.value for one in topic.read(spark, offsets).collect()] == [b"open"]
 
 
-def test_spark_comes_in_by_tls_and_scram_and_shows_no_secret(
+def test_clients_and_spark_come_in_by_tls_and_each_mechanism_and_show_no_secret(
     spark: SparkSession, broker: Broker, secure: KafkaSettings
 ) -> None:
     name = broker.create_topic()
     broker.produce(name, [Record(b"secret")])
-    topic = KafkaTopic(KafkaCluster(secure), name)
-    offsets, _ = topic.plan({}, 10)
-    frame = topic.read(spark, offsets)
-    assert [one.value for one in frame.collect()] == [b"secret"]
-    shown = frame._jdf.queryExecution().toString() + repr(secure) + secure.model_dump_json()
-    assert PASSWORD not in shown
-    assert "no \\" not in shown
+    for mechanism in MECHANISMS:
+        topic = KafkaTopic(KafkaCluster(secure.model_copy(update={"sasl_mechanism": mechanism})), name)
+        offsets, _ = topic.plan({}, 10)
+        frame = topic.read(spark, offsets)
+        assert [one.value for one in frame.collect()] == [b"secret"], mechanism
+        shown = frame._jdf.queryExecution().toString() + repr(secure) + secure.model_dump_json()
+        assert PASSWORD not in shown
+        assert "no \\" not in shown
 
 
 def test_who_is_not_let_in_is_told_so_without_the_secret(

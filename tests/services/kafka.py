@@ -1,4 +1,4 @@
-"""A Kafka broker of one node: plain, and with TLS and SASL/SCRAM on a second listener."""
+"""A Kafka broker of one node: plain, and with TLS and SASL on a second listener."""
 
 from __future__ import annotations
 
@@ -19,16 +19,31 @@ from tidelake.setup.jars import java_command
 WAIT_S = 180.0
 """The bound of each request to a broker that runs."""
 USER, PASSWORD = "tidelake", 'no "secret" \\ at all'
-"""Who may come in by SASL/SCRAM, with what has to be quoted in places."""
+"""Who may come in by SASL, with what has to be quoted in places."""
+_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", *_SCRAM)
 _STORE_PASSWORD = "changeit"
+
+
+def _quoted(text: str) -> str:
+    """As a login module's text, which stands in a file of properties, where a backslash is two."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\")
+
+
 _ONE_NODE = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-    "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
-        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+    **{
+        f"listener.name.sasl_ssl.{one.lower()}.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        )
+        for one in _SCRAM
+    },
+    "listener.name.sasl_ssl.plain.sasl.jaas.config": (
+        f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{_quoted(PASSWORD)}";'
     ),
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": 0,
@@ -65,7 +80,7 @@ class Broker:
 
     bootstrap_servers: str
     secure_bootstrap_servers: str
-    """TLS with SASL/SCRAM-SHA-512 as `USER`; the certificate is signed by itself."""
+    """TLS with SASL by one of `MECHANISMS` as `USER`; the certificate is signed by itself."""
     certificate: Path
     """In PEM: what a client has to trust."""
     folder: Path
@@ -228,8 +243,8 @@ def kafka_broker(folder: Path, settings: Mapping[str, object] | None = None) -> 
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
     }
     properties = write_properties(folder / "server.properties", {**_ONE_NODE, **places, **(settings or {})})
-    scram = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
-    _run(java("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), "--add-scram", scram))
+    users = [part for one in _SCRAM for part in ("--add-scram", f"{one}=[name={USER},password={PASSWORD}]")]
+    _run(java("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), *users))
     server = Server("the Kafka broker", java("kafka.Kafka", str(properties)), folder / "broker.log")
     broker = Broker(f"127.0.0.1:{plain}", f"127.0.0.1:{secure}", certificate, folder, server)
     try:
