@@ -25,6 +25,7 @@ from tidelake.delta.connect_values import (
 )
 from tidelake.delta.json_format import breakage_of, read_object, refusal_of
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
+from tidelake.delta.parameters import parameter
 from tidelake.raw_configuration import UNAVAILABLE_VALUE
 
 POSTGRESQL = "postgresql"
@@ -331,7 +332,7 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
 
     def row(data: dict[str, Column], diff: Column, kept: Column) -> Column:
         return F.struct(
-            F.lit(time).cast("bigint").alias(TIME),
+            parameter(time, F.col("offset")).alias(TIME),
             diff.cast("bigint").alias(DIFF),
             F.col(POSITION).alias(POSITION),
             F.when(kept, F.col("_unavailable")).alias(UNAVAILABLE),

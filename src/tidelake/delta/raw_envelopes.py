@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from tidelake.configuration import CollectionSettings
 from tidelake.delta.formats import decode_keys, decode_values
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
+from tidelake.delta.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,10 @@ def append_only_rows(decoded: DataFrame, settings: CollectionSettings, time: int
     names = [one["name"] for one in settings.value_schema["fields"]]
     data = [F.col("_value")[name].alias(name) for name in names]
     return good.select(
-        F.lit(time).cast("bigint").alias(TIME), F.lit(1).cast("bigint").alias(DIFF), *data, *metadata_columns(settings)
+        parameter(time, F.col("offset")).alias(TIME),
+        F.lit(1).cast("bigint").alias(DIFF),
+        *data,
+        *metadata_columns(settings),
     )
 
 
@@ -84,13 +88,15 @@ def upsert_rows(decoded: DataFrame, settings: CollectionSettings, time: int) -> 
     Cost: one exchange of at most one record for each key and task.
     """
     order = F.struct(*_place(settings), (F.col("offset")).alias("_at"))
-    position = F.array(F.lit(time).cast("bigint"), *(one.cast("bigint") for one in _place(settings)), F.col("offset"))
+    position = F.array(
+        parameter(time, F.col("offset")), *(one.cast("bigint") for one in _place(settings)), F.col("offset")
+    )
     has_value = F.col("_value").isNotNull() & F.col("_error").isNull()
     sign = F.when(F.col("_value").isNotNull() | F.col("_error").isNotNull(), 1).otherwise(-1)
     keys = {one["name"] for one in settings.key_schema["fields"]}
     values = [one["name"] for one in settings.value_schema["fields"] if one["name"] not in keys]
     row = F.struct(
-        F.lit(time).cast("bigint").alias(TIME),
+        parameter(time, F.col("offset")).alias(TIME),
         sign.cast("bigint").alias(DIFF),
         position.alias(POSITION),
         F.lit(None).cast("array<string>").alias(UNAVAILABLE),

@@ -24,6 +24,7 @@ from tidelake.delta.evidence import note_late_counts
 from tidelake.delta.files import RunFile, discard_run, discard_runs, read_rows, write_run
 from tidelake.delta.forms import form_of
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
+from tidelake.delta.parameters import parameter
 from tidelake.delta.proof import compensating_rows, count_statements, group_statements
 from tidelake.delta.runs import append_run, read_files, write_frame
 from tidelake.delta.statements import statement_frame
@@ -183,8 +184,10 @@ class _Seal:
 
     def _unsealed(self, files: Sequence[RunFile]) -> DataFrame:
         """The rows of these files that are counted."""
-        unsealed = read_files(self.spark, self.paths.updates, files, self.schema).where(F.col(TIME) >= self.upper)
-        return unsealed if self.aim is None else unsealed.where(F.col(TIME) < self.aim)
+        unsealed = read_files(self.spark, self.paths.updates, files, self.schema).where(
+            F.col(TIME) >= parameter(self.upper, F.col(TIME))
+        )
+        return unsealed if self.aim is None else unsealed.where(F.col(TIME) < parameter(self.aim, F.col(TIME)))
 
     def _count_exactly(self, rows: DataFrame) -> dict[int, _Counted]:
         discards = statement_frame(

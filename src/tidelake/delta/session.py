@@ -39,6 +39,8 @@ _EXACT = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Enough open writers a task, so that Spark does not sort rows by what parts them into files.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # Stages of one query are numbered as they come, in any order: the same code has to have the same name.
+    "spark.sql.codegen.useIdInClassName": "false",
 }
 _LOCAL = {
     "spark.ui.enabled": "false",

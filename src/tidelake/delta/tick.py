@@ -18,6 +18,7 @@ from tidelake.delta.envelopes import DETAIL_OF_REASON, reason_against, refusals_
 from tidelake.delta.files import RunFile, discard_run, discard_runs, read_rows, write_run
 from tidelake.delta.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
+from tidelake.delta.parameters import parameter
 from tidelake.delta.position import plan_next, values_behind
 from tidelake.delta.registry import with_schema_ids
 from tidelake.delta.runs import WrittenRun, append_run, read_files, write_frame
@@ -67,11 +68,11 @@ class _Sealed:
 
     def holds(self, time: Column) -> Column:
         """Whether a time is sealed; never a constant, which the optimizer would cut a plan short by."""
-        return time >= 0 if self.closed else time < self.upper
+        return time >= 0 if self.closed else time < parameter(self.upper, time)
 
     def misses(self, time: Column) -> Column:
         """Whether a time is not sealed."""
-        return time < 0 if self.closed else time >= self.upper
+        return time < 0 if self.closed else time >= parameter(self.upper, time)
 
     def reaches(self, file: RunFile) -> bool:
         """Whether a file may hold a sealed time."""
@@ -201,7 +202,7 @@ class _Tick:
         run = new_run("ingest")
         if bounds is not None:
             # A straggler from the far future gets a file of its own, or it would keep this one in every seal.
-            soon, far = (F.col(TIME) >= bound for bound in bounds)
+            soon, far = (F.col(TIME) >= parameter(bound, F.col(TIME)) for bound in bounds)
             rows = rows.withColumn("_future", soon.cast("int") + far.cast("int"))
         schema = updates_schema(self.schema)
         files = write_frame(rows, self.table.path, run, schema, ["_future"] if bounds is not None else [])
@@ -247,7 +248,8 @@ class _Tick:
         """The updates of the range, or of its messages from one offset to another, whatever the partition."""
         raw = self._raw(self.offsets)
         if between is not None:
-            raw = raw.where(F.col("offset").between(*between))
+            first, last = (parameter(one, F.col("offset")) for one in between)
+            raw = raw.where(F.col("offset").between(first, last))
         if self.trusting:  # no statement is broken, or refused
             return explode_updates(self.decoder.trusted_updates(raw), self.schema)
         return self._explode(self.decoder.updates(raw))
@@ -370,6 +372,8 @@ def _detail_of(reason: Column) -> Column:
 def _shares(offsets: OffsetRange, tasks_max: int) -> list[OffsetRange]:
     """The range in at most `tasks_max` parts of about the same number of messages."""
     tasks = max(1, min(tasks_max, offsets.messages // _MESSAGES_PER_TASK_MIN))
+    if tasks == 1:
+        return [offsets]
     shares: list[dict[int, tuple[int, int]]] = [{} for _ in range(tasks)]
     for partition, (start, end) in offsets.intervals.items():
         for index in range(tasks):

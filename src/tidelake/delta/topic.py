@@ -55,6 +55,8 @@ class OffsetRange:
     json_lines: tuple[Path, ...] = ()
     identity: int | None = None
     """Which topic of this name it is of, where names may be used again: never 0."""
+    whole_files: bool = False
+    """Whether the Parquet files hold nothing else, so that nobody has to look which of their messages are meant."""
 
     @property
     def messages(self) -> int:
@@ -175,6 +177,7 @@ class FileTopic:
                 taken,
                 tuple(file.path for file in needed if file.path.suffix == ".parquet"),
                 tuple(file.path for file in needed if file.path.suffix != ".parquet"),
+                whole_files=all(_is_within(file, taken) for file in needed if file.path.suffix == ".parquet"),
             ),
             gaps,
         )
@@ -204,10 +207,13 @@ class FileTopic:
         frame = spark.read.schema(
             f"key binary, value binary, partition int, offset bigint, timestamp timestamp, headers {_HEADERS}"
         ).parquet(*(str(path) for path in offsets.parquet))
-        wanted = F.lit(False)
-        for partition, (start, end) in offsets.intervals.items():
-            wanted = wanted | ((F.col("partition") == partition) & (F.col("offset") >= start) & (F.col("offset") < end))
-        return frame.where(wanted).select(
+        if not offsets.whole_files:
+            wanted = F.lit(False)
+            for partition, (start, end) in offsets.intervals.items():
+                inside = (F.col("offset") >= start) & (F.col("offset") < end)
+                wanted = wanted | ((F.col("partition") == partition) & inside)
+            frame = frame.where(wanted)
+        return frame.select(
             "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
         )
 
@@ -301,6 +307,15 @@ def bounded(intervals: dict[int, Interval], messages_max: int) -> dict[int, Inte
 
 def _overlaps(file: _File, partition: int, wanted: Interval) -> bool:
     return any(start < wanted[1] and wanted[0] < end for start, end in file.offsets.get(partition, []))
+
+
+def _is_within(file: _File, taken: Mapping[int, Interval]) -> bool:
+    """Whether all that a file holds lies in these intervals."""
+    return all(
+        partition in taken and taken[partition][0] <= start and end <= taken[partition][1]
+        for partition, held in file.offsets.items()
+        for start, end in held
+    )
 
 
 def _index(path: Path) -> _File:
