@@ -8,12 +8,13 @@ been written before. See docs/decisions/positions.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from tidelake.connect_types import Travel
 from tidelake.delta.connect_values import (
@@ -33,7 +34,6 @@ _CORRUPT = "_corrupt"
 _IN_SNAPSHOT = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last")
 SNAPSHOT_ENDS = ("last_in_data_collection", "last")
 _JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
-_PARTS = ("before", "after", "source", "op", "ts_ms")
 _SOURCE = ("connector", "lsn", "sequence", "snapshot")
 
 
@@ -70,13 +70,10 @@ class Reader:
     of_text: bool = True
     key_row: Column | None = None
     """Of Avro: the key's columns out of the record's key, where that is decoded."""
-    plain: frozenset[str] = frozenset()
-    """Of text: what travels as one of these was read as what it is, not as its text."""
 
     def land(self, given: Column, travel: Travel) -> Landed:
         """Turn a value into what lands."""
-        is_text = self.of_text and travel.raw not in self.plain
-        return land_text(given, travel) if is_text else land_raw(given, travel)
+        return land_text(given, travel) if self.of_text else land_raw(given, travel)
 
     def is_unavailable(self, given: Column, travel: Travel, placeholder: str) -> Column:
         """Whether it stands for a value that was not sent."""
@@ -107,50 +104,32 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
          _connector string, _committed bigint (where the transaction before has ended), _lsn bigint, _snapshot boolean,
          _snapshot_ends boolean, _processed_ms bigint, _declared array<bigint> (null unless the shape names them).
     """
-    text = F.col("value").cast("string")
-    read = raw.withColumn("_given", read_object(text, event_ddl(shape)))
+    fields = StructType([StructField(name, StringType()) for name, _ in shape.columns])
+    keys = StructType([StructField(name, StringType()) for name in shape.key])
+    event = StructType(
+        [
+            StructField("before", keys),
+            StructField("after", fields),
+            StructField("source", StructType([StructField(name, StringType()) for name in source_fields(shape)])),
+            StructField("op", StringType()),
+            StructField("ts_ms", StringType()),
+        ]
+    )
+    whole = StructType([*event.fields, StructField("payload", event)])
+    key = StructType([*keys.fields, StructField("payload", keys), StructField(_CORRUPT, StringType())])
+    text, key_text = F.col("value").cast("string"), F.col("key").cast("string")
+    read = raw.withColumn("_given", read_object(text, whole.simpleString()))
     broken = F.coalesce(refusal_of(text, shape.refused_schemas), breakage_of(text, F.col("_given")))
     read = read.withColumn("_broken", F.when(F.col("value").isNotNull(), broken))
-    return told_by(read, F.col("_given.v")[0], shape, Reader(shape.columns)).drop("_given")
-
-
-def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str:
-    """The type of an event, which may lie in a `payload`, as Spark's `struct<…>`.
-
-    Args:
-        shape: what the events are about.
-        plain: by what travels, the type to read it as; everything else is read as its text.
-    """
-
-    def number(path: str) -> str:
-        return "string" if path in shape.position else (plain or {}).get("long", "string")
-
-    types = {name: (plain or {}).get(travel.raw, "string") for name, travel in shape.columns}
-    rows = {"before": [(name, types[name]) for name in shape.key], "after": list(types.items())}
-    rows["source"] = [(name, number("source.lsn") if name == "lsn" else "string") for name in source_fields(shape)]
-    parts = [*((name, _struct(fields)) for name, fields in rows.items()), ("op", "string"), ("ts_ms", number("ts_ms"))]
-    return _struct([*parts, ("payload", _struct(parts))])
-
-
-def _struct(fields: Sequence[tuple[str, str]]) -> str:
-    return f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in fields)}>"
-
-
-def told_by(read: DataFrame, given: Column, shape: ChangeShape, reader: Reader) -> DataFrame:
-    """What an event in JSON says, from what was read of it as `event_ddl`, and _broken.
-
-    Out: what `read_changes` gives, and what came in but _broken.
-    """
-    bare = F.struct(*(given[name].alias(name) for name in _PARTS))
+    given, parts = F.col("_given.v")[0], [one.name for one in event]
+    bare = F.struct(*(given[name].alias(name) for name in parts))
     read = read.withColumn("_event", F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare))
     # The key of a record is only read where the event itself does not tell the row's.
     told_keys = [F.col(f"_event.after.{name}").isNotNull() for name in shape.key]
     is_told = F.col("_broken").isNull() & reduce(lambda one, other: one & other, told_keys)
-    needed = F.when(~F.coalesce(is_told, F.lit(False)), F.col("key").cast("string"))
-    keys = [(name, "string") for name in shape.key]
-    key = _struct([*keys, ("payload", _struct(keys)), (_CORRUPT, "string")])
+    needed = F.when(~F.coalesce(is_told, F.lit(False)), key_text)
     read = read.withColumn("_keys", F.from_json(needed, key, _JSON_OPTIONS))
-    return told(read, shape, reader).drop("_broken", "_event", "_keys")
+    return told(read, shape, Reader(shape.columns)).drop("_given", "_broken", "_event", "_keys")
 
 
 def source_fields(shape: ChangeShape) -> list[str]:
@@ -173,33 +152,32 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
         .when(op == "d", F.lit("delete"))
         .when(op == "t", F.lit("barrier"))
     )
-    is_row = F.coalesce((F.col("_kind") == "value") & ~broken, F.lit(False))
     landed = {name: reader.land(after[name], travel) for name, travel in reader.columns}
-    # In a step of its own: it is asked for more than once.
-    row_landed = F.struct(*(one.value.alias(name) for name, one in landed.items()))
     lacks = {
         name: reader.is_unavailable(after[name], travel, shape.placeholder)
         for name, travel in reader.columns
         if name not in shape.key
     }
     keys = _keys_of(shape, reader)
-    row = F.struct(*(_value_of(name, landed, lacks, keys).alias(name) for name, _ in shape.columns))
-    found = read.withColumn("_kind", kind).withColumn("_landed", F.when(is_row, row_landed))
+    is_value, is_row = F.col("_kind") == "value", (F.col("_kind") == "value") & ~broken
+    row = F.struct(*(_value_of(name, landed, lacks, keys, is_row).alias(name) for name, _ in shape.columns))
+    found = read.withColumn("_kind", kind)
     error = F.when(broken, F.concat(F.lit("the event cannot be read: "), F.col("_broken"))).when(
         is_row, _fault(shape, landed, lacks, after)
     )
     key_of_row = F.struct(*(F.col(f"_row.{name}") for name in shape.key))
     keyless = reduce(lambda one, other: one | other, [F.col(f"_row.{name}").isNull() for name in shape.key])
-    # Names of columns have no comma; a lambda would keep Spark from compiling the step.
-    unavailable = F.split(F.concat_ws(",", *(F.when(one, F.lit(name)) for name, one in lacks.items())), ",")
+    unavailable = F.filter(
+        F.array(*(F.when(one, F.lit(name)) for name, one in lacks.items())), lambda name: name.isNotNull()
+    )
     found = found.select(
         "*",
         row.alias("_row"),
         error.alias("_error"),
-        F.when(is_row & _any_of(lacks.values()), unavailable).alias("_unavailable"),
+        F.when(is_row & (F.size(unavailable) > 0), unavailable).alias("_unavailable"),
         _before_keys(shape, reader).alias("_before_key"),
         source["connector"].alias("_connector"),
-        _first_of(source["sequence"]).try_cast("bigint").alias("_committed"),
+        F.regexp_extract(source["sequence"], r'^\["([0-9]+)"', 1).try_cast("bigint").alias("_committed"),
         source["lsn"].try_cast("bigint").alias("_lsn"),
         F.coalesce(source["snapshot"].isin(*_IN_SNAPSHOT) & (op == "r"), F.lit(False)).alias("_snapshot"),
         F.coalesce(source["snapshot"].isin(*SNAPSHOT_ENDS), F.lit(False)).alias("_snapshot_ends"),
@@ -212,7 +190,7 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
         .when((F.col("_kind") == "value") & ~broken & after.isNull(), F.lit("no_row"))
     )
     left = F.col("_before_key")
-    has_left = (op == "u") & (F.col("_kind") == "value") & left.isNotNull() & ~_same(left, key_of_row, shape.key)
+    has_left = (op == "u") & is_value & left.isNotNull() & ~_same(left, key_of_row, shape.key)
     return found.select(
         "*",
         F.when(has_left, left).alias("_left"),
@@ -220,16 +198,7 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
         F.when(F.col("_kind").isNull(), F.concat(F.lit("op is "), F.coalesce(op, F.lit("not there"))))
         .otherwise(F.col("_broken"))
         .alias("_detail"),
-    ).drop("_before_key", "_landed")
-
-
-def _first_of(sequence: Column) -> Column:
-    """The first number of `source.sequence`, which is a list of texts; null where it has none."""
-    return F.when(sequence.startswith('["'), F.substring_index(F.substring_index(sequence, '"', 2), '"', -1))
-
-
-def _any_of(conditions: Iterable[Column]) -> Column:
-    return reduce(lambda one, other: one | other, conditions, F.lit(False))
+    ).drop("_before_key")
 
 
 def _keys_of(shape: ChangeShape, reader: Reader) -> dict[str, Column]:
@@ -240,11 +209,10 @@ def _keys_of(shape: ChangeShape, reader: Reader) -> dict[str, Column]:
         if reader.key_row is None:
             return stated
         return {name: F.coalesce(reader.key_row[name], value) for name, value in stated.items()}
-    of_record = {name: F.coalesce(F.col(f"_keys.payload.{name}"), F.col(f"_keys.{name}")) for name in shape.key}
     return {
-        name: F.coalesce(
-            land_text(of_record[name], travels[name]).value, reader.land(before[name], travels[name]).value
-        )
+        name: land_text(
+            F.coalesce(F.col(f"_keys.payload.{name}"), F.col(f"_keys.{name}"), before[name]), travels[name]
+        ).value
         for name in shape.key
     }
 
@@ -257,11 +225,15 @@ def _before_keys(shape: ChangeShape, reader: Reader) -> Column:
     return F.when(told, F.struct(*(value.alias(name) for name, value in values.items())))
 
 
-def _value_of(name: str, landed: dict[str, Landed], lacks: dict[str, Column], keys: dict[str, Column]) -> Column:
+def _value_of(
+    name: str, landed: dict[str, Landed], lacks: dict[str, Column], keys: dict[str, Column], is_row: Column
+) -> Column:
     if name not in landed:
         return F.lit(None)
-    value = F.col(f"_landed.{name}")
-    return F.coalesce(value, keys[name]) if name in keys else F.when(~lacks[name], value)
+    value = landed[name].value
+    if name in keys:
+        return F.when(is_row, F.coalesce(value, keys[name])).otherwise(keys[name])
+    return F.when(is_row & ~lacks[name], value)
 
 
 def _fault(shape: ChangeShape, landed: dict[str, Landed], lacks: dict[str, Column], after: Column) -> Column:
@@ -270,14 +242,12 @@ def _fault(shape: ChangeShape, landed: dict[str, Landed], lacks: dict[str, Colum
     for name, travel in shape.columns:
         if name not in landed:  # may be null, and was not written
             continue
-        stated, given = ~lacks.get(name, F.lit(False)), after[name].isNotNull()
-        nested = travel.raw in ("array", "record")
-        bad = landed[name].bad if nested else given & F.col(f"_landed.{name}").isNull()
-        faults.append((stated & bad, f"{name} cannot be read as {_named(travel)}"))
+        told = ~lacks.get(name, F.lit(False))
+        faults.append(F.when(told & landed[name].bad, F.lit(f"{name} cannot be read as {_named(travel)}")))
         if not travel.nullable and name not in shape.key:
-            faults.append((stated & ~given, f"{name} is missing, and is not null"))
-    text = F.concat_ws("; ", *(F.when(one, F.lit(fault)) for one, fault in faults))
-    return F.when(_any_of(one for one, _ in faults), text)
+            faults.append(F.when(told & after[name].isNull(), F.lit(f"{name} is missing, and is not null")))
+    text = F.concat_ws("; ", *faults)
+    return F.when(text != "", text)
 
 
 def _named(travel: Travel) -> str:
@@ -349,9 +319,10 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
     }
     absent = {name: F.col(f"_row.{name}") for name in names}
     left = {name: F.col(f"_left.{name}") if name in shape.key else F.when(F.lit(False), absent[name]) for name in names}
-    whole_row, key_left = row(stated, sign, F.lit(True)), row(left, F.lit(-1), F.lit(False))
-    both = F.when(F.col("_left").isNotNull(), F.array(whole_row, key_left)).otherwise(F.array(whole_row))
-    return changes.select(F.explode(F.when(good, both)).alias("_stated")).select("_stated.*")
+    first = F.when(good, row(stated, sign, F.lit(True)))
+    second = F.when(good & F.col("_left").isNotNull(), row(left, F.lit(-1), F.lit(False)))
+    both = F.filter(F.array(first, second), lambda one: one.isNotNull())
+    return changes.select(F.explode(both).alias("_stated")).select("_stated.*")
 
 
 def _same(left: Column, right: Column, key: Sequence[str]) -> Column:

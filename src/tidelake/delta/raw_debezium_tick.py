@@ -1,18 +1,17 @@
 """What a tick does with change events: rows, positions, and when a snapshot that was taken again is complete.
 
-Most ticks go over their records once. Where one is not plainly written, cannot be used, is of a snapshot, or lacks even
-its position, they go over them again, with what the pass before has seen.
+Most ticks go over their records once. Where a snapshot begins, or a record lacks even its position, they go over them
+again, with what the first pass has seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidelake.configuration import CollectionSettings
@@ -24,7 +23,6 @@ from tidelake.delta.layout import DIFF, POSITION, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.raw_debezium import POSTGRESQL, ChangeShape, SnapshotStart, change_rows, position_of, read_changes
 from tidelake.delta.raw_debezium_avro import Writers, read_avro_changes
-from tidelake.delta.raw_debezium_plain import read_plain_changes
 from tidelake.delta.raw_envelopes import metadata_of
 from tidelake.delta.runs import read_files, write_frame
 from tidelake.delta.topic import Topic
@@ -43,8 +41,6 @@ _SNAPSHOT_NOTED = "snapshot/noted"
 """The LSN of the snapshot whose last row was read: where the partitions ended then is noted beside it."""
 _SNAPSHOT_DONE = "snapshot/done"
 """The LSN of the snapshot that is complete: every partition was read to where it ended then."""
-_MARKS = {"noted": 1, "barriers": 2, "unavailable": 4, "unread": 8}
-"""What a tick asks of all its records together: a bit each."""
 
 
 @dataclass
@@ -58,6 +54,8 @@ class ChangesWritten:
     quarantined: int = 0
     errors: int = 0
     """Rows of keys in error."""
+    unavailable: int = 0
+    """Rows that lack the value of a column."""
     records: int = 0
     """All of them, tombstones included."""
 
@@ -77,8 +75,6 @@ class ChangeTick:
     ends: Mapping[Place, int]
     """By place, the next offset after the tick."""
     starts: list[SnapshotStart] = field(default_factory=list)
-    plain: bool = True
-    """Whether, as far as was seen, every record is plainly written."""
     fill: bool = False
     """Whether some records lack a position."""
 
@@ -105,7 +101,7 @@ class ChangeTick:
     def _read(self) -> DataFrame:
         """What `raw_debezium.read_changes` gives."""
         if self.settings.format == "json":
-            return read_plain_changes(self.raw, self.shape) if self.plain else read_changes(self.raw, self.shape)
+            return read_changes(self.raw, self.shape)
         settings = self.settings
         if settings.encoding == "confluent":
             keys = Writers(by_id=settings.key_schema_ids) if settings.key_schema_ids else None
@@ -125,12 +121,7 @@ class ChangeTick:
         lsn, processed_ms = self.table.value(_SNAPSHOT_LSN), self.table.value(_SNAPSHOT_MS)
         if lsn is not None and processed_ms is not None:
             self.starts = [SnapshotStart(lsn, processed_ms)]
-        self.plain = self.settings.format == "json"
         files, seen = self._write_once()
-        if seen["unread"]:
-            discard_runs(self.table.path, files)
-            self.plain = False
-            files, seen = self._write_once()
         known = {one.lsn for one in self.starts}
         if seen["foreign"] is not None or seen["lost"] or not {seen["first_lsn"], seen["last_lsn"]} - {None} <= known:
             discard_runs(self.table.path, files)
@@ -140,70 +131,37 @@ class ChangeTick:
             self._find_snapshots()
             files, seen = self._write_once()
         written = ChangesWritten(
-            files, {}, seen["tombstones"], seen["quarantined"], seen["errors"], records=seen["records"]
+            files, {}, seen["tombstones"], seen["quarantined"], seen["errors"], seen["unavailable"], seen["records"]
         )
         self._note_snapshot(seen, written)
         kinds = {HAS_BARRIERS: seen["barriers"], HAS_ERRORS: seen["errors"], HAS_UNAVAILABLE: seen["unavailable"]}
-        written.values |= {name: 1 for name, is_there in kinds.items() if is_there}
+        written.values |= {name: 1 for name, count in kinds.items() if count}
         return written
 
     def _write_once(self) -> tuple[list[RunFile], dict[str, Any]]:
-        """Write the run, and say what was seen on the way; what most ticks have none of is counted in another pass.
-
-        Spark interprets what is counted on the way: each number costs a tenth of parsing the record.
-        """
-        changes = self.changes().withColumn("_marks", self._marks())
+        good = F.col("_reason").isNull()
+        kind, snapshot = F.col("_kind"), F.when(F.col("_snapshot"), F.col("_lsn"))
+        foreign = (F.col("_connector") != POSTGRESQL) & F.lit(not self.settings.position)
         seen = Observed(
-            changes,
+            self.changes(),
             F.count(F.lit(1)).alias("records"),
-            F.count_if(F.col("_kind") == "tombstone").alias("tombstones"),
-            F.bit_or("_marks").alias("marks"),
+            F.count_if(kind == "tombstone").alias("tombstones"),
+            F.count_if(~good).alias("quarantined"),
+            F.count_if(good & (kind == "barrier")).alias("barriers"),
+            F.count_if(good & F.col("_error").isNotNull()).alias("errors"),
+            F.count_if(good & F.col("_unavailable").isNotNull()).alias("unavailable"),
+            F.count_if(good & F.col("_error").isNotNull() & F.col(POSITION).isNull()).alias("lost"),
+            F.max(F.when(foreign, F.col("_connector"))).alias("foreign"),
+            F.min(snapshot).alias("first_lsn"),
+            F.max(snapshot).alias("last_lsn"),
+            F.max(F.when(F.col("_snapshot") & F.col("_snapshot_ends"), F.col("_lsn"))).alias("ended_lsn"),
+            F.min("_processed_ms").alias("processed_ms"),
         )
         run = new_run("ingest")
         files = write_frame(change_rows(seen.frame, self.shape, self.time), self.table.path, run, self._schema)
         if not files:
             discard_run(self.table.path, run)
-        found = seen.values()
-        marks = found.pop("marks") or 0
-        found |= {name: bool(marks & mark) for name, mark in _MARKS.items()}
-        return files, found | self._counted(found["noted"] and not found["unread"])
-
-    def _marks(self) -> Column:
-        """What is to be said of a record, as a sum of `_MARKS`."""
-        good, kind = F.col("_reason").isNull(), F.col("_kind")
-        found = {
-            "noted": ~good | F.col("_error").isNotNull() | F.col("_snapshot") | self._is_foreign(),
-            "barriers": good & (kind == "barrier"),
-            "unavailable": good & F.col("_unavailable").isNotNull(),
-            "unread": F.col("_unread") if self.plain else F.lit(False),
-        }
-        marks = [F.when(is_there, F.lit(_MARKS[name])).otherwise(0) for name, is_there in found.items()]
-        return reduce(lambda one, other: one + other, marks)
-
-    def _counted(self, anything: bool) -> dict[str, Any]:
-        """What is to be said of records that are noted; nothing is read where there are none."""
-        good, error = F.col("_reason").isNull(), F.col("_error").isNotNull()
-        snapshot = F.when(F.col("_snapshot"), F.col("_lsn"))
-        counts = {
-            "quarantined": F.count_if(~good),
-            "errors": F.count_if(good & error),
-            "lost": F.count_if(good & error & F.col(POSITION).isNull()),
-        }
-        facts = {
-            "foreign": F.max(F.when(self._is_foreign(), F.col("_connector"))),
-            "first_lsn": F.min(snapshot),
-            "last_lsn": F.max(snapshot),
-            "ended_lsn": F.max(F.when(F.col("_snapshot") & F.col("_snapshot_ends"), F.col("_lsn"))),
-            "processed_ms": F.min("_processed_ms"),
-        }
-        if not anything:
-            return dict.fromkeys(counts, 0) | dict.fromkeys(facts)
-        (row,) = self.changes().agg(*(one.alias(name) for name, one in (counts | facts).items())).collect()
-        return dict(row.asDict())
-
-    def _is_foreign(self) -> Column:
-        """Whether a record is of a connector whose order of events is not known."""
-        return (F.col("_connector") != POSTGRESQL) & F.lit(not self.settings.position)
+        return files, seen.values()
 
     @property
     def _schema(self) -> pa.Schema:
