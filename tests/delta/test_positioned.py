@@ -8,13 +8,15 @@ from random import Random
 from typing import Any
 
 import pytest
+import yaml
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.core.test_positioned import COLUMNS, Ticks, random_source
 from tidelake.antichain import Antichain
+from tidelake.configuration import load_settings
 from tidelake.delta import compaction
-from tidelake.delta.catalog import Capability, Collection, Entry
-from tidelake.delta.commit import EPOCH, OpenTable, create_table
+from tidelake.delta.catalog import Catalog, Collection
+from tidelake.delta.commit import OpenTable
 from tidelake.delta.compaction import merge_runs
 from tidelake.delta.layout import Store, new_run
 from tidelake.delta.positioned import Shape, keys_in_error, merged_rows, resolved_rows, unknown_values
@@ -115,18 +117,12 @@ class Table:
 
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self.spark = spark
-        entry = Entry(
-            id="0" * 32,
-            name="people",
-            framing="reclock",
-            envelope="debezium",
-            record_schema=RECORD,
-            key=("id",),
-            capabilities=(Capability(id="critical-0", kind="critical", since=(0,)),),
-            created_at_ms=0,
-        )
-        self.collection = Collection(entry, Store(root).collection(entry.id))
-        create_table(self.collection.paths.updates, SCHEMA, {EPOCH: 0, UPPER: 0, "closed": 0, "since": 0})
+        block = {"framing": "reclock", "envelope": "debezium", "topic": "people", "format": "json", "key": ["id"]}
+        file = root / "collections.yaml"
+        file.write_text(yaml.safe_dump({"collections": {"people": block | {"schema": RECORD}}}), encoding="utf-8")
+        settings = load_settings(file).collection("people")
+        self.collection = Catalog(Store(root)).open_or_create(settings)
+        assert self.collection.updates_schema() == SCHEMA
 
     def tick(self, statements: list[Statement]) -> None:
         """Store what one tick has read."""
