@@ -41,6 +41,8 @@ _EXACT = {
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     # Stages of one query are numbered as they come, in any order: the same code has to have the same name.
     "spark.sql.codegen.useIdInClassName": "false",
+    # A tick and its seal are fifteen classes; some dozens of collections have to keep theirs side by side.
+    "spark.sql.codegen.cache.maxEntries": "2000",
 }
 _LOCAL = {
     "spark.ui.enabled": "false",
