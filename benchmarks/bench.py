@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,31 @@ class Lake:
         report = job(self.spark, self.settings.only((name,)))
         assert report.ok, report.errors
         return report.results[name]
+
+
+def afresh(
+    bench: Bench, root: Path, name: str, files: Sequence[Path], block: str | dict[str, Any], act: Callable[[Lake], Any]
+) -> Callable[[int], Measured]:
+    """What measures an act on a collection that begins with an empty store, in every round, and a whole topic.
+
+    Args:
+        bench: the run.
+        root: where the store goes.
+        name: the collection's, and its topic's.
+        files: the topic's.
+        block: the collection's family, or its whole block.
+        act: what is measured.
+    """
+    families, raw = ({name: block}, None) if isinstance(block, str) else ({}, {name: block})
+
+    def turn(number: int) -> Measured:
+        shutil.rmtree(root, ignore_errors=True)
+        lake = Lake(bench.spark, root, families, raw=raw)
+        for file in files:
+            lake.show(name, file)
+        return bench.meter.measure(lambda: act(lake), [lake.store])
+
+    return turn
 
 
 def _block(name: str, family: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from benchmarks.bench import Bench, Lake
+from benchmarks.bench import Bench, afresh
 from benchmarks.data import UPDATES_PER_TIME, Stream, state_rows, write_bulk
 from benchmarks.measure import Measured, Samples
 from benchmarks.peers import Apart, decode, fastavro_decode
@@ -29,12 +29,9 @@ def measure_bulk(bench: Bench, rows: int) -> Samples:
     state_rows(spark, stream).withColumn("_diff", F.lit(1).cast("bigint")).write.parquet(str(rows_as_parquet))
     apart = Apart()
 
-    def tidelake(number: int) -> Measured:
-        shutil.rmtree(root / "lake", ignore_errors=True)
-        lake = Lake(spark, root / "lake", {"orders": "plain"})
-        for file in sorted(topic.iterdir()):
-            lake.show("orders", file)
-        return bench.meter.measure(lambda: lake.tick("orders"), [lake.store])
+    tidelake = afresh(
+        bench, root / "lake", "orders", sorted(topic.iterdir()), "plain", lambda lake: lake.tick("orders")
+    )
 
     def unchecked(number: int) -> Measured:
         target = _fresh(root / "unchecked")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.bench import Bench, Lake
+from benchmarks.bench import Bench, Lake, afresh
 from benchmarks.data import UPDATES_PER_TIME, Stream, Ticks, state_rows, write_bulk
 from benchmarks.measure import Measured, Meter, Samples
 from benchmarks.peers import Apart, pathway
@@ -38,12 +37,9 @@ def measure_pathway(bench: Bench, rows: int) -> Samples:
     write_bulk(spark, topic, rows, stream.state(), UPDATES_PER_TIME, "bulk")
     pathway.write_input(state_rows(spark, stream).withColumn("_diff", F.lit(1)), root / "json")
 
-    def tidelake(number: int) -> Measured:
-        shutil.rmtree(root / "lake", ignore_errors=True)
-        lake = Lake(spark, root / "lake", {"orders": "plain"})
-        for file in sorted(topic.iterdir()):
-            lake.show("orders", file)
-        return bench.meter.measure(lambda: lake.tick("orders"), [lake.store])
+    tidelake = afresh(
+        bench, root / "lake", "orders", sorted(topic.iterdir()), "plain", lambda lake: lake.tick("orders")
+    )
 
     turns: dict[str, Callable[[int], Measured]] = {TIDELAKE: tidelake}
     turns[PATHWAY] = lambda number: pathway.ingest(root / "json", root / "by-pathway")

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.bench import Bench, Lake
+from benchmarks.bench import Bench, Lake, afresh
 from benchmarks.measure import Measured, Samples
 from jobs import ingest
 
@@ -58,12 +58,7 @@ def measure_raw(bench: Bench, records: int) -> Samples:
     write_events(spark, made, 0, records, records)
     files = sorted(made.iterdir())
 
-    def tidelake(number: int) -> Measured:
-        shutil.rmtree(root / "lake", ignore_errors=True)
-        lake = Lake(spark, root / "lake", {}, raw={_NAME: BLOCK})
-        for file in files:
-            lake.show(_NAME, file)
-        return bench.meter.measure(lambda: lake.run(_NAME, ingest.run), [lake.store])
+    tidelake = afresh(bench, root / "lake", _NAME, files, BLOCK, lambda lake: lake.run(_NAME, ingest.run))
 
     def parsed(number: int) -> Measured:
         return bench.meter.measure(lambda: _keep_nowhere(parse_events(spark, files)))

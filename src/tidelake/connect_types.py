@@ -7,7 +7,7 @@ an Avro type that a table knows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,6 +148,11 @@ def without_references(record_schema: Mapping[str, Any]) -> list[dict[str, Any]]
         return own
 
     return [{**one, "type": inlined(one["type"])} for one in record_schema["fields"]]
+
+
+def key_row_of(row: Mapping[str, Any], key: Collection[str]) -> dict[str, Any]:
+    """The record of a row with the columns of its key alone."""
+    return {**row, "fields": [one for one in without_references(row) if one["name"] in key]}
 
 
 def row_schema_of_connect(schema: Mapping[str, Any]) -> dict[str, Any]:

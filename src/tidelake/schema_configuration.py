@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelake.column_types import column_difference, column_types
-from tidelake.connect_types import declared_row, landing_record, travels, without_references
+from tidelake.connect_types import declared_row, key_row_of, landing_record, travels
 from tidelake.debezium import row_record_of
 from tidelake.errors import ConfigurationError, SchemaRefused
 from tidelake.evolution import Values, check_written
@@ -110,8 +110,7 @@ def read_changes(file: Path, base: Path, field: str, block: Any) -> tuple[dict[s
 
 def read_event_keys(file: Path, base: Path, field: str, block: dict[str, Any], values: dict[str, Any]) -> None:
     """Take in what the keys of raw change events in Avro were written with, where it is said."""
-    row = declared_row(values["value_schema"])
-    of_key = {**row, "fields": [one for one in without_references(row) if one["name"] in values["key"]]}
+    of_key = key_row_of(declared_row(values["value_schema"]), values["key"])
 
     def read(place: str, given: Any) -> dict[str, Any]:
         where, schema = _load_schema(file, base, place, given)

@@ -93,6 +93,12 @@ def test_status_starts_no_jvm_and_imports_no_spark(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_reading_a_store_loads_no_log() -> None:
+    code = "import sys, tidelake.delta.status; print('structlog' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_generate_writes_a_topic_once_and_says_where(tmp_path: Path) -> None:
     done = run("generate", "orders", "--updates", "200", "--times", "10", "--writers", "2", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

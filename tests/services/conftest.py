@@ -1,4 +1,4 @@
-"""One nursery for all tests here, on the JVM of the shared session."""
+"""For all tests here: one nursery, on the JVM of the shared session, and the services together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.captures.record import Services
 from tests.crash.harness import Nursery
+from tests.services.connect import Connect
+from tests.services.kafka import Broker
+from tests.services.postgres import Postgres
+
+
+@pytest.fixture(scope="session")
+def services(broker: Broker, postgres: Postgres, connect: Connect) -> Services:
+    """Broker, database and worker together."""
+    return Services(postgres, broker, connect)
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import yaml
@@ -22,7 +21,7 @@ from tidelake.delta.layout import Store
 
 
 class Pipeline:
-    """One database, its connector, and a collection for each of its tables."""
+    """One database, its connector, and a collection for each of its tables; the first two go at the end of a `with`."""
 
     def __init__(
         self,
@@ -55,6 +54,18 @@ class Pipeline:
         self.settings = load_settings(self.file)
         self.jobs = 0
 
+    def __enter__(self) -> Pipeline:
+        """Let the connector run until it has sent what the database holds."""
+        self.source.start()
+        self.source.catch_up()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        services = self.source.services
+        services.connect.remove(self.source.name)
+        time.sleep(0.5)
+        services.postgres.drop_database(self.source.database)
+
     def start_job(self, *steps: str) -> int:
         """Run jobs in a process of their own, which may be killed."""
         self.jobs += 1
@@ -78,30 +89,12 @@ class Pipeline:
         """Catch up, and compare row for row."""
         self.source.catch_up()
         self.run_job("ingest")
+        self.check_tables()
+
+    def check_tables(self) -> None:
+        """Compare what the tables show with what the database holds."""
         for table in TABLES:
             assert self.rows(table) == self.held(table), table
 
     def _words(self, job: int) -> Path:
         return self.root / f"job-{job}.jsonl"
-
-
-@contextmanager
-def pipeline(
-    root: Path,
-    spark: SparkSession,
-    nursery: Nursery,
-    services: Services,
-    name: str,
-    messages_per_tick_max: int = 400,
-    compiled: bool = False,
-) -> Iterator[Pipeline]:
-    """A pipeline whose connector and database go again."""
-    made = Pipeline(root, spark, nursery, services, name, messages_per_tick_max, compiled)
-    made.source.start()
-    made.source.catch_up()
-    try:
-        yield made
-    finally:
-        services.connect.remove(name)
-        time.sleep(0.5)
-        services.postgres.drop_database(made.source.database)

@@ -15,10 +15,7 @@ from pyspark.sql import SparkSession
 from tests.captures.record import Services
 from tests.captures.workload import TABLES, Workload, change_many
 from tests.crash.harness import Nursery, has_ended
-from tests.services.connect import Connect
-from tests.services.kafka import Broker
-from tests.services.pipeline import Pipeline, pipeline
-from tests.services.postgres import Postgres
+from tests.services.pipeline import Pipeline
 from tests.sweeps import seeds
 
 pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.sweep]
@@ -108,20 +105,13 @@ _EVILS = {
 
 @pytest.mark.parametrize("seed", seeds())
 def test_two_minutes_of_chaos_end_equal(
-    tmp_path: Path,
-    spark: SparkSession,
-    nursery: Nursery,
-    broker: Broker,
-    postgres: Postgres,
-    connect: Connect,
-    seed: int,
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services, seed: int
 ) -> None:
-    services = Services(postgres, broker, connect)
-    with pipeline(tmp_path, spark, nursery, services, f"chaos{seed}", 20_000, compiled=True) as made:
+    with Pipeline(tmp_path, spark, nursery, services, f"chaos{seed}", 20_000, compiled=True) as made:
         chaos, started = Chaos(made, seed), time.monotonic()
         say = partial(_say, seed, started)
         limits = {"events_max": EVENTS, "events_per_s_max": EVENTS / CHAOS_S}
-        with Workload(postgres, made.source.database, seed, 6, 0.02, change=change_many, **limits) as work:
+        with Workload(services.postgres, made.source.database, seed, 6, 0.02, change=change_many, **limits) as work:
             while time.monotonic() - started < CHAOS_S or work.events < EVENTS:
                 assert time.monotonic() - started < _ENOUGH_S, f"only {work.events} events"
                 say(f"{chaos.next_evil()}; {work.events:,} events so far")
@@ -129,8 +119,7 @@ def test_two_minutes_of_chaos_end_equal(
         made.check()
         say(f"caught up, equal; {chaos.sent_again:,} sent again, {chaos.killed} of {chaos.jobs} jobs killed")
         made.run_job("compact", "validate")
-        for table in TABLES:
-            assert made.rows(table) == made.held(table), table
+        made.check_tables()
         say("merged, counted again, and equal")
 
 

@@ -12,12 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.captures.record import Services
-from tests.captures.workload import TABLES, Workload
+from tests.captures.workload import Workload
 from tests.crash.harness import Nursery
-from tests.services.connect import Connect
-from tests.services.kafka import Broker
-from tests.services.pipeline import Pipeline, pipeline
-from tests.services.postgres import Postgres
+from tests.services.pipeline import Pipeline
 from tests.sweeps import seeds
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
@@ -43,28 +40,19 @@ def _work(made: Pipeline, seed: int, rounds: tuple[str, ...], sessions: int) -> 
 
 
 def test_tables_end_equal_to_the_database(
-    tmp_path: Path, spark: SparkSession, nursery: Nursery, broker: Broker, postgres: Postgres, connect: Connect
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services
 ) -> None:
-    services = Services(postgres, broker, connect)
-    with pipeline(tmp_path, spark, nursery, services, "everyday") as made:
+    with Pipeline(tmp_path, spark, nursery, services, "everyday") as made:
         _work(made, 0, ("forget",), sessions=3)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
 def test_tables_end_equal_to_the_database_whatever_is_killed(
-    tmp_path: Path,
-    spark: SparkSession,
-    nursery: Nursery,
-    broker: Broker,
-    postgres: Postgres,
-    connect: Connect,
-    seed: int,
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services, seed: int
 ) -> None:
-    services = Services(postgres, broker, connect)
-    with pipeline(tmp_path, spark, nursery, services, f"seed{seed}") as made:
+    with Pipeline(tmp_path, spark, nursery, services, f"seed{seed}") as made:
         rounds = Random(f"rounds {seed}").choices(("kill", "forget", "nothing"), k=3)
         _work(made, seed, tuple(rounds), sessions=5)
         made.run_job("compact", "validate")
-        for table in TABLES:
-            assert made.rows(table) == made.held(table), table
+        made.check_tables()

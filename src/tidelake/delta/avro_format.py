@@ -16,7 +16,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
 from tidelake.codec_exact import suspect_pattern
-from tidelake.delta.decode import MAGIC_BYTES, SENTINEL, holds_id_in_header, without_logical_types
+from tidelake.delta.decode import (
+    MAGIC_BYTES,
+    SENTINEL,
+    body_of,
+    holds_id_in_header,
+    reason_by,
+    schema_id_of,
+    without_logical_types,
+)
 from tidelake.delta.types import Landing, data_fields, land_record, spark_schema
 from tidelake.resolution import resolve
 from tidelake.schema import resolved_schema
@@ -52,8 +60,8 @@ def decode_avro(
         return _bare(frame.withColumn(body, F.col(source)), body, target, record, bare or record).drop(body)
     framed = frame.withColumns(
         {
-            body: F.substring(F.col(source), MAGIC_BYTES + 1, 2**31 - 1),
-            found: F.conv(F.hex(F.substring(F.col(source), 2, 4)), 16, 10).cast("bigint"),
+            body: body_of(F.col(source)),
+            found: schema_id_of(F.col(source)),
         }
     )
     long_enough = F.length(source) >= MAGIC_BYTES
@@ -69,8 +77,7 @@ def decode_avro(
     # Typed, as a registry may know no schema yet.
     value: Column = F.lit(None).cast(spark_schema(pa.schema(data_fields(record))))
     detail = F.when(framing == "unknown_schema_id", F.concat(F.lit("schema id "), F.col(found)))
-    for schema_id, why in (refused or {}).items():
-        detail = F.when((framing == "schema_not_resolved") & (F.col(found) == schema_id), F.lit(why)).otherwise(detail)
+    detail = F.when(framing == "schema_not_resolved", reason_by(F.col(found), refused or {})).otherwise(detail)
     reason = framing
     parts = [f"{target}_{schema_id}" for schema_id in writers]
     for part, (schema_id, writer) in zip(parts, writers.items(), strict=True):

@@ -8,13 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import structlog
 
 from tidelake.delta.commit import OpenTable
+from tidelake.delta.notices import inform
 from tidelake.delta.stops import reach
 from tidelake.errors import Conflict
-
-log_event = structlog.get_logger("tidelake")
 
 _ATTEMPTS_MAX = 64
 
@@ -39,5 +37,5 @@ def carry_columns(path: Path, wanted: pa.Schema, epoch: int) -> OpenTable:
         except Conflict:
             continue
         reach("columns.after_commit")
-        log_event.info("columns were added", table=str(path), columns=[one.name for one in missing])
+        inform("columns were added", table=str(path), columns=[one.name for one in missing])
     raise Conflict(str(path), -1, f"{_ATTEMPTS_MAX} attempts to add columns failed")

@@ -26,6 +26,7 @@ from tidelake.schema import PROGRESS, resolved_schema
 SENTINEL = bytes.fromhex("8f1d0c63a95be24780f36e1bd2c4097a")
 _PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
 MAGIC_BYTES = 5  # Confluent framing: a zero byte and a four-byte schema id
+_TO_THE_END = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,7 @@ class Decoder:
 
     def detail_of_refusal(self) -> Column:
         """Of a message whose `reason` is that its schema does not fit, which one and why; null for any other."""
-        why: Column = F.lit(None).cast("string")
-        for schema_id, one in self.refused_ids.items():
-            why = F.when(_schema_id(F.col("value")) == schema_id, F.lit(one)).otherwise(why)
+        why = reason_by(schema_id_of(F.col("value")), self.refused_ids)
         return F.when(F.col("reason") == "schema_not_resolved", why)
 
     def _framed(self, raw: DataFrame) -> DataFrame:
@@ -120,7 +119,7 @@ class Decoder:
             )
         long_enough = F.length(value) >= MAGIC_BYTES
         magic = long_enough & (F.substring(value, 1, 1) == F.lit(bytes(1)))
-        schema_id = _schema_id(value)
+        schema_id = schema_id_of(value)
         framing = (
             F.when(value.isNull(), F.lit(None))
             .when(holds_id_in_header(raw, "value"), F.lit("schema_id_in_header"))
@@ -129,7 +128,7 @@ class Decoder:
             .when(schema_id.isin(list(self.refused_ids)), F.lit("schema_not_resolved"))
             .when(~schema_id.isin(list(self.writer_schemas)), F.lit("unknown_schema_id"))
         )
-        body = F.when(magic, F.substring(value, MAGIC_BYTES + 1, 2**31 - 1))
+        body = F.when(magic, body_of(value))
         return raw.withColumns({"_body": body, "_framing": framing, "_schema_id": F.when(magic, schema_id)})
 
     def _decoded_updates(self, framed: DataFrame, schema: dict[str, Any]) -> DataFrame:
@@ -184,8 +183,22 @@ def explode_updates(
     )
 
 
-def _schema_id(value: Column) -> Column:
-    return F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint")
+def schema_id_of(framed: Column) -> Column:
+    """The schema id (bigint) in Confluent's five bytes."""
+    return F.conv(F.hex(F.substring(framed, 2, 4)), 16, 10).cast("bigint")
+
+
+def body_of(framed: Column) -> Column:
+    """What stands behind Confluent's five bytes."""
+    return F.substring(framed, MAGIC_BYTES + 1, _TO_THE_END)
+
+
+def reason_by(number: Column, reasons: Mapping[int, str]) -> Column:
+    """The text that a number has; null where it has none."""
+    found: Column = F.lit(None).cast("string")
+    for one, why in reasons.items():
+        found = F.when(number == one, F.lit(why)).otherwise(found)
+    return found
 
 
 def holds_id_in_header(frame: DataFrame, part: str) -> Column:

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidelake.delta.decode import reason_by
 from tidelake.delta.json_types import Reading, read_record
 from tidelake.schema import resolved_schema
 
@@ -124,10 +125,7 @@ def refusal_of(text: Column, refused: Mapping[int, str]) -> Column:
         text: the message.
         refused: the reasons, by what `schema_hash` gives.
     """
-    found: Column = F.lit(None).cast("string")
-    for hashed, why in refused.items():
-        found = F.when(schema_hash(text) == hashed, F.lit(why)).otherwise(found)
-    return found
+    return reason_by(schema_hash(text), refused)
 
 
 def read_object(text: Column, ddl: str) -> Column:

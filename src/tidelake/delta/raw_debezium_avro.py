@@ -18,12 +18,19 @@ from pyspark.sql.avro.functions import from_avro
 
 from tidelake.connect_types import Travel, declared_row, travels
 from tidelake.delta.connect_values import land_raw
-from tidelake.delta.decode import MAGIC_BYTES, SENTINEL, holds_id_in_header, without_logical_types
+from tidelake.delta.decode import (
+    MAGIC_BYTES,
+    SENTINEL,
+    body_of,
+    holds_id_in_header,
+    reason_by,
+    schema_id_of,
+    without_logical_types,
+)
 from tidelake.delta.raw_debezium import ChangeShape, Reader, event_struct, source_fields, told
 
 _FOUND = "_schema_id"
 _SPARK_TYPES = {"int": "int", "long": "bigint", "float": "float", "double": "double"}
-_FRAMING = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -56,12 +63,9 @@ def read_avro_changes(raw: DataFrame, shape: ChangeShape, values: Writers, keys:
         bare = raw.withColumn("_body", F.col("value"))
         return _read(bare, shape, values.bare, F.lit(None).cast("string"), keys)
     value = F.col("value")
-    framed = raw.withColumn("_body", F.substring(value, MAGIC_BYTES + 1, _FRAMING)).withColumn(
-        _FOUND, _schema_id("value")
-    )
-    unknown = F.concat(F.lit("unknown_schema_id (schema id "), F.col(_FOUND), F.lit(")"))
-    for schema_id, why in values.refused.items():
-        unknown = F.when(F.col(_FOUND) == schema_id, F.lit(f"schema_not_resolved ({why})")).otherwise(unknown)
+    framed = raw.withColumns({"_body": body_of(value), _FOUND: schema_id_of(value)})
+    refusal = F.concat(F.lit("schema_not_resolved ("), reason_by(F.col(_FOUND), values.refused), F.lit(")"))
+    unknown = F.coalesce(refusal, F.concat(F.lit("unknown_schema_id (schema id "), F.col(_FOUND), F.lit(")")))
     wrong = F.when(
         value.isNotNull(),
         F.when(holds_id_in_header(raw, "value"), F.lit("schema_id_in_header"))
@@ -148,9 +152,9 @@ def _key_row(raw: DataFrame, shape: ChangeShape, keys: Writers) -> Column:
     if keys.by_id is None:
         return _decoded_key(key, shape, keys.bare)
     is_framed = ~holds_id_in_header(raw, "key") & (F.substring(key, 1, 1) == F.lit(bytes(1)))
-    body = F.substring(key, MAGIC_BYTES + 1, _FRAMING)
+    body = body_of(key)
     found = [
-        _decoded_key(F.when(is_framed & (_schema_id("_key_bytes") == schema_id), body), shape, record)
+        _decoded_key(F.when(is_framed & (schema_id_of(key) == schema_id), body), shape, record)
         for schema_id, record in keys.by_id.items()
     ]
     return F.coalesce(*found, F.lit(None)) if found else F.lit(None)
@@ -171,10 +175,6 @@ def _decoded(body: Column, record: Mapping[str, Any]) -> Column:
     fields = [{"name": "m", "type": without_logical_types(record)}, {"name": "tail", "type": tail}]
     schema = json.dumps({"type": "record", "name": "message", "fields": fields})
     return from_avro(F.concat(body, F.lit(SENTINEL)), schema, {"mode": "PERMISSIVE"})
-
-
-def _schema_id(column: str) -> Column:
-    return F.conv(F.hex(F.substring(F.col(column), 2, 4)), 16, 10).cast("bigint")
 
 
 def _field(record: Mapping[str, Any], name: str) -> Any:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from tidelake.column_types import column_difference, column_types
 from tidelake.configuration import CollectionSettings
-from tidelake.connect_types import without_references
+from tidelake.connect_types import key_row_of
 from tidelake.delta.kafka_client import read_secret
 from tidelake.errors import RegistryUnreachable, SchemaRefused
 from tidelake.evolution import Record, Values, sort_writers
@@ -137,9 +137,7 @@ def with_schema_ids(settings: CollectionSettings, added: Collection[str] = ()) -
 def _values_of_keys(settings: CollectionSettings) -> Values:
     if settings.envelope != "debezium":
         return Values(settings.key_schema)
-    row = values_of(settings).record
-    fields = [one for one in without_references(row) if one["name"] in settings.key]
-    return Values({**row, "fields": fields}, of_changes=True)
+    return Values(key_row_of(values_of(settings).record, settings.key), of_changes=True)
 
 
 def _with_ids_of_streams(settings: CollectionSettings, written: Mapping[int, Any]) -> CollectionSettings:

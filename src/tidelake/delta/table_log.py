@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +18,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidelake.delta.engines import engine_fact
 from tidelake.delta.files import sync_folder
+from tidelake.delta.notices import warn
 from tidelake.delta.stops import reach
 from tidelake.errors import DamagedTable
 
@@ -112,7 +112,7 @@ def set_torn_entry_aside(path: Path) -> None:
         aside.unlink()
     else:
         reach("table.after_torn_entry")
-        _warn("a torn log entry was set aside", table=str(path), version=newest, kept_as=aside.name)
+        warn("a torn log entry was set aside", table=str(path), version=newest, kept_as=aside.name)
     sync_folder(log)
 
 
@@ -161,7 +161,7 @@ def _set_unreadable_checkpoint_aside(path: Path) -> bool:
         except FileNotFoundError:  # there is none, or another process has just moved it
             continue
         moved = True
-        _warn("an unreadable checkpoint was set aside", table=str(path), name=one.name)
+        warn("an unreadable checkpoint was set aside", table=str(path), name=one.name)
         reach("table.after_torn_checkpoint")
     sync_folder(log)
     return moved
@@ -191,9 +191,3 @@ def nonce_of(entry: list[dict[str, dict[str, object]]]) -> str | None:
             nonce = action["commitInfo"].get("nonce")
             return None if nonce is None else str(nonce)
     return None
-
-
-def _warn(event: str, **values: Any) -> None:
-    import structlog  # late: it brings half of rich with it, and there is hardly ever something to say
-
-    structlog.get_logger("tidelake").warning(event, **values)
