@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
+import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,9 @@ import pytest
 from deltalake import DeltaTable
 
 from tidelake.delta.commit import OpenTable, create_table, maintain
+from tidelake.delta.compaction import CompactReport, sweep
 from tidelake.delta.files import RunFile, describe_run, read_rows, write_run
+from tidelake.delta.layout import RUN
 from tidelake.delta.stops import on_reach
 from tidelake.delta.table_log import check_log, read_entry
 from tidelake.errors import Conflict, DamagedTable, Fenced, Indeterminate, InvalidUsage
@@ -169,6 +174,33 @@ def test_a_swapped_run_is_kept_for_its_readers_from_the_swap_on(table: Path) -> 
     os.utime(table / "_run=r1", (0, 0))
     OpenTable(table).commit({}, run_of(table, "m1"), ["r1"])
     assert (table / "_run=r1").stat().st_mtime > 10**9
+
+
+def test_a_sweep_leaves_alone_what_is_written_while_it_looks(table: Path) -> None:
+    old = table / f"{RUN}=ingest-dead"
+    old.mkdir()
+    os.utime(old, (0, 0))
+    done = threading.Event()
+
+    def write() -> None:
+        for number in count():
+            folder = table / f"{RUN}=ingest-{number}"
+            (folder / "_temporary" / "0").mkdir(parents=True)
+            shutil.rmtree(folder)
+            if done.is_set():
+                return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    report = CompactReport()
+    try:
+        for _ in range(100):
+            sweep(table, report)
+    finally:
+        done.set()
+        writer.join()
+    assert report.folders_removed == 1
+    assert not old.exists()
 
 
 def test_a_torn_mark_of_the_last_checkpoint_stops_nothing(table: Path) -> None:

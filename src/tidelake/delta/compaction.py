@@ -7,7 +7,6 @@ upper go through untouched, into a run of their own.
 
 from __future__ import annotations
 
-import shutil
 import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -262,11 +261,18 @@ def sweep(table: Path, report: CompactReport, retention_s: float = _RETENTION_S)
     for folder in table.glob(f"{RUN}=*"):
         if folder.name.removeprefix(f"{RUN}=") in live:
             continue
-        touched = max([folder.stat().st_mtime, *(path.stat().st_mtime for path in folder.rglob("*"))])
-        if touched < horizon:
-            shutil.rmtree(folder)
+        if _last_touched(folder) < horizon:
+            discard_run(table, folder.name.removeprefix(f"{RUN}="))
             reach("sweep.after_folder")
             report.folders_removed += 1
+
+
+def _last_touched(folder: Path) -> float:
+    """When anything in a folder last changed; now, where something goes away while it is looked at."""
+    try:
+        return max([folder.stat().st_mtime, *(path.stat().st_mtime for path in folder.rglob("*"))])
+    except FileNotFoundError:  # its writer is at work there
+        return clock.time()
 
 
 def _last_forgotten(since: tuple[int, ...], closed: bool, upper: int) -> int:
