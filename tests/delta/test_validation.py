@@ -82,6 +82,21 @@ def test_a_row_below_upper_that_nobody_announced_is_damage_and_blocks_current(se
     assert shown(sealed) == [(1, 1), (2, 5)]
 
 
+def test_current_that_was_built_on_damage_is_built_anew_once_that_is_mended(sealed: Lake) -> None:
+    sealed.send(progress([3], [5]))
+    sealed.run()
+    smuggle(sealed, (1, 1, 77))
+    assert sealed.current().ok  # nobody has found it yet
+    assert shown(sealed) == [(1, 1), (2, 5), (77, 1)]
+    assert sealed.validate(full=True).damaged
+    OpenTable(sealed.collection.paths.updates).commit({}, [], ["ingest-smuggled"])
+    assert not sealed.validate().damaged
+    rebuilt = sealed.current().results[NAME]
+    assert (rebuilt.as_of, rebuilt.rebuilt) == (4, True)
+    assert shown(sealed) == [(1, 1), (2, 5)]
+    assert not sealed.current().results[NAME].rebuilt
+
+
 def test_a_changed_multiplicity_is_found_by_the_sum_of_all_diffs(sealed: Lake) -> None:
     smuggle(sealed, (2, 4, 2))
     assert not sealed.validate().damaged  # nothing was sealed since, so nothing is looked at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from delta.tables import DeltaTable as SparkDeltaTable
 from pyspark.sql import SparkSession
@@ -31,14 +31,15 @@ class CurrentReport:
 def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentReport:
     """Overwrite `current` with the contents before upper; leave it where upper has not moved.
 
+    What was built before damage was found may show it, so it is built anew once that is mended.
     The table has the data's columns and `_diff`, how often a row is there.
 
     Raises:
         DamagedTable: the last validation found that something below upper is not what was proven.
     """
-    damaged = read_proof_log(collection).damaged
-    if damaged is not None:
-        raise DamagedTable(str(collection.paths.updates), damaged)
+    proofs = read_proof_log(collection)
+    if proofs.damaged is not None:
+        raise DamagedTable(str(collection.paths.updates), proofs.damaged)
     table = OpenTable(collection.paths.updates)
     upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
     if upper == 0 and not closed:
@@ -47,14 +48,20 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     shown = _shown(spark, path)
     at = max(last_time(upper, closed), 0)
     names = {one.name for one in contents_fields(collection.entry)}
-    if shown is not None and shown[0] == at and names <= set(spark.read.format("delta").load(path).columns):
-        return CurrentReport(shown[0], shown[1], False)
+    if (
+        shown is not None
+        and shown.as_of == at
+        and shown.proofs_at_ms >= proofs.damaged_at_ms
+        and names <= set(spark.read.format("delta").load(path).columns)
+    ):
+        return CurrentReport(shown.as_of, shown.rows, False)
     taken = snapshot(spark, collection, at)
     contents = taken.contents.persist()
     reach("current.before_write")
     try:
         rows = contents.count()
-        note = json.dumps({"as_of": taken.as_of, "rows": rows, "collection": collection.name})
+        shows = _Shown(taken.as_of, rows, proofs.newest_at_ms)
+        note = json.dumps({**asdict(shows), "collection": collection.name})
         contents.write.format("delta").mode("overwrite").option("userMetadata", note).option(
             "mergeSchema", "true"
         ).save(path)
@@ -64,12 +71,22 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     return CurrentReport(taken.as_of, rows, True)
 
 
-def _shown(spark: SparkSession, path: str) -> tuple[int, int] | None:
-    """As of when `current` is, and its rows; None where it is not there."""
+@dataclass(frozen=True)
+class _Shown:
+    """What `current` says of itself."""
+
+    as_of: int
+    rows: int
+    proofs_at_ms: int
+    """When the newest note in `proofs/` was made that was known as it was built."""
+
+
+def _shown(spark: SparkSession, path: str) -> _Shown | None:
+    """What `current` says of itself; None where it is not there."""
     if not SparkDeltaTable.isDeltaTable(spark, path):
         return None
     newest = SparkDeltaTable.forPath(spark, path).history(1).select("userMetadata").first()
     if newest is None or newest["userMetadata"] is None:
         return None
     note = json.loads(newest["userMetadata"])
-    return int(note["as_of"]), int(note["rows"])
+    return _Shown(int(note["as_of"]), int(note["rows"]), int(note.get("proofs_at_ms", 0)))

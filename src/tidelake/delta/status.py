@@ -44,6 +44,8 @@ class ProofLog:
     validations: int = 0
     damaged: str | None = None
     """What the newest validation found wrong below upper; None where it agreed."""
+    damaged_at_ms: int = 0
+    """When a validation last found anything wrong; 0 where none ever did."""
     newest_at_ms: int = 0
     """When the newest note was made, by the clock of whoever made it."""
 
@@ -111,6 +113,8 @@ def read_proof_log(collection: Collection) -> ProofLog:
             blocked[row[TIME], row["detail"]] = {"time": row[TIME], "detail": row["detail"]}
             continue
         log.damaged = row["detail"] if row["kind"] == "damaged" else None
+        if log.damaged is not None:
+            log.damaged_at_ms = row["at_ms"]
         if row["kind"] == "validated" and row["upper"] >= log.validated_upper:
             log.validated_upper, log.validated_sum = row["upper"], int(row["diff_sum"])
             log.validated_closed = bool(row["closed"])
