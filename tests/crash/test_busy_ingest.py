@@ -48,13 +48,16 @@ def test_a_seal_that_is_overtaken_each_time_seals_what_lies_before(tmp_path: Pat
     lake.send(*COMPLETE, updates((1, 1, 1)))
     lake.ingest()
     store_copies(lake.collection.paths.updates, 0)  # so that there is something to cancel
+    lake.decide(time=8, count=1)
     came = overtake_each_time(lake, "seal.after_proofs", 4)
     sealed = lake.seal()
     assert len(came) == 1
     assert (sealed.committed, sealed.upper, sealed.times_sealed, sealed.copies_cancelled) == (True, 5, 4, 1)
+    assert sealed.decided_times == []
     assert lake.contents(4) == {(one, None): 1 for one in range(1, 5)}
     on_reach(None)
-    assert lake.seal().upper == 10
+    sealed = lake.seal()
+    assert (sealed.upper, sealed.decided_times) == (10, [(8, "tested")])
     assert lake.contents(9) == {(one, None): 1 for one in TIMES}
     assert not lake.validate(full=True).damaged
 

@@ -413,7 +413,8 @@ class _Seal:
         report = self.report
         report.upper, report.closed, report.times_sealed = upper, False, len(self.settled)
         report.copies_cancelled = sum(counted[time].copies for time in self.settled if time in counted)
-        report.decided = len(self._decided_times() & set(self.settled))
+        report.decided_times = [(time, reason) for time, reason in report.decided_times if time < upper]
+        report.decided = len(report.decided_times)
         discard_runs(self.paths.updates, compensation)
         return self._compensate(Antichain.of(upper)) if compensation and report.copies_cancelled else []
 

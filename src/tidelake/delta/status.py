@@ -136,16 +136,20 @@ def read_proofs(collection: Collection, lower: int) -> dict[int, dict[str, Any]]
 
 
 def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
-    """`time`, `announced`, `reason` of every sealed time that somebody decided about; only their files are opened."""
+    """`time`, `announced`, `reason` of every sealed time that somebody decided about; only their files are opened.
+
+    Of times noted twice the newest note stands: a seal that stopped before its commit has noted what was decided then.
+    """
     times = sorted({one.time for one in collection.entry.decisions if one.time is not None})
     proofs = OpenTable(collection.paths.proofs).files()
     files = [one for one in proofs if one.run.startswith(PROOF_RUN) and meets(one, times)]
     columns = [TIME, "announced", "decision", "at_ms"]
     rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA, columns).sort_by("at_ms")
-    found = {row[TIME]: row for row in rows.filter(pc.is_valid(rows["decision"])).to_pylist()}
+    found = {row[TIME]: row for row in rows.filter(pc.is_in(rows[TIME], pa.array(times, pa.int64()))).to_pylist()}
     return [
         {"time": time, "announced": found[time]["announced"], "reason": found[time]["decision"]}
         for time in sorted(found)
+        if found[time]["decision"] is not None
     ]
 
 
