@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from tidelake.delta import commit
 from tidelake.delta.commit import OpenTable, create_table, maintain
 from tidelake.delta.compaction import CompactReport, sweep
 from tidelake.delta.files import RunFile, describe_run, read_rows, write_run
@@ -243,6 +244,14 @@ def test_missing_state_is_an_error_and_not_zero(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "foreign"), pa.table({"a": [1], "_run": ["x"]}), partition_by=["_run"])
     with pytest.raises(DamagedTable, match="carries no 'seq'"):
         OpenTable(tmp_path / "foreign")
+
+
+def test_a_table_that_may_forget_its_values_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgets = "delta.setTransactionRetentionDuration"
+    monkeypatch.setitem(commit._CONFIGURATION, forgets, "interval 1 day")
+    create_table(tmp_path / "t", SCHEMA, {"epoch": 3})
+    with pytest.raises(DamagedTable, match=f"the property {forgets} forgets"):
+        OpenTable(tmp_path / "t")
 
 
 def test_values_survive_checkpoints_and_a_log_that_was_cleaned_up(table: Path) -> None:
