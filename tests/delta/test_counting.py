@@ -84,14 +84,17 @@ def test_times_of_two_groups_are_counted_once(
     assert set(in_one.distinct) - in_one.suspects
 
 
-def test_a_seal_without_copies_is_one_job(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_seal_is_no_job_of_spark(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, "upsert", key="id")
-    lake.send(updates(((1, 5), 0, 1), ((2, 6), 1, 1)), progress([0], [2], {0: 1, 1: 1}))
+    lake.send(updates(((1, 5), 0, 1)), updates(((2, 6), 1, 1)), progress([0], [2], {0: 1, 1: 1}))
+    lake.ingest()
+    lake.send(updates(((2, 6), 1, 1)), progress([2], [3], {}))
     lake.ingest()
     scheduler = spark.sparkContext._jsc.sc().dagScheduler()
     first = scheduler.nextJobId()
-    assert lake.seal().upper == 2
-    assert scheduler.nextJobId() == first + 1
+    sealed = lake.seal()
+    assert (sealed.upper, sealed.copies_cancelled) == (3, 1)
+    assert scheduler.nextJobId() == first
 
 
 def test_a_tick_of_many_messages_leaves_copies_to_the_seal_unless_progress_is_stated_twice(

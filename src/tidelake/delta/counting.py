@@ -40,7 +40,11 @@ class OpenTimes:
     distinct: dict[int, int] = field(default_factory=dict)
     """By time, the number of distinct fingerprints of data."""
     suspects: set[int] = field(default_factory=set)
-    """The times at which the statements themselves have to be compared."""
+    """The times at which the statements themselves have to be compared by Spark."""
+    copies: dict[int, int] = field(default_factory=dict)
+    """By time, the number of surplus rows; known where statements were compared whole."""
+    surplus: list[pa.Table] = field(default_factory=list)
+    """The statements that have copies, where diffs add up: the data's columns, _time, _diff, and how many copies."""
 
 
 def count_open_times(

@@ -43,6 +43,13 @@ class Form(Protocol):
     def breaches_stay(self) -> bool:
         """Whether a breach is one whatever else is stated at its time, so that it may be told at once."""
 
+    @property
+    def key_of_values(self) -> Sequence[str] | None:
+        """The key's columns where each row states a value of its key, none where diffs add up.
+
+        None where a breach takes more to be seen than rows as they are stored.
+        """
+
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
         """The contents that rows at or before a time amount to.
 
@@ -115,6 +122,7 @@ class _SumForm:
     data: list[str]
     cancels_copies: bool = True
     breaches_stay: bool = True
+    key_of_values: tuple[str, ...] = ()
 
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
         return add_up(where(rows).select(*(f"`{name}`" for name in kept), DIFF), kept)
@@ -141,6 +149,10 @@ class _KeyedForm:
     cancels_copies: bool = False
     breaches_stay: bool = True
 
+    @property
+    def key_of_values(self) -> tuple[str, ...]:
+        return self.key
+
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
         # A predicate on values holds for the newest row of a key, so it comes after the newest is found.
         whole = where(keyed.keyed_contents(self.effective(rows), self.key, self.data))
@@ -165,6 +177,7 @@ class _PositionedForm:
     resent_within: int
     cancels_copies: bool = False
     breaches_stay: bool = True
+    key_of_values: None = None
 
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
         return where(positioned.contents(rows, self.shape)).select(*(f"`{name}`" for name in kept), DIFF)
@@ -190,6 +203,7 @@ class _EventForm:
     whole_before: bool
     """Whether `before` is the whole row, or just has the key's columns."""
     cancels_copies: bool = True
+    key_of_values: None = None
 
     @property
     def breaches_stay(self) -> bool:

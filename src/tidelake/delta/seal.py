@@ -12,18 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.antichain import Antichain
 from tidelake.delta.catalog import Collection, Decision
 from tidelake.delta.commit import OpenTable, maintain
-from tidelake.delta.counting import TIMES_LISTED_MAX, count_open_times, of_times
+from tidelake.delta.counting import TIMES_LISTED_MAX, OpenTimes, count_open_times, of_times
+from tidelake.delta.counting_in_arrow import compensating_table, count_in_arrow
 from tidelake.delta.envelopes import DETAIL_OF_REASON, refusals_of
 from tidelake.delta.evidence import note_late_counts
 from tidelake.delta.files import RunFile, discard_run, discard_runs, read_rows, write_run
 from tidelake.delta.forms import form_of
-from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
+from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.delta.parameters import parameter
 from tidelake.delta.proof import compensating_rows, count_statements, group_statements
 from tidelake.delta.runs import append_run, read_files, write_frame
@@ -119,6 +121,7 @@ class _Seal:
         self.overtaken = False
         self.form = form_of(spark, collection)
         self.grouped: DataFrame | None = None
+        self.surplus: list[pa.Table] = []
         self.evidence: dict[int, str] = {}
 
     def run(self) -> SealReport | None:
@@ -170,17 +173,28 @@ class _Seal:
         """What is stored at each open time: by fingerprints where they prove it, else by the statements."""
         if not files:
             return {}
-        found = count_open_times(self.spark, self.form, self.data, files, self._unsealed)
+        found = self._count_rows(files)
         self.report.unsealed_rows = found.rows
-        counted = {time: _Counted(distinct) for time, distinct in found.distinct.items()}
+        counted = {time: _Counted(distinct, found.copies.get(time, 0)) for time, distinct in found.distinct.items()}
         decided = {one.time for one in self._discards() if one.time is not None and one.time >= self.upper}
         suspects = found.suspects | decided
+        self.surplus = [one.filter(pc.invert(pc.is_in(one[TIME], _times(suspects)))) for one in found.surplus]
         if suspects:
             rows = self._unsealed(files)
             if len(suspects) < len(counted) or len(suspects) <= TIMES_LISTED_MAX:
                 rows = of_times(self.spark, rows, sorted(suspects))
             counted.update(self._count_exactly(rows))
         return counted
+
+    def _count_rows(self, files: list[RunFile]) -> OpenTimes:
+        """Count in Arrow; by Spark where that would not do."""
+        key = self.form.key_of_values
+        if key is not None:
+            within = range(self.upper, INT64_MAX + 1 if self.aim is None else self.aim)
+            found = count_in_arrow(self.paths.updates, files, self.schema, self.data, key, within)
+            if found is not None:
+                return found
+        return count_open_times(self.spark, self.form, self.data, files, self._unsealed)
 
     def _unsealed(self, files: Sequence[RunFile]) -> DataFrame:
         """The rows of these files that are counted."""
@@ -298,12 +312,20 @@ class _Seal:
     # --- write -----------------------------------------------------------------------------------------------------
 
     def _compensate(self, frontier: Antichain) -> list[RunFile]:
-        assert self.grouped is not None
-        sealed = self.grouped
-        if not frontier.is_empty:
-            sealed = sealed.where(F.col(TIME) < int(str(frontier.elements[0])))
-        rows = compensating_rows(sealed, self.data).coalesce(1)
-        return write_frame(rows, self.paths.updates, new_run("seal"), self.schema)
+        """Write the rows that cancel what is surplus at the times that are sealed."""
+        before = INT64_MAX + 1 if frontier.is_empty else int(str(frontier.elements[0]))
+        files = []
+        if self.grouped is not None:
+            sealed = self.grouped.where(F.col(TIME) <= F.lit(before - 1).cast("bigint"))
+            rows = compensating_rows(sealed, self.data).coalesce(1)
+            files += write_frame(rows, self.paths.updates, new_run("seal"), self.schema)
+        if self.surplus:
+            surplus = pa.concat_tables(self.surplus)
+            cancelling = compensating_table(surplus.filter(pc.less_equal(surplus[TIME], before - 1)))
+            files += write_run(
+                self.paths.updates, new_run("seal"), cancelling.select([one for one in self.schema.names if one != RUN])
+            )
+        return files
 
     def _record_proof(self, pending: pa.Table, counted: dict[int, _Counted], settled: list[int]) -> None:
         """Append what was compared. A seal that stops after this proves the same again: facts do not change."""
@@ -454,6 +476,10 @@ def _statements(pending: pa.Table) -> Iterable[Progress]:
     columns = (pending[name].to_pylist() for name in ("lower", "upper", "count_times", "count_values"))
     for lower, upper, times, counts in zip(*columns, strict=True):
         yield Progress(lower, upper, list(zip(times, counts, strict=True)))
+
+
+def _times(times: Iterable[int]) -> pa.Array:
+    return pa.array(list(times), pa.int64())
 
 
 def _announced(pending: pa.Table) -> dict[int, int]:

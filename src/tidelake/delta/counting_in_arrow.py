@@ -1,0 +1,177 @@
+"""Counting what is not sealed without a job of Spark: rows are compared whole, column by column, in Arrow.
+
+A hundred thousand rows are grouped here in less time than Spark takes to plan a job. They pass through buckets of
+times, each of which is counted and dropped as soon as the last of its rows has been read, so what is held is bounded
+where files are about in the order of time. Where they are not, or a column has lists or structs in it, Spark counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidelake.delta.counting import OpenTimes
+from tidelake.delta.files import RunFile
+from tidelake.delta.layout import DIFF, TIME
+
+_BUCKET_ROWS = 100_000
+_BATCH_ROWS = 4_096
+_ROW_BYTES_MAX = 16_384
+"""Files whose rows are larger on the average are not for the driver."""
+HELD_BYTES_MAX = 256 * 1024 * 1024
+"""More than this is not held in buckets that wait for their last row."""
+_FACTOR_MAX = 2**31
+"""Diffs and numbers of copies below this have a product within int64."""
+SURPLUS = "_surplus"
+
+
+def count_in_arrow(
+    table: Path, files: Sequence[RunFile], schema: pa.Schema, data: Sequence[str], key: Sequence[str], within: range
+) -> OpenTimes | None:
+    """Count rows and distinct statements by time, and find the times that may be contradictory or break the envelope.
+
+    Args:
+        table: the table's folder.
+        files: those that may hold a row that is counted.
+        schema: the table's.
+        data: the data's columns.
+        key: those of the key, of which there is one value at one time; none where diffs add up.
+        within: the times that are counted.
+
+    Returns:
+        Exact counts, copies among them; None where too much would have to be held, or a column's values cannot be
+        compared here.
+
+    Cost: one pass over the rows, and one over their times where there are several buckets.
+    """
+    fields = [schema.field(name) for name in (*data, TIME, DIFF)]
+    if not all(_is_flat(one.type) for one in fields) or any(_has_large_rows(table, one) for one in files):
+        return None
+    buckets = _Buckets(table, files, within)
+    counted = OpenTimes()
+    for rows in buckets.read(pa.schema(fields)):
+        if rows is None:
+            return None
+        _count(rows, data, key, counted)
+    return counted
+
+
+def compensating_table(surplus: pa.Table) -> pa.Table:
+    """Rows that cancel surplus copies: the data's columns, _time, and as _diff the opposite of all of them."""
+    diffs = pc.negate(pc.multiply(surplus[DIFF], surplus[SURPLUS]))
+    return surplus.drop_columns([SURPLUS]).set_column(surplus.column_names.index(DIFF), DIFF, diffs)
+
+
+class _Buckets:
+    """Rows in buckets of times, no time in two."""
+
+    def __init__(self, table: Path, files: Sequence[RunFile], within: range) -> None:
+        self.table, self.files, self.within = table, files, within
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table | None]:
+        """Each bucket's rows, once they are complete; None, and no more, where too many wait."""
+        firsts, missing = self._plan()
+        parts: dict[int, list[pa.Table]] = {}
+        held = 0
+        for rows in self._batches(schema):
+            for bucket, part in _parted(rows, firsts):
+                parts.setdefault(bucket, []).append(part)
+                held += part.nbytes
+                missing[bucket] -= part.num_rows
+                if missing[bucket] == 0:
+                    whole = pa.concat_tables(parts.pop(bucket))
+                    held -= whole.nbytes
+                    yield whole
+            if held > HELD_BYTES_MAX:
+                yield None
+                return
+
+    def _plan(self) -> tuple[np.ndarray, list[int]]:
+        """The first time of each bucket, and how many rows it has."""
+        times = [self._times(file) for file in self.files]
+        found, rows = np.unique(np.concatenate(times), return_counts=True)
+        if not len(found):
+            return found, []
+        number = (np.cumsum(rows) - rows) // _BUCKET_ROWS
+        starts = np.flatnonzero(np.diff(number, prepend=-1))
+        return found[starts], np.add.reduceat(rows, starts).tolist()
+
+    def _times(self, file: RunFile) -> np.ndarray:
+        times: np.ndarray = pq.ParquetFile(self.table / file.path).read(columns=[TIME])[TIME].to_numpy()
+        return times[(times >= self.within.start) & (times <= self.within.stop - 1)]
+
+    def _batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        for file in self.files:
+            stored = pq.ParquetFile(self.table / file.path)
+            for batch in stored.iter_batches(_BATCH_ROWS, columns=schema.names):
+                rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+                times = rows[TIME]
+                inside = pc.and_(pc.greater_equal(times, self.within.start), pc.less_equal(times, self.within.stop - 1))
+                yield rows.filter(inside)
+
+
+def _parted(rows: pa.Table, firsts: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
+    """The rows by their buckets."""
+    if not rows.num_rows:
+        return
+    numbers = np.searchsorted(firsts, rows[TIME].to_numpy(), side="right") - 1
+    for bucket in np.unique(numbers).tolist():
+        inside = numbers == bucket
+        yield bucket, rows if inside.all() else rows.filter(pa.array(inside))
+
+
+def _count(rows: pa.Table, data: Sequence[str], key: Sequence[str], counted: OpenTimes) -> None:
+    """Add what the rows of some times say; no other rows are of these times."""
+    groups = _comparable(rows).group_by([TIME, *data]).aggregate([(DIFF, "min"), (DIFF, "max"), ([], "count_all")])
+    least, greatest, stated = (groups[name] for name in (f"{DIFF}_min", f"{DIFF}_max", "count_all"))
+    copied, suspect = pc.greater(stated, 1), pc.not_equal(least, greatest)
+    if key:
+        suspect = pc.or_(suspect, pc.or_(pc.greater(greatest, 1), pc.less(least, -1)))
+        values = groups.filter(pc.greater(greatest, 0)).group_by([TIME, *key]).aggregate([([], "count_all")])
+        counted.suspects.update(_times_where(values, pc.greater(values["count_all"], 1)))
+    else:
+        large = pc.or_(pc.greater_equal(greatest, _FACTOR_MAX), pc.less_equal(least, -_FACTOR_MAX))
+        suspect = pc.or_(suspect, pc.and_(copied, pc.or_(large, pc.greater_equal(stated, _FACTOR_MAX))))
+    counted.suspects.update(_times_where(groups, suspect))
+    by_time = groups.group_by(TIME).aggregate([("count_all", "sum"), ([], "count_all")])
+    columns = (by_time[name].to_pylist() for name in (TIME, "count_all_sum", "count_all"))
+    for time, found, distinct in zip(*columns, strict=True):
+        counted.rows += found
+        counted.distinct[time] = distinct
+        counted.copies[time] = found - distinct
+    if not key:
+        more = groups.filter(copied)
+        surplus = pc.subtract(more["count_all"], 1)
+        names = [*data, TIME, f"{DIFF}_min"]
+        counted.surplus.append(more.select(names).rename_columns([*data, TIME, DIFF]).append_column(SURPLUS, surplus))
+
+
+def _times_where(rows: pa.Table, which: pa.ChunkedArray) -> list[int]:
+    times: list[int] = pc.unique(rows[TIME].filter(which)).to_pylist()
+    return times
+
+
+def _comparable(rows: pa.Table) -> pa.Table:
+    """The same rows with one zero and one NaN, as Spark compares them."""
+    for number, field in enumerate(rows.schema):
+        if pa.types.is_floating(field.type):
+            one = pc.add(rows[field.name], pa.scalar(0.0, field.type))
+            nan = pa.scalar(float("nan"), field.type)
+            rows = rows.set_column(number, field, pc.if_else(pc.is_nan(one), nan, one))
+    return rows
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind)
+
+
+def _has_large_rows(table: Path, file: RunFile) -> bool:
+    """Whether rows are large on the average, before compression."""
+    metadata = pq.read_metadata(table / file.path)
+    size: int = sum(metadata.row_group(one).total_byte_size for one in range(metadata.num_row_groups))
+    return size > _ROW_BYTES_MAX * file.rows
