@@ -379,6 +379,9 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        typer.echo(f"error: {error}\nhint: see that the file is there, and may be read and written", err=True)
+        sys.exit(1)
 
 
 def _read_streams(files: list[Path], failed: list[Path]) -> Iterator[tuple[Path, list[bytes]]]:
@@ -802,7 +805,8 @@ def _state(one: CollectionStatus) -> str:
     if undecided:
         return f"held back at time {undecided[0]['time']}"
     if one.contradictions:
-        return f"decided at time {one.contradictions[0]['time']}, next seal applies it"
+        time = one.contradictions[0]["time"]
+        return f"decided at time {time}, next seal {'applies it' if time in one.decided_counts else 'counts the rest'}"
     if one.late_undecided:
         return "contradicted late"
     if one.late_problem:
@@ -830,6 +834,10 @@ def _notes(one: CollectionStatus) -> list[str]:
     notes += [one.topic_problem] if one.topic_problem else []
     notes += [one.late_problem] if one.late_problem else []
     notes += [f"{c['detail']}{' (decided)' if c['decided'] else ''}" for c in one.contradictions[:5]]
+    notes += [
+        f"time {time}: a statement is left out; if the rest is not as many as announced, decide how many: --count N"
+        for time in sorted({c["time"] for c in one.contradictions if c["decided"]} - set(one.decided_counts))
+    ]
     if one.late:
         notes.append(_late_note(one.late_verdicts))
     if one.late_contradicted:

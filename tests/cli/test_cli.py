@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -308,6 +309,48 @@ def test_a_count_does_not_settle_two_diffs_of_one_update_but_a_discard_does(
     call(*count)
     assert lake.run().upper == 9
     assert lake.contents(3) == {(1, 5): 1}
+
+
+@pytest.mark.spark
+def test_after_a_discard_that_leaves_less_than_announced_the_status_says_what_to_decide(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = Lake(tmp_path, spark, family="upsert", key="id")
+    lake.send(updates(((1, 5), 3, 1), ((1, 6), 3, 1)), progress([0], [9], {3: 2}))
+    assert lake.run().upper == 3
+    config = ("--config", str(lake.file))
+    call(
+        "resolve",
+        NAME,
+        "--time",
+        "3",
+        "--discard",
+        '{"data": {"id": 1, "price": 6}, "diff": 1}',
+        "--reason",
+        "r",
+        *config,
+    )
+    assert lake.seal().upper == 3
+    shown = call("status", *config)
+    assert "decided at time 3, next seal counts the rest" in shown
+    assert "time 3: a statement is left out; if the rest is not as many as announced" in shown
+    call("resolve", NAME, "--time", "3", "--count", "1", "--reason", "r", *config)
+    assert "decided at time 3, next seal applies it" in call("status", *config)
+    assert lake.seal().upper == 9
+
+
+@pytest.mark.spark
+def test_a_table_that_is_no_folder_is_an_error_and_no_traceback(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark)
+    lake.ingest()
+    table = lake.collection.paths.quarantine
+    shutil.rmtree(table)
+    table.write_text("no folder")
+    done = run("quarantine", NAME, "--config", lake.file)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: [Errno 20] Not a directory")
+    assert "hint: " in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.spark

@@ -80,6 +80,8 @@ class CollectionStatus:
     quarantine_unexplained: dict[str, int] = field(default_factory=dict)
     sealed_by_decision: list[dict[str, Any]] = field(default_factory=list)
     """`time`, `announced` (as decided), `reason` of every sealed time that somebody has decided about."""
+    decided_counts: list[int] = field(default_factory=list)
+    """The times for which somebody has decided how many updates they have."""
     late_verdicts: dict[str, int] = field(default_factory=dict)
     """How many of the late rows are a `copy`, a `contradiction`, `settled`, `untold`, or not compared yet (`late`)."""
     late_contradicted: int = 0
@@ -195,6 +197,9 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
         topic_problem=problem,
         quarantine_unexplained=quarantine_reasons(collection, explained=False),
         sealed_by_decision=sealed_by_decision(collection),
+        decided_counts=sorted(
+            one.time for one in collection.entry.decisions if one.time is not None and one.count is not None
+        ),
         late_verdicts=late.verdicts,
         late_contradicted=late.contradicted,
         late_undecided=late.undecided,
