@@ -74,7 +74,7 @@ def test_rows_follow_their_changes_and_counts_are_of_events(changes: Lake) -> No
     changes.send(events((None, (1, 10), 1), (None, (2, 5), 1)), events(((1, 10), (1, 20), 2), ((2, 5), None, 3)))
     changes.send(events(((1, 10), (1, 20), 2)), progress([0], [9], {1: 2, 2: 1, 3: 1}))
     sealed = changes.run()
-    assert (sealed.upper, sealed.copies_cancelled, sealed.contradictions) == (9, 0, [])
+    assert (sealed.upper, sealed.copies_cancelled, sealed.contradictions) == (9, 1, [])
     changes.send(events(((1, 20), (1, 30), 9)))
     changes.ingest()
     changes.send(events(((1, 20), (1, 30), 9)), progress([9], [12], {9: 1}))

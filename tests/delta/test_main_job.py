@@ -127,12 +127,12 @@ def test_a_seal_with_copies_writes_just_what_cancels_them(lake: Lake) -> None:
     lake.send(updates((2, 2, 3)))
     lake.ingest()
     sealed = lake.seal()
-    assert sealed.copies_cancelled == 3
+    assert sealed.copies_cancelled == 4
     written = [file for file in lake.table.files() if file.run.startswith("seal-")]
     rows = read_files(
         lake.spark, lake.collection.paths.updates, written, updates_schema(lake.collection.entry.record_schema)
     )
-    assert sorted((row["id"], row["_time"], row["_diff"]) for row in rows.collect()) == [(1, 1, -1), (2, 2, -6)]
+    assert sorted((row["id"], row["_time"], row["_diff"]) for row in rows.collect()) == [(1, 1, -1), (2, 2, -9)]
     assert lake.contents(2) == {(1, None): 1, (2, None): 3}
 
 

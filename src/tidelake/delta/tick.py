@@ -31,8 +31,6 @@ from tidelake.errors import Conflict, TopicGap
 
 _ATTEMPTS_MAX = 64
 _MESSAGES_PER_TASK_MIN = 2_000
-_MESSAGES_WITH_COPIES_MAX = 20_000
-"""A tick of more messages than this looks for copies only if progress is stated twice in it."""
 
 
 @dataclass
@@ -133,8 +131,8 @@ class _Tick:
         """Do it; None when another ingest took the same offsets."""
         reach("ingest.before_write")
         progress = self._read_progress()
-        drops_copies = self.offsets.messages <= _MESSAGES_WITH_COPIES_MAX or are_stated_twice(progress)
-        files = self._write_updates(bounds_of_future(self.collection, progress, self.sealed.upper), drops_copies)
+        bounds = bounds_of_future(self.collection, progress, self.sealed.upper)
+        files = self._write_updates(bounds, drops_copies=are_stated_twice(progress))
         reach("ingest.after_write")
         if self.report.quarantined:
             self._quarantine()
