@@ -101,7 +101,11 @@ def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefiniti
 
 
 def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[str, Any], dict[str, list[str]]]:
-    """Recount and judge; the verdicts, the numbers that all checks show, and by check what it goes by."""
+    """Recount and judge; the verdicts, the numbers that all checks show, and by check what it goes by.
+
+    Raises:
+        DamagedTable: there is nothing to judge by; it is noted, so `current` stops as well.
+    """
     from jobs.validate import validate_one
     from tidelake.delta.status import read_status
     from tidelake.delta.topic import open_topics
@@ -109,6 +113,8 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
     settings = lake.settings.collection(name)
     collection = open_collection(lake, name)
     report = validate_one(lake.session(), collection, full)
+    if report.proofs_problem is not None:
+        raise report.proofs_problem
     # A raw topic may be quiet: only what is in it and was not read says that upper should have moved.
     topics = open_topics(settings, collection.entry.decisions) if settings.framing == "reclock" else ()
     status = read_status(collection, settings.family, topics)

@@ -135,7 +135,9 @@ def test_a_file_that_cannot_be_read_is_damage_and_is_recorded(sealed: Lake) -> N
     (file,) = sealed.table.files()
     (sealed.collection.paths.updates / file.path).write_bytes(b"PAR1 no more")
     assert not validate.run_full(sealed.spark, sealed.settings).ok
-    assert "cannot be read" in (read_proof_log(sealed.collection).damaged or "")
+    damaged = read_proof_log(sealed.collection).damaged or ""
+    assert "cannot be read" in damaged
+    assert file.path in damaged
 
 
 def test_a_table_that_vanished_is_never_made_anew(sealed: Lake) -> None:

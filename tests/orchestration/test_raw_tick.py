@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from dagster import DagsterInstance
 
+from expectations.suite import rules_of
 from orchestration.run_once import run_nightly_job, run_tick_job
-from tests.orchestration.lakes import Lakes, failed_checks, metadata
+from tests.orchestration.lakes import Lakes, failed_checks, materialized, metadata
+from tidelake.configuration import load_settings
+from tidelake.delta.commit import OpenTable
 
 pytestmark = pytest.mark.spark
 
@@ -64,3 +67,19 @@ def test_raw_collections_go_through_the_scheduled_job(instance: DagsterInstance,
     assert set(failed_checks(healed)) == {"prices/no_key_is_in_error", "visits/quarantine_is_explained"}
     assert failed_checks(run_tick_job(lakes.config, instance)) == {"visits/quarantine_is_explained": "WARN"}
     assert (tmp_path / "docs" / "index.html").is_file()
+
+
+def test_a_lost_binding_fails_every_check_and_stops_what_is_built_on_it(
+    instance: DagsterInstance, tmp_path: Path
+) -> None:
+    lakes = RawLakes(tmp_path, {"visits": "append_only"})
+    for row in range(2):
+        lakes.put("visits", item(row, 10))
+        assert run_tick_job(lakes.config, instance).success
+    path = lakes.collection("visits").paths.bindings
+    table = OpenTable(path)
+    table.commit({}, [], [min(table.files(), key=lambda file: file.time_min or 0).run])
+    result = run_nightly_job(lakes.config, instance)
+    checks = {one.name for one in rules_of(load_settings(lakes.config).collection("visits"))}
+    assert {name.partition("/")[2] for name in failed_checks(result)} >= checks
+    assert "visits/compact" not in materialized(result)

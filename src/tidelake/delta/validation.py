@@ -23,7 +23,6 @@ from tidelake.delta.engines import engine_fact
 from tidelake.delta.events import keys_touched, row_updates, rows_brought
 from tidelake.delta.files import write_run
 from tidelake.delta.forms import contents_fields
-from tidelake.delta.keyed import without_discarded
 from tidelake.delta.late import LateReport, compare_late
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
 from tidelake.delta.quarantine import quarantine_reasons
@@ -66,6 +65,8 @@ class ValidateReport:
     """How many rows of the contents are there less than not at all; None where that was not looked for."""
     below_zero_first: list[str] = field(default_factory=list)
     """The lowest of them, each with its data as JSON and its sum."""
+    proofs_problem: DamagedTable | None = None
+    """Why there is nothing to compare with: a proof or a binding is missing, or does not fit the others."""
     late: LateReport = field(default_factory=LateReport)
     """What the late statements are that came since the last validation."""
     late_problem: str | None = None
@@ -103,7 +104,7 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
                 counted = F.lit(1).cast("bigint") if collection.entry.positioned else F.col(DIFF)
                 recounted = _recount_rows(in_range.withColumn(DIFF, counted))
             elif collection.entry.envelope == "upsert":
-                recounted = _recount_keyed(without_discarded(spark, collection, in_range), collection)
+                recounted = _recount_keyed(in_range, collection)
             else:
                 recounted = _recount(in_range, collection)
             _compare_times(report, recounted, read_proofs(collection, lower))
@@ -112,11 +113,12 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
             _compare_sums(report, rows_of, proofs, full, unbroken=proofs.validated_upper >= first)
             if full:
                 _find_below_zero(spark, collection, report)
-    except DamagedTable as error:  # a proof is missing, or does not fit the others
+    except DamagedTable as error:
+        report.proofs_problem = error
         report.mismatches.append(error.fact())
     except (PySparkException, Py4JJavaError) as error:
         # What cannot be read is not what was proven: it is noted as damage, and told as it is.
-        report.mismatches.append(f"the table cannot be read at version {table.version}: {_first_line(error)}")
+        report.mismatches.append(f"the table cannot be read at version {table.version}: {engine_fact(error)}")
         _record(collection, report, proofs)
         raise
     _try_beyond_upper(spark, collection, report)
@@ -134,10 +136,6 @@ def _compare_late(spark: SparkSession, collection: Collection, report: ValidateR
         report.late = compare_late(spark, collection)
     except (PySparkException, Py4JJavaError, pa.ArrowException, OSError, DamagedTable, Conflict) as error:
         report.late_problem = engine_fact(error)
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _recount(sealed: DataFrame, collection: Collection) -> list[dict[str, Any]]:
