@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.delta.lake import Lake, progress, updates
-from tidelake.delta import counting, tick
+from tidelake.delta import counting
 from tidelake.delta.counting import OpenTimes, count_open_times, group_by_time
 from tidelake.delta.files import RunFile, write_run
 from tidelake.delta.forms import form_of
@@ -72,7 +72,7 @@ def test_times_of_two_groups_are_counted_once(
 
     def counted(rows_of_a_task: int) -> OpenTimes:
         monkeypatch.setattr(counting, "_ROWS_OF_A_TASK_MIN", rows_of_a_task)
-        return count_open_times(spark, form_of(spark, collection), data, files, read)
+        return count_open_times(spark, form_of(collection), data, files, read)
 
     in_one, in_two = counted(1000), counted(1)
     groups = group_by_time(files, 2)
@@ -97,10 +97,7 @@ def test_a_seal_is_no_job_of_spark(tmp_path: Path, spark: SparkSession) -> None:
     assert scheduler.nextJobId() == first
 
 
-def test_a_tick_of_many_messages_leaves_copies_to_the_seal_unless_progress_is_stated_twice(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tick, "_MESSAGES_WITH_COPIES_MAX", 1)
+def test_a_tick_leaves_copies_to_the_seal_unless_progress_is_stated_twice(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     copy, other = updates(((1, 5), 0, 1)), updates(((2, 6), 1, 1))
     lake.send(copy, copy, progress([0], [1], {0: 1}))

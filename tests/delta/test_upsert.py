@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -172,23 +173,85 @@ def test_the_model_agrees_with_itself_on_replacements() -> None:
     assert contents(history, 2) == {1: 6}
 
 
-def test_a_discard_that_came_while_a_seal_was_at_its_time_changes_nothing_published(upserts: Lake) -> None:
-    upserts.send(updates(((1, 10), 1, 1)), updates(((1, 20), 2, 1)), progress([0], [9], {1: 1, 2: 1}))
+def discard(price: int) -> dict[str, Any]:
+    return {"data": {"id": 1, "price": price}, "diff": 1}
+
+
+@pytest.mark.parametrize("meanwhile", ["another discard", "withdrawn"])
+def test_what_is_decided_while_a_seal_is_at_its_time_changes_nothing_published(upserts: Lake, meanwhile: str) -> None:
+    upserts.send(updates(((1, 5), 1, 1)), updates(((1, 10), 2, 1), ((1, 20), 2, 1)), progress([0], [9], {1: 1, 2: 2}))
     upserts.ingest()
+    upserts.decide(time=2, discard=discard(10))
+    upserts.decide(time=2, count=1)
 
     def decide(place: str) -> None:
         if place == "seal.after_count":
-            upserts.decide(time=2, discard={"data": {"id": 1, "price": 20}, "diff": 1})
+            if meanwhile == "withdrawn":
+                upserts.catalog.withdraw(NAME, 2)
+            else:
+                upserts.decide(time=2, discard=discard(20))
 
     on_reach(decide)
     try:
         assert upserts.seal().upper == 9
     finally:
         on_reach(None)
-    assert upserts.contents(8) == {(1, 20): 1}
+    assert (upserts.contents(1), upserts.contents(8)) == ({(1, 5): 1}, {(1, 20): 1})
     assert not upserts.validate(full=True).damaged
     upserts.compact()
     assert upserts.contents(8) == {(1, 20): 1}
+
+
+def test_a_reader_that_opened_the_collection_before_a_discard_leaves_it_out_as_well(upserts: Lake) -> None:
+    upserts.send(updates(((1, 20), 5, 1), ((1, 21), 5, 1), ((2, 7), 5, 1)), progress([0], [8], {5: 2}))
+    upserts.run()
+    opened = upserts.collection
+    upserts.decide(time=5, discard=discard(21))
+    assert upserts.seal().upper == 8
+    assert {row["price"] for row in snapshot(upserts.spark, opened, 5).contents.collect()} == {20, 7}
+
+
+def test_a_discarded_statement_leaves_with_every_copy_and_nothing_else_does(upserts: Lake) -> None:
+    """Copies lie in three runs, beside rows that are sealed already and rows that are not to be sealed yet."""
+    upserts.send(updates(((1, 5), 1, 1), ((1, 10), 5, 1)), progress([0], [2], {1: 1}))
+    upserts.run()
+    upserts.send(updates(((1, 10), 5, 1), ((2, 7), 9, 1)))
+    upserts.ingest()
+    upserts.send(updates(((1, 20), 5, 1), ((1, 10), 5, 1), ((3, 8), 5, 1)), progress([2], [8], {5: 3}))
+    upserts.decide(time=5, discard=discard(10))
+    upserts.decide(time=5, count=2)
+    upserts.run()
+    assert upserts.contents(4) == {(1, 5): 1}
+    assert upserts.contents(7) == {(1, 20): 1, (3, 8): 1}
+    upserts.send(progress([8], [10], {9: 1}))
+    upserts.run()
+    assert upserts.contents(9) == {(1, 20): 1, (2, 7): 1, (3, 8): 1}
+    assert not upserts.validate(full=True).damaged
+
+
+def test_a_seal_counts_again_where_a_merge_took_what_it_leaves_out(upserts: Lake) -> None:
+    upserts.send(updates(((1, 5), 1, 1), ((1, 10), 5, 1)), progress([0], [2], {1: 1}))
+    upserts.run()
+    upserts.send(updates(((4, 4), 2, 1)), progress([2], [3], {2: 1}))
+    upserts.run()
+    upserts.send(updates(((1, 20), 5, 1)), progress([3], [8], {5: 2}))
+    upserts.ingest()
+    upserts.decide(time=5, discard=discard(10))
+    upserts.decide(time=5, count=1)
+    merged: list[int] = []
+
+    def merge(place: str) -> None:
+        if place == "seal.after_proofs" and not merged:
+            merged.append(upserts.compact().merges)
+
+    on_reach(merge)
+    try:
+        assert upserts.seal().upper == 8
+    finally:
+        on_reach(None)
+    assert merged[0] > 0
+    assert upserts.contents(7) == {(1, 20): 1, (4, 4): 1}
+    assert not upserts.validate(full=True).damaged
 
 
 def test_two_values_of_a_key_are_seen_where_only_a_null_parts_them(tmp_path: Path, spark: SparkSession) -> None:

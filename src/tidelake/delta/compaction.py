@@ -206,7 +206,7 @@ def _merge(
     total = sum(file.rows for file in files)
     partitions = max(1, min(spark.sparkContext.defaultParallelism, total // 1_000_000 + 1))
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
-    merged = form_of(spark, collection).merged(sealed, _last_forgotten(since, closed, upper), _others(table, chosen))
+    merged = form_of(collection).merged(sealed, _last_forgotten(since, closed, upper), _others(table, chosen))
     name = new_run("merge")
     ordered = merged.repartitionByRange(partitions, TIME).sortWithinPartitions(TIME)
     added = write_frame(ordered, table.path, name, schema)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.debezium import Interval
@@ -80,7 +80,7 @@ class Form(Protocol):
         """What `keyed.count_breaches` gives, of what `proof.group_statements` gives; None where there are no keys."""
 
 
-def form_of(spark: SparkSession, collection: Collection) -> Form:
+def form_of(collection: Collection) -> Form:
     """The form of a collection's table."""
     entry = collection.entry
     data = [one.name for one in data_fields(entry.record_schema)]
@@ -94,7 +94,7 @@ def form_of(spark: SparkSession, collection: Collection) -> Form:
             entry.before == "whole",
         )
     if entry.envelope == "upsert":
-        return _KeyedForm(lambda rows: keyed.without_discarded(spark, collection, rows), data, entry.key)
+        return _KeyedForm(data, entry.key)
     return _SumForm(data)
 
 
@@ -142,8 +142,6 @@ class _SumForm:
 class _KeyedForm:
     """Statements about keys, of which the newest counts; see `keyed`."""
 
-    effective: Filter
-    """Leaves out the statements that somebody has discarded."""
     data: list[str]
     key: tuple[str, ...]
     cancels_copies: bool = False
@@ -155,12 +153,12 @@ class _KeyedForm:
 
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
         # A predicate on values holds for the newest row of a key, so it comes after the newest is found.
-        whole = where(keyed.keyed_contents(self.effective(rows), self.key, self.data))
+        whole = where(keyed.keyed_contents(rows, self.key, self.data))
         return whole.select(*(f"`{name}`" for name in kept), DIFF)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
         takes_all = not any(first <= through for first, _ in others)
-        return keyed.merged_rows(self.effective(sealed), self.key, through, takes_all)
+        return keyed.merged_rows(sealed, self.key, through, takes_all)
 
     def suspect_times(self, unsealed: DataFrame) -> DataFrame:
         return keyed.suspect_times(unsealed, self.key, self.data)

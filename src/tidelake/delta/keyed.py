@@ -7,39 +7,12 @@ The model is `tidelake.keyed`. At one time a value beats a delete; copies are eq
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelake.delta.catalog import Collection
 from tidelake.delta.layout import DIFF, TIME
 from tidelake.delta.proof import fingerprint
-from tidelake.delta.statements import statement_frame
-from tidelake.delta.status import sealed_by_decision
-from tidelake.delta.types import data_fields
-
-
-def without_discarded(spark: SparkSession, collection: Collection, rows: DataFrame) -> DataFrame:
-    """Leave out the sealed statements that somebody has decided have no effect, every copy of them.
-
-    A decision that came while a seal was at its time says nothing about what that seal has published: only one that the
-    proof bears counts.
-
-    In, out: the data's columns, _time, _diff.
-    """
-    entry = collection.entry
-    discards = [(one.time, one.discard) for one in entry.decisions if one.discard is not None]
-    if discards:
-        sealed = {row["time"] for row in sealed_by_decision(collection)}
-        discards = [(time, discard) for time, discard in discards if time in sealed]
-    frame = statement_frame(spark, entry.record_schema, discards)
-    if frame is None:
-        return rows
-    names = [*(one.name for one in data_fields(entry.record_schema)), TIME, DIFF]
-    left, right = rows.alias("stated"), F.broadcast(frame.distinct()).alias("ruled")
-    same = [F.col(f"stated.`{name}`").eqNullSafe(F.col(f"ruled.`{name}`")) for name in names]
-    return left.join(right, reduce(lambda one, other: one & other, same), "left_anti")
 
 
 def newest_rows(rows: DataFrame, key: Sequence[str]) -> DataFrame:

@@ -30,7 +30,6 @@ from tidelake.delta.evidence import (
     kind_of,
 )
 from tidelake.delta.files import RunFile, discard_runs, meets
-from tidelake.delta.keyed import without_discarded
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
 from tidelake.delta.runs import append_run, read_files, write_frame
 from tidelake.delta.statements import statement_frame
@@ -183,7 +182,7 @@ class _Comparison:
         effect = F.sum(F.col(DIFF).cast("decimal(38,0)"))
         if self.keeps_times:
             # Copies are stored as they came there, and add nothing.
-            stored, effect = without_discarded(self.spark, self.collection, stored), F.max(DIFF)
+            effect = F.max(DIFF)
         return stored.groupBy(*(f"`{name}`" for name in self.data), TIME).agg(
             effect.cast("decimal(38,0)").alias("_published")
         )

@@ -1,14 +1,14 @@
 """Seal: from what was announced and what is stored to a new upper, in a commit that is almost always without data.
 
-Only rows at or after upper are looked at. The pure `Ledger` decides; Spark counts. Where there were copies, a small
-compensating run goes into the same commit, so that sealed runs are never rewritten.
+Only rows at or after upper are looked at. The pure `Ledger` decides; Arrow counts, or Spark. What becomes of copies and
+of discarded statements goes into the same commit; see `seal_changes`.
 """
 
 from __future__ import annotations
 
 import time as clock
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,15 +20,16 @@ from tidelake.antichain import Antichain
 from tidelake.delta.catalog import Collection, Decision
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.counting import TIMES_LISTED_MAX, OpenTimes, count_open_times, of_times
-from tidelake.delta.counting_in_arrow import compensating_table, count_in_arrow
+from tidelake.delta.counting_in_arrow import count_in_arrow
 from tidelake.delta.envelopes import DETAIL_OF_REASON, refusals_of
 from tidelake.delta.evidence import note_late_counts
-from tidelake.delta.files import RunFile, discard_run, discard_runs, read_rows, write_run
+from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
 from tidelake.delta.forms import form_of
-from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
+from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
 from tidelake.delta.parameters import parameter
-from tidelake.delta.proof import compensating_rows, count_statements, group_statements
-from tidelake.delta.runs import append_run, read_files, write_frame
+from tidelake.delta.proof import count_statements, group_statements
+from tidelake.delta.runs import append_run, read_files
+from tidelake.delta.seal_changes import Changes, Surplus, cancel, leave_out
 from tidelake.delta.statements import statement_frame
 from tidelake.delta.status import read_proof_log
 from tidelake.delta.stops import reach
@@ -119,9 +120,8 @@ class _Seal:
         self.aim = aim if aim is not None and aim > self.upper else None
         self.settled: list[int] = []
         self.overtaken = False
-        self.form = form_of(spark, collection)
-        self.grouped: DataFrame | None = None
-        self.surplus: list[pa.Table] = []
+        self.form = form_of(collection)
+        self.surplus = Surplus()
         self.evidence: dict[int, str] = {}
 
     def run(self) -> SealReport | None:
@@ -151,16 +151,15 @@ class _Seal:
                 if late:
                     self._prune(progress_table, pending)
                 return self.report
-            surplus = self.report.copies_cancelled and self.form.cancels_copies
-            compensation = self._compensate(frontier) if surplus else []
+            changes = self._change_rows(INT64_MAX + 1 if self.report.closed else self.report.upper)
             reach("seal.after_compensation_write")
             self._record_proof(pending, counted, settled)
             reach("seal.after_proofs")
-            if not self._commit(counted, compensation):
+            if not self._commit(counted, changes):
                 return None
         finally:
-            if self.grouped is not None:
-                self.grouped.unpersist()
+            if self.surplus.grouped is not None:
+                self.surplus.grouped.unpersist()
         reach("seal.after_commit")
         self._prune(progress_table, pending)
         reach("seal.after_prune")
@@ -178,7 +177,7 @@ class _Seal:
         counted = {time: _Counted(distinct, found.copies.get(time, 0)) for time, distinct in found.distinct.items()}
         decided = {one.time for one in self._discards() if one.time is not None and one.time >= self.upper}
         suspects = found.suspects | decided
-        self.surplus = [one.filter(pc.invert(pc.is_in(one[TIME], _times(suspects)))) for one in found.surplus]
+        self.surplus = Surplus(None, [_without_times(one, suspects) for one in found.surplus])
         if suspects:
             rows = self._unsealed(files)
             if len(suspects) < len(counted) or len(suspects) <= TIMES_LISTED_MAX:
@@ -207,9 +206,10 @@ class _Seal:
         discards = statement_frame(
             self.spark, self.collection.entry.record_schema, [(d.time, d.discard) for d in self._discards()]
         )
-        self.grouped = group_statements(rows, self.data, discards).persist()
-        found = count_statements(self.grouped, self.data).toArrow().to_pylist()
-        broken = self.form.breaches(self.grouped)
+        grouped = group_statements(rows, self.data, discards).persist()
+        self.surplus = replace(self.surplus, grouped=grouped)
+        found = count_statements(grouped, self.data).toArrow().to_pylist()
+        broken = self.form.breaches(grouped)
         breaches = {} if broken is None else {one[TIME]: one for one in broken.toArrow().to_pylist()}
         nothing = {"doubled": 0, "large": 0, "evidence": None}
         counted = {}
@@ -311,21 +311,14 @@ class _Seal:
 
     # --- write -----------------------------------------------------------------------------------------------------
 
-    def _compensate(self, frontier: Antichain) -> list[RunFile]:
-        """Write the rows that cancel what is surplus at the times that are sealed."""
-        before = INT64_MAX + 1 if frontier.is_empty else int(str(frontier.elements[0]))
-        files = []
-        if self.grouped is not None:
-            sealed = self.grouped.where(F.col(TIME) <= F.lit(before - 1).cast("bigint"))
-            rows = compensating_rows(sealed, self.data).coalesce(1)
-            files += write_frame(rows, self.paths.updates, new_run("seal"), self.schema)
-        if self.surplus:
-            surplus = pa.concat_tables(self.surplus)
-            cancelling = compensating_table(surplus.filter(pc.less_equal(surplus[TIME], before - 1)))
-            files += write_run(
-                self.paths.updates, new_run("seal"), cancelling.select([one for one in self.schema.names if one != RUN])
-            )
-        return files
+    def _change_rows(self, before: int) -> Changes:
+        """What becomes of copies and discarded statements at the times before `before`."""
+        if not self.form.cancels_copies:
+            discards = [one for one in self._discards() if one.time is not None and self.upper <= one.time < before]
+            return leave_out(self.spark, self.collection, self.table, discards)
+        if not self.report.copies_cancelled:
+            return Changes()
+        return cancel(self.paths.updates, self.schema, self.surplus, before)
 
     def _record_proof(self, pending: pa.Table, counted: dict[int, _Counted], settled: list[int]) -> None:
         """Append what was compared. A seal that stops after this proves the same again: facts do not change."""
@@ -393,7 +386,7 @@ class _Seal:
             return self.settled[len(self.settled) // 2]
         return self.settled[0] + 1 if self.settled[0] < INT64_MAX else None
 
-    def _commit(self, counted: dict[int, _Counted], compensation: list[RunFile]) -> bool:
+    def _commit(self, counted: dict[int, _Counted], changes: Changes) -> bool:
         """Commit; after a conflict again, for the times before what others have added to what was counted."""
         known = {file.path for file in self.table.files()}
         table = self.table
@@ -405,19 +398,20 @@ class _Seal:
                 SEALED_AT_MS: max(now_ms, table.value(SEALED_AT_MS) or 0),  # a clock may go back, a value may not
             }
             try:
-                done = table.commit(values, compensation, epoch=self.collection.entry.epoch)
+                done = table.commit(values, changes.added, changes.removed, epoch=self.collection.entry.epoch)
             except Conflict:
                 table = OpenTable(self.paths.updates)
                 # Merges only take runs with sealed rows and carry unsealed ones over as they are: just ingest adds any.
                 added = [file for file in table.files() if file.path not in known and file.run.startswith("ingest")]
                 low = min((self.upper if one.time_min is None else one.time_min for one in added), default=INT64_MAX)
                 self.overtaken = low <= self.upper
-                if table.value(UPPER) != self.upper or table.value(CLOSED) or self.overtaken:
-                    discard_runs(self.paths.updates, compensation)
+                merged = not {file.run for file in table.files()}.issuperset(changes.removed)
+                if table.value(UPPER) != self.upper or table.value(CLOSED) or self.overtaken or merged:
+                    changes.discard(self.paths.updates)
                     reach("seal.after_overtaken")
                     return False
                 if added and (self.report.closed or low < self.report.upper):
-                    compensation = self._claim_less(low, counted, compensation)
+                    changes = self._claim_less(low, counted, changes)
                     reach("seal.after_claiming_less")
                 reach("seal.after_conflict")
                 continue
@@ -425,7 +419,7 @@ class _Seal:
             return True
         raise Conflict(str(self.paths.updates), table.version, f"{_ATTEMPTS_MAX} attempts to commit a seal failed")
 
-    def _claim_less(self, upper: int, counted: dict[int, _Counted], compensation: list[RunFile]) -> list[RunFile]:
+    def _claim_less(self, upper: int, counted: dict[int, _Counted], changes: Changes) -> Changes:
         """Seal only what lies before `upper`, where nobody has added anything; the next seal proves the rest.
 
         Counting everything anew instead would never end beside an ingest that is quicker than a count. The proofs of
@@ -437,8 +431,8 @@ class _Seal:
         report.copies_cancelled = sum(counted[time].copies for time in self.settled if time in counted)
         report.decided_times = [(time, reason) for time, reason in report.decided_times if time < upper]
         report.decided = len(report.decided_times)
-        discard_runs(self.paths.updates, compensation)
-        return self._compensate(Antichain.of(upper)) if compensation and report.copies_cancelled else []
+        changes.discard(self.paths.updates)
+        return self._change_rows(upper)
 
     def _prune(self, table: OpenTable, pending: pa.Table) -> None:
         """Replace the pending statements by what they still say at or after upper."""
@@ -478,8 +472,8 @@ def _statements(pending: pa.Table) -> Iterable[Progress]:
         yield Progress(lower, upper, list(zip(times, counts, strict=True)))
 
 
-def _times(times: Iterable[int]) -> pa.Array:
-    return pa.array(list(times), pa.int64())
+def _without_times(rows: pa.Table, times: Iterable[int]) -> pa.Table:
+    return rows.filter(pc.invert(pc.is_in(rows[TIME], pa.array(list(times), pa.int64()))))
 
 
 def _announced(pending: pa.Table) -> dict[int, int]:

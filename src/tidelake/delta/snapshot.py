@@ -101,7 +101,7 @@ def snapshot(
     rows = rows.where(F.col(TIME) <= at)
     if table.value(HAS_ERRORS) and not skip_errors:
         _refuse_errors(collection, rows, at)
-    contents = form_of(spark, collection).contents(
+    contents = form_of(collection).contents(
         rows, list(columns) or names, lambda whole: whole if where is None else _filtered(whole, where, names)
     )
     lacking = positioned.unknown_values(rows, shape_of(collection)) if table.value(HAS_UNAVAILABLE) else None
