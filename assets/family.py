@@ -26,7 +26,7 @@ from dagster import (
 from assets.metadata import Metadata, current_metadata, frontier_metadata, listed, status_of, updates_metadata
 from jobs.lake import Lake, open_collection
 from tidelake.configuration import CollectionSettings
-from tidelake.errors import RegistryUnreachable, RuleBroken, TidelakeError, TopicGap, TopicUnreachable
+from tidelake.errors import CommitRefused, RegistryUnreachable, RuleBroken, TidelakeError, TopicGap, TopicUnreachable
 
 if TYPE_CHECKING:
     from jobs.ingest import IngestReport
@@ -119,6 +119,8 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
             collection = open_collection(lake, settings.name)
             try:
                 drain(lake.session(), collection, lake.settings.collection(settings.name), report)
+            except CommitRefused:  # a defect of ours, and no fault of the topic's
+                raise
             except (TopicGap, RuleBroken, TopicUnreachable, RegistryUnreachable) as error:
                 # What is wrong with a topic is the source's business: it stops this collection's reading, and nothing
                 # else. What was committed before it is as good as ever, so seal goes on.

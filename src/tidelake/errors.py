@@ -240,6 +240,10 @@ class RuleBroken(InvalidUsage):
         return self.fix
 
 
+class CommitRefused(RuleBroken):
+    """A commit that may not be made: whoever prepared it is wrong, not what it was made from."""
+
+
 class MixedTimes(InvalidUsage):
     """Two times of different width were compared, or a time is no time at all."""
 

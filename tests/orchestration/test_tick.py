@@ -19,6 +19,7 @@ from tests.orchestration.lakes import HISTORY, Lakes, failed_checks, materialize
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.files import write_run
 from tidelake.delta.layout import new_run
+from tidelake.delta.stops import on_reach
 from tidelake.delta.types import updates_schema
 
 pytestmark = pytest.mark.spark
@@ -169,6 +170,27 @@ def test_damage_below_upper_blocks_what_is_built_on_it_until_it_is_mended(
     assert mended.success
     assert failed_checks(mended) == {}
     assert metadata(mended, "prices", "current")["as_of"] == 8
+
+
+def test_a_commit_that_is_refused_fails_its_step_and_is_not_told_as_the_topic_s_fault(
+    instance: DagsterInstance, lakes: Lakes
+) -> None:
+    lakes.send("prices", *HISTORY)
+    lakes.send("visits", *HISTORY)
+
+    def lose_the_run(place: str) -> None:
+        if place == "ingest.after_late":
+            for file in lakes.collection("prices").paths.updates.glob("_run=ingest-*/**/*.parquet"):
+                file.unlink()
+
+    on_reach(lose_the_run)
+    try:
+        tick = run_tick_job(lakes.config, instance)
+    finally:
+        on_reach(None)
+    assert not tick.success
+    assert materialized(tick) == {one for one in TICK_ASSETS if one.startswith("visits/")}
+    assert "prices/topic_complete" not in failed_checks(tick)
 
 
 @pytest.mark.sweep

@@ -34,7 +34,7 @@ from tidelake.delta.table_log import (
     seq_of,
     set_torn_entry_aside,
 )
-from tidelake.errors import Conflict, DamagedTable, Fenced, Indeterminate, RuleBroken
+from tidelake.errors import CommitRefused, Conflict, DamagedTable, Fenced, Indeterminate
 
 EPOCH = "epoch"
 
@@ -165,7 +165,7 @@ class OpenTable:
             Conflict: another commit came first; nothing of this one is there. Start over from fresh state.
             Fenced: the table's epoch is not the writer's any more. Stop.
             Indeterminate: it cannot be said whether this commit is there. Open the table again, then decide.
-            RuleBroken: a value would fall, a file does not fit, or a run to remove is not live.
+            CommitRefused: a value would fall, a file does not fit, or a run to remove is not live.
         """
         self._spend()
         self._check_epoch(epoch)
@@ -214,7 +214,7 @@ class OpenTable:
 
     def _spend(self) -> None:
         if self._spent:
-            raise RuleBroken("an open table is good for one commit", "open the table again")
+            raise CommitRefused("an open table is good for one commit", "open the table again")
         self._spent = True
 
     def _call(self, call: Callable[[CommitProperties], None], values: Mapping[str, int]) -> Committed:
@@ -271,11 +271,11 @@ class OpenTable:
 
     def _check_values(self, values: Mapping[str, int]) -> None:
         if SEQ in values:
-            raise RuleBroken("'seq' is the commit's own value", "leave it out")
+            raise CommitRefused("'seq' is the commit's own value", "leave it out")
         for name, value in values.items():
             found = self.value(name)
             if found is not None and value < found:
-                raise RuleBroken(f"'{name}' would fall from {found} to {value} in {self.path}", "values only rise")
+                raise CommitRefused(f"'{name}' would fall from {found} to {value} in {self.path}", "values only rise")
 
     def _check_runs(self, adds: Sequence[RunFile], removes: Sequence[str]) -> None:
         # delta-rs takes an overwrite with empty filters, or with one that matches nothing, as "remove everything".
@@ -285,7 +285,7 @@ class OpenTable:
             raise Conflict(str(self.path), self.version, f"the run {missing[0]} is no longer live")
         both = sorted({file.run for file in adds} & set(removes))
         if both:
-            raise RuleBroken(f"the run {both[0]} is added and removed in one commit", "use a fresh run name")
+            raise CommitRefused(f"the run {both[0]} is added and removed in one commit", "use a fresh run name")
 
 
 def maintain(path: Path) -> bool:

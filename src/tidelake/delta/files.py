@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.delta.layout import RUN, TIME
-from tidelake.errors import RuleBroken
+from tidelake.errors import CommitRefused
 
 
 @dataclass(frozen=True)
@@ -128,20 +128,22 @@ def check_file(table: Path, file: RunFile, schema: pa.Schema) -> None:
     """Refuse a file that is not there, has another schema than the table, or not the rows that are stated.
 
     Raises:
-        RuleBroken: naming the file and what does not fit. Delta engines accept such files and fail, or lie, later.
+        CommitRefused: naming the file and what does not fit. Delta engines accept such files and fail, or lie, later.
     """
     path = table / file.path
     if not path.is_file():
-        raise RuleBroken(f"the file {path} is not there", "write a run before committing it")
+        raise CommitRefused(f"the file {path} is not there", "write a run before committing it")
     metadata = pq.read_metadata(path)
     if metadata.num_rows != file.rows:
-        raise RuleBroken(f"{path} has {metadata.num_rows} rows where {file.rows} are stated", "describe it again")
+        raise CommitRefused(f"{path} has {metadata.num_rows} rows where {file.rows} are stated", "describe it again")
     expected = [field for field in schema if field.name != RUN]
     found = list(metadata.schema.to_arrow_schema())
     if [(f.name, _shape(f.type)) for f in found] != [(f.name, _shape(f.type)) for f in expected]:
         wanted = ", ".join(f"{field.name} {field.type}" for field in expected)
         has = ", ".join(f"{field.name} {field.type}" for field in found)
-        raise RuleBroken(f"{path} does not have the table's schema: it has ({has}), not ({wanted})", "rewrite the run")
+        raise CommitRefused(
+            f"{path} does not have the table's schema: it has ({has}), not ({wanted})", "rewrite the run"
+        )
 
 
 def sync_path(path: Path) -> None:
