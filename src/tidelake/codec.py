@@ -81,6 +81,20 @@ class AvroCodec:
         counts = [(entry["time"], entry["count"]) for entry in found["counts"]]
         return Progress(found["lower"], found["upper"], counts)
 
+    def decode_progress(self, value: bytes) -> dict[str, Any]:
+        """Read a progress statement as it is stated: `lower`, `upper`, and `counts` with `time` and `count` each.
+
+        Raises:
+            CodecError: the bytes are no progress statement: `undecodable`, `bytes_left_over`.
+            MalformedMessage: the statement is wrong in itself.
+        """
+        found = self._read(value)
+        if isinstance(found, list):
+            raise CodecError("undecodable", "the message is no progress statement")
+        Progress(found["lower"], found["upper"], [(entry["time"], entry["count"]) for entry in found["counts"]])
+        stated: dict[str, Any] = found
+        return stated
+
     def _read(self, value: bytes) -> Any:
         """Read a body: fast where it is just what would be written, byte by byte where it is not."""
         buffer = io.BytesIO(value)

@@ -24,8 +24,10 @@ from tidelake.delta.types import Landing, land_record
 from tidelake.schema import PROGRESS, resolved_schema
 
 SENTINEL = bytes.fromhex("8f1d0c63a95be24780f36e1bd2c4097a")
-_PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
+PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
 MAGIC_BYTES = 5  # Confluent framing: a zero byte and a four-byte schema id
+ID_HEADER = "__{}_schema_id"
+"""The header in which newer producers say the schema of a record's `key` or `value`."""
 _TO_THE_END = 2**31 - 1
 
 
@@ -205,14 +207,14 @@ def holds_id_in_header(frame: DataFrame, part: str) -> Column:
     """Whether a record says the schema of its `key` or `value` in a header, as newer producers may; never null."""
     if "headers" not in frame.columns:
         return F.lit(False)
-    name = F.lit(f"__{part}_schema_id")
+    name = F.lit(ID_HEADER.format(part))
     return F.coalesce(F.exists("headers", lambda one: one["key"] == name), F.lit(False))
 
 
 def _is_progress() -> Column:
     """Whether a framed message is a progress statement by its first byte; never null, so that no message is lost."""
     first_byte = F.substring(F.col("_body"), 1, 1)
-    return F.coalesce(F.col("_framing").isNull() & (first_byte == F.lit(_PROGRESS_BYTE)), F.lit(False))
+    return F.coalesce(F.col("_framing").isNull() & (first_byte == F.lit(PROGRESS_BYTE)), F.lit(False))
 
 
 def _from_avro(body: Column, landing: Landing) -> Column:

@@ -110,6 +110,9 @@ class KafkaTopic:
             "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
         )
 
+    def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> None:
+        """Nothing: Spark's own consumers read."""
+
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
         """Store the offsets as those of a consumer group, where settings name one; nothing of ours reads them.
 

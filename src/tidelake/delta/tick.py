@@ -20,6 +20,7 @@ from tidelake.delta.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME,
 from tidelake.delta.observed import Observed
 from tidelake.delta.parameters import parameter
 from tidelake.delta.position import plan_next, values_behind
+from tidelake.delta.progress import COLUMNS, Statements, read_on_driver
 from tidelake.delta.registry import with_schema_ids
 from tidelake.delta.runs import WrittenRun, append_run, read_files, write_frame
 from tidelake.delta.stated import are_stated_twice, bounds_of_future
@@ -149,13 +150,14 @@ class _Tick:
 
     def _read_progress(self) -> pa.Table:
         """The good progress statements of the range, on the driver; the bad ones are counted for the quarantine."""
-        statements = self.decoder.progress(self._raw(self.offsets))
-        columns = ["partition", "offset", "reason", "lower", "upper", "count_times", "count_values"]
-        found = statements.select(*columns).toArrow()
-        good = found.filter(pa.compute.is_null(found["reason"]))
-        self.report.quarantined += found.num_rows - good.num_rows
-        self.report.progress_statements = good.num_rows
-        return good.append_column("topic", pa.array([self.topic.name] * good.num_rows, pa.string()))
+        read = read_on_driver(self.topic, self.offsets, self.decoder)
+        if read is None:
+            found = self.decoder.progress(self._raw(self.offsets)).select("reason", *COLUMNS).toArrow()
+            good = found.filter(pa.compute.is_null(found["reason"])).drop_columns(["reason"])
+            read = Statements(good, found.num_rows - good.num_rows)
+        self.report.quarantined += read.bad
+        self.report.progress_statements = read.good.num_rows
+        return read.good.append_column("topic", pa.array([self.topic.name] * read.good.num_rows, pa.string()))
 
     def _write_updates(self, bounds: tuple[int, int] | None, drops_copies: bool) -> list[RunFile]:
         """Write the rows of unsealed times as a run; again, with a look into each message, if a statement is broken."""

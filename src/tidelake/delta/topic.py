@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.delta.topic_lines import OFFSET_MAX, PARTITION_MAX, is_lines_file, parse_lines, partition_of
@@ -29,6 +30,7 @@ COVERED_OFFSETS = "tidelake.offsets"
 """What a recorded Parquet file says of itself: by partition, the first offset that it stands for, and the end."""
 TOPIC_IDENTITY = "tidelake.topic_identity"
 """Which topic of its name it was recorded from."""
+_BATCH_ROWS = 1_024
 Interval = tuple[int, int]
 """Offsets from the first on, and before the second."""
 
@@ -94,6 +96,9 @@ class Topic(Protocol):
 
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
         """The messages of a range, in the shape of `RAW_SCHEMA`; all but partition and offset may be null."""
+
+    def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> Iterator[pa.Table] | None:
+        """Some columns of the messages of a range, some rows at a time, on the driver; None where only Spark reads."""
 
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
         """Let people see how far a collection has read, where the topic's kind has a place for it and settings ask."""
@@ -197,6 +202,23 @@ class FileTopic:
         if not parts:
             return spark.createDataFrame([], schema=RAW_SCHEMA)
         return parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+
+    def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of the messages of a range, some rows at a time, on the driver.
+
+        In, out: columns of `RAW_SCHEMA` but `timestamp_ms`; partition and offset are always there.
+        """
+        for path in offsets.parquet:
+            file = pq.ParquetFile(path)
+            stored = [name for name in columns if name in file.schema_arrow.names]
+            for batch in file.iter_batches(_BATCH_ROWS, columns=stored):
+                rows = pa.Table.from_batches([batch])
+                for missing in set(columns) - set(stored):
+                    kind = _RAW_ARROW.field(missing).type
+                    rows = rows.append_column(missing, pa.nulls(rows.num_rows, kind))
+                yield rows if offsets.whole_files else rows.filter(_within(rows, offsets))
+        if offsets.json_lines:
+            yield pa.Table.from_pylist(list(_json_rows(offsets)), schema=_RAW_ARROW).select(list(columns))
 
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
         """Nothing: a folder has no place for it."""
@@ -316,6 +338,15 @@ def _is_within(file: _File, taken: Mapping[int, Interval]) -> bool:
         for partition, held in file.offsets.items()
         for start, end in held
     )
+
+
+def _within(rows: pa.Table, offsets: OffsetRange) -> pa.ChunkedArray:
+    """Which messages are in a range."""
+    inside = pa.chunked_array([pa.repeat(pa.scalar(False), rows.num_rows)])
+    for partition, (start, end) in offsets.intervals.items():
+        at = pc.and_(pc.greater_equal(rows["offset"], start), pc.less(rows["offset"], end))
+        inside = pc.or_(inside, pc.and_(pc.equal(rows["partition"], partition), at))
+    return inside
 
 
 def _index(path: Path) -> _File:
