@@ -7,33 +7,25 @@ of discarded statements goes into the same commit; see `seal_changes`.
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from tidelake.antichain import Antichain
-from tidelake.delta.catalog import Collection, Decision
+from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable, maintain
-from tidelake.delta.counting import TIMES_LISTED_MAX, OpenTimes, count_open_times, of_times
-from tidelake.delta.counting_in_arrow import count_in_arrow
 from tidelake.delta.envelopes import DETAIL_OF_REASON, refusals_of
 from tidelake.delta.evidence import note_late_counts
-from tidelake.delta.files import RunFile, discard_run, read_rows, write_run
-from tidelake.delta.forms import form_of
+from tidelake.delta.files import discard_run, read_rows, write_run
 from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, TIME, new_run
-from tidelake.delta.parameters import parameter
-from tidelake.delta.proof import count_statements, group_statements
-from tidelake.delta.runs import append_run, read_files
-from tidelake.delta.seal_changes import Changes, Surplus, cancel, leave_out
-from tidelake.delta.statements import statement_frame
+from tidelake.delta.open_rows import Counted, OpenRows
+from tidelake.delta.runs import append_run
+from tidelake.delta.seal_changes import Changes, cancel, leave_out
 from tidelake.delta.status import read_proof_log
 from tidelake.delta.stops import reach
-from tidelake.delta.types import data_fields, updates_schema
 from tidelake.delta.values import CLOSED, SEALED_AT_MS, UPPER
 from tidelake.errors import TWO_VALUES, Conflict, ConflictingDiff, Contradiction, EnvelopeBreach
 from tidelake.ledger import Ledger
@@ -64,21 +56,6 @@ class SealReport:
     version: int = -1
     sealed_by_ingest: bool = False
     """Whether each tick of ingest seals its own time, so that there is nothing to prove apart."""
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """What is stored at one open time."""
-
-    distinct: int
-    copies: int = 0
-    conflict: tuple[int, int] | None = None
-    evidence: str | None = None
-    """The data of a conflict or a breach, as JSON."""
-    doubled: int = 0
-    """Keys with two values; only where there are keys."""
-    large: int = 0
-    """What is stated of keys with another diff than +1 and -1; only where there are keys."""
 
 
 def seal(spark: SparkSession, collection: Collection) -> SealReport:
@@ -112,16 +89,14 @@ class _Seal:
 
     def __init__(self, spark: SparkSession, collection: Collection, aim: int | None) -> None:
         self.spark, self.collection, self.paths = spark, collection, collection.paths
-        self.schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
-        self.data = [one.name for one in data_fields(collection.entry.record_schema)]
         self.table = OpenTable(self.paths.updates)
         self.upper = self.table.value(UPPER) or 0
         self.report = SealReport(self.upper, self.upper, bool(self.table.value(CLOSED)))
         self.aim = aim if aim is not None and aim > self.upper else None
         self.settled: list[int] = []
         self.overtaken = False
-        self.form = form_of(collection)
-        self.surplus = Surplus()
+        self.rows = OpenRows(spark, collection, self.table, self.upper, self.aim)
+        self.form = self.rows.form
         self.evidence: dict[int, str] = {}
 
     def run(self) -> SealReport | None:
@@ -133,12 +108,11 @@ class _Seal:
             if late:
                 self._prune(progress_table, pending)
             return self.report
-        files = [one for one in self.table.files() if one.time_max is None or one.time_max >= self.upper]
-        if self.aim is not None:
-            files = [one for one in files if one.time_min is None or one.time_min < self.aim]
+        files = self.rows.files()
         self.report.files_opened = len(files)
         try:
-            counted = self._count(files)
+            counted = self.rows.count(files)
+            self.report.unsealed_rows = self.rows.number
             self.evidence = {time: one.evidence for time, one in counted.items() if one.evidence is not None}
             reach("seal.after_count")
             ledger, frontier = self._compare(pending, counted)
@@ -158,79 +132,16 @@ class _Seal:
             if not self._commit(counted, changes):
                 return None
         finally:
-            if self.surplus.grouped is not None:
-                self.surplus.grouped.unpersist()
+            self.rows.release()
         reach("seal.after_commit")
         self._prune(progress_table, pending)
         reach("seal.after_prune")
         maintain(self.paths.updates)
         return self.report
 
-    # --- count -----------------------------------------------------------------------------------------------------
-
-    def _count(self, files: list[RunFile]) -> dict[int, _Counted]:
-        """What is stored at each open time: by fingerprints where they prove it, else by the statements."""
-        if not files:
-            return {}
-        found = self._count_rows(files)
-        self.report.unsealed_rows = found.rows
-        counted = {time: _Counted(distinct, found.copies.get(time, 0)) for time, distinct in found.distinct.items()}
-        decided = {one.time for one in self._discards() if one.time is not None and one.time >= self.upper}
-        suspects = found.suspects | decided
-        self.surplus = Surplus(None, [_without_times(one, suspects) for one in found.surplus])
-        if suspects:
-            rows = self._unsealed(files)
-            if len(suspects) < len(counted) or len(suspects) <= TIMES_LISTED_MAX:
-                rows = of_times(self.spark, rows, sorted(suspects))
-            counted.update(self._count_exactly(rows))
-        return counted
-
-    def _count_rows(self, files: list[RunFile]) -> OpenTimes:
-        """Count in Arrow; by Spark where that would not do."""
-        key = self.form.key_of_values
-        if key is not None:
-            within = range(self.upper, INT64_MAX + 1 if self.aim is None else self.aim)
-            found = count_in_arrow(self.paths.updates, files, self.schema, self.data, key, within)
-            if found is not None:
-                return found
-        return count_open_times(self.spark, self.form, self.data, files, self._unsealed)
-
-    def _unsealed(self, files: Sequence[RunFile]) -> DataFrame:
-        """The rows of these files that are counted."""
-        unsealed = read_files(self.spark, self.paths.updates, files, self.schema).where(
-            F.col(TIME) >= parameter(self.upper, F.col(TIME))
-        )
-        return unsealed if self.aim is None else unsealed.where(F.col(TIME) < parameter(self.aim, F.col(TIME)))
-
-    def _count_exactly(self, rows: DataFrame) -> dict[int, _Counted]:
-        discards = statement_frame(
-            self.spark, self.collection.entry.record_schema, [(d.time, d.discard) for d in self._discards()]
-        )
-        grouped = group_statements(rows, self.data, discards).persist()
-        self.surplus = replace(self.surplus, grouped=grouped)
-        found = count_statements(grouped, self.data).toArrow().to_pylist()
-        broken = self.form.breaches(grouped)
-        breaches = {} if broken is None else {one[TIME]: one for one in broken.toArrow().to_pylist()}
-        nothing = {"doubled": 0, "large": 0, "evidence": None}
-        counted = {}
-        for one in found:
-            breach = breaches.get(one[TIME], nothing)
-            counted[one[TIME]] = _Counted(
-                one["distinct"],
-                one["copies"],
-                (one["least"], one["greatest"]) if one["conflicts"] else None,
-                one["evidence"] or breach["evidence"],
-                breach["doubled"],
-                breach["large"],
-            )
-        return counted
-
-    def _discards(self) -> list[Decision]:
-        return [one for one in self.collection.entry.decisions if one.discard is not None]
-
     # --- compare ---------------------------------------------------------------------------------------------------
 
-    def _compare(self, pending: pa.Table, counted: dict[int, _Counted]) -> tuple[Ledger, Antichain]:
+    def _compare(self, pending: pa.Table, counted: dict[int, Counted]) -> tuple[Ledger, Antichain]:
         ledger = Ledger(Antichain.of(self.upper))
         for statement in _statements(pending):
             ledger.announce(statement)
@@ -287,14 +198,14 @@ class _Seal:
             if time >= self.upper
         }
 
-    def _settled(self, frontier: Antichain, counted: dict[int, _Counted]) -> list[int]:
+    def _settled(self, frontier: Antichain, counted: dict[int, Counted]) -> list[int]:
         """The times that this seal proves to hold updates, or for which somebody decided."""
         decided = self._decided_times()
         times = {time for time in counted if not frontier.less_equal(time)}
         times |= {time for time in decided if time >= self.upper and not frontier.less_equal(time)}
         return sorted(times)
 
-    def _report(self, ledger: Ledger, frontier: Antichain, counted: dict[int, _Counted], settled: list[int]) -> None:
+    def _report(self, ledger: Ledger, frontier: Antichain, counted: dict[int, Counted], settled: list[int]) -> None:
         report = self.report
         report.contradictions = [error for errors in ledger.contradictions().values() for error in errors]
         # Beyond the aim nothing was counted, so nothing can be said of what is missing there.
@@ -314,18 +225,18 @@ class _Seal:
     def _change_rows(self, before: int) -> Changes:
         """What becomes of copies and discarded statements at the times before `before`."""
         if not self.form.cancels_copies:
-            discards = [one for one in self._discards() if one.time is not None and self.upper <= one.time < before]
+            discards = [one for one in self.rows.discards if one.time is not None and self.upper <= one.time < before]
             return leave_out(self.spark, self.collection, self.table, discards)
         if not self.report.copies_cancelled:
             return Changes()
-        return cancel(self.paths.updates, self.schema, self.surplus, before)
+        return cancel(self.paths.updates, self.rows.schema, self.rows.surplus, before)
 
-    def _record_proof(self, pending: pa.Table, counted: dict[int, _Counted], settled: list[int]) -> None:
+    def _record_proof(self, pending: pa.Table, counted: dict[int, Counted], settled: list[int]) -> None:
         """Append what was compared. A seal that stops after this proves the same again: facts do not change."""
         announced = _announced(pending)
         reasons = {one.time: one.reason for one in self.collection.entry.decisions if one.time is not None}
         decided_counts = self._decided_counts()
-        nothing = _Counted(0)
+        nothing = Counted(0)
         rows = []
         for time in settled:
             found = counted.get(time, nothing)
@@ -386,7 +297,7 @@ class _Seal:
             return self.settled[len(self.settled) // 2]
         return self.settled[0] + 1 if self.settled[0] < INT64_MAX else None
 
-    def _commit(self, counted: dict[int, _Counted], changes: Changes) -> bool:
+    def _commit(self, counted: dict[int, Counted], changes: Changes) -> bool:
         """Commit; after a conflict again, for the times before what others have added to what was counted."""
         known = {file.path for file in self.table.files()}
         table = self.table
@@ -419,7 +330,7 @@ class _Seal:
             return True
         raise Conflict(str(self.paths.updates), table.version, f"{_ATTEMPTS_MAX} attempts to commit a seal failed")
 
-    def _claim_less(self, upper: int, counted: dict[int, _Counted], changes: Changes) -> Changes:
+    def _claim_less(self, upper: int, counted: dict[int, Counted], changes: Changes) -> Changes:
         """Seal only what lies before `upper`, where nobody has added anything; the next seal proves the rest.
 
         Counting everything anew instead would never end beside an ingest that is quicker than a count. The proofs of
@@ -470,10 +381,6 @@ def _statements(pending: pa.Table) -> Iterable[Progress]:
     columns = (pending[name].to_pylist() for name in ("lower", "upper", "count_times", "count_values"))
     for lower, upper, times, counts in zip(*columns, strict=True):
         yield Progress(lower, upper, list(zip(times, counts, strict=True)))
-
-
-def _without_times(rows: pa.Table, times: Iterable[int]) -> pa.Table:
-    return rows.filter(pc.invert(pc.is_in(rows[TIME], pa.array(list(times), pa.int64()))))
 
 
 def _announced(pending: pa.Table) -> dict[int, int]:
