@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from jobs import compact, current, ingest, seal, validate
 from tests.cluster.standalone import Standalone, standalone
 from tests.delta.lake import RECORD, progress, updates
+from tests.delta.test_debezium import EVENT, events
 from tests.docs.blocks import PROJECT, blocks_of
 from tests.docs.shell import link_checkout, run_by_bash
 from tidelake.configuration import Settings, load_settings
@@ -44,7 +45,7 @@ FIRST_FILES = 3
 
 
 def make_topics(tour: Path) -> None:
-    """A topic of mangled orders in Parquet files; and one of upserts in JSON lines, still empty."""
+    """A topic of mangled orders in Parquet files; those of upserts and of change events, in JSON lines, still empty."""
     options = GenerateOptions(
         name="orders",
         updates=6000,
@@ -59,19 +60,39 @@ def make_topics(tour: Path) -> None:
         conflicting_count_at=(33,),
     )
     generate(options, tour / "topics", tour, None)
-    (tour / "topics" / "stock").mkdir()
+    for name in ("stock", "changes"):
+        (tour / "topics" / name).mkdir()
     collections = {
         "orders": {"family": "plain", "topic": "orders", "schema": "orders.avsc", "keep": 12},
         "stock": {"family": "upsert", "key": "id", "topic": "stock", "schema": RECORD},
+        "changes": {"family": "debezium", "key": "id", "topic": "changes", "schema": EVENT},
     }
     document = {"store": "store", "topics": "topics", "data_docs": "docs", "collections": collections}
     (tour / "collections.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
 
 
-def stock_lines() -> str:
+def stock() -> list[bytes]:
     """What comes to the topic of upserts: values of eight keys, a delete, a copy, a message that is none."""
     values = [updates(*(((key, time), time, 1) for key in range(time))) for time in range(1, 9)]
-    values += [updates(((1, 8), 9, -1)), values[3], b"\x07", progress([0], [12], {**{n: n for n in range(1, 9)}, 9: 1})]
+    return [
+        *values,
+        updates(((1, 8), 9, -1)),
+        values[3],
+        b"\x07",
+        progress([0], [12], {**{one: one for one in range(1, 9)}, 9: 1}),
+    ]
+
+
+def changes() -> list[bytes]:
+    """What comes to the topic of change events: rows that come, change and go, a copy, a message that is none."""
+    values = [events(*((None, (key, 0), 1) for key in range(6)))]
+    values += [events(((key, 0), (key, 7), 2 + key)) for key in range(4)] + [events(((5, 0), None, 8))]
+    counts = {1: 6, **{2 + key: 1 for key in range(4)}, 8: 1}
+    return [*values, values[2], b"\x07", progress([0], [12], counts)]
+
+
+def lines_of(values: list[bytes]) -> str:
+    """A topic's partition as JSON lines."""
     lines = [
         json.dumps({"offset": offset, "timestamp_ms": 0, "value_b64": base64.b64encode(value).decode()})
         for offset, value in enumerate(values)
@@ -109,7 +130,7 @@ def everything(spark: SparkSession, collection: Collection) -> dict[str, Any]:
     names = (UPPER, CLOSED, SINCE, *(offset_value(collection.name, one) for one in range(2)))
     found: dict[str, Any] = {name: table.value(name) for name in names}
     stored = read_rows(paths.updates, table.files(), updates_schema(record)).drop_columns([RUN]).to_pylist()
-    found["updates"] = set(map(text_of, stored)) if collection.entry.envelope == "upsert" else consolidated(stored)
+    found["updates"] = set(map(text_of, stored)) if collection.entry.key else consolidated(stored)
     small = {"proofs": PROOFS_SCHEMA, "quarantine": QUARANTINE_SCHEMA, "late": late_schema(record)}
     for name, schema in small.items():
         folder = paths.root / name
@@ -155,7 +176,7 @@ def test_a_cluster_makes_the_tables_that_one_process_makes(
         run_on(running, cluster, submitted)
     check_executors(running, len(submitted))
     run_in_local_mode(spark, load_settings(cluster / CONFIG), steps[len(submitted) :])
-    for name in ("orders", "stock"):
+    for name in ("orders", "stock", "changes"):
         expected, found = (
             everything(spark, Catalog(Store(load_settings(one / CONFIG).store)).find(name)) for one in (local, cluster)
         )
@@ -164,7 +185,7 @@ def test_a_cluster_makes_the_tables_that_one_process_makes(
             assert found[what] == value, (name, what)
         assert expected["quarantine"]
         assert expected["proofs"]
-        assert (name == "stock") or expected["late"]
+        assert bool(expected["late"]) == (name == "orders")
 
 
 def prepare(spark: SparkSession, scratch: Path, local: Path, cluster: Path) -> None:
@@ -177,7 +198,8 @@ def prepare(spark: SparkSession, scratch: Path, local: Path, cluster: Path) -> N
     run_in_local_mode(spark, load_settings(local / CONFIG).only(("orders",)), ("ingest", "seal"))
     for file in rest:
         (scratch / file.name).rename(file)
-    (tour / "topics" / "stock" / "0.jsonl").write_text(stock_lines(), encoding="utf-8")
+    for name, values in (("stock", stock()), ("changes", changes())):
+        (tour / "topics" / name / "0.jsonl").write_text(lines_of(values), encoding="utf-8")
     shutil.copytree(local, cluster)
 
 

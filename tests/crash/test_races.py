@@ -50,23 +50,24 @@ def test_a_thousand_commits_of_racing_processes_are_one_chain(tmp_path: Path, se
 
 @pytest.mark.spark
 @pytest.mark.sweep
+@pytest.mark.parametrize("processes", [2, 8])
 @pytest.mark.parametrize("seed", seeds())
-def test_two_processes_with_all_jobs_on_one_lake_end_as_one(
-    tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
+def test_processes_with_all_jobs_on_one_lake_end_as_one(
+    tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, processes: int
 ) -> None:
     raced, whole = (Lake(tmp_path / one, spark, keep=KEEP, messages_per_tick_max=5) for one in ("raced", "whole"))
-    words = [tmp_path / f"{one}.jsonl" for one in range(3)]
-    orders = [{"config": str(raced.file), "said": str(one), "steps": CYCLE[:-1], "rounds": 2} for one in words[:2]]
-    alone = {"config": str(whole.file), "said": str(words[2]), "steps": CYCLE}
+    *words, last = [tmp_path / f"{one}.jsonl" for one in range(processes + 1)]
+    orders = [{"config": str(raced.file), "said": str(one), "steps": CYCLE[:-1], "rounds": 2} for one in words]
+    alone = {"config": str(whole.file), "said": str(last), "steps": CYCLE}
     for piece in pieces_of(seed):
         raced.send(*piece)
         racers = [nursery.start(order) for order in orders]
-        assert [nursery.wait(one) for one in racers] == [0, 0]
+        assert [nursery.wait(one) for one in racers] == [0] * processes
         whole.send(*piece)
         assert nursery.run(alone) == 0
-    check_steps([word for one in words for word in said(one)])
-    check_acknowledged(raced, said(words[0]) + said(words[1]))
-    # Which of two ingests was later than a seal, nobody can say; a copy that came late for one was dropped by another.
+    check_steps([word for one in (*words, last) for word in said(one)])
+    check_acknowledged(raced, [word for one in words for word in said(one)])
+    # Which of several ingests was later than a seal, nobody can say; what came late for one was a copy to another.
     states = [state_of(lake) for lake in (raced, whole)]
     for state in states:
         del state["late"]

@@ -152,5 +152,7 @@ def test_what_is_no_value_of_one_column_or_too_much_to_hold_is_left_to_spark(
     mixed = write(tmp_path, "c", [rows[(one * 7) % 10] for one in range(10)], KEYED)
     monkeypatch.setattr(counting_in_arrow, "_BATCH_ROWS", 1)
     assert count_in_arrow(tmp_path, mixed, KEYED, ["id", "price"], (), range(10)) is None
-    monkeypatch.setattr(counting_in_arrow, "_ROW_BYTES_MAX", 1)
-    assert count_in_arrow(tmp_path, files, KEYED, ["id", "price"], (), range(10)) is None
+    for bound in ("_ROW_BYTES_MAX", "_ROWS_MAX"):
+        with monkeypatch.context() as patched:
+            patched.setattr(counting_in_arrow, bound, 1)
+            assert count_in_arrow(tmp_path, files, KEYED, ["id", "price"], (), range(10)) is None

@@ -21,6 +21,8 @@ from tidelake.delta.layout import DIFF, TIME
 
 _BUCKET_ROWS = 100_000
 _BATCH_ROWS = 4_096
+_ROWS_MAX = 20_000_000
+"""More rows than this are for executors, where there are any."""
 _ROW_BYTES_MAX = 16_384
 """Files whose rows are larger on the average are not for the driver."""
 HELD_BYTES_MAX = 256 * 1024 * 1024
@@ -50,7 +52,9 @@ def count_in_arrow(
     Cost: one pass over the rows, and one over their times where there are several buckets.
     """
     fields = [schema.field(name) for name in (*data, TIME, DIFF)]
-    if not all(_is_flat(one.type) for one in fields) or any(_has_large_rows(table, one) for one in files):
+    if not all(_is_flat(one.type) for one in fields) or sum(one.rows for one in files) > _ROWS_MAX:
+        return None
+    if any(_has_large_rows(table, one) for one in files):
         return None
     buckets = _Buckets(table, files, within)
     counted = OpenTimes()
