@@ -6,6 +6,7 @@ import json
 import multiprocessing
 from collections import Counter
 from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -49,6 +50,13 @@ def race(folder: Path, seed: int, workers: int, operations: int) -> Race:
     rows = [tuple(one["row"]) for one in words if one["row"] is not None]
     assert len(rows) == len(set(rows))
     return Race(table, words, set(rows))
+
+
+def make_tables(folder: str, number: int, start: Barrier) -> None:
+    """Make some tables, each at the same moment as the other processes do."""
+    for one in range(number):
+        start.wait(60)
+        create_table(Path(folder) / f"table-{one}", SCHEMA, {"upper": 0})
 
 
 def run_one(table: str, seed: int, worker: int, operations: int, words: str) -> None:

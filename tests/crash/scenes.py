@@ -43,6 +43,7 @@ _FIRST = Scene(piece=0)
 _OPERATOR = Scene(steps=("decide", "withdraw", "fence", *CYCLE))
 OF_PLACES = {
     "table.after_folder": _FIRST,
+    "table.after_entry": _FIRST,
     **{f"table.after_create.{table}": _FIRST for table in TABLES},
     "table.after_torn_entry": Scene(prepare="tear"),
     "table.after_torn_checkpoint": Scene(prepare="blunt"),

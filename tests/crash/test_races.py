@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.crash.harness import Nursery, check_acknowledged, check_steps, said, state_of
 from tests.crash.lives import KEEP
 from tests.crash.pieces import pieces_of
-from tests.crash.racers import race, rows_of
+from tests.crash.racers import make_tables, race, rows_of
 from tests.crash.scenes import CYCLE
 from tests.delta.lake import Lake
 from tests.sweeps import seeds
@@ -39,6 +40,22 @@ def check_race(folder: Path, seed: int, workers: int, operations: int) -> None:
 
 def test_two_processes_that_race_lose_and_double_nothing(tmp_path: Path) -> None:
     check_race(tmp_path, seed=0, workers=2, operations=60)
+
+
+def test_processes_that_race_to_make_a_table_make_one(tmp_path: Path) -> None:
+    tables = 12
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(4)
+    racers = [context.Process(target=make_tables, args=(str(tmp_path), tables, start)) for _ in range(4)]
+    for one in racers:
+        one.start()
+    for one in racers:
+        one.join(120)
+    assert [one.exitcode for one in racers] == [0] * 4
+    for number in range(tables):
+        table = tmp_path / f"table-{number}"
+        assert [one.name for one in table.iterdir()] == ["_delta_log"]
+        assert (check_log(table), OpenTable(table).version, OpenTable(table).value("upper")) == (1, 0, 0)
 
 
 @pytest.mark.sweep

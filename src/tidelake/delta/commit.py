@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,28 +48,41 @@ _CONFIGURATION = {
     "delta.checkpointInterval": "1000000",  # `maintain` makes checkpoints, outside of the commit call
 }
 _FORBIDDEN_PROPERTY = "delta.setTransactionRetentionDuration"
+UNFINISHED = "_unfinished-"
+"""What the folders in a table's folder begin with in which its first entry was written."""
 _CHECKPOINT_EVERY_COMMITS = 32
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 def create_table(path: Path, schema: pa.Schema, values: Mapping[str, int] | None = None) -> None:
-    """Make an empty table partitioned by `_run` with `seq` 0 and these values; leave one that is there as it is."""
+    """Make an empty table partitioned by `_run` with `seq` 0 and these values; leave one that is there as it is.
+
+    The first entry is written elsewhere and linked into the log: of several processes one makes it, and the others find
+    that one's. delta-rs would let each of them commit a version of its own.
+    """
     if is_table(path):
         return
-    path.mkdir(parents=True, exist_ok=True)
+    log = path / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
     reach("table.after_folder")
+    nonce = secrets.token_hex(16)
+    apart = path / f"{UNFINISHED}{nonce}"
     transactions = [*(Transaction(name, value) for name, value in (values or {}).items()), Transaction(SEQ, 0)]
-    DeltaTable.create(
-        str(path),
-        schema=Schema.from_arrow(schema),
-        mode="ignore",  # a loser of a race to create finds the winner's table, which is the same
-        partition_by=[RUN],
-        configuration=_CONFIGURATION,
-        commit_properties=CommitProperties(
-            app_transactions=transactions, custom_metadata={"nonce": secrets.token_hex(16)} | LAST
-        ),
-        post_commithook_properties=_NO_HOOKS,
-    )
+    try:
+        DeltaTable.create(
+            str(apart),
+            schema=Schema.from_arrow(schema),
+            partition_by=[RUN],
+            configuration=_CONFIGURATION,
+            commit_properties=CommitProperties(app_transactions=transactions, custom_metadata={"nonce": nonce} | LAST),
+            post_commithook_properties=_NO_HOOKS,
+        )
+        sync_path(entry_path(apart, 0))
+        reach("table.after_entry")
+        with suppress(FileExistsError):
+            entry_path(path, 0).hardlink_to(entry_path(apart, 0))
+    finally:
+        shutil.rmtree(apart, ignore_errors=True)  # a sweep takes what is left of it
     sync_path(entry_path(path, 0))
     for folder in (path / "_delta_log", path, *list(path.parents)[:3]):
         sync_folder(folder)

@@ -7,6 +7,7 @@ upper go through untouched, into a run of their own.
 
 from __future__ import annotations
 
+import shutil
 import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 from tidelake.antichain import Antichain
 from tidelake.debezium import Interval
 from tidelake.delta.catalog import Catalog, Collection, Entry
-from tidelake.delta.commit import OpenTable, maintain
+from tidelake.delta.commit import UNFINISHED, OpenTable, maintain
 from tidelake.delta.evolution import open_newest
 from tidelake.delta.files import RunFile, discard_run
 from tidelake.delta.forms import form_of
@@ -265,6 +266,9 @@ def sweep(table: Path, report: CompactReport, retention_s: float = _RETENTION_S)
             discard_run(table, folder.name.removeprefix(f"{RUN}="))
             reach("sweep.after_folder")
             report.folders_removed += 1
+    for folder in table.glob(f"{UNFINISHED}*"):
+        if _last_touched(folder) < horizon:
+            shutil.rmtree(folder)
 
 
 def _last_touched(folder: Path) -> float:

@@ -9,6 +9,7 @@ TABLES: tuple[str, ...] = ("catalog", "progress", "proofs", "quarantine", "late"
 
 STOP_POINTS: tuple[str, ...] = (
     "table.after_folder",
+    "table.after_entry",
     *(f"table.after_create.{table}" for table in TABLES),
     "table.after_torn_entry",
     "table.after_torn_checkpoint",
