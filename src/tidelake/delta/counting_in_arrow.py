@@ -49,7 +49,7 @@ def count_in_arrow(
         Exact counts, copies among them; None where too much would have to be held, or a column's values cannot be
         compared here.
 
-    Cost: one pass over the rows, and one over their times where there are several buckets.
+    Cost: one pass over the rows' times, and one over the rows.
     """
     fields = [schema.field(name) for name in (*data, TIME, DIFF)]
     if not all(_is_flat(one.type) for one in fields) or sum(one.rows for one in files) > _ROWS_MAX:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import time as clock
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -31,6 +29,7 @@ from tidelake.delta.evidence import (
 )
 from tidelake.delta.files import RunFile, discard_runs, meets
 from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
+from tidelake.delta.proof import same_in
 from tidelake.delta.runs import append_run, read_files, write_frame
 from tidelake.delta.statements import statement_frame
 from tidelake.delta.stops import reach
@@ -142,7 +141,7 @@ class _Comparison:
         first = compacted + 1 if compacted else 0
         marked = self._mark_discarded(rows)
         published = self._published(rows, first)
-        same = _same("stated", "published", [*self.data, TIME])
+        same = same_in("stated", "published", [*self.data, TIME])
         joined = marked.alias("stated").join(published.alias("published"), same, "left")
         stored = F.col("published._published")
         verdict = (
@@ -160,7 +159,7 @@ class _Comparison:
         if discards is None:
             return rows.withColumn("_discarded", F.lit(False))
         marked = F.broadcast(discards.distinct().withColumn("_ruled", F.lit(True))).alias("ruled")
-        joined = rows.alias("stated").join(marked, _same("stated", "ruled", [*self.data, TIME, DIFF]), "left")
+        joined = rows.alias("stated").join(marked, same_in("stated", "ruled", [*self.data, TIME, DIFF]), "left")
         return joined.select("stated.*", F.coalesce(F.col("ruled._ruled"), F.lit(False)).alias("_discarded"))
 
     def _published(self, rows: DataFrame, first: int) -> DataFrame:
@@ -235,11 +234,3 @@ class _Comparison:
             return True
         discard_runs(self.path, added)
         return False
-
-
-def _same(left: str, right: str, names: Sequence[str]) -> Column:
-    """Whether two rows agree in these columns; null agrees with null."""
-    return reduce(
-        lambda one, other: one & other,
-        [F.col(f"{left}.`{name}`").eqNullSafe(F.col(f"{right}.`{name}`")) for name in names],
-    )

@@ -95,12 +95,16 @@ def group_statements(rows: DataFrame, data: Sequence[str], discards: DataFrame |
         grouped.alias("stated"),
         F.broadcast(discards.distinct().withColumn("_discarded", F.lit(True))).alias("ruled"),
     )
-    same = reduce(
-        lambda one, other: one & other,
-        [F.col(f"stated.`{name}`").eqNullSafe(F.col(f"ruled.`{name}`")) for name in (*data, TIME, DIFF)],
-    )
-    return left.join(right, same, "left").select(
+    return left.join(right, same_in("stated", "ruled", [*data, TIME, DIFF]), "left").select(
         "stated.*", F.coalesce(F.col("ruled._discarded"), F.lit(False)).alias("_discarded")
+    )
+
+
+def same_in(left: str, right: str, names: Sequence[str]) -> Column:
+    """Whether rows of two frames, by their aliases, agree in these columns; null agrees with null."""
+    return reduce(
+        lambda one, other: one & other,
+        [F.col(f"{left}.`{name}`").eqNullSafe(F.col(f"{right}.`{name}`")) for name in names],
     )
 
 

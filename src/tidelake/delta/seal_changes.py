@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from tidelake.delta.commit import OpenTable
 from tidelake.delta.counting_in_arrow import compensating_table
 from tidelake.delta.files import RunFile, discard_runs, meets, write_run
 from tidelake.delta.layout import DIFF, RUN, TIME, new_run
-from tidelake.delta.proof import compensating_rows
+from tidelake.delta.proof import compensating_rows, same_in
 from tidelake.delta.runs import read_files, write_frame
 from tidelake.delta.statements import statement_frame
 from tidelake.delta.types import data_fields, updates_schema
@@ -88,10 +87,7 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dec
         return Changes()
     names = [*(one.name for one in data_fields(entry.record_schema)), TIME, DIFF]
     discarded = F.broadcast(ruled.distinct()).alias("ruled")
-    same = reduce(
-        lambda one, other: one & other,
-        [F.col(f"stated.`{name}`").eqNullSafe(F.col(f"ruled.`{name}`")) for name in names],
-    )
+    same = same_in("stated", "ruled", names)
     schema = updates_schema(entry.record_schema, entry.positioned)
     times = sorted({one.time for one in decisions if one.time is not None})
     files = [file for file in table.files() if meets(file, times)]
