@@ -31,6 +31,7 @@ help:
 .PHONY: setup
 setup: .venv/.project | toolchain
 	@$(BIN)/python -m tidelake.setup.jars
+	@$(BIN)/python -m orchestration.class_archive
 
 # What tests start beside it: a broker, Connect and Debezium. PostgreSQL comes with the packages.
 .PHONY: services

@@ -48,7 +48,8 @@ def main() -> int:
     given = arguments()
     rounds = given.rounds or (ROUNDS_QUICK if given.quick else ROUNDS)
     facts = machine() | {"rounds": rounds}
-    spark = start_session("tidelake-benchmarks", "local[2]")
+    # Spark forgets a stage when there are more: a measurement has to find its own.
+    spark = start_session("tidelake-benchmarks", "local[2]", {"spark.ui.retainedStages": "10000"})
     end = time.monotonic() + given.seconds
     bench = Bench(spark, given.work.absolute(), rounds, given.quick, lambda text: print(text, flush=True))
     given.out.mkdir(parents=True, exist_ok=True)

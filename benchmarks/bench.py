@@ -34,6 +34,8 @@ class Bench:
     say: Callable[[str], None] = print
     end: float = math.inf
     """On the monotonic clock: no further round begins after it."""
+    warm: bool = False
+    """Whether the session has done so many ticks that it gets no faster."""
     meter: Meter = field(init=False)
 
     def __post_init__(self) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.bench import Bench, Lake
@@ -21,16 +24,24 @@ CURRENT = " current"
 
 Turn = Callable[[int], Measured]
 
+_ROUNDS_TO_WARM_UP, _ROWS_TO_WARM_UP = 8, 100_000
+_ROWS_OF_CURRENT_MAX = 10_000_000
+"""To write larger ones takes minutes a round."""
+
 
 def measure_ticks(bench: Bench, rows: int, skew: Skew = "uniform") -> Samples:
-    """Measure standard ticks against a state of `rows` rows."""
+    """Measure standard ticks against a state of `rows` rows; before the first of all, everybody warms up."""
+    if not (bench.warm or bench.quick):
+        _warm_up(bench)
     bench.say(f"ticks on {rows:,} rows, keys {skew}")
     root = bench.folder(f"ticks-{rows}-{skew.replace('/', '-')}")
-    lake = Lake(bench.spark, root, {"upsert": "upsert", "plain": "plain"})
+    lake = Lake(bench.spark, root, {"upsert": "upsert", "plain": "plain"}, keep={"upsert": 1, "plain": 1})
     ticks = {kind: _prepare(bench, lake, Stream(rows, kind, skew), root) for kind in ("upsert", "plain")}
     turns: dict[str, Turn] = {}
     for name, kind in ((UPSERT, "upsert"), (PLAIN, "plain")):
         turns |= _tidelake_turns(bench, lake, name, kind, ticks[kind])
+        if bench.quick or rows > _ROWS_OF_CURRENT_MAX:
+            del turns[name + CURRENT]
     apart = Apart()
     try:
         turns |= _peer_turns(bench, root, ticks, apart, rows)
@@ -39,6 +50,17 @@ def measure_ticks(bench: Bench, rows: int, skew: Skew = "uniform") -> Samples:
         return samples
     finally:
         apart.close()
+
+
+def _warm_up(bench: Bench) -> None:
+    """Let all contestants do some ticks on a small state, which do not count and take nobody's time.
+
+    A session gets faster for some twenty ticks, as each runs the code that those before it have run.
+    """
+    start = time.monotonic()
+    bench.warm = True
+    measure_ticks(replace(bench, rounds=_ROUNDS_TO_WARM_UP, end=math.inf), _ROWS_TO_WARM_UP)
+    bench.end += time.monotonic() - start
 
 
 def _prepare(bench: Bench, lake: Lake, stream: Stream, root: Path) -> Ticks:
@@ -63,8 +85,7 @@ def _tidelake_turns(bench: Bench, lake: Lake, name: str, kind: str, ticks: Ticks
     def bring_current_up(number: int) -> Measured:
         return bench.meter.measure(lambda: lake.run(kind, current.run), [lake.store])
 
-    turns: dict[str, Turn] = {name: tick, name + READS: read}
-    return turns if bench.quick else turns | {name + CURRENT: bring_current_up}
+    return {name: tick, name + READS: read, name + CURRENT: bring_current_up}
 
 
 def _peer_turns(bench: Bench, root: Path, ticks: dict[str, Ticks], apart: Apart, rows: int) -> dict[str, Turn]:

@@ -18,6 +18,9 @@ from tidelake.delta.tick import TickReport, ingest_tick
 from tidelake.delta.topic import Topic, open_topics
 from tidelake.errors import TopicGap, TopicUnreachable
 
+Offsets = dict[str, dict[int, int]]
+"""By topic and partition, an offset."""
+
 
 @dataclass
 class IngestReport:
@@ -71,10 +74,11 @@ def drain(spark: SparkSession, collection: Collection, settings: CollectionSetti
     ingested = IngestReport()
     report.results[collection.name] = ingested
     before = _offsets_of(collection, topics)
+    after: Offsets | None = None
     try:
-        _tick_until_caught_up(spark, collection, settings, topics, ingested)
+        after = _tick_until_caught_up(spark, collection, settings, topics, ingested)
     finally:
-        after = _offsets_of(collection, topics)
+        after = after or _offsets_of(collection, topics)
         ingested.partitions_added = _partitions_added(before, after)
         for one in ingested.partitions_added:
             log.warning("a partition was added", collection=collection.name, partition=one)
@@ -89,7 +93,8 @@ def _tick_until_caught_up(
     settings: CollectionSettings,
     topics: Sequence[Topic],
     ingested: IngestReport,
-) -> None:
+) -> Offsets | None:
+    """Tick; return how far the topics are read, where that was looked up already."""
     ends = {one.name: one.end_offsets() for one in topics}
     while True:
         if settings.framing == "reclock":
@@ -97,7 +102,7 @@ def _tick_until_caught_up(
         else:
             tick = ingest_tick(spark, collection, settings, topics[0])
         if tick is None:
-            return
+            return None
         if tick.messages:
             ingested.add(tick)
             log.info(
@@ -110,28 +115,29 @@ def _tick_until_caught_up(
                 quarantined=tick.quarantined,
                 late=tick.updates_late,
             )
-            if not tick.gaps and _are_reached(ends, _offsets_of(collection, topics)):
-                return
+            read = _offsets_of(collection, topics)
+            if not tick.gaps and _are_reached(ends, read):
+                return read
             continue
         ingested.gaps = tick.gaps
         raise tick.gaps[0]
 
 
-def _are_reached(ends: dict[str, dict[int, int]], read: dict[str, dict[int, int]]) -> bool:
+def _are_reached(ends: Offsets, read: Offsets) -> bool:
     return all(read[topic].get(one, 0) >= end for topic, of_topic in ends.items() for one, end in of_topic.items())
 
 
-def _offsets_of(collection: Collection, topics: Sequence[Topic]) -> dict[str, dict[int, int]]:
+def _offsets_of(collection: Collection, topics: Sequence[Topic]) -> Offsets:
     table = OpenTable(collection.paths.updates)
     return {one.name: next_offsets(table, one.name) for one in topics}
 
 
-def _partitions_added(before: dict[str, dict[int, int]], after: dict[str, dict[int, int]]) -> list[str]:
+def _partitions_added(before: Offsets, after: Offsets) -> list[str]:
     """The partitions that came to a topic of which others were read before."""
     return [f"{topic}:{one}" for topic, read in before.items() if read for one in sorted(set(after[topic]) - set(read))]
 
 
-def _show_offsets(name: str, topics: Sequence[Topic], offsets: dict[str, dict[int, int]]) -> None:
+def _show_offsets(name: str, topics: Sequence[Topic], offsets: Offsets) -> None:
     """Let monitoring see how far a collection has read; that it cannot be shown stops nothing."""
     for one in topics:
         try:

@@ -19,6 +19,7 @@ from tidelake.delta.catalog import Catalog, Collection
 from tidelake.delta.engines import engine_fact
 from tidelake.delta.layout import Store
 from tidelake.delta.message_schemas import with_schema
+from tidelake.delta.new_topics import ask_for_new_topics
 from tidelake.delta.session import start_session
 from tidelake.errors import StepFailed, TidelakeError
 
@@ -65,9 +66,12 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
     check_topics(settings)
     catalog = Catalog(Store(settings.store))
     catalog.check(settings.collections)
+    unreachable = ask_for_new_topics(catalog, settings)
     report = Report(job)
     for one in settings.collections:
         try:
+            if one.name in unreachable:
+                raise unreachable[one.name]
             collection = catalog.open_or_create(with_schema(spark, catalog, one))
             report.results[one.name] = step(spark, collection, one, report)
         except TidelakeError as error:

@@ -26,12 +26,17 @@ def open_collection(lake: Lake, name: str) -> Collection:
     """The collection of this name, created where it is not there yet.
 
     Raises:
-        ConfigurationError: the settings have no such collection, or the store has it with another family or schema.
+        ConfigurationError: the settings have no such collection, or the store has it with another family or schema; or
+            it is not there yet, and neither is its topic.
+        TopicUnreachable: it is not there yet, and the brokers of its topic cannot be asked; nothing was written.
     """
     from tidelake.delta.catalog import Catalog  # late: whoever only names a collection needs no Delta
     from tidelake.delta.layout import Store
+    from tidelake.delta.new_topics import ask_for_new_topics
 
     catalog, settings = Catalog(Store(lake.settings.store)), lake.settings.collection(name)
+    for error in ask_for_new_topics(catalog, lake.settings.only((name,))).values():
+        raise error
     if not settings.record_schema:
         from tidelake.delta.message_schemas import with_schema
 

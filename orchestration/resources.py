@@ -40,12 +40,15 @@ class LakeResource(SparkResource):
         """
         from tidelake.delta.catalog import Catalog
         from tidelake.delta.layout import Store
+        from tidelake.delta.new_topics import ask_for_new_topics
 
         if context.instance is not None and context.run is not None:
             mark_process(context.instance, context.run.run_id)
         settings = load_settings(Path(self.config_file))
         check_topics(settings)
-        Catalog(Store(settings.store)).check(settings.collections)
+        catalog = Catalog(Store(settings.store))
+        catalog.check(settings.collections)
+        ask_for_new_topics(catalog, settings)  # brokers that cannot be asked fail the steps that need them
         self._settings = settings
 
     @property

@@ -84,5 +84,5 @@ def _ends_of(settings: Settings, one: CollectionSettings) -> tuple[dict[str, int
         left = sum(end for partitions in ends.values() for end in partitions.values())
     else:
         table = OpenTable(collection.paths.updates)
-        left = sum(unread(table, name, partitions) for name, partitions in ends.items())
+        left = sum(unread(topic, table, collection, ends[topic.name])[0] for topic in topics)
     return {f"{name}:{one}": end for name, found in ends.items() for one, end in found.items()}, left

@@ -129,7 +129,8 @@ def read(
         if total is not None and total > len(rows):
             _say(f"{len(rows)} of {total} rows; --limit shows more")
     if lacking:
-        _say(f"{lacking} rows lack values that nobody has stated, which are null here: {'; '.join(named)}")
+        rows_lack = "1 row lacks" if lacking == 1 else f"{lacking} rows lack"
+        _say(f"{rows_lack} values that nobody has stated, which are null here: {'; '.join(named)}")
 
 
 @app.command()
@@ -801,6 +802,8 @@ def _state(one: CollectionStatus) -> str:
         return "DAMAGED below upper"
     if one.topic_problem:
         return "topic cannot be read"
+    if one.topic_gaps:
+        return "a gap in the topic"
     undecided = [c for c in one.contradictions if not c["decided"]]
     if undecided:
         return f"held back at time {undecided[0]['time']}"
@@ -812,7 +815,7 @@ def _state(one: CollectionStatus) -> str:
     if one.late_problem:
         return "late facts cannot be read"
     if one.keys_in_error:
-        return f"{one.keys_in_error} keys in error"
+        return f"{one.keys_in_error} {'key' if one.keys_in_error == 1 else 'keys'} in error"
     return "in order"
 
 
@@ -832,6 +835,7 @@ def _late_note(verdicts: dict[str, int]) -> str:
 def _notes(one: CollectionStatus) -> list[str]:
     notes = [f"damaged: {one.damaged}"] if one.damaged else []
     notes += [one.topic_problem] if one.topic_problem else []
+    notes += one.topic_gaps
     notes += [one.late_problem] if one.late_problem else []
     notes += [f"{c['detail']}{' (decided)' if c['decided'] else ''}" for c in one.contradictions[:5]]
     notes += [

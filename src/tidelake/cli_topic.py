@@ -55,7 +55,7 @@ def play(
     as_json: JsonOption = False,
 ) -> None:
     """Play a file topic to a topic of Kafka, from where that one ends. Starts no JVM."""
-    from tidelake.delta.recording import play_topic
+    from tidelake.delta.playing import play_topic
 
     _say(f"played to '{topic}'", play_topic(folder, _cluster(config), topic, renumber=renumber), as_json)
 

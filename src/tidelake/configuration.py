@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tidelake.configuration_block import refuse_unknown
+from tidelake.configuration_block import problem_of, refuse_unknown
 from tidelake.configuration_file import read_yaml
 from tidelake.connect_types import declared_row, landing_record
 from tidelake.errors import ConfigurationError
@@ -121,11 +121,11 @@ class CollectionSettings(_Frozen):
         """What one statement means: `none`, `append_only`, `upsert` or `debezium`."""
         return ENVELOPE_OF_FAMILY[self.family]
 
-    @field_validator("keep")
+    @field_validator("keep", mode="before")
     @classmethod
-    def _keep_is_a_distance(cls, keep: str | int) -> str | int:
-        if isinstance(keep, int) and (isinstance(keep, bool) or keep < 0):
-            raise ValueError("keep is 'all' or a distance in times, 0 or more")
+    def _keep_is_a_distance(cls, keep: Any) -> Any:
+        if keep != "all" and (type(keep) is not int or keep < 0):
+            raise ValueError("should be a whole number of times before upper, 0 or more, or 'all'")
         return keep
 
 
@@ -375,12 +375,11 @@ def _validated(file: Path, field: str, name: str, values: dict[str, Any]) -> Col
     except ValidationError as error:
         first = error.errors()[0]
         loc = ("topic",) if first["loc"][0] == "topics" else first["loc"]
-        where = ".".join(str(part) for part in loc if part not in {"literal['all']", "int", "constrained-int"})
-        problem = first["msg"].removeprefix("Value error, ").lower()
+        where = ".".join(str(part) for part in loc)
         raise ConfigurationError(
             str(file),
             f"{field}.{where}",
-            f"{problem}, not {first.get('input')!r}",
+            f"{problem_of(first['msg'])}, not {first.get('input')!r}",
             "see the README, 'Add a collection'",
         ) from error
 

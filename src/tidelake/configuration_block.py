@@ -25,3 +25,13 @@ def refuse_unknown(file: str, prefix: str, block: Mapping[Any, Any], known: Coll
             raise ConfigurationError(
                 file, f"{prefix}{key}", "is not a known key", f"use one of: {', '.join(sorted(known))}"
             )
+
+
+def problem_of(message: str) -> str:
+    """What a validator says, as the fact of an error; names that it gives stay as they are accepted.
+
+    >>> problem_of("Input should be 'PLAIN'"), problem_of("Value error, is empty")
+    ("input should be 'PLAIN'", 'is empty')
+    """
+    fact = message.removeprefix("Value error, ")
+    return fact[:1].lower() + fact[1:]

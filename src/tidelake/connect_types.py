@@ -33,6 +33,7 @@ class Travel:
         landing: the Avro type of the column.
         item: what an array holds.
         fields: what a record holds, by name.
+        scale: of `decimal_bytes`, the scale that the number was written with, where that is not the column's.
     """
 
     raw: str
@@ -41,6 +42,7 @@ class Travel:
     item: Travel | None = None
     fields: tuple[tuple[str, Travel], ...] = ()
     nullable: bool = False
+    scale: int | None = None
 
 
 _COUNTS = {
@@ -167,13 +169,43 @@ def row_schema_of_connect(schema: Mapping[str, Any]) -> dict[str, Any]:
     [{'name': 'id', 'type': 'int'}, {'name': 'at', 'type': ['null', {'type': 'long', 'connect.name': \
 'io.debezium.time.MicroTimestamp'}]}]
     """
-    fields: dict[Any, Any] = {one.get("field"): one for one in schema.get("fields") or ()}
-    row = fields["after"] if {"after", "op"} <= set(fields) else schema
-    avro = _avro_of_connect(row, "", _Counter())
+    avro = avro_of_field(_row_of_connect(schema), "")
     record = avro[1] if isinstance(avro, list) else avro
     if not isinstance(record, dict) or record.get("type") != "record":
         raise SchemaRefused("", "the message's schema is neither that of a change event nor that of a row")
     return record
+
+
+def fields_of_connect(schema: Any) -> list[Mapping[str, Any]]:
+    """The columns of the row that a message's schema is about; none where it is about no row.
+
+    >>> fields_of_connect({"type": "struct", "fields": [{"field": "id", "type": "int32"}]})
+    [{'field': 'id', 'type': 'int32'}]
+    """
+    return [one for one in _stated_fields(_row_of_connect(schema)) if isinstance(one.get("field"), str)]
+
+
+def avro_of_field(field: Any, column: str | None = None) -> AvroType:
+    """The Avro type of a Connect schema; of a field of it, under its own name.
+
+    Raises:
+        SchemaRefused: its type is not known, or it is no schema.
+    """
+    try:
+        return _avro_of_connect(field, field["field"] if column is None else column, _Counter())
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):  # a stranger has written it
+        raise SchemaRefused(column or "", "the message's schema is not one of Kafka Connect's") from None
+
+
+def _row_of_connect(schema: Any) -> Any:
+    """The row in the schema of a change event; any other as it is."""
+    fields = {one["field"]: one for one in _stated_fields(schema) if isinstance(one.get("field"), str)}
+    return fields["after"] if {"after", "op"} <= set(fields) else schema
+
+
+def _stated_fields(schema: Any) -> list[Mapping[str, Any]]:
+    stated = schema.get("fields") if isinstance(schema, Mapping) else None
+    return [one for one in stated if isinstance(one, Mapping)] if isinstance(stated, list) else []
 
 
 @dataclass

@@ -350,9 +350,9 @@ class KeysInError(InvalidUsage):
     def fact(self) -> str:
         """Name the keys."""
         more = f" and {self.count - len(self.keys)} more" if self.count > len(self.keys) else ""
-        return (
-            f"{self.count} keys of '{self.collection}' are in error: {', '.join(self.keys)}{more} (AS OF {self.as_of})"
-        )
+        keys = "1 key" if self.count == 1 else f"{self.count} keys"
+        are = "is" if self.count == 1 else "are"
+        return f"{keys} of '{self.collection}' {are} in error: {', '.join(self.keys)}{more} (AS OF {self.as_of})"
 
     @property
     def hint(self) -> str | None:

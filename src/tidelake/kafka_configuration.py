@@ -6,17 +6,22 @@ which other file, holds it, and it is read when a connection is made.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tidelake.configuration_block import refuse_unknown
+from tidelake.configuration_block import problem_of, refuse_unknown
 from tidelake.errors import ConfigurationError
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+_SERVER = re.compile(r"([A-Za-z0-9_]+://)?(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+"""A host, or an address of IPv6 in brackets; in front of it may be the protocol, as brokers write their listeners."""
+_PORT_MAX = 65_535
 
 _FILES = ("ssl_ca_file", "ssl_certificate_file", "ssl_key_file")
 _SECRETS = ("sasl_password", "ssl_key_password")
@@ -84,10 +89,25 @@ def read_kafka(file: str, base: Path, block: Any) -> KafkaSettings:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        problem = "is missing" if first["type"] == "missing" else f"{first['msg'].lower()}, not {first.get('input')!r}"
+        missing = first["type"] == "missing"
+        problem = "is missing" if missing else f"{problem_of(first['msg'])}, not {first.get('input')!r}"
         raise ConfigurationError(file, f"kafka.{where}", problem, "see the README, 'Kafka'") from error
+    _check_servers(file, settings.bootstrap_servers)
     _check_together(file, settings)
     return settings
+
+
+def _check_servers(file: str, servers: str) -> None:
+    """Refuse what no client could connect to."""
+    for one in servers.split(","):
+        found = _SERVER.fullmatch(one.strip())
+        if found is None or not 1 <= int(found.group("port")) <= _PORT_MAX:
+            raise ConfigurationError(
+                file,
+                "kafka.bootstrap_servers",
+                f"has a server that is not host:port: {one!r}",
+                "write `host:port`, or several with commas, such as `kafka-1:9092,kafka-2:9092`",
+            )
 
 
 def read_secret_place(file: str, base: Path, field: str, given: Any) -> Secret:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tidelake.configuration_block import refuse_unknown
+from tidelake.configuration_block import problem_of, refuse_unknown
 from tidelake.errors import ConfigurationError
 from tidelake.kafka_configuration import Secret, read_secret_place
 
@@ -54,7 +54,7 @@ def read_registry(file: str, base: Path, block: Any) -> RegistrySettings:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        problem = "is missing" if first["type"] == "missing" else first["msg"].lower()
+        problem = "is missing" if first["type"] == "missing" else problem_of(first["msg"])
         # Not the value: an address may have a password in it.
         raise ConfigurationError(file, f"registry.{where}", problem, "see the README, 'Schema registry'") from error
 

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from jobs import compact, ingest, validate
 from tests.captures.workload import COLUMNS, RECORD
 from tidelake.configuration import load_settings
+from tidelake.connect_types import declared_row
 from tidelake.delta.catalog import Catalog, Collection
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.decode import without_logical_types
@@ -69,23 +70,34 @@ EVENT: dict[str, Any] = {
 """A change event of the workload's rows, as a converter for Avro writes it."""
 
 
-def avro_lines(lines: list[str], header: bytes) -> list[str]:
+def avro_lines(lines: list[str], header: bytes, event: Mapping[str, Any] = EVENT) -> list[str]:
     """The same records as Avro, with a header before each body."""
-    schema = fastavro.parse_schema(without_logical_types(EVENT))
+    schema, row = fastavro.parse_schema(without_logical_types(event)), declared_row(event)
     found = []
     for line in map(json.loads, lines):
-        event = line.pop("value")
+        stated = line.pop("value")
         line |= {"key": None, "value_b64": None}
-        if event is not None:
-            for name in ("before", "after"):
-                row = event[name]
-                for column in ("bin", "price") if row is not None else ():
-                    row[column] = None if row[column] is None else base64.b64decode(row[column])
+        if stated is not None:
+            stated = stated.get("payload", stated)
+            told = stated | {name: _with_bytes(stated[name], row) for name in ("before", "after")}
             body = io.BytesIO()
-            fastavro.schemaless_writer(body, schema, event)
+            fastavro.schemaless_writer(body, schema, told)
             line["value_b64"] = base64.b64encode(header + body.getvalue()).decode()
         found.append(json.dumps(line))
     return found
+
+
+def _with_bytes(value: Any, kind: Any) -> Any:
+    """A value of JSON as Avro has it, with bytes out of their base64."""
+    if isinstance(kind, list):
+        kind = next(one for one in kind if one != "null")
+    if value is None or isinstance(kind, str):
+        return base64.b64decode(value) if value is not None and kind == "bytes" else value
+    if kind["type"] == "record":
+        return {one["name"]: _with_bytes(value[one["name"]], one["type"]) for one in kind["fields"]}
+    if kind["type"] == "array":
+        return [_with_bytes(one, kind["items"]) for one in value]
+    return _with_bytes(value, kind["type"])
 
 
 def change_collection(topic: str, record: Mapping[str, Any], **more: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from tests.services.kafka import Broker, kafka_broker
 from tests.services.postgres import Postgres, postgres_server
 
 FOLDER = Path(__file__).parent
-_WAIT_S = 120.0
+_WAIT_S = 300.0
 
 
 @dataclass

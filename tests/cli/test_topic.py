@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from typer.testing import CliRunner
 
 from tests.services.kafka import WAIT_S, Broker, Record
 from tidelake.cli import app
 from tidelake.delta.topic import FileTopic
-from tidelake.errors import TidelakeError
+from tidelake.errors import RuleBroken, TidelakeError
 
 pytestmark = pytest.mark.services
 
@@ -65,6 +66,26 @@ def test_a_topic_comes_back_from_files_as_it_was(tmp_path: Path, broker: Broker,
     broker.create_topic(first, partitions=2)
     with pytest.raises(TidelakeError, match="another topic"):
         call(config, "record", first, str(folder))
+
+
+def test_a_record_that_the_topic_does_not_take_is_named_and_none_behind_it_moves_up(
+    tmp_path: Path, broker: Broker, config: Path
+) -> None:
+    bytes_max = {"max.message.bytes": "2097152"}
+    first, second = broker.create_topic(settings=bytes_max), broker.create_topic()
+    broker.produce(first, [Record(b"a"), Record(b"x" * 2**20, b"k"), Record(b"b")], message_max_bytes=2**21)
+    folder = tmp_path / "topics" / first
+    assert call(config, "record", first, str(folder))["messages"] == 3
+    refused = f"offset 1 of partition 0, with 1048576 bytes, is larger than the topic '{second}' takes"
+    with pytest.raises(RuleBroken, match=f"{refused}\nhint: raise its `max.message.bytes`"):
+        call(config, "play", str(folder), second)
+    assert [one.value for _, one in broker.consume(second)[0]] == [b"a"]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, second)
+    for name, value in bytes_max.items():
+        resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+    broker.admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+    assert call(config, "play", str(folder), second) == {"messages": 2, "offsets": {"0": [1, 3]}}
+    assert broker.consume(second) == broker.consume(first)
 
 
 def test_offsets_without_a_record_are_no_gap_in_a_recording_and_not_played_as_others(

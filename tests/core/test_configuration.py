@@ -60,6 +60,14 @@ def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None
         (("    topic: orders", "    topic: 7"), r"collections.orders.topic: .*not 7"),
         (("topic: orders", "topic: orders\n    keep: -1"), r"collections.orders.keep"),
         (("topic: orders", "topic: orders\n    keep: some"), r"collections.orders.keep"),
+        (
+            ("topic: orders", "topic: orders\n    keep: 1d"),
+            r"keep: should be a whole number of times .* or 'all', not '1d'",
+        ),
+        (
+            ("topic: orders", "topic: orders\n    keep: true"),
+            r"keep: should be a whole number of times .* or 'all', not True",
+        ),
         (("topic: orders", "topic: orders\n    messages_per_tick_max: 0"), r"messages_per_tick_max"),
         (("topic: orders", "topic: orders\n    encoding: confluent"), r"schema_ids: is missing for Confluent framing"),
         (("schema: {type", "schema: nowhere.avsc\n    x: {type"), r"x: is not a known key|cannot be read"),

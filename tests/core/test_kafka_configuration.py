@@ -53,6 +53,14 @@ def test_a_collection_in_kafka_knows_its_cluster_and_one_in_files_does_not(tmp_p
         ({"bootstrap_servers": "b:1", "request_timeout_s": 0}, "kafka.request_timeout_s", "not 0"),
         ({**SASL, "security_protocol": "TLS"}, "kafka.security_protocol", "not 'TLS'"),
         ({**SASL, "sasl_mechanism": "GSSAPI"}, "kafka.sasl_mechanism", "not 'GSSAPI'"),
+        ({**SASL, "security_protocol": "sasl_ssl"}, "kafka.security_protocol", "'SASL_SSL', not 'sasl_ssl'"),
+        ({**SASL, "sasl_mechanism": "plain"}, "kafka.sasl_mechanism", "'PLAIN', 'SCRAM-SHA-256' or 'SCRAM-SHA-512', n"),
+        ({"bootstrap_servers": "a"}, "kafka.bootstrap_servers", "has a server that is not host:port: 'a'"),
+        ({"bootstrap_servers": "b:1,c"}, "kafka.bootstrap_servers", "not host:port: 'c'"),
+        ({"bootstrap_servers": "b:1,"}, "kafka.bootstrap_servers", "not host:port: ''"),
+        ({"bootstrap_servers": "b c:1"}, "kafka.bootstrap_servers", "not host:port: 'b c:1'"),
+        ({"bootstrap_servers": "b:65536"}, "kafka.bootstrap_servers", "not host:port"),
+        ({"bootstrap_servers": "::1:9092"}, "kafka.bootstrap_servers", "not host:port"),
         ({**SASL, "sasl_username": None}, "kafka.sasl_username", "is missing for SASL_SSL"),
         ({**SASL, "security_protocol": "SSL"}, "kafka.sasl_mechanism", "is given for SSL"),
         ({**SASL, "security_protocol": "SASL_PLAINTEXT", "ssl_ca_file": "x"}, "kafka.ssl_ca_file", "is given for"),
@@ -67,6 +75,12 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, kafka: Any, field:
         load(tmp_path, kafka)
     assert caught.value.field == field
     assert problem in caught.value.problem
+
+
+def test_servers_are_named_in_every_way_that_clients_know(tmp_path: Path) -> None:
+    servers = "kafka-1.shop:9092, 10.0.0.1:9093,[::1]:9094,SASL_SSL://b_2:65535"
+    found = load(tmp_path, {"bootstrap_servers": servers})
+    assert found is not None and found.bootstrap_servers == servers
 
 
 def test_a_secret_in_plain_text_is_refused_and_not_repeated(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ from tidelake.configuration import load_settings
 PLAIN = {"family": "plain", "schema": RECORD}
 RAW = {"framing": "reclock", "envelope": "append_only", "format": "json", "schema": VISIT}
 
+MESSAGE_BYTES_MAX = 2**21
+"""What is sent at most: whether a topic takes it is for its own setting to say."""
+
 
 class KafkaLake(Lake):
     """One collection on one topic of a broker: in CDCv2 framing, or a raw one with `RAW`."""
@@ -29,9 +32,10 @@ class KafkaLake(Lake):
         block: dict[str, Any] = PLAIN,
         partitions: int = 1,
         kafka: dict[str, Any] | None = None,
+        topic_settings: dict[str, str] | None = None,
     ) -> None:
         self.root, self.spark, self.broker = root, spark, broker
-        self.name = broker.create_topic(partitions=partitions)
+        self.name = broker.create_topic(partitions=partitions, settings=topic_settings)
         document = {
             "store": "store",
             "data_docs": "docs",
@@ -46,7 +50,8 @@ class KafkaLake(Lake):
     def send(self, *values: bytes | None, partition: int = 0, at: int | None = None) -> None:
         """Append messages to the topic."""
         assert at is None, "a broker chooses its offsets"
-        self.broker.produce(self.name, [Record(one, None, partition) for one in values])
+        records = [Record(one, None, partition) for one in values]
+        self.broker.produce(self.name, records, message_max_bytes=MESSAGE_BYTES_MAX)
 
 
 def visit(id: int, page: str | None = None) -> bytes:

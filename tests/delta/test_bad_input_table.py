@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.delta.lake import NAME, RECORD, Lake, encode, progress, updates
 from tidelake.delta.quarantine import quarantine_rows
 from tidelake.delta.snapshot import snapshot
 from tidelake.delta.status import CollectionStatus, read_status
-from tidelake.delta.topic import FileTopic
+from tidelake.delta.topic import open_topics
 from tidelake.errors import TopicGap
 
 pytestmark = pytest.mark.spark
@@ -30,7 +31,8 @@ BEYOND = b"\x80" * 9 + b"\x02"
 
 def status_of(lake: Lake) -> CollectionStatus:
     """What `tidelake status` shows."""
-    return read_status(lake.collection, lake.settings.collection(NAME).family, [FileTopic(lake.topic)])
+    settings = lake.settings.collection(NAME)
+    return read_status(lake.collection, settings.family, open_topics(settings, lake.collection.entry.decisions))
 
 
 def failing_checks(lake: Lake) -> set[str]:
@@ -84,6 +86,7 @@ def test_files_vanish_offsets_jump_and_a_topic_shrinks(lake: Lake) -> None:
     file.rename(aside)
     with pytest.raises(TopicGap, match=r"'prices', partition 0: offsets 0 to 2 are missing"):
         lake.ingest()
+    assert "offsets 0 to 2 are missing" in status_of(lake).topic_gaps[0]
     aside.rename(file)
     before = file.read_text()
     lake.send(updates((2, 2, 1)), progress([2], [4], {2: 1}), at=5)
@@ -92,9 +95,11 @@ def test_files_vanish_offsets_jump_and_a_topic_shrinks(lake: Lake) -> None:
     assert status_of(lake).lag_messages == 5
     lake.decide(accept_gap=(NAME, 0, 2, 5))
     assert lake.run().upper == 4
+    assert status_of(lake).topic_gaps == []
     file.write_text(before)
     with pytest.raises(TopicGap, match=r"'prices', partition 0: offsets 5 to 7 are missing"):
         lake.ingest()
+    assert "offsets 5 to 7 are missing" in status_of(lake).topic_gaps[0]
     assert lake.contents(3) == {(1, None): 1, (2, None): 1}
     assert failing_checks(lake) == set()
 
@@ -102,17 +107,26 @@ def test_files_vanish_offsets_jump_and_a_topic_shrinks(lake: Lake) -> None:
 def test_times_and_diffs_beyond_int64_nested_nulls_empty_strings_and_a_mebibyte(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    inner = {"type": "record", "name": "inner", "fields": [{"name": "s", "type": ["null", "string"]}]}
-    fields = [{"name": "n", "type": ["null", inner]}, {"name": "text", "type": "string"}]
-    record = {"type": "record", "name": "data", "fields": fields}
-    lake = Lake(tmp_path, spark, schema=record)
+    extremes_land(Lake(tmp_path, spark, schema=NESTED))
+
+
+_INNER = {"type": "record", "name": "inner", "fields": [{"name": "s", "type": ["null", "string"]}]}
+NESTED = {
+    "type": "record",
+    "name": "data",
+    "fields": [{"name": "n", "type": ["null", _INNER]}, {"name": "text", "type": "string"}],
+}
+
+
+def extremes_land(lake: Lake) -> None:
+    """Of a collection of `NESTED`: what can be said lands as it is, and what is beyond int64 is in the quarantine."""
     good = [{"n": None, "text": ""}, {"n": {"s": None}, "text": ""}, {"n": {"s": ""}, "text": "x" * 2**20}]
-    lake.send(encode([{"data": one, "time": 1, "diff": 1} for one in good], record))
+    lake.send(encode([{"data": one, "time": 1, "diff": 1} for one in good], NESTED))
     lake.send(b"\x00\x02\x00\x00" + BEYOND + b"\x02\x00", b"\x00\x02\x00\x00\x02" + BEYOND + b"\x00")
-    lake.send(encode({"lower": [0], "upper": [2], "counts": [{"time": 1, "count": 3}]}, record))
+    lake.send(encode({"lower": [0], "upper": [2], "counts": [{"time": 1, "count": 3}]}, NESTED))
     assert lake.run().upper == 2
     assert lake.quarantined() == [(1, "undecodable"), (2, "undecodable")]
-    rows = [row.asDict(recursive=True) for row in snapshot(spark, lake.collection, 1).contents.collect()]
+    rows = [row.asDict(recursive=True) for row in snapshot(lake.spark, lake.collection, 1).contents.collect()]
     assert sorted(map(repr, rows)) == sorted(repr({**one, "_diff": 1}) for one in good)
     assert failing_checks(lake) == {"quarantine_is_explained"}
 
@@ -142,14 +156,34 @@ CONFIGURATION_IS_WRONG = {
     ),
 }
 A_SCHEMA_CANNOT_LAND = {
-    "map columns": (fields(("tags", {"type": "map", "values": "string"})), "tags"),
-    "zoneless timestamps": (fields(("at", {"type": "long", "logicalType": "local-timestamp-millis"})), "at"),
+    "map columns": (fields(("tags", {"type": "map", "values": "string"})), "column 'tags' is refused: maps"),
+    "zoneless timestamps": (
+        fields(("at", {"type": "long", "logicalType": "local-timestamp-millis"})),
+        "column 'at' is refused: a timestamp",
+    ),
     "column names that clash in case": (fields(("Id", "long"), ("id", "long")), "it clashes with 'Id'"),
-    "column names that clash with the system's": (fields(("_time", "long")), "_time"),
+    "column names that clash with the system's": (fields(("_time", "long")), "column '_time' is refused: names"),
 }
 
 
-@pytest.mark.parametrize(("text", "message"), CONFIGURATION_IS_WRONG.values(), ids=CONFIGURATION_IS_WRONG)
+def in_kafka(text: str) -> str:
+    """The same collections with topics in Kafka; whoever asked the broker would get another error."""
+    block = text.replace("family: plain\n", "family: plain\n    source: kafka\n")
+    return "kafka: {bootstrap_servers: '127.0.0.1:1', request_timeout_s: 1}\n" + block
+
+
+CONFIGURATION_IN_KAFKA_IS_WRONG = {
+    f"{name}, in Kafka": (in_kafka(text), message)
+    for name, (text, message) in CONFIGURATION_IS_WRONG.items()
+    if name != "a missing topic"  # only a broker knows of one
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [*CONFIGURATION_IS_WRONG.values(), *CONFIGURATION_IN_KAFKA_IS_WRONG.values()],
+    ids=[*CONFIGURATION_IS_WRONG, *CONFIGURATION_IN_KAFKA_IS_WRONG],
+)
 def test_configuration_is_wrong(
     tmp_path: Path,
     spark: SparkSession,
@@ -161,6 +195,7 @@ def test_configuration_is_wrong(
     refused(tmp_path, spark, monkeypatch, capsys, text, message)
 
 
+@pytest.mark.parametrize("placed", [str, in_kafka], ids=["in files", "in Kafka"])
 @pytest.mark.parametrize(("schema", "message"), A_SCHEMA_CANNOT_LAND.values(), ids=A_SCHEMA_CANNOT_LAND)
 def test_map_columns_zoneless_timestamps_and_column_names_that_clash(
     tmp_path: Path,
@@ -169,8 +204,9 @@ def test_map_columns_zoneless_timestamps_and_column_names_that_clash(
     capsys: pytest.CaptureFixture[str],
     schema: dict[str, Any],
     message: str,
+    placed: Callable[[str], str],
 ) -> None:
-    refused(tmp_path, spark, monkeypatch, capsys, written({NAME: block(schema=schema)}), message)
+    refused(tmp_path, spark, monkeypatch, capsys, placed(written({NAME: block(schema=schema)})), message)
 
 
 def refused(
@@ -182,12 +218,13 @@ def refused(
     message: str,
 ) -> None:
     """The ingest job, called as from the shell, says what is wrong and how to mend it, and writes nothing."""
-    (tmp_path / "topics" / NAME).mkdir(parents=True)
+    (tmp_path / "topics" / NAME).mkdir(parents=True, exist_ok=True)
     file = tmp_path / "collections.yaml"
     file.write_text(text, encoding="utf-8")
     monkeypatch.setattr("jobs.job.start_session", lambda: spark)
-    assert ingest.main(["--config", str(file)]) == 2
+    status = ingest.main(["--config", str(file)])
     structlog.reset_defaults()
+    assert status == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ")
     assert message in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,23 @@ TEXT = ["null", "string"]
 OPTIONAL = {"type": "string", "optional": True}
 
 
-def connect_schema(**columns: Any) -> dict[str, Any]:
-    """What a converter for JSON writes in front of an event."""
+def connect_row(**columns: Any) -> dict[str, Any]:
+    """What a converter for JSON writes in front of a row."""
     fields = [{"field": name, **kind} for name, kind in columns.items()]
-    row = {"type": "struct", "fields": fields, "optional": True, "name": "shop.Value"}
+    return {"type": "struct", "fields": fields, "optional": True, "name": "shop.Value"}
+
+
+def connect_schema(**columns: Any) -> dict[str, Any]:
+    """The same in front of an event."""
+    row = connect_row(**columns)
     event = [{**row, "field": name} for name in ("before", "after")]
     return {"type": "struct", "fields": [*event, {"field": "op", "type": "string", "optional": False}]}
 
 
 ID = {"type": "int32", "optional": False}
+DAY = {"type": "int32", "optional": True, "name": "io.debezium.time.Date"}
 FIRST = connect_schema(id=ID, a=OPTIONAL)
-SECOND = connect_schema(id=ID, a=OPTIONAL, day={"type": "int32", "optional": True, "name": "io.debezium.time.Date"})
+SECOND = connect_schema(id=ID, a=OPTIONAL, day=DAY)
 
 
 @dataclass
@@ -88,8 +94,8 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
     assert lake.shown() == {1: ("y", "1970-01-02"), 2: ("z", "None")}
     assert lake.shown(first) == {1: ("x", "None")}
     # Not additive: the column of another name and the one that may not be null are refused with the reason, by key.
-    renamed = connect_schema(id=ID, b=OPTIONAL, day=OPTIONAL)
-    strict = connect_schema(id=ID, a=OPTIONAL, day=OPTIONAL, n={"type": "int32", "optional": False})
+    renamed = connect_schema(id=ID, b=OPTIONAL, day=DAY)
+    strict = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False})
     lake.put(lake.wrapped(renamed, "u", {"id": 1, "b": "q"}), lake.wrapped(strict, "u", {"id": 2, "a": "q", "n": 1}))
     lake.ingest()
     with pytest.raises(KeysInError):
@@ -97,7 +103,7 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
     found = " ".join(keys_in_error(lake.collection).first)
     assert "'b' is refused: it is new while 'a' is gone" in found
     assert "'n' is refused: it is new, may not be null and has no default" in found
-    with_default = connect_schema(id=ID, a=OPTIONAL, day=OPTIONAL, n={"type": "int32", "optional": False, "default": 3})
+    with_default = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False, "default": 3})
     lake.put(lake.wrapped(with_default, "u", {"id": 1, "a": "r", "day": None, "n": 1}))
     lake.put(lake.wrapped(strict, "u", {"id": 2, "a": "s", "n": 2}))
     lake.ingest()
@@ -207,6 +213,9 @@ def test_a_registry_knows_the_schemas_of_events_and_of_their_keys(
     in_header = send(1, "u", {"id": 3, "a": "h"}) | {"headers": [{"key": "__value_schema_id", "value": "x"}]}
     other_type = {**send(1, "u", {"id": 4, "a": "t"}), "value_b64": framed(ids[4], b"")}
     keyless = {**send(1, "u", {"id": 9, "a": "k"}, key=10**6), "value_b64": framed(10**6, b"")}
+    whole = b64decode(in_header["value_b64"])
+    strays = b"\x01" + whole[1:], b"\x00" + (10**6 + 1).to_bytes(4, "big") + whole[5:], whole + b"\x00"
+    other_magic = b64encode(b"\x01" + b64decode(only_key["key_b64"])[1:]).decode("ascii")
     lake.put(
         send(2, "u", {"id": 1, "a": "y", "price": b"\x01\x00"}),
         only_key,
@@ -214,21 +223,31 @@ def test_a_registry_knows_the_schemas_of_events_and_of_their_keys(
         other_type,
         keyless,
         send(3, "c", {"id": 5}),
+        *(
+            {"key_b64": framed(key_id, body(KEY, {"id": key})), "value_b64": b64encode(stray).decode("ascii")}
+            for key, stray in enumerate(strays, start=6)
+        ),
+        {**only_key, "key_b64": other_magic},
+        {**only_key, "headers": [{"key": "__key_schema_id", "value": "x"}]},
         topic=topic,
     )
     report = lake.ingest()
     assert lake.shown(skip_errors=True) == {1: ("y", "2.56"), 5: ("None", "None")}
-    assert (report.quarantined, report.values_in_error) == (1, 2)
-    (row,) = quarantine_rows(lake.collection)
-    assert row["reason"] == "no_key" and f"schema id {10**6}" in row["detail"]
+    assert (report.quarantined, report.values_in_error) == (3, 5)
+    (unknown, *unnamed) = quarantine_rows(lake.collection)
+    assert unknown["reason"] == "no_key" and f"schema id {10**6}" in unknown["detail"]
+    assert [one["reason"] for one in unnamed] == ["no_key", "no_key"]
     found = " ".join(keys_in_error(lake.collection).first)
     assert "schema_id_in_header" in found and f"schema id {ids[4]}: column 'id' is refused" in found
+    for key, reason in ((6, "wrong_magic_byte"), (7, "unknown_schema_id (schema id 1000001)"), (8, "bytes_left_over")):
+        assert f'{{"id":{key}}}: the event cannot be read: {reason}' in found
 
 
-def test_keys_in_bare_avro_name_what_is_deleted(tmp_path: Path, spark: SparkSession) -> None:
-    schema = event_schema(ROWS[1])
+def test_keys_in_bare_avro_name_what_is_deleted_and_a_map_lands_as_text(tmp_path: Path, spark: SparkSession) -> None:
+    tags = {"name": "tags", "type": ["null", {"type": "map", "values": TEXT}]}
+    schema = event_schema([*ROWS[1], tags])
     lake = Told(tmp_path, spark, format="avro", schema=schema, key_schema=KEY)
-    made = [lake.row("c", {"id": one, "a": "x"}) for one in (1, 2)]
+    made = [lake.row("c", {"id": one, "a": "x", "tags": {"p": "q", "r": None}}) for one in (1, 2, 3)]
     gone = lake.row("d", None, {"id": 1})
     gone["value"]["before"] = None
     stated = [
@@ -240,4 +259,106 @@ def test_keys_in_bare_avro_name_what_is_deleted(tmp_path: Path, spark: SparkSess
     ]
     lake.put(*stated, {**stated[1], "value_b64": "AA=="})
     report = lake.ingest()
-    assert lake.shown(skip_errors=True) == {} and report.values_in_error == 1 and report.quarantined == 0
+    assert lake.shown(skip_errors=True) == {3: ("x", '{"p":"q","r":null}')}
+    assert report.values_in_error == 1 and report.quarantined == 0
+    # An event that can be read and not used: of no operation, and without a row.
+    odd = lake.row("x", {"id": 3, "a": "x"}), lake.row("u", {"id": 4, "a": "x"}), lake.row("m", {"id": 5, "a": "x"})
+    odd[1]["value"]["after"] = None
+    told = [(body(KEY, one["key"]), body(schema, one["value"])) for one in odd]
+    lake.put(*({"key_b64": b64encode(key).decode(), "value_b64": b64encode(value).decode()} for key, value in told))
+    report = lake.ingest()
+    assert report.reasons == {"unknown_operation": 1} and set(lake.errors()) == {2, 3, 4}
+
+
+def decimal(scale: int, precision: int = 10) -> dict[str, Any]:
+    parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
+    return {
+        "type": "bytes",
+        "optional": True,
+        "name": "org.apache.kafka.connect.data.Decimal",
+        "parameters": parameters,
+    }
+
+
+def unscaled(number: int) -> str:
+    return b64encode(number.to_bytes(8, "big", signed=True)).decode()
+
+
+def of_time(name: str, kind: str = "int64") -> dict[str, Any]:
+    return {"type": kind, "optional": True, "name": f"io.debezium.time.{name}"}
+
+
+BEFORE: dict[str, Any] = {
+    "id": ID,
+    "w": of_time("MicroTimestamp"),
+    "d": decimal(2),
+    "n": {"type": "int64"},
+    "s": OPTIONAL,
+}
+AT_MS = 1_700_000_000_000
+DECLARED = {
+    "type": "record",
+    "name": "row",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "w", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        {"name": "d", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}]},
+        {"name": "n", "type": ["null", "long"]},
+        {"name": "s", "type": TEXT},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("evolution", "declared"),
+    [("additive", False), ("none", True), pytest.param("none", False, marks=pytest.mark.sweep)],
+)
+def test_a_column_that_a_message_says_otherwise_is_read_as_it_says_or_refused_by_name(
+    tmp_path: Path, spark: SparkSession, evolution: str, declared: bool
+) -> None:
+    lake = Told(tmp_path, spark, evolution=evolution, schema=DECLARED)
+    if not declared:
+        del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
+        lake.configure()
+    row = {"w": AT_MS * 1000, "d": unscaled(12345), "n": 5, "s": "x"}
+    lake.put(*(lake.wrapped(connect_schema(**BEFORE), "c", {"id": one, **row}) for one in (1, 7, 8)))
+    lake.ingest()
+    whole = ("2023-11-14 22:13:20", "123.45", "5", "x")
+    assert lake.shown() == {1: whole, 7: whole, 8: whole}
+
+    def wrapped(number: int, given: dict[str, Any], **kinds: Any) -> dict[str, Any]:
+        return lake.wrapped(connect_schema(**BEFORE | kinds), "u", {"id": number, **row, **given})
+
+    finer = {"w": AT_MS, "d": unscaled(1_234_500)}
+    lake.put(
+        wrapped(1, {"s": "y"}),
+        wrapped(2, finer, w=of_time("Timestamp"), d=decimal(4, 12), n={"type": "int32"}),
+        wrapped(3, {"w": "2023-11-14T22:13:20Z"}, w=of_time("ZonedTimestamp", "string")),
+        # The new column comes with its schema, which is read all the same.
+        wrapped(4, finer | {"more": "m"}, w=of_time("Timestamp"), d=decimal(4), more=OPTIONAL),
+        # What does not fit, and what is another thing, is refused by its column, and by its key where that is told.
+        wrapped(5, {"d": unscaled(1_234_567)}, d=decimal(4)),
+        wrapped(6, {"s": 5}, s={"type": "int32"}),
+        wrapped(7, {"n": 19_000}, n=of_time("Date", "int32")),
+        wrapped(8, {}, id={"type": "int64"}),
+        wrapped(9, {"w": AT_MS}, w={"type": "int64"}, s={"type": "boolean"}),
+        wrapped(10, {}, id=of_time("Date", "int32")),
+    )
+    report = lake.ingest()
+    assert (report.quarantined, report.values_in_error) == (1, 5)
+    shown = {key: one[:4] for key, one in lake.shown(skip_errors=True).items()}
+    assert shown == {1: (*whole[:3], "y"), 2: whole, 3: whole, 4: whole}
+    assert lake.columns()[5:] == (["more"] if evolution == "additive" else [])
+    found = dict(one.split(": ", 1) for one in keys_in_error(lake.collection).first)
+    assert "d cannot be read" in found['{"id":5}']
+    assert "'s' is refused: it is written as int32, and the collection reads string" in found['{"id":6}']
+    assert "'n' is refused: it is written as io.debezium.time.Date (int32), and" in found['{"id":7}']
+    assert "'id' is refused: it is written as int64, and the collection reads int" in found['{"id":8}']
+    assert f"'{'s' if declared else 'w'}' is refused" in found['{"id":9}']
+    (bad,) = quarantine_rows(lake.collection)
+    assert bad["reason"] == "schema_not_resolved" and "column 'id' is refused" in bad["detail"]
+    # The next tick knows, and a plain one is plain again.
+    lake.put(wrapped(5, {}), wrapped(6, finer, w=of_time("Timestamp"), d=decimal(4, 12), n={"type": "int32"}))
+    assert lake.ingest().values_in_error == 0
+    assert {key: one[:4] for key, one in lake.shown(skip_errors=True).items()} == shown | {5: whole, 6: whole}
+    assert not lake.validate(full=True).damaged

@@ -11,12 +11,15 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import compact, current
+from jobs import compact, current, ingest
 from tests.delta.lake import NAME
 from tests.delta.raw_lake import RawLake
+from tests.delta.test_debezium_schemas import OPTIONAL, connect_row
 from tidelake.delta.catalog import Catalog
+from tidelake.delta.key_errors import keys_in_error
 from tidelake.delta.layout import Store
 from tidelake.delta.quarantine import quarantine_rows
+from tidelake.delta.stops import on_reach
 from tidelake.errors import ConfigurationError
 
 pytestmark = pytest.mark.spark
@@ -32,7 +35,8 @@ def record(*fields: tuple[str, Any], **defaults: Any) -> dict[str, Any]:
 
 
 LATER = (("id", "long"), ("seconds", ["null", "double"]), ("page", TEXT))
-VISIT = record(("id", "long"), ("page", TEXT))
+VISIT_FIELDS = (("id", "long"), ("page", TEXT))
+VISIT = record(*VISIT_FIELDS)
 WIDER = record(*LATER)
 
 
@@ -90,6 +94,10 @@ def test_what_is_not_a_new_column_that_may_be_null_is_refused_by_its_name(tmp_pa
         (record(("id", "long"), ("page", "string")), "'page' is refused: it has another type"),
         (record(("id", "int"), ("page", TEXT)), "'id' is refused: it has another type"),
         (record(("id", "long"), ("page", TEXT), ("n", "int")), "'n' is refused: it is new and may not be null"),
+        (
+            record(("id", "long"), ("page", TEXT), ("n", "int"), n=7),
+            "(?s)'n' is refused.*hint: let the new column be null",
+        ),
     ):
         lake.configure(schema=schema)
         with pytest.raises(ConfigurationError, match=reason):
@@ -146,6 +154,65 @@ def test_a_writer_s_new_column_appears_and_one_that_does_not_fit_is_refused(
         lake.ingest()
 
 
+def wrapped(row: dict[str, Any], /, **columns: Any) -> dict[str, Any]:
+    return {"value": {"schema": connect_row(**columns), "payload": row}}
+
+
+def test_the_schema_around_json_brings_a_column_and_one_that_is_not_additive_is_refused(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    known = {"id": {"type": "int64", "optional": False}, "page": OPTIONAL}
+    wider = known | {"seconds": {"type": "double", "optional": True}}
+    renamed = {"id": known["id"], "other": OPTIONAL}
+    lake = RawLake(tmp_path / "events", spark, evolution="additive")
+    lake.put(
+        {"id": 1, "page": "a"},
+        wrapped({"id": 2, "page": "b", "seconds": 0.5}, **wider),
+        wrapped({"id": 3, "page": "c"}, **known),
+        wrapped({"id": 4, "page": "d", "n": 7}, **wider, n={"type": "int32", "optional": False, "default": 1}),
+        {"value": {"schema": None, "payload": {"id": 5, "page": "e"}}},
+        wrapped({"id": 9, "other": "x"}, **renamed),
+        wrapped({"id": 9, "page": None, "m": 1}, **wider, m={"type": "int32", "optional": False}),
+        *({"value": {"schema": schema, "payload": {"id": 9}}} for schema in (7, {"fields": [1]}, {"type": "struct"})),
+        {"value": f'{{"schema":{"[" * 2000}{"]" * 2000},"payload":{{"id":9}}}}'},
+    )
+    lake.ingest()
+    assert [one["name"] for one in lake.collection.entry.record_schema["fields"]] == ["id", "page", "seconds", "n"]
+    assert shown(lake) == [
+        (1, "a", None, None),
+        (2, "b", 0.5, None),
+        (3, "c", None, None),
+        (4, "d", None, 7),
+        (5, "e", None, None),
+    ]
+    rows = quarantine_rows(lake.collection)
+    refused = [(at, "schema_not_resolved") for at in range(5, 10)]
+    assert [(row["offset"], row["reason"]) for row in rows] == [*refused, (10, "undecodable")]
+    assert "'other' is refused: it is new while 'page' is gone" in rows[0]["detail"]
+    assert "'m' is refused: it is new, may not be null and has no default" in rows[1]["detail"]
+
+    upserts = RawLake(tmp_path / "upserts", spark, evolution="additive", envelope="upsert", key="id")
+    upserts.put(
+        {"key": {"id": 1}, **wrapped({"id": 1, "page": "a", "seconds": 0.5}, **wider)},
+        {"key": wrapped({"id": 2}, id=known["id"])["value"], **wrapped({"id": 2, "page": "b"}, **known)},
+        {"key": {"id": 3}, **wrapped({"id": 3, "other": "x"}, **renamed)},
+    )
+    upserts.ingest()
+    assert [tuple(row.values()) for row in upserts.rows(skip_errors=True)] == [(1, "a", 0.5, 1), (2, "b", None, 1)]
+    (fault,) = keys_in_error(upserts.collection).first
+    assert fault.startswith('{"id":3}: the value cannot be used: schema_not_resolved, its schema is not additive:')
+    assert fault.endswith("'other' is refused: it is new while 'page' is gone, as if it had another name (prices:0:2)")
+
+
+def test_columns_named_as_what_is_around_a_value_are_columns(tmp_path: Path, spark: SparkSession) -> None:
+    inner = {**record(("fields", TEXT)), "name": "inner"}
+    schema = record(("schema", inner), ("payload", TEXT))
+    lake = RawLake(tmp_path, spark, evolution="additive", schema=schema)
+    lake.put({"value": {"schema": {"fields": "a"}, "payload": "b"}})
+    assert lake.ingest().quarantined == 0
+    assert shown(lake) == [({"fields": "a"}, "b")]
+
+
 def test_bare_avro_is_read_as_the_settings_say_and_keeps_a_column_that_they_say_no_more(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -169,3 +236,70 @@ def test_a_compaction_that_knows_of_no_new_column_does_not_lose_it(tmp_path: Pat
     lake.ingest()
     assert merge_runs(spark, stale, stale.entry.since, full=True, rows_max=10**6).merges == 1
     assert shown(lake) == [(1, "a", None), (2, "b", 0.5)]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "columns.after_catalog",
+        "raw.after_write",
+        *(
+            pytest.param(one, marks=pytest.mark.sweep)
+            for one in ("columns.after_commit", "raw.before_write", "commit.before_call.updates")
+        ),
+    ],
+)
+def test_two_ingests_at_once_that_each_add_a_column_end_with_both_and_no_record_twice(
+    tmp_path: Path, spark: SparkSession, place: str
+) -> None:
+    lake = RawLake(tmp_path, spark)
+    lake.put({"id": 1, "page": "a"})
+    lake.ingest()
+    lake.configure(evolution="additive", schema=record(*VISIT_FIELDS, ("from", TEXT)))
+    others = lake.settings
+    lake.configure(schema=record(*VISIT_FIELDS, ("to", TEXT)))
+    lake.put({"id": 2, "from": "x", "to": "y"})
+
+    met: list[str] = []
+
+    def meanwhile(reached: str) -> None:
+        if reached == place:
+            on_reach(None)
+            assert ingest.run(spark, others).ok
+            met.append(reached)
+
+    on_reach(meanwhile)
+    try:
+        lake.ingest()
+    finally:
+        on_reach(None)
+    assert met == [place]
+    lake.put({"id": 3, "from": "v", "to": "w"})
+    lake.ingest()
+    assert set(lake.table.schema().names) >= {"from", "to"}
+    assert [row["id"] for row in lake.rows()] == [1, 2, 3]
+    assert [row for row in lake.rows() if row["id"] == 3] == [
+        {"id": 3, "page": None, "from": "v", "to": "w", "_diff": 1}
+    ]
+    assert [one.records for one in lake.times] == [1, 1, 1]
+
+
+def test_a_column_by_which_wrapped_values_could_not_be_told_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+    lake = RawLake(tmp_path, spark, evolution="additive", schema=VISIT)
+    own = {"value": {"id": 4, "page": "o", "schema": "v1", "payload": "x"}}
+    known = {"id": {"type": "int64", "optional": False}, "page": OPTIONAL}
+    lake.put(wrapped({"id": 1, "page": "a"}, **known))
+    lake.put(wrapped({"id": 2, "page": "b", "payload": "p"}, **known, payload=OPTIONAL), own)
+    lake.put(wrapped({"id": 3, "page": "c", "more": "m"}, **known, more=OPTIONAL))
+    lake.put({"value": '{"schema":"v1","payload":{"id":5}}'}, {"value": '{"schema":"v1","payload":"x","id":6}'})
+    lake.ingest()
+    assert shown(lake) == [(1, "a", None), (3, "c", "m"), (4, "o", None), (6, None, None)]
+    first, second = sorted(quarantine_rows(lake.collection), key=lambda row: row["offset"])
+    assert first["reason"] == second["reason"] == "schema_not_resolved"
+    assert "column 'payload' is refused: it is new, and with it" in first["detail"]
+    assert "not additive" in second["detail"]
+    # Where the settings have such a column, nothing is taken off, and what looks like a schema is a value.
+    lake.configure(schema=record(*VISIT_FIELDS, ("schema", TEXT), ("payload", TEXT)))
+    lake.put(own, {"value": {"schema": "v2", "payload": "x", "id": 7}})
+    lake.ingest()
+    assert [row["id"] for row in lake.rows() if row["payload"] == "x"] == [4, 7]

@@ -11,10 +11,12 @@ from typing import Any
 import fastavro
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tidelake.delta.avro_format import decode_avro
 from tidelake.delta.json_format import decode_json
 from tidelake.delta.json_types import read_record
+from tidelake.delta.raw_tick import unusable_rows
 from tidelake.errors import SchemaRefused
 from tidelake.schema import resolved_schema
 
@@ -82,7 +84,12 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ('{"id":1,"e":"A","tags":["a","7"]}', {"id": 1, "e": "A", "tags": ["a", "7"]}),
     ('{"id":1,"sub":{"k":"x","v":true}}', {"id": 1, "sub": {"k": "x", "v": True}}),
     ('{"schema":{"type":"struct"},"payload":{"id":7,"name":"7"}}', {"id": 7, "name": "7"}),
+    ('{"payload":{"id":7,"name":"7"},"schema":{"type":"struct"}}', {"id": 7, "name": "7"}),
+    ('{ "schema" : null , "payload" : {"id":7} }', {"id": 7}),
+    ('{"schema":{"type":"struct","doc":"\\"payload\\":"},"payload":{"id":7}}', {"id": 7}),
     ('{"schema":"v1","id":3}', {"id": 3}),
+    ('{"schema":"v1","payload":"x","id":3}', {"id": 3}),
+    ('{"id":3,"sub":{"k":"x","v":true,"schema":1,"payload":2}}', {"id": 3, "sub": {"k": "x", "v": True}}),
     ('{"id":3,"payload":"v1"}', {"id": 3}),
 ]
 BAD: list[tuple[str, str, str | None]] = [
@@ -121,6 +128,11 @@ BAD: list[tuple[str, str, str | None]] = [
     ('{"id":1,"tags":["a",7]}', "wrong_type", "tags[]"),
     ('{"id":1,"sub":{"k":false}}', "wrong_type", "sub.k"),
     ('{"schema":{"type":"struct"},"payload":{"id":7,"name":5}}', "wrong_type", "name"),
+    ('{"payload":{"id":7,"name":5},"schema":{"type":"struct"}}', "wrong_type", "name"),
+    ('{"schema":"v1","payload":"x"}', "wrong_type", None),
+    ('{"schema":{},"payload":{"id":7}} x', "bytes_left_over", None),
+    ('{"schema":{},"payload":{"id":7},"payload":{"id":8}}', "repeated_name", None),
+    ('{"schema":{},"payload":{"id":7}', "undecodable", None),
     ('{"id":1} x', "bytes_left_over", None),
     ('{"id":1}}', "bytes_left_over", None),
     ('{"id":1}]', "bytes_left_over", None),
@@ -157,6 +169,52 @@ def test_json_that_fits_is_read_as_it_is_and_what_does_not_has_a_reason(spark: S
     for value, one, wanted in zip(values, found, expected, strict=False):
         assert one == wanted, value
     assert len(found) == len(expected)
+
+
+def test_a_decimal_that_json_has_as_a_number_is_what_stands_there(spark: SparkSession) -> None:
+    amount = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10}
+    inner = {"type": "record", "name": "inner", "fields": [{"name": "d", "type": optional(amount)}]}
+    kinds = {"id": "long", "x": "double", "d": optional(amount), "o": optional(inner), "s": optional("string")}
+    kinds["a"] = optional({"type": "array", "items": optional(amount)})
+    kinds["r"] = optional({"type": "array", "items": inner | {"name": "other"}})
+    record = {"type": "record", "name": "row", "fields": [{"name": name, "type": kinds[name]} for name in kinds]}
+    exact = ["0.1", "12.300", "1234567890.1234567891", "-1234567890123456789.0123456789", "1.5e-3", "1E-10", "2e23"]
+    exact += ["9007199254740993.0", "1234567890123456789012345678", "100000000000000000000.1", "88673823031985e3"]
+    exact += ["0.10000000000000000000", "0e-400", "1234567890123456E-6", "-0.0", "15000e-13"]
+    beyond = ["1.00000000000000000001", "0.10000000000000000001", "1e-11", "1e-400", "1e999999999", "1e-999999999"]
+    beyond += ["12345678901234567890123456789.0", "0.30000000000000004", '"1e-999999999"', '"1e-11"']
+
+    def written(number: str) -> str:
+        cells = f'"d":{number},"o":{{"d":{number}}},"a":[{number}, null ,1],"r":[{{"d":{number}}},{{}}]'
+        return f'{{"id":1,"x":{number},"s":"a \\" 1.5, [2.25",{cells}}}'
+
+    values = [written(one) for one in exact]
+    values.append(f'{{"schema":{{"version":1.5}},"payload":{values[2]}}}')
+    values.append(values[3].replace(":", ": "))
+    values += [f'{{"id":1,"x":1,"d":{one}}}' for one in beyond]
+    values += [f'{{"id":1,"x":1,{one}}}' for one in (f'"o":{{"d":{beyond[0]}}}', f'"a":[1,{beyond[0]}]')]
+    found = answers(decode_json(frame_of(spark, [one.encode() for one in values]), "value", "_v", record))
+    numbers = [*exact, exact[2], exact[3]]
+    for value, number, (row, reason, _) in zip(values, numbers, found, strict=False):
+        assert reason is None, value
+        cells = row["d"], row["o"]["d"], row["a"][0], row["r"][0]["d"]
+        assert cells == (Decimal(number),) * 4 and row["a"][1:] == [None, 1] and row["r"][1] == {"d": None}, value
+        assert (row["x"], row["s"]) == (float(number), 'a " 1.5, [2.25'), value
+    columns = [f"column {one}" for one in (*["d"] * len(beyond), "o.d", "a[]")]
+    assert found[len(numbers) :] == [(None, "wrong_type", one) for one in columns]
+
+
+def test_the_quarantine_decodes_each_record_once(spark: SparkSession) -> None:
+    place = {"topic": F.lit("t"), "partition": F.lit(0), "offset": F.col("i"), "timestamp_ms": F.lit(1)}
+    raw = frame_of(spark, [b"{", b"5", b'{"id":1}']).withColumns({**place, "key": F.lit(None)})
+    decoded = decode_json(raw, "value", "_v", RECORD).withColumnsRenamed(
+        {"_v_reason": "_reason", "_v_detail": "_detail"}
+    )
+    rows = unusable_rows(decoded)
+    assert rows.count() == 2
+    # As it may have a schema around it or not, and may have a number that is read again.
+    plan = rows._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("from_json") == 4, plan
 
 
 def test_a_json_null_is_a_null_value_and_no_error(spark: SparkSession) -> None:

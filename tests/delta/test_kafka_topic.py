@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -68,6 +69,7 @@ def test_offsets_lost_by_retention_are_a_gap_with_its_exact_range(broker: Broker
     broker.produce(name, [Record(b"x", None, partition) for partition in (0, 1) for _ in range(9)])
     broker.drop_before(name, {1: 6})
     topic = topic_of(broker, name)
+    assert facts(topic.plan({}, 100)[1]) == [(1, 0, 6, "the brokers have deleted them")]
     offsets, gaps = topic.plan({1: 2}, 100)
     assert offsets.intervals == {0: (0, 9)}
     assert [str(one).split("\n")[0] for one in gaps] == [
@@ -154,6 +156,9 @@ def test_who_is_not_let_in_is_told_so_without_the_secret(
 def test_a_topic_or_a_broker_that_is_not_there_is_named(broker: Broker) -> None:
     with pytest.raises(RuleBroken, match="has no topic 'nowhere'"):
         topic_of(broker, "nowhere").end_offsets()
+    nothing = KafkaSettings(bootstrap_servers="127.0.0.1:1", security_protocol="SSL", ssl_ca_file=Path("/nowhere/ca"))
+    with pytest.raises(ConfigurationError, match=r"kafka: .*ssl\.ca\.location"):
+        KafkaTopic(KafkaCluster(nothing), "orders").end_offsets()
     nobody = KafkaSettings(bootstrap_servers="127.0.0.1:1", request_timeout_s=1)
     with pytest.raises(TopicUnreachable, match=r"127\.0\.0\.1:1.*refused"):
         KafkaTopic(KafkaCluster(nobody), "orders").end_offsets()

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.raw_lake import RawLake
 from tidelake.cli import main
+from tidelake.delta.quarantine import quarantine_rows
 from tidelake.delta.status import CollectionStatus, read_status
 from tidelake.errors import ConfigurationError, KeysInError
 
@@ -110,7 +111,7 @@ def test_status_says_which_keys_are_in_error_with_the_place_of_the_record(histor
 def test_reads_refuse_keys_in_error_and_name_them(history: History) -> None:
     first, second = history.refusals
     assert '3 keys of \'prices\' are in error: {"id":4}, {"id":7}, {"id":8}' in first
-    assert "1 keys of 'prices' are in error: {\"id\":8}" in second
+    assert "1 key of 'prices' is in error: {\"id\":8}" in second
     assert "--skip-errors" in first
     with pytest.raises(KeysInError):
         history.lake.rows(history.times[0])
@@ -127,7 +128,7 @@ def test_the_command_line_skips_keys_in_error_by_choice(
     monkeypatch.setattr("tidelake.delta.session.start_session", lambda: history.lake.spark)
     at = ["--as-of", str(history.times[0])]
     command = ["tidelake", "read", "prices", "--json", "--config", str(history.lake.file), *at]
-    for more, status, told in (([], 2, "are in error"), (["--skip-errors"], 0, '"price":11')):
+    for more, status, told in (([], 2, "in error"), (["--skip-errors"], 0, '"price":11')):
         monkeypatch.setattr("sys.argv", [*command, *more])
         with pytest.raises(SystemExit) as end:
             main()
@@ -222,11 +223,85 @@ def test_the_same_history_in_json_avro_and_confluent_framing_ends_in_equal_table
             lake.put(record)
         if name == "confluent":
             lake.put({"key_b64": "AAAAAAM=", "value": None}, {"key_b64": "AQ==", "value": None})
+            in_header = {"headers": [{"key": "__key_schema_id", "value": "x"}]}
+            lake.put({"key_b64": avro(KEY, {"shop": "b", "no": 1}, 3), "value": None, **in_header})
+            whole = base64.b64decode(avro(STOCK, {"pieces": 1, "price": Decimal(1)}, 1))
+            for no, stray in enumerate((b"\1" + whole[1:], b"\0\0\0\0\x09" + whole[5:], whole + b"\0"), start=6):
+                key = avro(KEY, {"shop": "c", "no": no}, 3)
+                lake.put({"key_b64": key, "value_b64": base64.b64encode(stray).decode("ascii")})
             lake.ingest()
-            assert [reason for _, reason in lake.quarantined()] == ["undecodable", "wrong_magic_byte"]
+            reasons = ["undecodable", "wrong_magic_byte", "schema_id_in_header"]
+            assert [reason for _, reason in lake.quarantined()] == reasons
+            assert read_status(lake.collection, "upsert").keys_in_error_first == [
+                '{"shop":"c","no":6}: the value cannot be used: wrong_magic_byte (prices:0:8)',
+                '{"shop":"c","no":7}: the value cannot be used: unknown_schema_id, schema id 9 (prices:0:9)',
+                '{"shop":"c","no":8}: the value cannot be used: bytes_left_over (prices:0:10)',
+            ]
         else:
             lake.ingest()
-        shown.append(lake.rows())
+        shown.append(lake.rows(skip_errors=True))
     expected = [("a", 1, 7, Decimal("12.00")), ("b", 1, 1, Decimal("3.00"))]
     for rows in shown:
         assert [(row["shop"], row["no"], row["pieces"], row["price"]) for row in rows] == expected
+
+
+def test_a_status_holds_those_keys_to_be_equal_that_a_read_does(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spot = {
+        "type": "record",
+        "name": "spot",
+        "fields": [{"name": "f", "type": "double"}, {"name": "a", "type": "long"}],
+    }
+    whole = [{"name": "id", "type": spot}, {"name": "x", "type": ["null", "double"]}, {"name": "v", "type": "string"}]
+    lake = RawLake(
+        tmp_path,
+        spark,
+        envelope="upsert",
+        key=["id", "x"],
+        schema={"type": "record", "name": "place", "fields": whole},
+    )
+
+    def place(f: str, x: str, good: bool = True) -> dict[str, Any]:
+        key = f'{{"id":{{"f":{f},"a":1}},"x":{x}}}'
+        return {"key": key, "value": f'{key[:-1]},"v":"v"}}' if good else "bad"}
+
+    def seen() -> int:
+        try:
+            lake.rows()
+        except KeysInError as refused:
+            return refused.count
+        return 0
+
+    bad = [("0.0", "1.5"), ("1.5", "0.0"), ("2.0", "null"), ("3.0", "0.0")]
+    lake.put(*(place(*one, good=False) for one in bad), place("-0.0", "7.0"))
+    lake.ingest()
+    assert read_status(lake.collection, "upsert").keys_in_error == seen() == 4
+    lake.put(place("-0.0", "1.5"), place("1.5", "-0.0"), place("2.0", "null"))
+    lake.ingest()
+    assert read_status(lake.collection, "upsert").keys_in_error == seen() == 1
+    monkeypatch.setattr("sys.argv", ["tidelake", "status", "--config", str(lake.file)])
+    with pytest.raises(SystemExit):
+        main()
+    assert " 1 key in error" in capsys.readouterr().out
+
+
+def test_a_bare_key_may_have_a_schema_around_it(tmp_path: Path, spark: SparkSession) -> None:
+    def keyed(name: str, kind: str, *keys: str) -> RawLake:
+        key = {"type": "record", "name": "key", "fields": [{"name": "k", "type": kind}]}
+        lake = RawLake(tmp_path / name, spark, envelope="upsert", key="k", key_schema=key, schema=ITEM)
+        lake.put(*({"key": one, "value": {"id": at, "price": at}} for at, one in enumerate(keys)))
+        lake.ingest()
+        return lake
+
+    around = '{"schema":{"type":"string","optional":false},"payload":%s}'
+    texts = ("k1", around % '"k1"', around % '"{\\"k2 \\u00e9"', around % '{"k":"k3"}', '{"payload":"7","schema":null}')
+    lake = keyed("texts", "string", *texts, around % "8", '{"schema":null,"payload":null}', "payload schema")
+    assert {row["k"]: row["id"] for row in lake.rows()} == {"k1": 1, '{"k2 é': 2, "k3": 3, "7": 4, "payload schema": 7}
+    reasons = {row["offset"]: row["reason"] for row in quarantine_rows(lake.collection)}
+    assert reasons == {5: "wrong_type", 6: "missing_field"}
+    lake.put({"key": around % '"k1"', "value": None})
+    lake.ingest()
+    assert "k1" not in {row["k"] for row in lake.rows()}
+    numbers = keyed("numbers", "long", "9", around % "9", around % "9223372036854775807", around % '"9"')
+    assert {row["k"]: row["id"] for row in numbers.rows()} == {9: 1, 2**63 - 1: 2}

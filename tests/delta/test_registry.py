@@ -161,9 +161,15 @@ def test_a_subject_is_asked_for_anew_and_what_was_fetched_stays_on_disk(tmp_path
     second = registry.register("kept-value", COLUMNS | {"doc": "kept 2"})
     assert set(asked.schemas_of("kept-value")) == {first, second}
     (one, two) = sorted(tmp_path.glob("*/*.json"))
+    kept = json.loads(one.read_text(encoding="utf-8"))
+    kept["schema"]["doc"] = "from the cache"
+    one.write_text(json.dumps(kept), encoding="utf-8")
+    later = SchemaRegistry(asked.settings)
+    assert later.schemas_of("kept-value")[first]["doc"] == "from the cache"
     stale = json.loads(two.read_text(encoding="utf-8")) | {"id": 10**6}
     two.write_text(json.dumps(stale), encoding="utf-8")  # as if the subject had been removed, and begun again
-    assert set(asked.schemas_of("kept-value")) == {first, second}
+    found = asked.schemas_of("kept-value")
+    assert [found[schema_id]["doc"] for schema_id in (first, second)] == ["kept 1", "kept 2"]
     assert one.exists()
 
 

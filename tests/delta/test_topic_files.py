@@ -50,7 +50,7 @@ def test_what_was_given_up_is_stepped_over_only_where_no_file_holds_it(tmp_path:
     write_offsets(tmp_path, 14, 15, 16, name="00.jsonl")
     assert planned(tmp_path, 10, (10, 20)) == ((14, 17), None)
     assert planned(tmp_path, 17, (10, 20)) == ((20, 30), None)
-    write_offsets(tmp_path, *range(10, 20), name="000.jsonl")
+    write_offsets(tmp_path, 10, 11, 12, 13, 17, 18, 19, name="000.jsonl")  # in between them, and around
     assert planned(tmp_path, 10, (10, 20)) == ((10, 30), None)
 
 
@@ -77,6 +77,25 @@ def test_only_messages_that_are_there_are_counted_and_their_files_opened(tmp_pat
     offsets, gaps = FileTopic(tmp_path).plan({0: 2}, 100, [(0, 2, 10)])
     assert (offsets.intervals, offsets.messages, gaps) == ({0: (10, 11)}, 1, [])
     assert [path.name for path in offsets.parquet] == ["b.parquet"]
+
+
+def test_an_offset_that_two_messages_have_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    def doubled(where: str, start: int = 0) -> None:
+        with pytest.raises(RuleBroken, match=rf"of partition 0 of the topic '.*' is in .*{where}\nhint") as caught:
+            FileTopic(tmp_path).plan({0: start}, 1)
+        assert caught.value.hint
+
+    write_offsets(tmp_path, 0, 1, 2)
+    write_offsets(tmp_path, 4, 3, name="00.jsonl")
+    write_offsets(tmp_path, 0, 1, 2, partition=1)
+    assert planned(tmp_path, 0) == ((0, 5), None)
+    write_parquet(tmp_path, "a.parquet", partition=[0, 0], offset=[2, 5], value=[b"", b""])
+    doubled(r"/0\.jsonl and in .*/a\.parquet")
+    doubled(r"/0\.jsonl and in .*/a\.parquet", start=2)
+    assert planned(tmp_path, 3) == ((3, 6), None)  # what was read is behind us
+    write_offsets(tmp_path, 6, 7, 8, 7, name="000.jsonl")
+    doubled(r"/000\.jsonl twice", start=3)
+    assert FileTopic(tmp_path).end_offsets() == {0: 9, 1: 3}
 
 
 def refused(folder: Path, message: str, name: str) -> None:

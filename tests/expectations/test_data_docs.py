@@ -62,6 +62,13 @@ def test_a_page_says_what_was_sealed_by_decision_and_what_a_check_goes_by(tmp_pa
     assert 'class="notes"' not in (tmp_path / newest.page).read_text(encoding="utf-8")
 
 
+def test_results_of_one_second_come_newest_first(tmp_path: Path) -> None:
+    names = ["prices", "visits", "prices", "orders", "visits", "orders", "prices"]
+    for name in names:
+        validate(tmp_path, name)
+    assert [one.suite for one in list_results(tmp_path)] == names[::-1]
+
+
 def test_only_the_newest_results_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_docs, "_RESULTS_KEPT", 2)
     for _ in range(3):

@@ -12,10 +12,16 @@ from pyspark.sql import SparkSession
 
 from orchestration.jobs import TICK
 from orchestration.location import build_location
+from orchestration.run_once import run_tick_job
 from orchestration.settings import Environment
 from tests.delta.lake import updates
-from tests.orchestration.lakes import Lakes, materialized
+from tests.orchestration.lakes import Lakes, materialized, metadata
+from tests.orchestration.test_decisions import resolve
+from tests.orchestration.test_raw_tick import RawLakes
 from tests.services.kafka import Broker, Record
+from tidelake.configuration import load_settings
+from tidelake.delta.catalog import Catalog, Decision
+from tidelake.delta.layout import Store
 
 
 def evaluated(lakes: Lakes, instance: DagsterInstance, cursor: str | None = None) -> SensorExecutionData:
@@ -60,8 +66,65 @@ def test_new_offsets_start_a_tick_of_their_collection_once(
     assert evaluated(lakes, instance).skip_message == "no topic has anything new"
 
 
+@pytest.mark.services
+@pytest.mark.spark
+def test_a_raw_topic_is_asked_for_once_and_after_it_was_accepted_anew_once_more(
+    spark: SparkSession, instance: DagsterInstance, tmp_path: Path, broker: Broker
+) -> None:
+    lakes = RawLakes(tmp_path / "lakes", {"prices": "upsert", "visits": "append_only"})
+    topic = broker.create_topic()
+    lakes.document["kafka"] = {"bootstrap_servers": broker.bootstrap_servers}
+    lakes.document["collections"]["prices"] |= {"source": "kafka", "topic": topic}
+    lakes.write(lakes.document)
+    job = build_location(Environment(config_file=lakes.config)).resolve_job_def(TICK)
+    keys = [AssetKey(["prices", verb]) for verb in ("ingest", "seal", "compact")]
+
+    def tick_once(cursor: str | None) -> str | None:
+        """What is there is asked for once, and read by the tick; returns the cursor."""
+        asked = evaluated(lakes, instance, cursor)
+        assert [one.asset_selection for one in asked.run_requests or []] == [keys]
+        assert evaluated(lakes, instance, asked.cursor).skip_message == "no topic has anything new"
+        result = job.execute_in_process(instance=instance, asset_selection=keys)
+        assert result.success
+        assert metadata(result, "prices", "ingest")["lag_messages"] == 0
+        assert evaluated(lakes, instance).skip_message == "no topic has anything new"
+        return asked.cursor
+
+    assert evaluated(lakes, instance).skip_message == "no topic has anything new"
+    broker.produce(topic, [Record(b'{"id":1,"price":10}', b'{"id":1}')])
+    cursor = tick_once(None)
+
+    broker.delete_topic(topic)
+    broker.create_topic(topic, partitions=2)
+    broker.produce(topic, [Record(b'{"id":2,"price":20}', b'{"id":2}', 1)])
+    assert evaluated(lakes, instance).run_requests, "what stops ingest is not read"
+    resolve(lakes, "--accept-topic", topic, "--reason", "tested")
+    tick_once(cursor)
+    assert lakes.contents(spark, "prices", lakes.upper("prices") - 1) == {(1, 10): 1, (2, 20): 1}
+
+    # A topic that was cut short goes on where it ends: there is nothing to read, and nothing to ask for.
+    catalog = Catalog(Store(load_settings(lakes.config).store))
+    catalog.decide("prices", Decision(accept_topic=(topic, 0, {0: 0, 1: 1}), reason="tested", at_ms=0))
+    assert evaluated(lakes, instance).skip_message == "no topic has anything new"
+
+
+@pytest.mark.services
+def test_a_topic_that_no_broker_has_stops_the_run_before_anything_is_written(
+    instance: DagsterInstance, lakes: Lakes, broker: Broker
+) -> None:
+    lakes.document["kafka"] = {"bootstrap_servers": broker.bootstrap_servers}
+    lakes.document["collections"]["prices"] |= {"source": "kafka", "topic": "nowhere"}
+    lakes.write(lakes.document)
+    result = run_tick_job(lakes.config, instance)
+    assert not result.success
+    assert not (lakes.root / "store").exists()
+    text = "".join(str(event.event_specific_data) for event in result.all_events if event.is_failure)
+    assert f"collections.prices.topic: Kafka at {broker.bootstrap_servers} has no topic 'nowhere'" in text
+
+
+@pytest.mark.spark
 def test_a_topic_that_cannot_be_asked_keeps_no_other_from_its_tick(
-    instance: DagsterInstance, lakes: Lakes, tmp_path: Path
+    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     document = yaml.safe_load(lakes.config.read_text(encoding="utf-8"))
     document["kafka"] = {"bootstrap_servers": "127.0.0.1:1", "request_timeout_s": 1}
@@ -71,3 +134,8 @@ def test_a_topic_that_cannot_be_asked_keeps_no_other_from_its_tick(
     lakes.send("visits", updates((1, 1, 1)))
     (request,) = evaluated(lakes, instance).run_requests or []
     assert AssetKey(["visits", "ingest"]) in (request.asset_selection or [])
+    job = build_location(Environment(config_file=lakes.config)).resolve_job_def(TICK)
+    keys = [AssetKey([name, "ingest"]) for name in ("prices", "visits")]
+    result = job.execute_in_process(instance=instance, asset_selection=keys, raise_on_error=False)
+    assert materialized(result) == {"visits/ingest"}
+    assert [one.name for one in Catalog(Store(lakes.root / "store")).entries()] == ["visits"]

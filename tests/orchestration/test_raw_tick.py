@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dagster import DagsterInstance
+from pyspark.sql import SparkSession
 
 from expectations.suite import rules_of
-from orchestration.run_once import run_nightly_job, run_tick_job
+from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
 from tests.orchestration.lakes import Lakes, failed_checks, materialized, metadata
 from tidelake.configuration import load_settings
 from tidelake.delta.commit import OpenTable
@@ -25,7 +27,7 @@ class RawLakes(Lakes):
         super().__init__(root, families, framing="reclock", format="json")
         document = json.loads(json.dumps(self.document))
         for block in document["collections"].values():
-            if block["family"] == "upsert":
+            if block["family"] in ("upsert", "debezium"):
                 block["key"] = "id"
         self.write(document)
 
@@ -39,6 +41,13 @@ class RawLakes(Lakes):
 
 def item(row: int, price: Any) -> dict[str, Any]:
     return {"key": {"id": row}, "value": {"id": row, "price": price}}
+
+
+def change(op: str, row: int, price: Any, lsn: int) -> dict[str, Any]:
+    """An event as Debezium writes it."""
+    source = {"connector": "postgresql", "lsn": lsn, "sequence": f'["{lsn}","{lsn}"]', "snapshot": "false"}
+    value = {"before": None, "after": {"id": row, "price": price}, "source": source, "op": op, "ts_ms": lsn}
+    return {"key": {"id": row}, "value": value}
 
 
 def test_raw_collections_go_through_the_scheduled_job(instance: DagsterInstance, tmp_path: Path) -> None:
@@ -67,6 +76,38 @@ def test_raw_collections_go_through_the_scheduled_job(instance: DagsterInstance,
     assert set(failed_checks(healed)) == {"prices/no_key_is_in_error", "visits/quarantine_is_explained"}
     assert failed_checks(run_tick_job(lakes.config, instance)) == {"visits/quarantine_is_explained": "WARN"}
     assert (tmp_path / "docs" / "index.html").is_file()
+
+
+def test_a_key_in_error_is_named_by_checks_and_pages_and_leaves_current_as_it_was(
+    instance: DagsterInstance, spark: SparkSession, tmp_path: Path
+) -> None:
+    lakes = RawLakes(tmp_path, {"people": "debezium"})
+
+    def current() -> tuple[bool, dict[int, int]]:
+        """Whether it was brought up to date, and what is in it."""
+        done = run_current_job(lakes.config, instance).success
+        rows = spark.read.format("delta").load(str(lakes.collection("people").paths.current)).collect()
+        return done, {row["id"]: row["price"] for row in rows}
+
+    lakes.put("people", change("c", 1, 10, lsn=100), change("c", 2, 20, lsn=200))
+    result = run_tick_job(lakes.config, instance)
+    assert result.success and not failed_checks(result)
+    assert metadata(result, "people", "ingest")["upper"] == lakes.upper("people")
+    assert current() == (True, {1: 10, 2: 20})
+
+    lakes.put("people", change("u", 1, 11, lsn=300), change("u", 2, "dear", lsn=400))
+    for run in (run_tick_job, run_nightly_job):
+        result = run(lakes.config, instance)
+        assert failed_checks(result) == {"people/no_key_is_in_error": "ERROR"}
+        (told,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "no_key_is_in_error"]
+        assert '{"id":2}' in (told.description or "")
+    pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "docs" / "validations").glob("**/*.html")]
+    assert any(html.escape('{"id":2}') in page for page in pages)
+    assert current() == (False, {1: 10, 2: 20})
+
+    lakes.put("people", change("u", 2, 22, lsn=500))
+    assert not failed_checks(run_tick_job(lakes.config, instance))
+    assert current() == (True, {1: 11, 2: 22})
 
 
 def test_a_lost_binding_fails_every_check_and_stops_what_is_built_on_it(

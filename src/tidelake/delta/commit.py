@@ -31,6 +31,7 @@ from tidelake.delta.table_log import (
     entry_path,
     last_checkpoint,
     load_table,
+    newest_version,
     nonce_of,
     read_entry,
     seq_of,
@@ -117,6 +118,7 @@ class OpenTable:
         set_torn_entry_aside(path)
         self._table = load_table(path)
         self._spent = False
+        self._values: dict[str, int | None] = {}
         self.version: int = self._table.version()
         entry = entry_path(path, self.version)
         if entry.exists():  # what another process linked but did not sync must not be built on
@@ -132,7 +134,9 @@ class OpenTable:
 
     def value(self, name: str) -> int | None:
         """The application transaction of this name, or None where no commit has named it."""
-        return self._table.transaction_version(name)
+        if name not in self._values:
+            self._values[name] = self._table.transaction_version(name)
+        return self._values[name]
 
     def values(self, prefix: str, names: Iterable[str]) -> dict[str, int]:
         """The values of `prefix + name` for each of the names that has one, by name."""
@@ -305,11 +309,10 @@ class OpenTable:
 
 def maintain(path: Path) -> bool:
     """Write a checkpoint and clean the log up behind it when enough entries have gathered; say whether it did."""
+    if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:
+        return False  # told by names alone: to open the log would cost as much as the commit that was before
     table = load_table(path)
     version = table.version()
-    last = last_checkpoint(path)
-    if version - last < _CHECKPOINT_EVERY_COMMITS:
-        return False
     table.create_checkpoint()
     reach("commit.after_checkpoint_write")
     # The entries behind it go now, so it has to be on disk before.

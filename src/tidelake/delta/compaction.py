@@ -18,18 +18,18 @@ from pyspark.sql import functions as F
 
 from tidelake.antichain import Antichain
 from tidelake.debezium import Interval
+from tidelake.delta.base import BASE
 from tidelake.delta.catalog import Catalog, Collection, Entry
 from tidelake.delta.commit import UNFINISHED, OpenTable, maintain
 from tidelake.delta.evolution import open_newest
 from tidelake.delta.files import RunFile, discard_run
-from tidelake.delta.forms import form_of
+from tidelake.delta.forms import form_of, takes_all
 from tidelake.delta.layout import RUN, TIME, new_run
 from tidelake.delta.runs import read_files, write_frame
 from tidelake.delta.stops import reach
 from tidelake.delta.types import updates_schema
 from tidelake.delta.values import CLOSED, SINCE, UPPER
 from tidelake.errors import Conflict
-from tidelake.order import INT64_MAX
 
 FAN_IN = 8
 _SMALLEST_TIER_ROWS = 4_096
@@ -207,10 +207,14 @@ def _merge(
     total = sum(file.rows for file in files)
     partitions = max(1, min(spark.sparkContext.defaultParallelism, total // 1_000_000 + 1))
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
-    merged = form_of(collection).merged(sealed, _last_forgotten(since, closed, upper), _others(table, chosen))
+    form, through, others = form_of(collection), _last_forgotten(since, closed, upper), _others(table, chosen)
+    merged = form.merged(sealed, through, others)
     name = new_run("merge")
     ordered = merged.repartitionByRange(partitions, TIME).sortWithinPartitions(TIME)
-    added = write_frame(ordered, table.path, name, schema)
+    split_by = []
+    if form.makes_base and through >= 0 and takes_all(through, others):
+        ordered, split_by = ordered.withColumn(BASE, F.col(TIME) <= through), [BASE]
+    added = write_frame(ordered, table.path, name, schema, split_by)
     written = [name]
     reach("compact.after_merged_write")
     if not closed and any(not _ends_before(file, upper) for file in files):
@@ -289,8 +293,7 @@ def _last_forgotten(since: tuple[int, ...], closed: bool, upper: int) -> int:
 def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
     """From which time to which the runs that are not merged reach."""
     names = {run.name for run in chosen}
-    reaches = [(file.time_min, file.time_max) for file in table.files() if file.run not in names]
-    return [(0 if low is None else low, INT64_MAX if high is None else high) for low, high in reaches]
+    return [file.reach for file in table.files() if file.run not in names]
 
 
 def _falls_behind(table: OpenTable, since: tuple[int, ...]) -> bool:

@@ -17,10 +17,25 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from tidelake.connect_types import Travel
+from tidelake.delta.written import decimal_of, real_of, timestamp_of
 
-_MILLIS_MAX = 9_000_000_000_000_000
+_INFINITY_MICROS = 9_223_372_036_825_200_000
+"""What Debezium sends of PostgreSQL's `infinity`; of `-infinity` it is a number below the negative one."""
+_DAYS = (-2_440_588, 2_145_042_905)
+"""The dates that PostgreSQL has, from 4713 BC to 5874897; its infinite ones are sent as days outside."""
+_INFINITE = {
+    "date": ("-2147472693", "-2147472692"),
+    "timestamp_millis": ("9223372036825200", "-9223372036832400"),
+    "timestamp_micros": ("9223372036825200000", "-9223372036832400000"),
+    "timestamp_text": ("infinity", "-infinity"),
+}
+"""By turn, how `infinity` and `-infinity` travel; Debezium 3.3 sends those of dates in the other order."""
 _DECIMAL_BYTES_MAX = 16
-_PRIMITIVES = {"int": "int", "long": "bigint", "float": "float", "double": "double"}
+_SCALE_MAX = 16_383
+"""As many places as a numeric of PostgreSQL has behind its point; what has more would be as long a text."""
+_DOUBLE_DIGITS_FROM = 1e16
+"""From here on Java may write a double with more digits than tell it from others."""
+_WHOLE = {"int": "int", "long": "bigint"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +58,9 @@ def land_text(text: Column, travel: Travel) -> Landed:
         return _land_items(text, travel)
     if travel.raw == "record":
         return _land_fields(text, travel)
-    raw = _raw_of_text(text, travel.raw)
+    if travel.raw == "json":
+        return Landed(text, F.lit(False))
+    raw = text if travel.turn == "decimal_text" else _raw_of_text(text, travel.raw)
     landed = land_raw(raw, travel)
     return Landed(landed.value, landed.bad | (text.isNotNull() & raw.isNull()))
 
@@ -58,8 +75,17 @@ def land_raw(raw: Column, travel: Travel) -> Landed:
         return Landed(number, raw.isNotNull() & number.isNull())
     if travel.raw == "record":
         return _struct_of(raw, [(name, land_raw(raw[name], one)) for name, one in travel.fields])
+    if travel.raw == "json":
+        return Landed(F.to_json(raw), F.lit(False))
     value = _TURNS[travel.turn](raw, travel)
     return Landed(value, raw.isNotNull() & value.isNull())
+
+
+def is_infinite(given: Column, travel: Travel) -> Column:
+    """Whether what travels is a date or a time that PostgreSQL calls infinite; never null."""
+    if travel.turn not in _INFINITE:
+        return F.lit(False)
+    return F.coalesce(given.cast("string").isin(*_INFINITE[travel.turn]), F.lit(False))
 
 
 def is_unavailable_text(text: Column, travel: Travel, placeholder: str) -> Column:
@@ -74,15 +100,16 @@ def is_unavailable_text(text: Column, travel: Travel, placeholder: str) -> Colum
 
 def is_unavailable_raw(raw: Column, travel: Travel, placeholder: str) -> Column:
     """The same for what Avro has decoded."""
-    if travel.raw == "bytes":
+    if travel.raw in ("bytes", "hex"):  # only JSON needs a text for them
         return F.coalesce(raw == F.lit(placeholder.encode()), F.lit(False))
     if travel.raw == "array" and travel.item is not None:
         items = _placeholder_items(travel.item, placeholder)
         if items is None:
             return F.lit(False)
         return F.coalesce(raw == F.array(*(F.lit(one) for one in items)), F.lit(False))
-    if travel.raw in ("string", "hex", "json"):
-        return F.coalesce(raw.isin(*_placeholder_forms(travel, placeholder)), F.lit(False))
+    if travel.raw in ("string", "json"):
+        text = F.to_json(raw) if travel.raw == "json" else raw
+        return F.coalesce(text.isin(*_placeholder_forms(travel, placeholder)), F.lit(False))
     return F.lit(False)
 
 
@@ -123,7 +150,9 @@ def _raw_of_text(text: Column, raw: str) -> Column:
         return F.try_to_binary(F.translate(text, "-_", "+/"), F.lit("base64"))
     if raw == "hex":
         return F.try_to_binary(text, F.lit("hex"))
-    return text.try_cast(_PRIMITIVES[raw]) if raw in _PRIMITIVES else text
+    if raw in ("float", "double"):
+        return real_of(text, raw)
+    return text.try_cast(_WHOLE[raw]) if raw in _WHOLE else text
 
 
 def _land_items(text: Column, travel: Travel) -> Landed:
@@ -157,17 +186,27 @@ def _struct_of(given: Column, parts: Sequence[tuple[str, Landed]]) -> Landed:
     return Landed(value, reduce(lambda one, other: one | other, [landed.bad for _, landed in parts]))
 
 
+def _from_days(count: Column, travel: Travel) -> Column:
+    return F.when(count.between(*_DAYS), F.date_from_unix_date(count))
+
+
 def _from_millis(count: Column, travel: Travel) -> Column:
-    return F.when(F.abs(count) <= _MILLIS_MAX, F.timestamp_micros(count * 1000))
+    end = _INFINITY_MICROS // 1000 - 1
+    return F.when(count.between(-end, end), F.timestamp_micros(count * 1000))
 
 
-def _decimal_type(travel: Travel) -> str:
-    return f"decimal({travel.landing['precision']},{travel.landing['scale']})"
+def _from_micros(count: Column, travel: Travel) -> Column:
+    end = _INFINITY_MICROS - 1
+    return F.when(count.between(-end, end), F.timestamp_micros(count))
 
 
 def _from_unscaled(value: Column, travel: Travel) -> Column:
-    wide = _unscaled(value, travel.landing["scale"])
-    return wide.try_cast(_decimal_type(travel))
+    kind = f"decimal({travel.landing['precision']},{travel.landing['scale']})"
+    if travel.scale is None:
+        return _unscaled(value, travel.landing["scale"]).try_cast(kind)
+    wide = _unscaled(value, travel.scale)
+    landed = wide.try_cast(kind)
+    return F.when(landed == wide, landed)  # a cast to fewer places rounds
 
 
 def _unscaled(value: Column, scale: int) -> Column:
@@ -180,35 +219,39 @@ def _unscaled(value: Column, scale: int) -> Column:
     return from_avro(body, json.dumps(schema), {"mode": "PERMISSIVE"})
 
 
-def _from_number_text(text: Column, travel: Travel) -> Column:
+def _from_number_text(raw: Column, travel: Travel) -> Column:
     """A decimal from text or a double; null where it has more digits than the column."""
-    digits = text.cast("string")
-    fraction = F.length(F.regexp_extract(digits, r"^[^.eE]*\.([0-9]*?)0*$", 1))
-    fits = F.coalesce(fraction <= travel.landing["scale"], F.lit(True))
-    return F.when(fits, digits.try_cast(_decimal_type(travel)))
+    precision, scale = travel.landing["precision"], travel.landing["scale"]
+    found = decimal_of(raw.cast("string"), precision, scale)
+    if travel.raw != "double":
+        return found
+    number = raw.try_cast("double")
+    rounded = F.format_string("%.14e", number)
+    is_meant = (F.abs(number) >= _DOUBLE_DIGITS_FROM) & (rounded.try_cast("double") == number)
+    return F.when(is_meant, rounded.try_cast(f"decimal({precision},{scale})")).otherwise(found)
 
 
 def _scaled_decimal(scale: Column, value: Column) -> Column:
-    """The exact decimal text of an unscaled number and a scale that each row has for itself."""
+    """The exact decimal text of an unscaled number and a scale that each row has for itself.
+
+    Each part is named as seldom as can be: the expressions are nested, and would be copied for each use.
+    """
     number = _unscaled(value, 0)
     digits = F.abs(number).cast("string")
     padded = F.lpad(digits, F.greatest(F.length(digits), scale + 1), F.lit("0"))
-    whole = F.substr(padded, F.lit(1), F.length(padded) - scale)
-    rest = F.substr(padded, F.length(padded) - scale + 1)
     sign = F.when(number < 0, F.lit("-")).otherwise(F.lit(""))
-    return (
-        F.when(scale > 0, F.concat(sign, whole, F.lit("."), rest))
-        .when(scale == 0, F.concat(sign, digits))
-        .otherwise(F.concat(sign, digits, F.repeat(F.lit("0"), -scale)))
-    )
+    pointed = F.concat(sign, F.overlay(padded, F.lit("."), F.length(padded) - scale + 1, F.lit(0)))
+    whole = F.regexp_replace(F.concat(number.cast("string"), F.repeat(F.lit("0"), -scale)), "^0+$", "0")
+    is_near = F.abs(scale.cast("bigint")) <= _SCALE_MAX
+    return F.when(is_near, F.when(scale > 0, pointed).otherwise(whole))
 
 
 _TURNS: dict[str, Callable[[Column, Travel], Column]] = {
     "as_is": lambda raw, travel: raw,
-    "date": lambda raw, travel: F.date_from_unix_date(raw),
+    "date": _from_days,
     "timestamp_millis": _from_millis,
-    "timestamp_micros": lambda raw, travel: F.timestamp_micros(raw),
-    "timestamp_text": lambda raw, travel: raw.try_cast("timestamp"),
+    "timestamp_micros": _from_micros,
+    "timestamp_text": lambda raw, travel: timestamp_of(raw),
     "decimal_bytes": _from_unscaled,
     "decimal_text": _from_number_text,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from delta.tables import DeltaTable as SparkDeltaTable
 from pyspark.sql import SparkSession
@@ -56,19 +56,15 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     ):
         return CurrentReport(shown.as_of, shown.rows, False)
     taken = snapshot(spark, collection, at)
-    contents = taken.contents.persist()
     reach("current.before_write")
-    try:
-        rows = contents.count()
-        shows = _Shown(taken.as_of, rows, proofs.newest_at_ms)
-        note = json.dumps({**asdict(shows), "collection": collection.name})
-        contents.write.format("delta").mode("overwrite").option("userMetadata", note).option(
-            "mergeSchema", "true"
-        ).save(path)
-    finally:
-        contents.unpersist()
+    said = {"as_of": taken.as_of, "proofs_at_ms": proofs.newest_at_ms, "collection": collection.name}
+    note = json.dumps(said)
+    writer = taken.contents.write.format("delta").mode("overwrite").option("userMetadata", note)
+    writer.option("mergeSchema", "true").save(path)
     reach("current.after_write")
-    return CurrentReport(taken.as_of, rows, True)
+    written = _shown(spark, path)
+    assert written is not None, path
+    return CurrentReport(taken.as_of, written.rows, True)
 
 
 @dataclass(frozen=True)
@@ -77,6 +73,7 @@ class _Shown:
 
     as_of: int
     rows: int
+    """As its log has it: to count them before they are written would be a pass of its own."""
     proofs_at_ms: int
     """When the newest note in `proofs/` was made that was known as it was built."""
 
@@ -85,8 +82,10 @@ def _shown(spark: SparkSession, path: str) -> _Shown | None:
     """What `current` says of itself; None where it is not there."""
     if not SparkDeltaTable.isDeltaTable(spark, path):
         return None
-    newest = SparkDeltaTable.forPath(spark, path).history(1).select("userMetadata").first()
+    newest = SparkDeltaTable.forPath(spark, path).history(1).select("userMetadata", "operationMetrics").first()
     if newest is None or newest["userMetadata"] is None:
         return None
     note = json.loads(newest["userMetadata"])
-    return _Shown(int(note["as_of"]), int(note["rows"]), int(note.get("proofs_at_ms", 0)))
+    return _Shown(
+        int(note["as_of"]), int(newest["operationMetrics"]["numOutputRows"]), int(note.get("proofs_at_ms", 0))
+    )

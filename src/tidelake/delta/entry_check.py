@@ -72,9 +72,12 @@ def with_columns(entry: Entry, settings: CollectionSettings) -> Entry:
     try:
         fresh = added_fields(entry.record_schema, settings.record_schema, entry.added)
     except SchemaRefused as error:
-        raise ConfigurationError(
-            "collections.yaml", field, f"{problem}: {error.fact()}", f"a collection's columns stay as they are: {fix}"
-        ) from error
+        there = {one["name"] for one in entry.record_schema["fields"]}
+        fresh_types = {one["name"]: one["type"] for one in settings.record_schema["fields"] if one["name"] not in there}
+        hint = f"a collection's columns stay as they are: {fix}"
+        if is_additive and "null" not in fresh_types.get(error.column, ["null"]):
+            hint = 'let the new column be null: `type: ["null", …]`, with `default: null`'
+        raise ConfigurationError("collections.yaml", field, f"{problem}: {error.fact()}", hint) from error
     named = {one["name"] for one in settings.record_schema["fields"]}
     beyond = [*(one["name"] for one in fresh), *(one for one in entry.added if one not in named)]
     if beyond and not is_additive:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from tidelake.delta.layout import RUN, TIME
 from tidelake.errors import CommitRefused
+from tidelake.order import INT64_MAX
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class RunFile:
     bytes: int
     time_min: int | None
     time_max: int | None
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """From which time to which its rows are at most; all of time where the file does not say."""
+        low, high = self.time_min, self.time_max
+        return 0 if low is None else low, INT64_MAX if high is None else high
 
     def statistics(self) -> str:
         """Delta's statistics of the file: its rows, and the bounds of `_time` where it has that column."""

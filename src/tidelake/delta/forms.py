@@ -14,8 +14,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tidelake.column_types import column_types
 from tidelake.debezium import Interval
 from tidelake.delta import events, keyed, positioned
+from tidelake.delta.base import rows_with, rows_without
 from tidelake.delta.catalog import Collection, Entry
 from tidelake.delta.commit import OpenTable
 from tidelake.delta.layout import DIFF, TIME
@@ -50,16 +52,21 @@ class Form(Protocol):
         None where a breach takes more to be seen than rows as they are stored.
         """
 
-    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+    @property
+    def makes_base(self) -> bool:
+        """Whether what a merge leaves of times that cannot be told apart is a base; see `base`."""
+
+    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter, base: DataFrame | None = None) -> DataFrame:
         """The contents that rows at or before a time amount to.
 
         In:  the data's columns, _time, _diff.
         Out: `kept`, which are columns of the contents, and _diff, how often a row is there; never 0.
 
         Args:
-            rows: the rows.
+            rows: the rows; where a base is given, those beside it.
             kept: some columns of the contents.
             where: applied to whole rows of the contents, as soon as that gives the same.
+            base: the rows of the base, all of them earlier; only of a form that makes one.
         """
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
@@ -84,6 +91,7 @@ def form_of(collection: Collection) -> Form:
     """The form of a collection's table."""
     entry = collection.entry
     data = [one.name for one in data_fields(entry.record_schema)]
+    nullable = frozenset(one.name for one in column_types(entry.record_schema) if one.nullable)
     if entry.positioned:
         return _PositionedForm(shape_of(collection), _RESENT_WITHIN_MS[entry.envelope])
     if entry.envelope == "debezium":
@@ -94,8 +102,8 @@ def form_of(collection: Collection) -> Form:
             entry.before == "whole",
         )
     if entry.envelope == "upsert":
-        return _KeyedForm(data, entry.key)
-    return _SumForm(data)
+        return _KeyedForm(data, entry.key, nullable)
+    return _SumForm(data, nullable)
 
 
 def shape_of(collection: Collection) -> positioned.Shape:
@@ -109,6 +117,16 @@ def shape_of(collection: Collection) -> positioned.Shape:
     )
 
 
+def takes_all(through: int, others: Sequence[Interval]) -> bool:
+    """Whether a merge takes every run that has a row at or before a time.
+
+    Args:
+        through: the time.
+        others: from which time to which the runs that are not merged reach.
+    """
+    return not any(first <= through for first, _ in others)
+
+
 def contents_fields(entry: Entry) -> list[pa.Field]:
     """The columns of a collection's contents: the data's, or those of the row that a change event is about."""
     fields = data_fields(entry.record_schema)
@@ -120,12 +138,22 @@ class _SumForm:
     """Diffs add up; times move up to since, so that equal data meets and zeros vanish."""
 
     data: list[str]
+    nullable: frozenset[str]
     cancels_copies: bool = True
     breaches_stay: bool = True
     key_of_values: tuple[str, ...] = ()
+    makes_base: bool = True
 
-    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
-        return add_up(where(rows).select(*(f"`{name}`" for name in kept), DIFF), kept)
+    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter, base: DataFrame | None = None) -> DataFrame:
+        columns = [*(f"`{name}`" for name in kept), DIFF]
+        few = where(rows).select(*columns)
+        if base is None:
+            return add_up(few, kept)
+        whole = where(base).select(*columns)
+        if not set(self.data) <= set(kept):  # rows of the base that differ only elsewhere add up
+            return add_up(whole.unionByName(few), kept)
+        met = add_up(few.unionByName(rows_with(whole, few, kept, self.nullable)), kept)
+        return rows_without(whole, few, kept, self.nullable).unionByName(met)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
         moved = F.greatest(F.col(TIME), F.lit(through).cast("bigint"))
@@ -144,21 +172,26 @@ class _KeyedForm:
 
     data: list[str]
     key: tuple[str, ...]
+    nullable: frozenset[str]
     cancels_copies: bool = False
     breaches_stay: bool = True
+    makes_base: bool = True
 
     @property
     def key_of_values(self) -> tuple[str, ...]:
         return self.key
 
-    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter, base: DataFrame | None = None) -> DataFrame:
         # A predicate on values holds for the newest row of a key, so it comes after the newest is found.
-        whole = where(keyed.keyed_contents(rows, self.key, self.data))
-        return whole.select(*(f"`{name}`" for name in kept), DIFF)
+        columns = [*(f"`{name}`" for name in kept), DIFF]
+        few = where(keyed.keyed_contents(rows, self.key, self.data)).select(*columns)
+        if base is None:
+            return few
+        untouched = rows_without(where(base), rows, self.key, self.nullable).withColumn(DIFF, F.lit(1).cast("bigint"))
+        return untouched.select(*columns).unionByName(few)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
-        takes_all = not any(first <= through for first, _ in others)
-        return keyed.merged_rows(sealed, self.key, through, takes_all)
+        return keyed.merged_rows(sealed, self.key, through, takes_all(through, others))
 
     def suspect_times(self, unsealed: DataFrame) -> DataFrame:
         return keyed.suspect_times(unsealed, self.key, self.data)
@@ -176,13 +209,13 @@ class _PositionedForm:
     cancels_copies: bool = False
     breaches_stay: bool = True
     key_of_values: None = None
+    makes_base: bool = False
 
-    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter, base: DataFrame | None = None) -> DataFrame:
         return where(positioned.contents(rows, self.shape)).select(*(f"`{name}`" for name in kept), DIFF)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
-        takes_all = not any(first <= through for first, _ in others)
-        return positioned.merged_rows(sealed, self.shape, through, takes_all, self.resent_within)
+        return positioned.merged_rows(sealed, self.shape, through, takes_all(through, others), self.resent_within)
 
     def suspect_times(self, unsealed: DataFrame) -> None:
         return None
@@ -202,6 +235,7 @@ class _EventForm:
     """Whether `before` is the whole row, or just has the key's columns."""
     cancels_copies: bool = True
     key_of_values: None = None
+    makes_base: bool = False
 
     @property
     def breaches_stay(self) -> bool:
@@ -212,7 +246,7 @@ class _EventForm:
     def _key_before(self) -> tuple[str, ...]:
         return () if self.whole_before else self.key
 
-    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+    def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter, base: DataFrame | None = None) -> DataFrame:
         updates = events.row_updates(rows, self._key_before)
         if not self.key:
             return add_up(where(updates).select(*(f"`{name}`" for name in kept), DIFF), kept)

@@ -2,19 +2,21 @@
 
 Spark's reader is lenient where it reads text: it takes a number or an object as its text. Text that looks like one is
 therefore *odd*, and looked at again as a variant, which knows what it was. Decimals, dates and timestamps are read as
-the text that stands there, and then converted without rounding.
+text, and then converted without rounding. A number with a point comes as the text of a double: where more than that may
+have been written, the record is read *again* with its numbers in quotes, for what stands there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidelake.delta.written import decimal_of, timestamp_of
 from tidelake.errors import SchemaRefused
 
 Of = Callable[[Column], Column]
@@ -22,9 +24,7 @@ Of = Callable[[Column], Column]
 _ODD = r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|[\[{].*)$"
 _ODD_STARTS = "-0123456789tf[{"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$"
 _INTEGER = r"^-?[0-9]{1,19}$"
-_NUMBER = r"^-?[0-9]+(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,4}))?$"
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,9 @@ class Reading:
         exact: as what a variant has to be read to see what it was; None where nothing is odd.
         mistaken: of that, the column that was no text; null where there is none.
         names: how many names of objects were seen in a value; at most as many as there are.
+        pointed: whether it holds a number with a point, which was read as a double; never null. None: it cannot.
+        again: as what Spark reads the parts that may be pointed, once numbers stand in quotes.
+        mended: what was read first, with the parts that were read again.
     """
 
     ddl: str
@@ -48,6 +51,9 @@ class Reading:
     exact: str | None = None
     mistaken: Of | None = None
     names: Of | None = None
+    pointed: Of | None = None
+    again: str | None = None
+    mended: Callable[[Column, Column], Column] | None = None
 
 
 def reading_of(kind: Any, column: str) -> Reading:
@@ -81,6 +87,7 @@ def read_record(kind: Any, column: str = "") -> Reading:
         _Field(one["name"], one["type"], f"{column}.{one['name']}" if column else one["name"]) for one in kind["fields"]
     ]
     with_exact = [one for one in fields if one.reading.exact is not None]
+    with_again = [one for one in fields if one.reading.again is not None]
 
     def stored(value: Column) -> Column:
         return F.when(
@@ -93,16 +100,30 @@ def read_record(kind: Any, column: str = "") -> Reading:
     def names(value: Column) -> Column:
         return reduce(lambda one, other: one + other, (one.names(value[one.name]) for one in fields))
 
+    def mended(value: Column, again: Column) -> Column:
+        parts = (
+            (one.reading.mended(value[one.name], again[one.name]) if one.reading.mended else value[one.name]).alias(
+                one.name
+            )
+            for one in fields
+        )
+        return F.when(value.isNotNull(), F.struct(*parts))
+
     return Reading(
         ddl=f"struct<{', '.join(f'`{one.name}`: {one.reading.ddl}' for one in fields)}>",
         stored=stored,
         problem=_first(fields, lambda one: one.problem),
-        odd=_any(fields),
+        odd=_any((one.name, one.reading.odd) for one in fields),
         exact=f"struct<{', '.join(f'`{one.name}`: {one.reading.exact}' for one in with_exact)}>"
         if with_exact
         else None,
         mistaken=mistaken if with_exact else None,
         names=names,
+        pointed=_any((one.name, one.reading.pointed) for one in fields),
+        again=f"struct<{', '.join(f'`{one.name}`: {one.reading.again}' for one in with_again)}>"
+        if with_again
+        else None,
+        mended=mended if with_again else None,
     )
 
 
@@ -144,8 +165,8 @@ def _first(fields: Iterable[_Field], part: Callable[[_Field], Of | None]) -> Of 
     return lambda value: F.when(value.isNotNull(), F.coalesce(*(check(value[name]) for name, check in checks)))
 
 
-def _any(fields: Iterable[_Field]) -> Of | None:
-    checks = [(one.name, one.reading.odd) for one in fields if one.reading.odd is not None]
+def _any(parts: Iterable[tuple[str, Of | None]]) -> Of | None:
+    checks = [(name, check) for name, check in parts if check is not None]
     if not checks:
         return None
     return lambda value: reduce(lambda one, other: one | other, (check(value[name]) for name, check in checks))
@@ -154,7 +175,7 @@ def _any(fields: Iterable[_Field]) -> Of | None:
 def _array(kind: Any, column: str) -> Reading:
     item = _Field("item", kind["items"], f"{column}[]")
     inner, problem = item.reading, item.problem
-    odd, mistaken, names = inner.odd, inner.mistaken, inner.names
+    odd, mistaken, names, pointed, mended = inner.odd, inner.mistaken, inner.names, inner.pointed, inner.mended
     return Reading(
         ddl=f"array<{inner.ddl}>",
         stored=lambda value: F.transform(value, inner.stored),
@@ -169,6 +190,9 @@ def _array(kind: Any, column: str) -> Reading:
         names=None
         if names is None
         else lambda value: F.aggregate(F.transform(value, names), F.lit(0), lambda total, one: total + one),
+        pointed=None if pointed is None else lambda value: F.coalesce(F.exists(value, pointed), F.lit(False)),
+        again=None if inner.again is None else f"array<{inner.again}>",
+        mended=None if mended is None else lambda value, again: F.zip_with(value, again, mended),
     )
 
 
@@ -200,7 +224,7 @@ def _text(column: str, stored: Of, fits: Of | None) -> Reading:
 
 
 def _written(column: str, stored: Of, fits: Of) -> Reading:
-    """What may be written as a number or as text; what stands there is converted."""
+    """What may be written as a number or as text; what stands there is converted, and `fits` is asked of it before."""
 
     def problem(value: Column) -> Column:
         return F.when(value.isNotNull() & ~F.coalesce(fits(value), F.lit(False)), F.lit(f"wrong_type {column}"))
@@ -229,19 +253,18 @@ def _bytes(kind: Any, column: str) -> Reading:
 def _decimal(kind: Any, column: str) -> Reading:
     precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
 
-    def stored(value: Column) -> Column:
-        return value.try_cast(f"decimal({precision},{scale})")
-
-    def fits(value: Column) -> Column:
-        digits = F.length(F.rtrim(F.regexp_extract(value, _NUMBER, 1), F.lit("0")))
-        exponent = F.coalesce(F.regexp_extract(value, _NUMBER, 2).try_cast("int"), F.lit(0))
-        # Else a cast would round. Few numbers need the pattern, which costs more than reading the record.
-        point = F.instr(value, ".")
-        short = ~F.contains(F.lower(value), F.lit("e")) & ((point == 0) | (F.length(value) - point <= scale))
-        whole = F.when(short, F.lit(True)).otherwise(value.rlike(_NUMBER) & (digits - exponent <= scale))
-        return stored(value).isNotNull() & whole
-
-    return _written(column, stored, fits)
+    # What does not fit is never stored, so only the look for that has to be careful.
+    written = _written(
+        column,
+        lambda value: value.try_cast(f"decimal({precision},{scale})"),
+        lambda value: decimal_of(value, precision, scale).isNotNull(),
+    )
+    return replace(
+        written,
+        pointed=lambda value: F.coalesce(F.contains(value, F.lit(".")), F.lit(False)),
+        again="string",
+        mended=lambda value, again: again,
+    )
 
 
 def _whole_number(kind: Any, column: str) -> Reading:
@@ -267,7 +290,7 @@ def _timestamp(column: str, from_number: Of) -> Reading:
 
     def stored(value: Column) -> Column:
         number = F.when(value.rlike(_INTEGER), from_number(value.try_cast("bigint")))
-        return F.coalesce(F.when(value.rlike(_TIMESTAMP), value.try_cast("timestamp")), number)
+        return F.coalesce(timestamp_of(value), number)
 
     return _written(column, stored, lambda value: stored(value).isNotNull())
 

@@ -24,7 +24,12 @@ from tidelake.errors import ConfigurationError, RuleBroken, TopicUnreachable
 from tidelake.kafka_configuration import KafkaSettings, Secret
 from tidelake.order import INT64_MAX
 
-_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_UNKNOWN = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_EXCEPTION,  # no topic can have such a name
+)
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -61,6 +66,7 @@ class KafkaCluster:
         """What the cluster says of a topic.
 
         Raises:
+            ConfigurationError: no client can be made of the settings.
             RuleBroken: there is no such topic.
             TopicUnreachable: the cluster did not answer, or does not let us in.
 
@@ -104,7 +110,13 @@ class KafkaCluster:
     @cached_property
     def _admin(self) -> AdminClient:
         # What the client has to say about its connections is kept for our own errors, not printed.
-        return AdminClient({**librdkafka_settings(self.settings), "error_cb": self._note, "log_level": 0})
+        told = {**librdkafka_settings(self.settings), "error_cb": self._note, "log_level": 0}
+        try:
+            return AdminClient(told)
+        except KafkaException as error:  # of a file that is not there or holds something else, by librdkafka's names
+            raise ConfigurationError(
+                "collections.yaml", "kafka", f"does not make a client: {error.args[0].str()}", "mend what it names"
+            ) from error
 
     def _note(self, error: KafkaError) -> None:
         self._said = [*self._said[-9:], error.str()]

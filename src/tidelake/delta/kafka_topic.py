@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidelake.delta.kafka_client import KafkaCluster, TopicFacts, java_settings
-from tidelake.delta.topic import RAW_SCHEMA, Interval, OffsetRange, bounded, by_partition
+from tidelake.delta.topic import RAW_SCHEMA, OffsetRange, bounded, by_partition
+from tidelake.delta.topic_intervals import Interval
 from tidelake.errors import TopicChanged, TopicGap
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ The same question is asked of Spark by `positioned.keys_in_error`, where a read 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Any
 
 import pyarrow as pa
@@ -50,14 +51,14 @@ def keys_in_error(collection: Collection) -> KeyErrors:
     key = collection.entry.key
     files = [pq.ParquetFile(collection.paths.updates / file.path) for file in table.files()]
     stated = [_rows(file, key, pc.is_valid(pc.field(ERROR))) for file in files if _holds_errors(file)]
-    suspects = {_key_of(row, key) for rows in stated for row in rows}
+    suspects = {_key_of(row, key): row for rows in stated for row in rows}
     looked_at = sorted(suspects, key=repr)[:KEYS_LOOKED_AT_MAX]
     if not looked_at:
         return KeyErrors()
-    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
-    # The first column of the key leaves few others; the rest is compared here.
-    first = pa.array([one[0] for one in looked_at], files[0].schema_arrow.field(key[0]).type)
-    for row in (row for file in files for row in _rows(file, key, pc.field(key[0]).isin(first))):
+    newest: dict[Hashable, dict[str, Any]] = {}
+    # The first value of the key leaves few others; the rest is compared here.
+    wanted = _first_value_in([suspects[one] for one in looked_at], files[0].schema_arrow.field(key[0]))
+    for row in (row for file in files for row in _rows(file, key, wanted)):
         of_key = _key_of(row, key)
         if of_key in suspects and row[DIFF] and (of_key not in newest or _rank(newest[of_key]) < _rank(row)):
             newest[of_key] = row
@@ -86,8 +87,43 @@ def _greatest_barrier(files: Sequence[pq.ParquetFile], key: Sequence[str]) -> li
     return max(found, default=[])
 
 
-def _key_of(row: dict[str, Any], key: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in key)
+def _first_value_in(rows: Iterable[dict[str, Any]], column: pa.Field) -> pc.Expression:
+    """Whether a row's first value within a column is that of one of these; all rows where it is a list."""
+    path = [column]
+    while pa.types.is_struct(path[-1].type):
+        path.append(path[-1].type.field(0))
+    kind = path[-1].type
+    if pa.types.is_nested(kind):
+        return pc.scalar(True)
+    names = [one.name for one in path]
+    values: list[Any] = [_at(row, names) for row in rows]
+    values += [-one for one in values if one == 0 and pa.types.is_floating(kind)]
+    return pc.field(*names).isin(pa.array(values, kind))
+
+
+def _at(row: Any, names: Sequence[str]) -> Any:
+    for name in names:
+        row = None if row is None else row[name]
+    return row
+
+
+def _key_of(row: dict[str, Any], key: Sequence[str]) -> tuple[Hashable, ...]:
+    return tuple(_comparable(row[name]) for name in key)
+
+
+def _comparable(value: Any) -> Hashable:
+    """A value that is equal to those which Spark holds to be: NaN to itself, and both zeros.
+
+    >>> _comparable({"x": float("nan"), "y": [0.0]}) == _comparable({"x": float("nan"), "y": [-0.0]})
+    True
+    """
+    if isinstance(value, dict):
+        return tuple(_comparable(one) for one in value.values())
+    if isinstance(value, list):
+        return ("list", *(_comparable(one) for one in value))
+    if isinstance(value, float):
+        return ("NaN",) if isnan(value) else value + 0.0  # which makes -0.0 the other zero
+    return value  # type: ignore[no-any-return]
 
 
 def _rank(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -16,13 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.configuration import CollectionSettings
+from tidelake.connect_agreement import written_otherwise
 from tidelake.connect_types import row_schema_of_connect
 from tidelake.delta.catalog import Catalog
-from tidelake.delta.json_format import PAYLOAD, schema_hash
+from tidelake.delta.json_format import PAYLOAD, WRAPPING, is_wrapped, schema_hash
 from tidelake.delta.registry import newest_row
 from tidelake.delta.topic import open_topics
 from tidelake.errors import ConfigurationError, SchemaRefused
-from tidelake.evolution import grow, new_fields
+from tidelake.evolution import Record, Values, grow, new_fields
 from tidelake.settled import described, values_of, with_values
 
 _SCHEMAS_MAX = 1_000
@@ -36,6 +37,8 @@ class MessageSchema:
     hashed: int
     schema: Any
     """Kafka Connect's; None where it cannot be read."""
+    length: int = 0
+    """How many bytes there are before the name of the payload; 0 where the schema is not in front of it."""
 
 
 def schemas_of(raw: DataFrame) -> list[MessageSchema]:
@@ -44,14 +47,14 @@ def schemas_of(raw: DataFrame) -> list[MessageSchema]:
     In:  topic, partition, offset, value binary.
     Cost: one pass that hashes the text of every schema, and one that fetches a message of each.
     """
-    hashed = raw.withColumn("_hash", schema_hash(F.col("value").cast("string"))).where(F.col("_hash").isNotNull())
+    hashed = raw.withColumn("_hash", schema_hash(F.col("value"))).where(F.col("_hash").isNotNull())
     first = hashed.groupBy("_hash", "topic", "partition").agg(F.min("offset").alias("offset"))
     places = {row["_hash"]: row for row in reversed(first.orderBy("offset").limit(_SCHEMAS_MAX).collect())}
     found = []
     for name, row in sorted(places.items(), key=lambda one: one[1]["offset"]):
         there = [F.col(column) == row[column] for column in ("topic", "partition", "offset")]
         taken = raw.where(reduce(lambda one, other: one & other, there)).select(F.col("value").cast("string")).first()
-        found.append(MessageSchema(name, None if taken is None else _schema_in(taken[0])))
+        found.append(_message_schema(name, taken[0]) if taken is not None else MessageSchema(name, None))
     return found
 
 
@@ -65,9 +68,12 @@ def with_message_schemas(settings: CollectionSettings, added: Sequence[str], raw
         added: the columns that have appeared since it was made.
         raw: the messages; see `schemas_of`.
     """
+    known = values_of(settings, added)
+    if not known.of_changes:
+        raw = raw.where(is_wrapped(F.col("value").cast("string"), [one["name"] for one in known.record["fields"]]))
     found = [one for one in schemas_of(raw) if one.schema is not None]  # others are refused where they are decoded
-    rows = [partial(row_schema_of_connect, one.schema) for one in found]
-    values = grow(values_of(settings, added), rows, checks_types=False)
+    rows = [partial(_row_written, known, one.schema) for one in found]
+    values = grow(known, rows, checks_types=False)
     refused = {}
     for one, row in zip(found, rows, strict=True):
         try:
@@ -125,10 +131,31 @@ def _row_in_messages(spark: SparkSession, settings: CollectionSettings) -> dict[
     return None
 
 
-def _schema_in(text: str) -> Any:
-    """The schema in front of a payload; None where it is no JSON."""
+def _row_written(known: Values, schema: Any) -> Record:
+    """The row that a message's schema is about.
+
+    Raises:
+        SchemaRefused: it is about none, says other types of change events than are known, or has a column by which
+            values with a schema around them could not be told from others.
+    """
+    if known.of_changes:
+        written_otherwise(known.record, schema)
+        return row_schema_of_connect(schema)
+    row = row_schema_of_connect(schema)
+    for one in row["fields"]:
+        if one["name"] in WRAPPING:
+            raise SchemaRefused(
+                one["name"], "it is new, and with it a value with a schema around it would be taken for a row"
+            )
+    return row
+
+
+def _message_schema(hashed: int, text: str) -> MessageSchema:
+    """The schema of a message, which most often is in front of its payload; None where it is no JSON."""
     before, _, _ = text.partition(PAYLOAD)
-    try:
-        return json.loads(before.rstrip().rstrip(",") + "}")["schema"]
-    except (ValueError, KeyError, TypeError):
-        return None
+    for one, length in ((before.rstrip().rstrip(",") + "}", len(before.encode())), (text, 0)):
+        try:
+            return MessageSchema(hashed, json.loads(one)["schema"], length)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return MessageSchema(hashed, None)

@@ -9,6 +9,7 @@ from tidelake.delta.commit import OpenTable
 from tidelake.delta.topic import OffsetRange, Topic
 from tidelake.delta.values import offset_value, partitions_value, topic_identity_value
 from tidelake.errors import TopicChanged, TopicGap
+from tidelake.order import INT64_MAX
 
 MADE_ANEW = "the topic was deleted and made anew"
 
@@ -18,12 +19,6 @@ def next_offsets(table: OpenTable, topic: str) -> dict[int, int]:
     partitions = range(table.value(partitions_value(topic)) or 0)
     known = table.values(f"offset/{topic}/", [str(one) for one in partitions])
     return {int(partition): offset for partition, offset in known.items()}
-
-
-def unread(table: OpenTable, topic: str, ends: Mapping[int, int]) -> int:
-    """How many offsets before these ends were not read yet."""
-    read = next_offsets(table, topic)
-    return sum(max(0, end - read.get(partition, 0)) for partition, end in ends.items())
 
 
 def plan_next(
@@ -47,6 +42,25 @@ def plan_next(
         return offsets, gaps
     anew = [TopicChanged(topic.name, one, 0, end, MADE_ANEW) for one, end in sorted((read or {0: 0}).items())]
     return OffsetRange({}, identity=offsets.identity), [*anew]
+
+
+def unread(
+    topic: Topic, table: OpenTable, collection: Collection, ends: Mapping[int, int]
+) -> tuple[int, list[TopicGap]]:
+    """How many offsets before these ends ingest has still to read, and the gaps that stop it.
+
+    Offsets that were given up count only while a gap stops it.
+
+    Raises: as `plan_next` does; the topic is asked only where it does not end where ingest reads on.
+    """
+    read = next_offsets(table, topic.name)
+    if all(ends.get(partition, 0) == read.get(partition, 0) for partition in {*ends, *read}):
+        return 0, []
+    offsets, gaps = plan_next(topic, table, collection, INT64_MAX)
+    # Of a topic that was made anew nothing can be read, and all that is there is still to be read.
+    starts = {partition: read.get(partition, 0) if gaps else end for partition, end in ends.items()}
+    starts |= {partition: start for partition, (start, _) in offsets.intervals.items()}
+    return sum(max(0, end - starts[partition]) for partition, end in ends.items()), gaps
 
 
 def values_behind(table: OpenTable, topic: str, offsets: OffsetRange) -> dict[str, int]:

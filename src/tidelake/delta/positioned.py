@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
+from tidelake.delta.proof import same_in
 
 _SYSTEM = (TIME, DIFF, POSITION, UNAVAILABLE, ERROR)
 _RANK = "_rank"
@@ -162,7 +162,7 @@ def _fillers(old: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
     )
     wanted = found.select(*_quoted(shape.key), needed.alias("_needed"))
     left, right = old.where(F.col(DIFF) != 0).withColumn(_RANK, _rank()).alias("row"), wanted.alias("wanted")
-    joined = left.join(right, _same_key(shape, "row", "wanted")).where(
+    joined = left.join(right, same_in("row", "wanted", shape.key)).where(
         F.array_contains("_needed", F.col(f"row.{_RANK}"))
     )
     # Copies that one tick has read have one rank.
@@ -179,7 +179,7 @@ def _by_key_in_need(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFr
          rank, null where there is none.
     """
     keys = lacking.select(*_quoted(shape.key)).alias("lacking")
-    about = _without_erased(rows, shape).alias("row").join(keys, _same_key(shape, "row", "lacking"), "left_semi")
+    about = _without_erased(rows, shape).alias("row").join(keys, same_in("row", "lacking", shape.key), "left_semi")
     states = (F.col(DIFF) > 0) & F.col(ERROR).isNull()
     found = []
     for place, name in enumerate(shape.fillable):
@@ -217,11 +217,6 @@ def _rank() -> Column:
 
 def _lacks() -> Column:
     return F.coalesce(F.col(ERROR).isNull() & (F.size(UNAVAILABLE) > 0) & (F.col(DIFF) > 0), F.lit(False))
-
-
-def _same_key(shape: Shape, left: str, right: str) -> Column:
-    same = [F.col(f"{left}.`{name}`").eqNullSafe(F.col(f"{right}.`{name}`")) for name in shape.key]
-    return reduce(lambda one, other: one & other, same)
 
 
 def _bare(shape: Shape) -> Shape:

@@ -9,31 +9,44 @@ been written before. See docs/decisions/positions.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
 from tidelake.connect_types import Travel
 from tidelake.delta.connect_values import (
     Landed,
+    is_infinite,
     is_unavailable_raw,
     is_unavailable_text,
     land_raw,
     land_text,
 )
-from tidelake.delta.json_format import breakage_of, read_object, refusal_of
+from tidelake.delta.decode import reason_by
+from tidelake.delta.json_format import (
+    CORRUPT,
+    any_of,
+    breakage_of,
+    holds_half_a_pair,
+    is_wrapped,
+    read_object,
+    schema_hash,
+)
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
 from tidelake.delta.parameters import parameter
 from tidelake.raw_configuration import UNAVAILABLE_VALUE
 
 POSTGRESQL = "postgresql"
-_CORRUPT = "_corrupt"
+UNUSABLE = "the event cannot be used: "
+ROW_OPS = ("c", "u", "r")
 _IN_SNAPSHOT = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last")
 SNAPSHOT_ENDS = ("last_in_data_collection", "last")
-_JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
+_JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
+SCHEMA = "_schema"
+"""The hash of the schema that a message in JSON has with it; see `json_format.schema_hash`."""
+_PARTS = ("before", "after", "source", "op", "ts_ms")
 _SOURCE = ("connector", "lsn", "sequence", "snapshot")
 
 
@@ -49,6 +62,12 @@ class ChangeShape:
     placeholder: str = UNAVAILABLE_VALUE
     refused_schemas: Mapping[int, str] = field(default_factory=dict)
     """JSON: by the hash of a schema that messages have with them, why they cannot be read."""
+    unreadable_keys: frozenset[int] = frozenset()
+    """Those of them that have even the key written otherwise."""
+    written: Mapping[int, Mapping[str, Travel]] = field(default_factory=dict)
+    """JSON: by the hash of such a schema, the columns that are written otherwise than the collection's, and how."""
+    schema_lengths: Mapping[int, int] = field(default_factory=dict)
+    """JSON: of the schemas that were looked at, and may come again; see `json_format.schema_hash`."""
     more: dict[str, Column] = field(default_factory=dict)
     """Further columns of the table, from those of raw records."""
 
@@ -70,10 +89,25 @@ class Reader:
     of_text: bool = True
     key_row: Column | None = None
     """Of Avro: the key's columns out of the record's key, where that is decoded."""
+    stated_key: Mapping[str, Column] = field(default_factory=dict)
+    """Of text: the texts of the key's columns out of the record's key, where that is read."""
+    plain: frozenset[str] = frozenset()
+    """Of text: what travels as one of these was read as what it is, not as its text."""
+    written: Mapping[int, Mapping[str, Travel]] = field(default_factory=dict)
+    """See `ChangeShape`."""
 
-    def land(self, given: Column, travel: Travel) -> Landed:
-        """Turn a value into what lands."""
-        return land_text(given, travel) if self.of_text else land_raw(given, travel)
+    def land(self, given: Column, name: str, travel: Travel) -> Landed:
+        """Turn the value of a column into what lands."""
+        is_text = self.of_text and travel.raw not in self.plain
+        found = land_text(given, travel) if is_text else land_raw(given, travel)
+        for hashed, columns in self.written.items():
+            if name not in columns or not (is_text or columns[name].raw == travel.raw):
+                continue  # what travels otherwise is not read plainly
+            other = land_text(given, columns[name]) if is_text else land_raw(given, columns[name])
+            is_other = F.coalesce(F.col(SCHEMA) == hashed, F.lit(False))
+            value, bad = (F.when(is_other, one) for one in (other.value, other.bad))
+            found = Landed(value.otherwise(found.value), bad.otherwise(found.bad))
+        return found
 
     def is_unavailable(self, given: Column, travel: Travel, placeholder: str) -> Column:
         """Whether it stands for a value that was not sent."""
@@ -94,8 +128,8 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
 
     In:  topic, partition, offset, key and value binary, any others.
     Out: the same, and
-         _kind: `value`, `delete`, `barrier` (a truncate), `tombstone` (a null value, which only tells Kafka to forget);
-         null where the record cannot be used at all.
+         _kind: `value` (or what cannot be used), `delete`, `barrier` (a truncate), `tombstone` (a null value, which
+         only tells Kafka to forget); null where the record is about no row.
          _row struct: of a value the row, of a delete its key; null fields where they cannot be had.
          _error string: why the row of this key cannot be had, or null.
          _unavailable array<string>: the columns without a value of their own, or null.
@@ -103,33 +137,91 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
          _reason, _detail string: why the record is of no use at all, or null.
          _connector string, _committed bigint (where the transaction before has ended), _lsn bigint, _snapshot boolean,
          _snapshot_ends boolean, _processed_ms bigint, _declared array<bigint> (null unless the shape names them).
+         _schema bigint: the hash of the schema around it, or null.
     """
-    fields = StructType([StructField(name, StringType()) for name, _ in shape.columns])
-    keys = StructType([StructField(name, StringType()) for name in shape.key])
-    event = StructType(
-        [
-            StructField("before", keys),
-            StructField("after", fields),
-            StructField("source", StructType([StructField(name, StringType()) for name in source_fields(shape)])),
-            StructField("op", StringType()),
-            StructField("ts_ms", StringType()),
-        ]
-    )
-    whole = StructType([*event.fields, StructField("payload", event)])
-    key = StructType([*keys.fields, StructField("payload", keys), StructField(_CORRUPT, StringType())])
-    text, key_text = F.col("value").cast("string"), F.col("key").cast("string")
-    read = raw.withColumn("_given", read_object(text, whole.simpleString()))
-    broken = F.coalesce(refusal_of(text, shape.refused_schemas), breakage_of(text, F.col("_given")))
-    read = read.withColumn("_broken", F.when(F.col("value").isNotNull(), broken))
-    given, parts = F.col("_given.v")[0], [one.name for one in event]
-    bare = F.struct(*(given[name].alias(name) for name in parts))
-    read = read.withColumn("_event", F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare))
+    text = F.col("value").cast("string")
+    read = raw.withColumn("_given", read_object(text, event_ddl(shape)))
+    given = F.col("_given.v")[0]
+    read = read.withColumn(SCHEMA, schema_around(given, shape))
+    broken = F.coalesce(reason_by(F.col(SCHEMA), shape.refused_schemas), breakage_of(text, F.col("_given")))
+    read = read.withColumn("_broken", F.when(text.isNotNull(), broken))
+    read = read.withColumn("_empty", text.isNull() | (F.col("_broken").isNull() & _is_wrapped_null(text, given)))
     # The key of a record is only read where the event itself does not tell the row's.
-    told_keys = [F.col(f"_event.after.{name}").isNotNull() for name in shape.key]
-    is_told = F.col("_broken").isNull() & reduce(lambda one, other: one & other, told_keys)
-    needed = F.when(~F.coalesce(is_told, F.lit(False)), key_text)
-    read = read.withColumn("_keys", F.from_json(needed, key, _JSON_OPTIONS))
-    return told(read, shape, Reader(shape.columns)).drop("_given", "_broken", "_event", "_keys")
+    is_told = F.col("_broken").isNull() & tells_row(part_of(given, "op"), part_of(given, "after"), shape)
+    key_text = F.col("key").cast("string")
+    needed = F.when(~F.coalesce(is_told, F.lit(False)) & ~holds_half_a_pair(key_text), key_text)
+    read, stated = _with_stated_key(read, needed, shape)
+    reader = Reader(shape.columns, stated_key=stated, written=shape.written)
+    return told_by(read, given, shape, reader).drop("_given", "_keys")
+
+
+def _with_stated_key(read: DataFrame, text: Column, shape: ChangeShape) -> tuple[DataFrame, dict[str, Column]]:
+    """The record's key in `_keys`, and the texts of its columns, with or without a schema around them."""
+    keys = [(name, "string") for name in shape.key]
+    if "payload" in shape.key:
+        inside = F.get_json_object(text, "$.payload")
+        text = F.when(is_wrapped(text, ()) & inside.startswith("{"), inside).otherwise(text)
+        read = read.withColumn("_keys", F.from_json(text, _struct([*keys, (CORRUPT, "string")]), _JSON_OPTIONS))
+        return read, {name: F.col(f"_keys.{name}") for name in shape.key}
+    key = _struct([*keys, ("payload", _struct(keys)), (CORRUPT, "string")])
+    read = read.withColumn("_keys", F.from_json(text, key, _JSON_OPTIONS))
+    return read, {name: F.coalesce(F.col(f"_keys.payload.{name}"), F.col(f"_keys.{name}")) for name in shape.key}
+
+
+def schema_around(given: Column, shape: ChangeShape) -> Column:
+    """The hash of the schema around an event that was read as `event_ddl`; null where it has none."""
+    return F.when(given["payload"].isNotNull(), schema_hash(F.col("value"), shape.schema_lengths))
+
+
+def tells_row(op: Column, after: Column, shape: ChangeShape) -> Column:
+    """Whether an event is of a row as it is now, and tells its key."""
+    return op.isin(*ROW_OPS) & reduce(lambda one, other: one & other, [after[name].isNotNull() for name in shape.key])
+
+
+def _is_wrapped_null(text: Column, given: Column) -> Column:
+    """Whether it is a schema around no value, which is how a converter may write a tombstone; never null."""
+    parsed = F.try_parse_json(text)
+    has_schema = F.try_variant_get(parsed, "$.schema", "variant").isNotNull()
+    is_null = F.is_variant_null(F.try_variant_get(parsed, "$.payload", "variant"))
+    says_nothing = given["op"].isNull() & given["payload"].isNull()
+    return F.when(says_nothing, F.coalesce(has_schema & is_null, F.lit(False))).otherwise(False)
+
+
+def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str:
+    """The type of an event, which may lie in a `payload`, as Spark's `struct<…>`.
+
+    Args:
+        shape: what the events are about.
+        plain: by what travels, the type to read it as; everything else is read as its text.
+    """
+
+    def number(path: str) -> str:
+        return "string" if path in shape.position else (plain or {}).get("long", "string")
+
+    types = {name: (plain or {}).get(travel.raw, "string") for name, travel in shape.columns}
+    rows = {"before": [(name, types[name]) for name in shape.key], "after": list(types.items())}
+    rows["source"] = [(name, number("source.lsn") if name == "lsn" else "string") for name in source_fields(shape)]
+    parts = [*((name, _struct(fields)) for name, fields in rows.items()), ("op", "string"), ("ts_ms", number("ts_ms"))]
+    return _struct([*parts, ("payload", _struct(parts))])
+
+
+def _struct(fields: Sequence[tuple[str, str]]) -> str:
+    return f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in fields)}>"
+
+
+def part_of(given: Column, name: str) -> Column:
+    """A part of an event, out of what was read of it as `event_ddl`: of its payload, where it has one."""
+    return F.when(given["payload"].isNotNull(), given["payload"][name]).otherwise(given[name])
+
+
+def told_by(read: DataFrame, given: Column, shape: ChangeShape, reader: Reader) -> DataFrame:
+    """What an event in JSON says, from what was read of it as `event_ddl`, _empty and _broken.
+
+    Out: what `read_changes` gives, and what came in but those two.
+    """
+    bare = F.struct(*(given[name].alias(name) for name in _PARTS))
+    read = read.withColumn("_event", F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare))
+    return told(read, shape, reader).drop("_broken", "_event", "_empty")
 
 
 def source_fields(shape: ChangeShape) -> list[str]:
@@ -139,115 +231,158 @@ def source_fields(shape: ChangeShape) -> list[str]:
 
 
 def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
-    """What an event says, from `_event`, `_broken` (why it cannot be read, or null), and the texts of `_keys`.
+    """What an event says, from `_event`, `_broken` (why it cannot be read, or null) and `_empty` (it has no value).
 
     Out: what `read_changes` gives, and what came in.
     """
     broken = F.col("_broken").isNotNull()
     op, after, source = F.col("_event.op"), F.col("_event.after"), F.col("_event.source")
+    # What cannot be used is about a row too, if its key is known; a message of the log (`m`) is about none.
     kind = (
-        F.when(F.col("value").isNull(), F.lit("tombstone"))
+        F.when(F.col("_empty"), F.lit("tombstone"))
         .when(broken, F.lit("value"))
-        .when(op.isin("c", "u", "r"), F.lit("value"))
+        .when(op.isin(*ROW_OPS), F.lit("value"))
         .when(op == "d", F.lit("delete"))
         .when(op == "t", F.lit("barrier"))
+        .when(op.isNull() | (op != "m"), F.lit("value"))
     )
-    landed = {name: reader.land(after[name], travel) for name, travel in reader.columns}
+    is_row = F.coalesce(~F.col("_empty") & ~broken & op.isin(*ROW_OPS), F.lit(False))
+    is_unknown = (F.col("_kind") == "value") & ~broken & ~is_row
+    landed = {name: reader.land(after[name], name, travel) for name, travel in reader.columns}
+    found = read.withColumn("_kind", kind)
+    values = {name: F.when(is_row, one.value) for name, one in landed.items()}
+    if reader.of_text:
+        # In a step of its own, as it is asked for more than once. What Avro has decoded is cheap to ask for again, and
+        # such a step between structs would be copied into each of those that follow until the heap is full.
+        found = found.withColumn(
+            "_landed", F.when(is_row, F.struct(*(landed[name].value.alias(name) for name in landed)))
+        )
+        values = {name: F.col(f"_landed.{name}") for name in landed}
     lacks = {
         name: reader.is_unavailable(after[name], travel, shape.placeholder)
         for name, travel in reader.columns
         if name not in shape.key
     }
     keys = _keys_of(shape, reader)
-    is_value, is_row = F.col("_kind") == "value", (F.col("_kind") == "value") & ~broken
-    row = F.struct(*(_value_of(name, landed, lacks, keys, is_row).alias(name) for name, _ in shape.columns))
-    found = read.withColumn("_kind", kind)
-    error = F.when(broken, F.concat(F.lit("the event cannot be read: "), F.col("_broken"))).when(
-        is_row, _fault(shape, landed, lacks, after)
+    row = F.struct(*(_value_of(name, values, lacks, keys).alias(name) for name, _ in shape.columns))
+    op_is = F.concat(F.lit("op is "), F.coalesce(op, F.lit("not there")))
+    error = (
+        F.when(broken, F.concat(F.lit("the event cannot be read: "), F.col("_broken")))
+        .when(is_unknown, F.concat(F.lit(f"{UNUSABLE}unknown_operation, "), op_is))
+        .when(is_row & after.isNull(), F.lit(f"{UNUSABLE}no_row"))
+        .when(is_row, _fault(shape, landed, values, lacks, after))
     )
     key_of_row = F.struct(*(F.col(f"_row.{name}") for name in shape.key))
-    keyless = reduce(lambda one, other: one | other, [F.col(f"_row.{name}").isNull() for name in shape.key])
-    unavailable = F.filter(
-        F.array(*(F.when(one, F.lit(name)) for name, one in lacks.items())), lambda name: name.isNotNull()
-    )
+    keyless = any_of(F.col(f"_row.{name}").isNull() for name in shape.key)
+    # Names of columns have no comma; a lambda would keep Spark from compiling the step.
+    unavailable = F.split(F.concat_ws(",", *(F.when(one, F.lit(name)) for name, one in lacks.items())), ",")
     found = found.select(
         "*",
         row.alias("_row"),
         error.alias("_error"),
-        F.when(is_row & (F.size(unavailable) > 0), unavailable).alias("_unavailable"),
+        F.when(is_row & any_of(lacks.values()), unavailable).alias("_unavailable"),
         _before_keys(shape, reader).alias("_before_key"),
         source["connector"].alias("_connector"),
-        F.regexp_extract(source["sequence"], r'^\["([0-9]+)"', 1).try_cast("bigint").alias("_committed"),
+        _first_of(source["sequence"]).try_cast("bigint").alias("_committed"),
         source["lsn"].try_cast("bigint").alias("_lsn"),
-        F.coalesce(source["snapshot"].isin(*_IN_SNAPSHOT) & (op == "r"), F.lit(False)).alias("_snapshot"),
+        _is_of_snapshot(shape).alias("_snapshot"),
         F.coalesce(source["snapshot"].isin(*SNAPSHOT_ENDS), F.lit(False)).alias("_snapshot_ends"),
         F.col("_event.ts_ms").try_cast("bigint").alias("_processed_ms"),
         _declared_position(shape).alias("_declared"),
     )
     reason = (
-        F.when(F.col("_kind").isNull(), F.lit("unknown_operation"))
+        F.when(F.col("_kind").isNull() | (is_unknown & keyless), F.lit("unknown_operation"))
+        .when(_has_unreadable_key(shape), F.lit("schema_not_resolved"))
+        # Only a key tells which row is in error.
         .when(F.col("_kind").isin("value", "delete") & keyless, F.lit("no_key"))
-        .when((F.col("_kind") == "value") & ~broken & after.isNull(), F.lit("no_row"))
     )
     left = F.col("_before_key")
-    has_left = (op == "u") & is_value & left.isNotNull() & ~_same(left, key_of_row, shape.key)
+    has_left = (op == "u") & (F.col("_kind") == "value") & left.isNotNull() & ~_same(left, key_of_row, shape.key)
     return found.select(
         "*",
         F.when(has_left, left).alias("_left"),
         reason.alias("_reason"),
-        F.when(F.col("_kind").isNull(), F.concat(F.lit("op is "), F.coalesce(op, F.lit("not there"))))
-        .otherwise(F.col("_broken"))
-        .alias("_detail"),
-    ).drop("_before_key")
+        F.when(F.col("_kind").isNull() | is_unknown, op_is).otherwise(F.col("_broken")).alias("_detail"),
+    ).drop("_before_key", "_landed")
+
+
+def _is_of_snapshot(shape: ChangeShape) -> Column:
+    """Whether an event states a row of a snapshot that has a place in the log: others are rows, and erase nothing."""
+    if shape.position:
+        return F.lit(False)
+    source = F.col("_event.source")
+    of_row = source["snapshot"].isin(*_IN_SNAPSHOT) & (F.col("_event.op") == "r")
+    return F.coalesce(of_row & source["lsn"].try_cast("bigint").isNotNull(), F.lit(False))
+
+
+def _has_unreadable_key(shape: ChangeShape) -> Column:
+    """Whether an event has a schema that has the key written otherwise, so that nobody knows which one it is about."""
+    return F.col(SCHEMA).isin(*shape.unreadable_keys) if shape.unreadable_keys else F.lit(False)
+
+
+def _first_of(sequence: Column) -> Column:
+    """The first number of `source.sequence`, which is a list of texts; null where it has none."""
+    found = F.substring_index(F.substring_index(sequence, '"', 2), '"', -1)
+    return F.when(sequence.startswith('["') & found.rlike("^[0-9]+$"), found)
 
 
 def _keys_of(shape: ChangeShape, reader: Reader) -> dict[str, Column]:
     """By key column its value as the record's key has it, or what stood before."""
     travels, before = dict(reader.columns), F.col("_event.before")
     if not reader.of_text:
-        stated = {name: reader.land(before[name], travels[name]).value for name in shape.key}
+        stated = {name: reader.land(before[name], name, travels[name]).value for name in shape.key}
         if reader.key_row is None:
             return stated
         return {name: F.coalesce(reader.key_row[name], value) for name, value in stated.items()}
-    return {
-        name: land_text(
-            F.coalesce(F.col(f"_keys.payload.{name}"), F.col(f"_keys.{name}"), before[name]), travels[name]
-        ).value
-        for name in shape.key
-    }
+    found = {}
+    for name in shape.key:
+        of_event = reader.land(before[name], name, travels[name]).value
+        if name not in reader.stated_key:
+            found[name] = of_event
+            continue
+        of_record = replace(reader, plain=frozenset()).land(reader.stated_key[name], name, travels[name]).value
+        # Of a delete the event itself is asked first, as a plain reading asks it alone.
+        parts = F.coalesce(of_event, of_record), F.coalesce(of_record, of_event)
+        found[name] = F.when(F.col("_kind") == "delete", parts[0]).otherwise(parts[1])
+    return found
 
 
 def _before_keys(shape: ChangeShape, reader: Reader) -> Column:
     """The key before the change; null where it is not told in full."""
     travels, before = dict(reader.columns), F.col("_event.before")
-    values = {name: reader.land(before[name], travels[name]).value for name in shape.key}
+    values = {name: reader.land(before[name], name, travels[name]).value for name in shape.key}
     told = reduce(lambda one, other: one & other, [value.isNotNull() for value in values.values()])
     return F.when(told, F.struct(*(value.alias(name) for name, value in values.items())))
 
 
-def _value_of(
-    name: str, landed: dict[str, Landed], lacks: dict[str, Column], keys: dict[str, Column], is_row: Column
-) -> Column:
-    if name not in landed:
+def _value_of(name: str, values: dict[str, Column], lacks: dict[str, Column], keys: dict[str, Column]) -> Column:
+    if name not in values:
         return F.lit(None)
-    value = landed[name].value
-    if name in keys:
-        return F.when(is_row, F.coalesce(value, keys[name])).otherwise(keys[name])
-    return F.when(is_row & ~lacks[name], value)
+    return F.coalesce(values[name], keys[name]) if name in keys else F.when(~lacks[name], values[name])
 
 
-def _fault(shape: ChangeShape, landed: dict[str, Landed], lacks: dict[str, Column], after: Column) -> Column:
+def _fault(
+    shape: ChangeShape,
+    landed: dict[str, Landed],
+    values: dict[str, Column],
+    lacks: dict[str, Column],
+    after: Column,
+) -> Column:
     """What is wrong with a row, by column; null where nothing is."""
     faults = []
     for name, travel in shape.columns:
         if name not in landed:  # may be null, and was not written
             continue
-        told = ~lacks.get(name, F.lit(False))
-        faults.append(F.when(told & landed[name].bad, F.lit(f"{name} cannot be read as {_named(travel)}")))
+        stated, given = ~lacks.get(name, F.lit(False)), after[name].isNotNull()
+        nested = travel.raw in ("array", "record")
+        bad = landed[name].bad if nested else given & values[name].isNull()
+        unread = F.lit(f"{name} cannot be read as {_named(travel)}")
+        endless = F.lit(f"{name} is infinite; declared as {travel.raw} it lands as it travels")
+        faults.append((stated & bad, F.when(is_infinite(after[name], travel), endless).otherwise(unread)))
         if not travel.nullable and name not in shape.key:
-            faults.append(F.when(told & after[name].isNull(), F.lit(f"{name} is missing, and is not null")))
-    text = F.concat_ws("; ", *faults)
-    return F.when(text != "", text)
+            faults.append((stated & ~given, F.lit(f"{name} is missing, and is not null")))
+    text = F.concat_ws("; ", *(F.when(one, fault) for one, fault in faults))
+    return F.when(any_of(one for one, _ in faults), text)
 
 
 def _named(travel: Travel) -> str:
@@ -267,12 +402,15 @@ def _declared_position(shape: ChangeShape) -> Column:
     return F.when(whole, F.array(*numbers))
 
 
-def position_of(snapshots: Sequence[SnapshotStart]) -> Column:
+def position_of(shape: ChangeShape, snapshots: Sequence[SnapshotStart]) -> Column:
     """The position of what `read_changes` gives; null where it is not told.
 
     Args:
+        shape: what the events are about. Where it declares positions, nothing else tells one: they would not compare.
         snapshots: the initial snapshots that are known; what a connector has processed since one lies above it.
     """
+    if shape.position:
+        return F.concat(F.col("_declared"), F.array(F.col("offset")))
     above = F.greatest(
         F.lit(None).cast("bigint"),
         F.lit(None).cast("bigint"),
@@ -282,47 +420,41 @@ def position_of(snapshots: Sequence[SnapshotStart]) -> Column:
     streamed = F.array(committed, F.col("_lsn"), F.col("offset"))
     stated = F.array(F.col("_lsn"), F.lit(0).cast("bigint"), F.col("offset"))
     source = F.when(F.col("_lsn").isNotNull(), F.when(F.col("_snapshot"), stated).otherwise(streamed))
-    declared = F.concat(F.col("_declared"), F.array(F.col("offset")))
-    return F.when(F.col("_declared").isNotNull(), declared).when(F.col("_connector") == POSTGRESQL, source)
+    return F.when(F.col("_connector") == POSTGRESQL, source)
 
 
 def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
     """Turn change events into rows of the positioned form.
 
-    In:  what `read_changes` gives, with _position. A tombstone, and a record with a reason or no position, gives none.
-    Out: the table's columns. A change of a row's key is a delete and a value.
+    In:  what `read_changes` gives, with _position, and _marks (not null).
+    Out: the table's columns, and _marks. A change of a row's key is a delete, without marks, and a value. A tombstone,
+         and a record with a reason or no position, is a row without a time, which has no place in the table.
     """
-    kind, error = F.col("_kind"), F.col("_error")
-    # Not a filter: Spark would push it down and read each record once more for each column that it names.
-    good = F.col("_reason").isNull() & F.col(POSITION).isNotNull() & (kind != "tombstone")
-    in_error = (kind == "value") & error.isNotNull()
-    whole = (kind == "value") & error.isNull()
-    sign = F.when(kind == "value", 1).when(kind == "delete", -1).otherwise(0)
-    names = [name for name, _ in shape.columns]
+    # Numbers are what is exploded, not the rows themselves: those would be copied into a list, and out of it.
+    good = F.col("_reason").isNull() & F.col(POSITION).isNotNull() & (F.col("_kind") != "tombstone")
+    twice = good & F.col("_left").isNotNull()
+    numbers = F.when(twice, F.array(F.lit(0), F.lit(1))).otherwise(F.array(F.lit(0)))
+    numbered = changes.select("*", good.alias("_good"), F.explode(numbers).alias("_number"))
+    kind, error, first = F.col("_kind"), F.col("_error"), F.col("_number") == 0
+    whole = first & (kind == "value") & error.isNull()
+    sign = F.when(first & (kind == "value"), 1).when(~first | (kind == "delete"), -1).otherwise(0)
 
-    def row(data: dict[str, Column], diff: Column, kept: Column) -> Column:
-        return F.struct(
-            parameter(time, F.col("offset")).alias(TIME),
-            diff.cast("bigint").alias(DIFF),
-            F.col(POSITION).alias(POSITION),
-            F.when(kept, F.col("_unavailable")).alias(UNAVAILABLE),
-            F.when(kept & in_error, error).alias(ERROR),
-            *(data[name].alias(name) for name in names),
-            *(F.when(whole & kept, value).alias(name) for name, value in shape.more.items()),
-        )
+    def cell(name: str) -> Column:
+        of_row = F.col(f"_row.{name}")
+        if name not in shape.key:
+            return F.when(whole, of_row)
+        return F.when(first, F.when(kind != "barrier", of_row)).otherwise(F.col(f"_left.{name}"))
 
-    stated = {
-        name: F.when(kind != "barrier", F.col(f"_row.{name}"))
-        if name in shape.key
-        else F.when(whole, F.col(f"_row.{name}"))
-        for name in names
-    }
-    absent = {name: F.col(f"_row.{name}") for name in names}
-    left = {name: F.col(f"_left.{name}") if name in shape.key else F.when(F.lit(False), absent[name]) for name in names}
-    first = F.when(good, row(stated, sign, F.lit(True)))
-    second = F.when(good & F.col("_left").isNotNull(), row(left, F.lit(-1), F.lit(False)))
-    both = F.filter(F.array(first, second), lambda one: one.isNotNull())
-    return changes.select(F.explode(both).alias("_stated")).select("_stated.*")
+    return numbered.select(
+        F.when(first, F.col("_marks")).alias("_marks"),
+        F.when(F.col("_good"), parameter(time, F.col("offset"))).alias(TIME),
+        sign.cast("bigint").alias(DIFF),
+        POSITION,
+        F.when(first, F.col("_unavailable")).alias(UNAVAILABLE),
+        F.when(first & (kind == "value"), error).alias(ERROR),
+        *(cell(name).alias(name) for name, _ in shape.columns),
+        *(F.when(whole, value).alias(name) for name, value in shape.more.items()),
+    )
 
 
 def _same(left: Column, right: Column, key: Sequence[str]) -> Column:

@@ -27,7 +27,7 @@ from tidelake.delta.decode import (
     schema_id_of,
     without_logical_types,
 )
-from tidelake.delta.raw_debezium import ChangeShape, Reader, event_struct, source_fields, told
+from tidelake.delta.raw_debezium import ChangeShape, Reader, event_struct, source_fields, tells_row, told
 
 _FOUND = "_schema_id"
 _SPARK_TYPES = {"int": "int", "long": "bigint", "float": "float", "double": "double"}
@@ -87,7 +87,7 @@ def _read(
 ) -> DataFrame:
     """Decode the events of one writer's schema; `wrong` says why a record is none, or is null."""
     body = F.when(wrong.isNull() & F.col("value").isNotNull(), F.col("_body"))
-    read = raw.withColumn("_given", _decoded(body, record))
+    read = raw.withColumn("_empty", F.col("value").isNull()).withColumn("_given", _decoded(body, record))
     given, end = F.col("_given.m"), F.col("_given.tail")
     broken = F.when(
         F.col("value").isNotNull(),
@@ -108,11 +108,10 @@ def _read(
     columns = _columns(shape, dict(travels(declared_row(record))))
     rows = [_row(given[name], columns).alias(name) for name in ("before", "after")]
     read = read.withColumn("_event", event_struct(given, rows, source))
-    kept = ["_given", "_broken", "_event", "_body"]
+    kept = ["_given", "_broken", "_event", "_body", "_empty"]
     key_row = None
     if keys is not None:
-        told_keys = [F.col(f"_event.after.{name}").isNotNull() for name in shape.key]
-        is_told = F.col("_broken").isNull() & reduce(lambda one, other: one & other, told_keys)
+        is_told = F.col("_broken").isNull() & tells_row(F.col("_event.op"), F.col("_event.after"), shape)
         needed = F.when(~F.coalesce(is_told, F.lit(False)), F.col("key"))
         read = read.withColumn("_key_bytes", needed)
         read = read.withColumn("_key_row", _key_row(read, shape, keys))

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from tidelake.configuration import CollectionSettings
 from tidelake.delta.formats import decode_keys, decode_values
+from tidelake.delta.json_format import is_wrapped
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
 from tidelake.delta.parameters import parameter
 
@@ -111,7 +112,10 @@ def upsert_rows(decoded: DataFrame, settings: CollectionSettings, time: int) -> 
 
 
 def _key_object(settings: CollectionSettings) -> Column:
-    """The bytes of a key as a JSON object; the key of one column may be written without one, and a text bare."""
+    """The bytes of a key as a JSON object; the key of one column may be written without one, and a text bare.
+
+    One that is not an object may have a schema around it, too.
+    """
     key, names = F.col("key"), [one["name"] for one in settings.key_schema["fields"]]
     if len(names) > 1:
         return key
@@ -120,7 +124,11 @@ def _key_object(settings: CollectionSettings) -> Column:
     bare = text if not is_text else F.when(text.startswith('"'), text).otherwise(_quoted(key.cast("string")))
     whole = F.concat(F.lit(f'{{"{names[0]}":'), bare, F.lit("}"))
     is_object = text.startswith("{") | ~F.is_valid_utf8(key.cast("string"))
-    return F.when(is_object, key).otherwise(whole.cast("binary"))
+    inside = F.when(is_wrapped(text, names), F.try_variant_get(F.try_parse_json(text), "$.payload", "variant"))
+    inner = F.to_json(inside)
+    taken_out = F.concat(F.lit(f'{{"{names[0]}":'), inner, F.lit("}"))
+    is_bare = F.coalesce(~inner.startswith("{"), F.lit(False))
+    return F.when(is_object & ~is_bare, key).otherwise(F.when(is_bare, taken_out).otherwise(whole).cast("binary"))
 
 
 def _quoted(text: Column) -> Column:

@@ -111,6 +111,27 @@ def _plan(
     return ranges, gaps
 
 
+def unusable_rows(decoded: DataFrame) -> DataFrame:
+    """The rows of the quarantine.
+
+    In:  what `_RawTick._decoded` gives.
+    Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
+    """
+    # The optimizer pushes no filter below what is observed; else a record would be decoded again for each use of it.
+    seen = Observed(decoded, F.count(F.lit(1)).alias("records"))
+    return seen.frame.where(F.col("_reason").isNotNull()).select(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp_ms",
+        F.col("_reason").alias("reason"),
+        F.col("_detail").alias("detail"),
+        F.lit(None).cast("array<bigint>").alias("times"),
+        "key",
+        "value",
+    )
+
+
 class _RawTick:
     """The steps of one tick, all from one state of the table."""
 
@@ -219,18 +240,7 @@ class _RawTick:
 
     def _quarantine(self, ranges: Sequence[tuple[Topic, OffsetRange]]) -> None:
         """Put what cannot be used aside, whole and with its place; a repeated tick writes the same rows again."""
-        bad = self._decoded(ranges).where(F.col("_reason").isNotNull())
-        rows = bad.select(
-            "topic",
-            "partition",
-            "offset",
-            "timestamp_ms",
-            F.col("_reason").alias("reason"),
-            F.col("_detail").alias("detail"),
-            F.lit(None).cast("array<bigint>").alias("times"),
-            "key",
-            "value",
-        ).coalesce(1)
+        rows = unusable_rows(self._decoded(ranges)).coalesce(1)
         path = self.collection.paths.quarantine
         files = write_frame(rows, path, new_run("quarantine"), QUARANTINE_SCHEMA)
         append_run(path, files, self.collection.entry.epoch)

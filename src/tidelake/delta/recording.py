@@ -1,4 +1,4 @@
-"""Records topics of a broker as file topics, and plays file topics to a broker: each record as it is, in its place.
+"""Records topics of a broker as file topics: each record as it is, in its place; see `playing` for the way back.
 
 A recording keeps keys, values, headers, timestamps, partitions and offsets. Its Parquet files say which offsets they
 stand for, so that those without a record (of transactions, of compaction) are no gap in it either.
@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from tidelake.delta.kafka_client import KafkaCluster, librdkafka_settings
-from tidelake.delta.topic import COVERED_OFFSETS, TOPIC_IDENTITY, FileTopic, Interval, OffsetRange
-from tidelake.delta.topic_lines import parse_line, parse_lines, partition_of
+from tidelake.delta.topic import COVERED_OFFSETS, TOPIC_IDENTITY, FileTopic
+from tidelake.delta.topic_intervals import Interval
+from tidelake.delta.topic_lines import parse_line
 from tidelake.errors import RuleBroken, TopicUnreachable
 from tidelake.generator.topic_writer import TOPIC_SCHEMA
 
@@ -35,9 +36,6 @@ class Copied:
     messages: int = 0
     intervals: dict[int, Interval] = field(default_factory=dict)
     """By partition, the offsets that it stands for."""
-
-
-# --- from a broker to files ------------------------------------------------------------------------------------------
 
 
 def record_topic(cluster: KafkaCluster, name: str, folder: Path, form: Format = "parquet") -> Copied:
@@ -226,114 +224,3 @@ def _check_same_topic(folder: Path, name: str, identity: int | None) -> None:
             raise RuleBroken(
                 f"{folder} is of another topic '{name}', which was deleted and made anew", "record into another folder"
             )
-
-
-# --- from files to a broker ------------------------------------------------------------------------------------------
-
-
-def play_topic(folder: Path, cluster: KafkaCluster, name: str, *, renumber: bool = False) -> Copied:
-    """Play a file topic to a topic of a broker: what is there already is taken as played before.
-
-    Args:
-        folder: the file topic.
-        cluster: where to.
-        name: the topic, which must be there, with as many partitions.
-        renumber: play everything, behind what is there, whatever offsets that gives.
-
-    Raises:
-        RuleBroken: there is no such topic, or it has too few partitions; or, unless `renumber`, records would get other
-            offsets than they have.
-        TopicGap: offsets are missing in the folder.
-        TopicUnreachable: the brokers did not take a record.
-    """
-    ends = {partition: end for partition, (_, end) in cluster.topic(name).offsets.items()}
-    topic, copied = FileTopic(folder), Copied()
-    missing = sorted(set(topic.end_offsets()) - set(ends))
-    if missing:
-        raise RuleBroken(f"the topic '{name}' has no partition {missing[0]}", "create it with as many partitions")
-    settings = {**librdkafka_settings(cluster.settings), "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
-    failed: list[KafkaError] = []
-    producer = Producer(settings)
-    positions = {} if renumber else dict(ends)
-    begun_late: list[tuple[int, int, int]] = []
-    while True:
-        offsets, gaps = topic.plan(positions, MESSAGES_PER_FILE, begun_late)
-        if renumber and any(one.from_offset == 0 < one.to_offset for one in gaps):
-            begun_late += [(one.partition, 0, one.to_offset) for one in gaps if one.from_offset == 0]
-            continue
-        if not offsets.intervals:
-            if gaps:
-                raise gaps[0]
-            break
-        for row in _messages_of(offsets):
-            expected = ends[row["partition"]]
-            if not renumber and row["offset"] != expected:
-                raise RuleBroken(
-                    f"partition {row['partition']} of '{name}' would give the record of offset {row['offset']} the "
-                    f"offset {expected}",
-                    "give --renumber where offsets may change",
-                )
-            _produce(producer, name, row, failed)
-            ends[row["partition"]] += 1
-            copied.messages += 1
-        for partition, (start, end) in offsets.intervals.items():
-            copied.intervals[partition] = (copied.intervals.get(partition, (start, end))[0], end)
-            positions[partition] = end
-    left = producer.flush(cluster.settings.request_timeout_s)
-    if left or failed:
-        said = failed[0].str() if failed else f"{left} records were not taken in time"
-        raise TopicUnreachable(name, cluster.settings.bootstrap_servers, said)
-    return copied
-
-
-def _produce(producer: Producer, name: str, row: Mapping[str, Any], failed: list[KafkaError]) -> None:
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failed.append(error)
-
-    more: dict[str, Any] = {} if row["timestamp_ms"] is None else {"timestamp": row["timestamp_ms"]}
-    if row["headers"] is not None:
-        more["headers"] = [(one["key"], one["value"]) for one in row["headers"]]
-    while True:
-        try:
-            producer.produce(name, row["value"], row["key"], row["partition"], on_delivery=delivered, **more)
-            producer.poll(0)
-            return
-        except BufferError:
-            producer.poll(0.1)
-
-
-def _messages_of(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
-    """The messages of a range, in order; one that is there twice comes once."""
-    found: dict[tuple[int, int], dict[str, Any]] = {}
-    readers: list[Callable[[], Iterator[dict[str, Any]]]] = [
-        *(lambda path=path: _parquet_rows(path) for path in offsets.parquet),
-        *(lambda path=path: _lines_rows(path) for path in offsets.json_lines),
-    ]
-    for read in readers:
-        for row in read():
-            start, end = offsets.intervals.get(row["partition"], (0, 0))
-            if start <= row["offset"] < end:
-                found[row["partition"], row["offset"]] = row
-    for place in sorted(found):
-        yield found[place]
-
-
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    for batch in pq.ParquetFile(path).iter_batches():
-        for row in batch.to_pylist():
-            stamp = row.get("timestamp")
-            yield {
-                "partition": row["partition"],
-                "offset": row["offset"],
-                "timestamp_ms": None if stamp is None else round(stamp.timestamp() * 1000),
-                "key": row.get("key"),
-                "value": row["value"],
-                "headers": row.get("headers"),
-            }
-
-
-def _lines_rows(path: Path) -> Iterator[dict[str, Any]]:
-    partition = partition_of(path)
-    for row in parse_lines(path):
-        yield {"partition": partition, **row}

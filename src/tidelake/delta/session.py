@@ -10,6 +10,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from tidelake.setup.classes import options_to_use
 from tidelake.setup.jars import resolve
 
 _EXACT = {
@@ -59,7 +60,9 @@ _AVRO_LIMITS = {
     "org.apache.avro.limits.collectionItems.maxLength": "16777216",
 }
 _LOOKED_UP = ("PythonUtils", "PythonSQLUtils", "functions", "org.apache.spark.sql.functions", "py4j")
-_JAVA_OPTIONS = " ".join(f"-D{name}={value}" for name, value in _AVRO_LIMITS.items())
+# A step that reads a whole record becomes a method of more than 8,000 bytes, which the JVM leaves to its interpreter.
+_COMPILE_ALL = "-XX:-DontCompileHugeMethods"
+_JAVA_OPTIONS = " ".join([_COMPILE_ALL, *(f"-D{name}={value}" for name, value in _AVRO_LIMITS.items())])
 
 
 def start_session(
@@ -78,9 +81,13 @@ def start_session(
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         chosen |= {"spark.executor.extraJavaOptions": f"{_submitted_executor_options()} {_JAVA_OPTIONS}".strip()}
     else:
-        chosen |= {"spark.jars": ",".join(str(jar) for jar in resolve())}
-        chosen |= {"spark.driver.extraJavaOptions": _JAVA_OPTIONS}
-        if master is None or master.startswith("local"):
+        jars = [str(jar) for jar in resolve()]
+        chosen |= {"spark.driver.extraJavaOptions": " ".join([_JAVA_OPTIONS, *options_to_use()])}
+        if master is not None and not master.startswith("local"):
+            chosen |= {"spark.jars": ",".join(jars)}
+        else:
+            # By the JVM's own loader, whose classes an archive can have; and no jar is copied at each start.
+            chosen |= {"spark.driver.extraClassPath": os.pathsep.join(jars)}
             # Only here: executors on other machines could not find a driver that listens on this address.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = builder.master(master or "local[*]")

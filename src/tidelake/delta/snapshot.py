@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.delta import positioned
+from tidelake.delta.base import part_base
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable
+from tidelake.delta.files import RunFile
 from tidelake.delta.forms import contents_fields, form_of, shape_of
 from tidelake.delta.layout import TIME, UNAVAILABLE
 from tidelake.delta.runs import read_files
@@ -92,17 +95,19 @@ def snapshot(
     if unknown:
         raise RuleBroken(f"'{collection.name}' has no column '{unknown[0]}'", f"its columns are: {', '.join(names)}")
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
-    rows = read_files(
-        spark,
-        collection.paths.updates,
-        files,
-        updates_schema(collection.entry.record_schema, collection.entry.positioned),
-    )
-    rows = rows.where(F.col(TIME) <= at)
+    form = form_of(collection)
+    schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
+    # Of a column that was added since the entry was read nobody asks: rows of the base that differ there alone add up.
+    knows_all = len(schema) == len(table.schema())
+    whole, beside = part_base(files) if form.makes_base and knows_all else ([], files)
+    rows = _rows_until(spark, collection, beside, schema, at)
     if table.value(HAS_ERRORS) and not skip_errors:
         _refuse_errors(collection, rows, at)
-    contents = form_of(collection).contents(
-        rows, list(columns) or names, lambda whole: whole if where is None else _filtered(whole, where, names)
+    contents = form.contents(
+        rows,
+        list(dict.fromkeys(columns)) or names,
+        lambda all_columns: all_columns if where is None else _filtered(all_columns, where, names),
+        _rows_until(spark, collection, whole, schema, at) if whole else None,
     )
     lacking = positioned.unknown_values(rows, shape_of(collection)) if table.value(HAS_UNAVAILABLE) else None
     return Snapshot(at, since[0], upper, closed, table.version, contents, lacking)
@@ -125,6 +130,19 @@ def unknown_texts(taken: Snapshot) -> tuple[int, list[str]]:
         return shown.count(), named
     finally:
         shown.unpersist()
+
+
+def _rows_until(
+    spark: SparkSession, collection: Collection, files: Sequence[RunFile], schema: pa.Schema, at: int
+) -> DataFrame:
+    """The rows of these files at or before a time; where the files say that this is all, nothing is compared.
+
+    A comparison with another number at each read would be compiled anew each time.
+    """
+    rows = read_files(spark, collection.paths.updates, files, schema)
+    if all(file.time_max is not None and file.time_max <= at for file in files):
+        return rows
+    return rows.where(F.col(TIME) <= at)
 
 
 def _refuse_errors(collection: Collection, rows: DataFrame, at: int) -> None:

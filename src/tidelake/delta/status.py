@@ -25,7 +25,7 @@ from tidelake.delta.proven import Proven, read_proven
 from tidelake.delta.quarantine import quarantine_reasons
 from tidelake.delta.topic import Topic
 from tidelake.delta.values import CLOSED, SEALED_AT_MS, SINCE, UPPER
-from tidelake.errors import DamagedTable, TidelakeError
+from tidelake.errors import DamagedTable, TidelakeError, TopicGap
 from tidelake.order import INT64_MAX
 
 _EVIDENCE_SHOWN_MAX = 10
@@ -77,6 +77,9 @@ class CollectionStatus:
     contradictions: list[dict[str, Any]]
     damaged: str | None
     topic_problem: str | None = None
+    """Why a topic cannot be read; None where it can."""
+    topic_gaps: list[str] = field(default_factory=list)
+    """What is missing in a topic, or is no longer what it was, and stops ingest until it is back or accepted."""
     quarantine_unexplained: dict[str, int] = field(default_factory=dict)
     sealed_by_decision: list[dict[str, Any]] = field(default_factory=list)
     """`time`, `announced` (as decided), `reason` of every sealed time that somebody has decided about."""
@@ -168,7 +171,7 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
     proofs = read_proof_log(collection)
     reasons = quarantine_reasons(collection)
     progress = OpenTable(paths.progress)
-    lag, problem = _topic_lag(table, topics)
+    lag, gaps, problem = _topic_lag(collection, table, topics)
     sealed_at_ms = table.value(SEALED_AT_MS)
     since = collection.entry.since
     decided = {one.time for one in collection.entry.decisions if one.time is not None}
@@ -195,6 +198,7 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
         ],
         damaged=proofs.damaged,
         topic_problem=problem,
+        topic_gaps=[str(one) for one in gaps],
         quarantine_unexplained=quarantine_reasons(collection, explained=False),
         sealed_by_decision=sealed_by_decision(collection),
         decided_counts=sorted(
@@ -246,14 +250,17 @@ def _rows_from(table: Path, files: list[RunFile], upper: int) -> int:
     return rows
 
 
-def _topic_lag(table: OpenTable, topics: Sequence[Topic]) -> tuple[int | None, str | None]:
+def _topic_lag(
+    collection: Collection, table: OpenTable, topics: Sequence[Topic]
+) -> tuple[int | None, list[TopicGap], str | None]:
     if not topics:
-        return None, None
+        return None, [], None
     lag = 0
+    gaps: list[TopicGap] = []
     for topic in topics:
         try:
-            ends = topic.end_offsets()
+            left, found = unread(topic, table, collection, topic.end_offsets())
         except TidelakeError as error:
-            return None, str(error)
-        lag += unread(table, topic.name, ends)
-    return lag, None
+            return None, gaps, str(error)
+        lag, gaps = lag + left, gaps + found
+    return lag, gaps, None

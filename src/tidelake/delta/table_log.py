@@ -70,7 +70,8 @@ def _versions(path: Path) -> list[int]:
     return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
 
 
-def _newest_version(path: Path) -> int:
+def newest_version(path: Path) -> int:
+    """The version of the newest entry by its name, whole or torn; -1 where the log holds none."""
     return max(_versions(path), default=-1)
 
 
@@ -88,7 +89,7 @@ def set_torn_entry_aside(path: Path) -> None:
     log = path / "_delta_log"
     if not log.is_dir():
         return
-    newest = _newest_version(path)
+    newest = newest_version(path)
     if newest < 0:
         return
     entry = entry_path(path, newest)

@@ -127,6 +127,8 @@ class _Tick:
         self.report = TickReport(messages=offsets.messages)
         self.late_offsets: tuple[int, int] | None = None
         self.trusting = self.decoder.may_look_later
+        self.decoded: list[DataFrame] = []
+        """What the last written run was made of, share by share; nothing is read before somebody acts on it."""
 
     def run(self) -> TickReport | None:
         """Do it; None when another ingest took the same offsets."""
@@ -185,10 +187,11 @@ class _Tick:
             drops_copies: whether copies inside one task's share are dropped; without an exchange.
         """
         observed: list[Observed] = []
-        frames = []
+        frames, self.decoded = [], []
         for share in _shares(self.offsets, self.spark.sparkContext.defaultParallelism):
             raw = self._raw(share).coalesce(1)
             decoded = self.decoder.trusted_updates(raw) if self.trusting else self.decoder.updates(raw)
+            self.decoded.append(decoded)
             messages = self._observe_messages(decoded, observed)
             if self.trusting:
                 rows = explode_updates(messages, self.schema, broken=self._is_broken)
@@ -246,13 +249,13 @@ class _Tick:
 
     def _exploded(self, between: tuple[int, int] | None = None) -> DataFrame:
         """The updates of the range, or of its messages from one offset to another, whatever the partition."""
-        raw = self._raw(self.offsets)
+        messages = reduce(DataFrame.unionAll, self.decoded)
         if between is not None:
             first, last = (parameter(one, F.col("offset")) for one in between)
-            raw = raw.where(F.col("offset").between(first, last))
+            messages = messages.where(F.col("offset").between(first, last))
         if self.trusting:  # no statement is broken, or refused
-            return explode_updates(self.decoder.trusted_updates(raw), self.schema)
-        return self._explode(self.decoder.updates(raw))
+            return explode_updates(messages, self.schema)
+        return self._explode(messages)
 
     def _quarantine(self) -> None:
         """Put what cannot be used aside, whole and with its place; a repeated tick writes the same rows again."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidelake.delta.topic_intervals import Interval, first_doubled, intervals_of
 from tidelake.delta.topic_lines import OFFSET_MAX, PARTITION_MAX, is_lines_file, parse_lines, partition_of
 from tidelake.errors import RuleBroken, TopicGap
 
@@ -31,8 +32,6 @@ COVERED_OFFSETS = "tidelake.offsets"
 TOPIC_IDENTITY = "tidelake.topic_identity"
 """Which topic of its name it was recorded from."""
 _BATCH_ROWS = 1_024
-Interval = tuple[int, int]
-"""Offsets from the first on, and before the second."""
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 RAW_SCHEMA = f"partition int, offset bigint, timestamp_ms bigint, key binary, value binary, headers {_HEADERS}"
@@ -70,6 +69,7 @@ class OffsetRange:
 class _File:
     path: Path
     offsets: dict[int, list[Interval]] = field(default_factory=dict)
+    """By partition; one that the file has twice is in two intervals, and the last has the greatest end."""
 
 
 class Topic(Protocol):
@@ -157,7 +157,7 @@ class FileTopic:
                 holds them, so that an interval may start after its next offset; messages that are there are read.
 
         Raises:
-            RuleBroken: a file is not of the shape of a topic.
+            RuleBroken: a file is not of the shape of a topic, or an offset that was not read yet is there twice.
         """
         files = self._files()
         held: dict[int, list[Interval]] = {partition: [] for partition in next_offsets}
@@ -175,6 +175,8 @@ class FileTopic:
                 intervals[partition] = here
             if gap is not None:
                 gaps.append(gap)
+        for partition, wanted in intervals.items():
+            _refuse_doubled(self.name, partition, wanted, files)
         taken = bounded(intervals, messages_max)
         needed = [file for file in files if any(_overlaps(file, partition, one) for partition, one in taken.items())]
         return (
@@ -315,6 +317,19 @@ def _next_interval(
     return here, gap
 
 
+def _refuse_doubled(topic: str, partition: int, wanted: Interval, files: Iterable[_File]) -> None:
+    """Refuse offsets that two messages have, of which nobody can say which is meant."""
+    held = [(start, end, file.path) for file in files for start, end in file.offsets.get(partition, ())]
+    doubled = first_doubled(held, wanted)
+    if doubled is not None:
+        offset, path, other = doubled
+        where = f"in {path} twice" if path == other else f"in {path} and in {other}"
+        raise RuleBroken(
+            f"the offset {offset} of partition {partition} of the topic '{topic}' is {where}",
+            "an offset is one message: take the copy away, or give the other message an offset of its own",
+        )
+
+
 def bounded(intervals: dict[int, Interval], messages_max: int) -> dict[int, Interval]:
     """The same intervals cut so that together they span at most `messages_max` offsets, shared out evenly."""
     left, bounded = messages_max, {}
@@ -355,7 +370,7 @@ def _index(path: Path) -> _File:
     if is_lines_file(path):
         partition = partition_of(path)
         offsets = [row["offset"] for row in parse_lines(path)]
-        return _File(path, {partition: _intervals_of(np.array(offsets, dtype=np.int64))} if offsets else {})
+        return _File(path, {partition: intervals_of(np.array(offsets, dtype=np.int64))} if offsets else {})
     raise RuleBroken(
         f"{path} is not a file of a topic",
         "a topic holds *.parquet and <partition>.jsonl[.gz]; start other names with '_'",
@@ -381,7 +396,8 @@ def _parquet_offsets(path: Path) -> dict[int, list[Interval]]:
         beyond = values[(values < 0) | (values > most)]
         if len(beyond):
             raise RuleBroken(f"{path} has the {name} {beyond[0]}", f"a {name} is 0 to {most}")
-    return {int(one): _intervals_of(offsets[partitions == one]) for one in np.unique(partitions)}
+    found = sorted(table["partition"].unique().to_pylist())
+    return {one: intervals_of(offsets if len(found) == 1 else offsets[partitions == one]) for one in found}
 
 
 def _covered_offsets(path: Path, schema: pa.Schema) -> dict[int, list[Interval]] | None:
@@ -420,17 +436,6 @@ def _are_headers(kind: pa.DataType) -> bool:
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
         return False
     return {one.name: one.type for one in kind.value_type} == {"key": pa.string(), "value": pa.binary()}
-
-
-def _intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
-    """The offsets as disjoint intervals, in order; the same offset twice counts once."""
-    if len(offsets) == 0:
-        return []
-    unique = np.unique(offsets)
-    breaks = np.flatnonzero(np.diff(unique) != 1)
-    starts = np.concatenate(([unique[0]], unique[breaks + 1]))
-    ends = np.concatenate((unique[breaks], [unique[-1]])) + 1
-    return [(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]
 
 
 def _json_rows(offsets: OffsetRange) -> Iterator[dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""What a checkout needs before it can run: Java and the jars that Spark loads."""
+"""What a checkout needs before it can run: Java, the jars that Spark loads, and an archive of their classes."""
