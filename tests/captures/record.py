@@ -68,7 +68,19 @@ class Capture:
             if any(one["id"] == row[0] for one in self._marks()):
                 return
             time.sleep(0.2)
-        raise AssertionError(f"{self.name}: the mark {row[0]} does not come within {_WAIT_S:.0f} s")
+        raise AssertionError(
+            f"{self.name}: the mark {row[0]} does not come within {_WAIT_S:.0f} s; {self._situation()}"
+        )
+
+    def _situation(self) -> str:
+        """What an engineer would look at where nothing comes any more."""
+        with self.services.postgres.connect(self.database) as session:
+            slots = session.execute(
+                "select slot_name, active, confirmed_flush_lsn::text, pg_current_wal_lsn()::text"
+                " from pg_replication_slots"
+            ).fetchall()
+        connect = self.services.connect
+        return f"slots {slots}; {json.dumps(connect.status(self.name))}; the worker said:\n{connect.server.said()}"
 
     def _marks(self) -> Iterator[dict[str, Any]]:
         if self.topic("marks") not in self.services.broker.admin.list_topics(timeout=60).topics:

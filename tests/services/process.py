@@ -76,10 +76,10 @@ class Server:
         while not ready():
             if self._process.poll() is not None:
                 code, self._process = self._process.returncode, None
-                raise AssertionError(f"{self.name} ended with {code} before it was ready:\n{self._said()}")
+                raise AssertionError(f"{self.name} ended with {code} before it was ready:\n{self.said()}")
             if time.monotonic() > end:
                 self.kill()
-                raise AssertionError(f"{self.name} is not ready after {START_TIMEOUT_S:.0f} s:\n{self._said()}")
+                raise AssertionError(f"{self.name} is not ready after {START_TIMEOUT_S:.0f} s:\n{self.said()}")
             time.sleep(_POLL_S)
 
     @property
@@ -107,7 +107,8 @@ class Server:
         self._process.wait()
         self._process = None
 
-    def _said(self) -> str:
+    def said(self) -> str:
+        """The end of its log."""
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:])
 
 

@@ -203,8 +203,14 @@ def read_object(text: Column, ddl: str) -> Column:
     return F.from_json(whole, f"v array<{element}>, {CORRUPT} string", STRICT)
 
 
-def breakage_of(text: Column, read: Column) -> Column:
-    """Why a record is not one JSON object of these types; null where it is."""
+def breakage_of(text: Column, read: Column, *, letters: bool = True) -> Column:
+    """Why a record is not one JSON object of these types; null where it is.
+
+    Args:
+        text: the record.
+        read: what `read_object` has made of it.
+        letters: whether half of a letter counts, wherever it stands.
+    """
     alone = F.try_parse_json(text).isNotNull()
     closed = F.try_parse_json(F.concat(F.lit('{"v":['), text, F.lit("]}"))).isNotNull()
     elements = read["v"]
@@ -216,7 +222,7 @@ def breakage_of(text: Column, read: Column) -> Column:
             F.when(~alone, F.lit("undecodable")).when(~closed, F.lit("bytes_left_over")).otherwise(F.lit("wrong_type")),
         ),
         F.when(~F.coalesce(whole, F.lit(False)), F.lit("bytes_left_over")),
-        F.when(holds_half_a_pair(text), F.lit("undecodable")),
+        *([F.when(holds_half_a_pair(text), F.lit("undecodable"))] if letters else []),
     )
 
 

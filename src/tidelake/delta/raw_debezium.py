@@ -8,7 +8,7 @@ been written before. See docs/decisions/positions.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -92,7 +92,7 @@ class Reader:
     stated_key: Mapping[str, Column] = field(default_factory=dict)
     """Of text: the texts of the key's columns out of the record's key, where that is read."""
     plain: frozenset[str] = frozenset()
-    """Of text: what travels as one of these was read as what it is, not as its text."""
+    """Of text: what travels as one of these was read as what it is, not as its text; see `raw_debezium_plain`."""
     written: Mapping[int, Mapping[str, Travel]] = field(default_factory=dict)
     """See `ChangeShape`."""
 
@@ -142,17 +142,20 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     text = F.col("value").cast("string")
     read = raw.withColumn("_given", read_object(text, event_ddl(shape)))
     given = F.col("_given.v")[0]
-    read = read.withColumn(SCHEMA, schema_around(given, shape))
-    broken = F.coalesce(reason_by(F.col(SCHEMA), shape.refused_schemas), breakage_of(text, F.col("_given")))
+    read = read.withColumns({SCHEMA: schema_around(given, shape), "_event": event_of(given)})
+    halves = F.when(reads_half_letters(F.col("_event"), shape, text), F.lit("undecodable"))
+    broken = F.coalesce(
+        reason_by(F.col(SCHEMA), shape.refused_schemas), breakage_of(text, F.col("_given"), letters=False), halves
+    )
     read = read.withColumn("_broken", F.when(text.isNotNull(), broken))
     read = read.withColumn("_empty", text.isNull() | (F.col("_broken").isNull() & _is_wrapped_null(text, given)))
     # The key of a record is only read where the event itself does not tell the row's.
-    is_told = F.col("_broken").isNull() & tells_row(part_of(given, "op"), part_of(given, "after"), shape)
+    is_told = F.col("_broken").isNull() & tells_row(F.col("_event.op"), F.col("_event.after"), shape)
     key_text = F.col("key").cast("string")
     needed = F.when(~F.coalesce(is_told, F.lit(False)) & ~holds_half_a_pair(key_text), key_text)
     read, stated = _with_stated_key(read, needed, shape)
     reader = Reader(shape.columns, stated_key=stated, written=shape.written)
-    return told_by(read, given, shape, reader).drop("_given", "_keys")
+    return told(read, shape, reader).drop("_given", "_keys", "_broken", "_event", "_empty")
 
 
 def _with_stated_key(read: DataFrame, text: Column, shape: ChangeShape) -> tuple[DataFrame, dict[str, Column]]:
@@ -209,19 +212,31 @@ def _struct(fields: Sequence[tuple[str, str]]) -> str:
     return f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in fields)}>"
 
 
-def part_of(given: Column, name: str) -> Column:
-    """A part of an event, out of what was read of it as `event_ddl`: of its payload, where it has one."""
-    return F.when(given["payload"].isNotNull(), given["payload"][name]).otherwise(given[name])
-
-
-def told_by(read: DataFrame, given: Column, shape: ChangeShape, reader: Reader) -> DataFrame:
-    """What an event in JSON says, from what was read of it as `event_ddl`, _empty and _broken.
-
-    Out: what `read_changes` gives, and what came in but those two.
-    """
+def event_of(given: Column) -> Column:
+    """The event, out of what was read of it as `event_ddl`: its payload, where it has one."""
     bare = F.struct(*(given[name].alias(name) for name in _PARTS))
-    read = read.withColumn("_event", F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare))
-    return told(read, shape, reader).drop("_broken", "_event", "_empty")
+    return F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare)
+
+
+def reads_half_letters(event: Column, shape: ChangeShape, text: Column, others: Collection[str] = ()) -> Column:
+    """Whether a text that was read of an event has half of a pair in it, which stands for no letter; never null.
+
+    It was read as a question mark; to look through texts that were read takes a fraction of a look through all.
+
+    Args:
+        event: as `event_ddl` reads it.
+        shape: what it is about.
+        text: all of it.
+        others: what travels as one of these was not read as text.
+    """
+    names = [name for name, travel in shape.columns if travel.raw not in others]
+    asks = F.contains(F.concat_ws("", *cells_of(event, names, shape)), F.lit("?"))
+    return F.coalesce(asks & holds_half_a_pair(text), F.lit(False))
+
+
+def cells_of(event: Column, names: Sequence[str], shape: ChangeShape) -> list[Column]:
+    """These columns of an event's row, and of its key before."""
+    return [event["after"][name] for name in names] + [event["before"][name] for name in names if name in shape.key]
 
 
 def source_fields(shape: ChangeShape) -> list[str]:
@@ -233,7 +248,8 @@ def source_fields(shape: ChangeShape) -> list[str]:
 def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
     """What an event says, from `_event`, `_broken` (why it cannot be read, or null) and `_empty` (it has no value).
 
-    Out: what `read_changes` gives, and what came in.
+    Out: what `read_changes` gives, and what came in. Of what is read plainly _error is null, and there is
+         _wrong boolean: whether it would not be.
     """
     broken = F.col("_broken").isNotNull()
     op, after, source = F.col("_event.op"), F.col("_event.after"), F.col("_event.source")
@@ -266,12 +282,19 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
     keys = _keys_of(shape, reader)
     row = F.struct(*(_value_of(name, values, lacks, keys).alias(name) for name, _ in shape.columns))
     op_is = F.concat(F.lit("op is "), F.coalesce(op, F.lit("not there")))
-    error = (
-        F.when(broken, F.concat(F.lit("the event cannot be read: "), F.col("_broken")))
-        .when(is_unknown, F.concat(F.lit(f"{UNUSABLE}unknown_operation, "), op_is))
-        .when(is_row & after.isNull(), F.lit(f"{UNUSABLE}no_row"))
-        .when(is_row, _fault(shape, landed, values, lacks, after))
-    )
+    faults = _faults(shape, landed, values, lacks, after)
+    if reader.plain:  # what it is that is wrong is left to a careful reading, which says it in another pass
+        wrong = is_row & (after.isNull() | any_of(one for one, _ in faults))
+        errors = [F.lit(None).cast("string").alias("_error"), wrong.alias("_wrong")]
+    else:
+        said = F.concat_ws("; ", *(F.when(one, fault) for one, fault in faults))
+        error = (
+            F.when(broken, F.concat(F.lit("the event cannot be read: "), F.col("_broken")))
+            .when(is_unknown, F.concat(F.lit(f"{UNUSABLE}unknown_operation, "), op_is))
+            .when(is_row & after.isNull(), F.lit(f"{UNUSABLE}no_row"))
+            .when(is_row & any_of(one for one, _ in faults), said)
+        )
+        errors = [error.alias("_error")]
     key_of_row = F.struct(*(F.col(f"_row.{name}") for name in shape.key))
     keyless = any_of(F.col(f"_row.{name}").isNull() for name in shape.key)
     # Names of columns have no comma; a lambda would keep Spark from compiling the step.
@@ -279,11 +302,11 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
     found = found.select(
         "*",
         row.alias("_row"),
-        error.alias("_error"),
+        *errors,
         F.when(is_row & any_of(lacks.values()), unavailable).alias("_unavailable"),
         _before_keys(shape, reader).alias("_before_key"),
         source["connector"].alias("_connector"),
-        _first_of(source["sequence"]).try_cast("bigint").alias("_committed"),
+        _first_of(source["sequence"]).alias("_committed"),
         source["lsn"].try_cast("bigint").alias("_lsn"),
         _is_of_snapshot(shape).alias("_snapshot"),
         F.coalesce(source["snapshot"].isin(*SNAPSHOT_ENDS), F.lit(False)).alias("_snapshot_ends"),
@@ -323,7 +346,9 @@ def _has_unreadable_key(shape: ChangeShape) -> Column:
 def _first_of(sequence: Column) -> Column:
     """The first number of `source.sequence`, which is a list of texts; null where it has none."""
     found = F.substring_index(F.substring_index(sequence, '"', 2), '"', -1)
-    return F.when(sequence.startswith('["') & found.rlike("^[0-9]+$"), found)
+    number = found.try_cast("bigint")
+    # A cast takes space around it and a sign, too; a pattern costs as much as a twentieth of the tick.
+    return F.when(sequence.startswith('["') & (number >= 0) & (number.cast("string") == found), number)
 
 
 def _keys_of(shape: ChangeShape, reader: Reader) -> dict[str, Column]:
@@ -361,14 +386,14 @@ def _value_of(name: str, values: dict[str, Column], lacks: dict[str, Column], ke
     return F.coalesce(values[name], keys[name]) if name in keys else F.when(~lacks[name], values[name])
 
 
-def _fault(
+def _faults(
     shape: ChangeShape,
     landed: dict[str, Landed],
     values: dict[str, Column],
     lacks: dict[str, Column],
     after: Column,
-) -> Column:
-    """What is wrong with a row, by column; null where nothing is."""
+) -> list[tuple[Column, Column]]:
+    """What may be wrong with the columns of a row: whether it is, never null, and how that is said."""
     faults = []
     for name, travel in shape.columns:
         if name not in landed:  # may be null, and was not written
@@ -381,8 +406,7 @@ def _fault(
         faults.append((stated & bad, F.when(is_infinite(after[name], travel), endless).otherwise(unread)))
         if not travel.nullable and name not in shape.key:
             faults.append((stated & ~given, F.lit(f"{name} is missing, and is not null")))
-    text = F.concat_ws("; ", *(F.when(one, fault) for one, fault in faults))
-    return F.when(any_of(one for one, _ in faults), text)
+    return faults
 
 
 def _named(travel: Travel) -> str:

@@ -6,22 +6,23 @@ docs/decisions/plain.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelake.delta.json_format import CORRUPT, STRICT, any_of, holds_half_a_pair
+from tidelake.delta.json_format import CORRUPT, STRICT, any_of
 from tidelake.delta.raw_debezium import (
     ROW_OPS,
     SCHEMA,
     ChangeShape,
     Reader,
+    cells_of,
     event_ddl,
-    part_of,
+    event_of,
+    reads_half_letters,
     schema_around,
-    told_by,
+    told,
 )
 
 _SENTINEL = "_3b0de7c1496f4a52b8a1f60c7d25e98f"
@@ -45,27 +46,30 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     read = raw.withColumns({"_empty": value.isNull(), "_sealed": F.when(ends_plainly, sealed)})
     read = read.withColumns({"_text": F.is_valid_utf8("_sealed"), "_given": F.from_json("_sealed", ddl, STRICT)})
     given = F.col("_given")
-    read = read.withColumn(SCHEMA, schema_around(given, shape))
-    is_plain = (given[_SENTINEL] == 1) & given[CORRUPT].isNull() & F.col("_text")
-    is_plain = is_plain & ~_holds_infinity(given, shape) & ~_holds_infinity(given["payload"], shape)
-    is_plain = is_plain & _tells_key(given, shape)
-    # To look through texts that were read takes a fraction of a look through all that was sent.
-    texts = F.concat_ws("", *_texts(given, shape), *_texts(given["payload"], shape))
-    is_plain = is_plain & ~(F.contains(texts, F.lit("?")) & holds_half_a_pair(F.col("_sealed")))
-    if shape.refused_schemas:
-        is_plain = is_plain & ~F.coalesce(F.col(SCHEMA).isin(*shape.refused_schemas), F.lit(False))
-    read = read.withColumn("_unread", ~F.col("_empty") & ~F.coalesce(is_plain, F.lit(False)))
-    read = read.withColumn("_broken", F.lit(None).cast("string"))
-    reader = Reader(shape.columns, plain=frozenset(_PLAIN), written=shape.written)
-    found = told_by(read, given, shape, reader)
+    read = read.withColumns({SCHEMA: schema_around(given, shape), "_broken": F.lit(None).cast("string")})
+    is_whole = (given[_SENTINEL] == 1) & given[CORRUPT].isNull() & F.col("_text")
+    read = read.withColumns({"_whole": is_whole, "_event": event_of(given)})
+    read = read.withColumn("_plain", F.coalesce(F.col("_whole") & _is_plain(shape), F.lit(False)))
+    found = told(read, shape, Reader(shape.columns, plain=frozenset(_PLAIN), written=shape.written))
     # A key that was told and did not land: the record's own may.
     keyless = F.coalesce(F.col("_reason") == "no_key", F.lit(False))
-    return found.withColumn("_unread", F.col("_unread") | keyless).drop("_given", "_text", "_sealed")
+    found = found.withColumn("_unread", ~F.col("_empty") & (~F.col("_plain") | F.col("_wrong") | keyless))
+    return found.drop("_given", "_text", "_sealed", "_whole", "_event", "_plain", "_wrong", "_broken", "_empty")
 
 
-def _tells_key(given: Column, shape: ChangeShape) -> Column:
+def _is_plain(shape: ChangeShape) -> Column:
+    """Whether an event, read whole, has nothing in it that a plain reading takes for something else; null is no."""
+    event = F.col("_event")
+    found = _tells_key(event, shape) & ~_holds_infinity(event, shape)
+    found = found & ~reads_half_letters(event, shape, F.col("value").cast("string"), _PLAIN)
+    if shape.refused_schemas:
+        found = found & ~F.coalesce(F.col(SCHEMA).isin(*shape.refused_schemas), F.lit(False))
+    return found
+
+
+def _tells_key(event: Column, shape: ChangeShape) -> Column:
     """Whether an event itself says which key it is about, so that the record's key is not needed; null is no."""
-    op, before, after = (part_of(given, name) for name in ("op", "before", "after"))
+    op, before, after = (event[name] for name in ("op", "before", "after"))
     told = [F.when(op == "d", before[name]).otherwise(after[name]) for name in shape.key]
     whole = reduce(lambda one, other: one & other, [one.isNotNull() for one in told])
     return (op == "t") | (op.isin(*ROW_OPS, "d") & whole)
@@ -73,15 +77,5 @@ def _tells_key(given: Column, shape: ChangeShape) -> Column:
 
 def _holds_infinity(event: Column, shape: ChangeShape) -> Column:
     """Whether a number is beyond a double: JSON has no infinite ones; never null."""
-    cells = _cells(event, [name for name, travel in shape.columns if travel.raw == "double"], shape)
+    cells = cells_of(event, [name for name, travel in shape.columns if travel.raw == "double"], shape)
     return F.coalesce(any_of(F.abs(one) == float("inf") for one in cells), F.lit(False))
-
-
-def _texts(event: Column, shape: ChangeShape) -> list[Column]:
-    """What was read as text; half a letter is a question mark there."""
-    return _cells(event, [name for name, travel in shape.columns if travel.raw not in _PLAIN], shape)
-
-
-def _cells(event: Column, names: Sequence[str], shape: ChangeShape) -> list[Column]:
-    """These columns of an event's row, and of its key before."""
-    return [event["after"][name] for name in names] + [event["before"][name] for name in names if name in shape.key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -64,6 +65,9 @@ _LOOKED_UP = ("PythonUtils", "PythonSQLUtils", "functions", "org.apache.spark.sq
 _COMPILE_ALL = "-XX:-DontCompileHugeMethods"
 _JAVA_OPTIONS = " ".join([_COMPILE_ALL, *(f"-D{name}={value}" for name, value in _AVRO_LIMITS.items())])
 
+_GIVEN_BY = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+"""Variables that a JVM takes options from."""
+
 
 def start_session(
     app_name: str = "tidelake", master: str | None = None, settings: Mapping[str, str] | None = None
@@ -82,7 +86,8 @@ def start_session(
         chosen |= {"spark.executor.extraJavaOptions": f"{_submitted_executor_options()} {_JAVA_OPTIONS}".strip()}
     else:
         jars = [str(jar) for jar in resolve()]
-        chosen |= {"spark.driver.extraJavaOptions": " ".join([_JAVA_OPTIONS, *options_to_use()])}
+        options = [_JAVA_OPTIONS, *_collector(), *options_to_use()]
+        chosen |= {"spark.driver.extraJavaOptions": " ".join(options)}
         if master is not None and not master.startswith("local"):
             chosen |= {"spark.jars": ",".join(jars)}
         else:
@@ -105,6 +110,15 @@ def start_session(
         # spark-submit has started this JVM without our options; Avro reads them when it is first used.
         jvm.java.lang.System.setProperty(name, value)
     return session
+
+
+def _collector() -> list[str]:
+    """The collector for a JVM of our own: one for throughput, unless the environment has chosen another.
+
+    The default marks beside the work, which takes a share of few processors. A JVM with two of them does not start.
+    """
+    given = " ".join(os.environ.get(name, "") for name in _GIVEN_BY)
+    return [] if re.search(r"-XX:\+Use\w+GC\b", given) else ["-XX:+UseParallelGC"]
 
 
 def _keep_looked_up(jvm: Any) -> None:
