@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from tests.delta.test_raw_debezium import Changes
 from tests.sweeps import seeds
 from tidelake.connect_types import travels
-from tidelake.delta.raw_debezium import ChangeShape, read_changes
+from tidelake.delta.raw_debezium import ChangeShape
+from tidelake.delta.raw_debezium_json import read_changes
 from tidelake.delta.raw_debezium_plain import read_plain_changes
 from tidelake.delta.topic import RAW_SCHEMA
 

@@ -1,4 +1,4 @@
-"""Change events as Debezium writes them: from the bytes of a record to rows of the positioned form, on the JVM.
+"""Change events as Debezium writes them: from what was read of a record to rows of the positioned form, on the JVM.
 
 The position of an event is its place in the source's own order. Of PostgreSQL that is the end of the transaction that
 was committed before its own (`source.sequence`), then its place in the log (`source.lsn`): transactions overlap in the
@@ -8,7 +8,7 @@ been written before. See docs/decisions/positions.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -24,16 +24,7 @@ from tidelake.delta.connect_values import (
     land_raw,
     land_text,
 )
-from tidelake.delta.decode import reason_by
-from tidelake.delta.json_format import (
-    CORRUPT,
-    any_of,
-    breakage_of,
-    holds_half_a_pair,
-    is_wrapped,
-    read_object,
-    schema_hash,
-)
+from tidelake.delta.json_format import any_of
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
 from tidelake.delta.parameters import parameter
 from tidelake.raw_configuration import UNAVAILABLE_VALUE
@@ -43,10 +34,8 @@ UNUSABLE = "the event cannot be used: "
 ROW_OPS = ("c", "u", "r")
 _IN_SNAPSHOT = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last")
 SNAPSHOT_ENDS = ("last_in_data_collection", "last")
-_JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
 SCHEMA = "_schema"
 """The hash of the schema that a message in JSON has with it; see `json_format.schema_hash`."""
-_PARTS = ("before", "after", "source", "op", "ts_ms")
 _SOURCE = ("connector", "lsn", "sequence", "snapshot")
 
 
@@ -123,120 +112,9 @@ def event_struct(given: Column, rows: Sequence[Column], source: Column) -> Colum
     )
 
 
-def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
-    """Read change events from JSON, with or without their schema around them.
-
-    In:  topic, partition, offset, key and value binary, any others.
-    Out: the same, and
-         _kind: `value` (or what cannot be used), `delete`, `barrier` (a truncate), `tombstone` (a null value, which
-         only tells Kafka to forget); null where the record is about no row.
-         _row struct: of a value the row, of a delete its key; null fields where they cannot be had.
-         _error string: why the row of this key cannot be had, or null.
-         _unavailable array<string>: the columns without a value of their own, or null.
-         _left struct: the key that the row had before, where it has another one now; null else.
-         _reason, _detail string: why the record is of no use at all, or null.
-         _connector string, _committed bigint (where the transaction before has ended), _lsn bigint, _snapshot boolean,
-         _snapshot_ends boolean, _processed_ms bigint, _declared array<bigint> (null unless the shape names them).
-         _schema bigint: the hash of the schema around it, or null.
-    """
-    text = F.col("value").cast("string")
-    read = raw.withColumn("_given", read_object(text, event_ddl(shape)))
-    given = F.col("_given.v")[0]
-    read = read.withColumns({SCHEMA: schema_around(given, shape), "_event": event_of(given)})
-    halves = F.when(reads_half_letters(F.col("_event"), shape, text), F.lit("undecodable"))
-    broken = F.coalesce(
-        reason_by(F.col(SCHEMA), shape.refused_schemas), breakage_of(text, F.col("_given"), letters=False), halves
-    )
-    read = read.withColumn("_broken", F.when(text.isNotNull(), broken))
-    read = read.withColumn("_empty", text.isNull() | (F.col("_broken").isNull() & _is_wrapped_null(text, given)))
-    # The key of a record is only read where the event itself does not tell the row's.
-    is_told = F.col("_broken").isNull() & tells_row(F.col("_event.op"), F.col("_event.after"), shape)
-    key_text = F.col("key").cast("string")
-    needed = F.when(~F.coalesce(is_told, F.lit(False)) & ~holds_half_a_pair(key_text), key_text)
-    read, stated = _with_stated_key(read, needed, shape)
-    reader = Reader(shape.columns, stated_key=stated, written=shape.written)
-    return told(read, shape, reader).drop("_given", "_keys", "_broken", "_event", "_empty")
-
-
-def _with_stated_key(read: DataFrame, text: Column, shape: ChangeShape) -> tuple[DataFrame, dict[str, Column]]:
-    """The record's key in `_keys`, and the texts of its columns, with or without a schema around them."""
-    keys = [(name, "string") for name in shape.key]
-    if "payload" in shape.key:
-        inside = F.get_json_object(text, "$.payload")
-        text = F.when(is_wrapped(text, ()) & inside.startswith("{"), inside).otherwise(text)
-        read = read.withColumn("_keys", F.from_json(text, _struct([*keys, (CORRUPT, "string")]), _JSON_OPTIONS))
-        return read, {name: F.col(f"_keys.{name}") for name in shape.key}
-    key = _struct([*keys, ("payload", _struct(keys)), (CORRUPT, "string")])
-    read = read.withColumn("_keys", F.from_json(text, key, _JSON_OPTIONS))
-    return read, {name: F.coalesce(F.col(f"_keys.payload.{name}"), F.col(f"_keys.{name}")) for name in shape.key}
-
-
-def schema_around(given: Column, shape: ChangeShape) -> Column:
-    """The hash of the schema around an event that was read as `event_ddl`; null where it has none."""
-    return F.when(given["payload"].isNotNull(), schema_hash(F.col("value"), shape.schema_lengths))
-
-
 def tells_row(op: Column, after: Column, shape: ChangeShape) -> Column:
     """Whether an event is of a row as it is now, and tells its key."""
     return op.isin(*ROW_OPS) & reduce(lambda one, other: one & other, [after[name].isNotNull() for name in shape.key])
-
-
-def _is_wrapped_null(text: Column, given: Column) -> Column:
-    """Whether it is a schema around no value, which is how a converter may write a tombstone; never null."""
-    parsed = F.try_parse_json(text)
-    has_schema = F.try_variant_get(parsed, "$.schema", "variant").isNotNull()
-    is_null = F.is_variant_null(F.try_variant_get(parsed, "$.payload", "variant"))
-    says_nothing = given["op"].isNull() & given["payload"].isNull()
-    return F.when(says_nothing, F.coalesce(has_schema & is_null, F.lit(False))).otherwise(False)
-
-
-def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str:
-    """The type of an event, which may lie in a `payload`, as Spark's `struct<…>`.
-
-    Args:
-        shape: what the events are about.
-        plain: by what travels, the type to read it as; everything else is read as its text.
-    """
-
-    def number(path: str) -> str:
-        return "string" if path in shape.position else (plain or {}).get("long", "string")
-
-    types = {name: (plain or {}).get(travel.raw, "string") for name, travel in shape.columns}
-    rows = {"before": [(name, types[name]) for name in shape.key], "after": list(types.items())}
-    rows["source"] = [(name, number("source.lsn") if name == "lsn" else "string") for name in source_fields(shape)]
-    parts = [*((name, _struct(fields)) for name, fields in rows.items()), ("op", "string"), ("ts_ms", number("ts_ms"))]
-    return _struct([*parts, ("payload", _struct(parts))])
-
-
-def _struct(fields: Sequence[tuple[str, str]]) -> str:
-    return f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in fields)}>"
-
-
-def event_of(given: Column) -> Column:
-    """The event, out of what was read of it as `event_ddl`: its payload, where it has one."""
-    bare = F.struct(*(given[name].alias(name) for name in _PARTS))
-    return F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare)
-
-
-def reads_half_letters(event: Column, shape: ChangeShape, text: Column, others: Collection[str] = ()) -> Column:
-    """Whether a text that was read of an event has half of a pair in it, which stands for no letter; never null.
-
-    It was read as a question mark; to look through texts that were read takes a fraction of a look through all.
-
-    Args:
-        event: as `event_ddl` reads it.
-        shape: what it is about.
-        text: all of it.
-        others: what travels as one of these was not read as text.
-    """
-    names = [name for name, travel in shape.columns if travel.raw not in others]
-    asks = F.contains(F.concat_ws("", *cells_of(event, names, shape)), F.lit("?"))
-    return F.coalesce(asks & holds_half_a_pair(text), F.lit(False))
-
-
-def cells_of(event: Column, names: Sequence[str], shape: ChangeShape) -> list[Column]:
-    """These columns of an event's row, and of its key before."""
-    return [event["after"][name] for name in names] + [event["before"][name] for name in names if name in shape.key]
 
 
 def source_fields(shape: ChangeShape) -> list[str]:
@@ -246,10 +124,21 @@ def source_fields(shape: ChangeShape) -> list[str]:
 
 
 def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
-    """What an event says, from `_event`, `_broken` (why it cannot be read, or null) and `_empty` (it has no value).
+    """What an event says.
 
-    Out: what `read_changes` gives, and what came in. Of what is read plainly _error is null, and there is
-         _wrong boolean: whether it would not be.
+    In:  _event struct, as `event_struct` makes it, or the same as JSON's text; _broken string: why it cannot be read,
+         or null; _empty boolean: whether it has no value; any others.
+    Out: what came in, and
+         _kind: `value` (or what cannot be used), `delete`, `barrier` (a truncate), `tombstone` (a null value, which
+         only tells Kafka to forget); null where the record is about no row.
+         _row struct: of a value the row, of a delete its key; null fields where they cannot be had.
+         _error string: why the row of this key cannot be had, or null.
+         _unavailable array<string>: the columns without a value of their own, or null.
+         _left struct: the key that the row had before, where it has another one now; null else.
+         _reason, _detail string: why the record is of no use at all, or null.
+         _connector string, _committed bigint (where the transaction before has ended), _lsn bigint, _snapshot boolean,
+         _snapshot_ends boolean, _processed_ms bigint, _declared array<bigint> (null unless the shape names them).
+         _wrong boolean: of what is read plainly, whether _error, which is null then, would say something.
     """
     broken = F.col("_broken").isNotNull()
     op, after, source = F.col("_event.op"), F.col("_event.after"), F.col("_event.source")
@@ -427,7 +316,7 @@ def _declared_position(shape: ChangeShape) -> Column:
 
 
 def position_of(shape: ChangeShape, snapshots: Sequence[SnapshotStart]) -> Column:
-    """The position of what `read_changes` gives; null where it is not told.
+    """The position of what `told` gives; null where it is not told.
 
     Args:
         shape: what the events are about. Where it declares positions, nothing else tells one: they would not compare.
@@ -450,7 +339,7 @@ def position_of(shape: ChangeShape, snapshots: Sequence[SnapshotStart]) -> Colum
 def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
     """Turn change events into rows of the positioned form.
 
-    In:  what `read_changes` gives, with _position, and _marks (not null).
+    In:  what `told` gives, with _position, and _marks (not null).
     Out: the table's columns, and _marks. A change of a row's key is a delete, without marks, and a value. A tombstone,
          and a record with a reason or no position, is a row without a time, which has no place in the table.
     """

@@ -51,7 +51,7 @@ class Writers:
 def read_avro_changes(raw: DataFrame, shape: ChangeShape, values: Writers, keys: Writers | None = None) -> DataFrame:
     """Read change events from Avro.
 
-    In, out: as with `raw_debezium.read_changes`.
+    In, out: as with `raw_debezium.told`.
 
     Args:
         raw: the records.

@@ -21,7 +21,7 @@ def with_places(
 ) -> DataFrame:
     """Give each error a position that has none.
 
-    In:  what `raw_debezium.read_changes` gives, with _position array<bigint>.
+    In:  what `raw_debezium.told` gives, with _position array<bigint>.
     Out: the same; _position is not null where there is an _error and no _reason.
 
     Args:

@@ -1,6 +1,6 @@
 """Change events in JSON as Debezium writes them, read at the price of parsing: numbers as numbers, and each byte once.
 
-Whatever is not written so is left to `raw_debezium.read_changes`, which knows every way not to fit. See
+Whatever is not written so is left to `raw_debezium_json.read_changes`, which knows every way not to fit. See
 docs/decisions/plain.md.
 """
 
@@ -12,18 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.delta.json_format import CORRUPT, STRICT, any_of
-from tidelake.delta.raw_debezium import (
-    ROW_OPS,
-    SCHEMA,
-    ChangeShape,
-    Reader,
-    cells_of,
-    event_ddl,
-    event_of,
-    reads_half_letters,
-    schema_around,
-    told,
-)
+from tidelake.delta.raw_debezium import ROW_OPS, SCHEMA, ChangeShape, Reader, told
+from tidelake.delta.raw_debezium_json import cells_of, event_ddl, event_of, reads_half_letters, schema_around
 
 _SENTINEL = "_3b0de7c1496f4a52b8a1f60c7d25e98f"
 _PLAIN = {"boolean": "boolean", "int": "int", "long": "bigint", "double": "double"}
@@ -33,8 +23,8 @@ _PLAIN = {"boolean": "boolean", "int": "int", "long": "bigint", "double": "doubl
 def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     """Read change events that are plainly written, and say which are not.
 
-    In, out: as with `raw_debezium.read_changes`, and _unread boolean: whether a record has a value that was not read
-             here; then nothing else is true of it.
+    In, out: as with `raw_debezium_json.read_changes`, and _unread boolean: whether a record has a value that was not
+             read here; then nothing else is true of it.
     """
     value = F.col("value")
     # The last brace makes room for a name that has to come out: then this was one object, and nothing lies behind it.

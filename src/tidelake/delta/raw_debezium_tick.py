@@ -31,9 +31,9 @@ from tidelake.delta.raw_debezium import (
     SnapshotStart,
     change_rows,
     position_of,
-    read_changes,
 )
 from tidelake.delta.raw_debezium_avro import Writers, read_avro_changes
+from tidelake.delta.raw_debezium_json import read_changes
 from tidelake.delta.raw_debezium_places import with_places
 from tidelake.delta.raw_debezium_plain import read_plain_changes
 from tidelake.delta.raw_envelopes import metadata_of
@@ -115,7 +115,7 @@ class ChangeTick:
         )
 
     def changes(self) -> DataFrame:
-        """What `raw_debezium.read_changes` gives, with _position."""
+        """What `raw_debezium.told` gives, with _position."""
         read = self._told()
         lacks = F.col(POSITION).isNull() & F.col("_error").isNull() & F.col("_reason").isNull()
         about_row = lacks & F.col("_kind").isin("value", "delete")
@@ -136,7 +136,7 @@ class ChangeTick:
         return self._read().withColumn(POSITION, position_of(self.shape, self.starts))
 
     def _read(self) -> DataFrame:
-        """What `raw_debezium.read_changes` gives."""
+        """What `raw_debezium.told` gives."""
         if self.settings.format == "json":
             return read_plain_changes(self.raw, self.shape) if self.plain else read_changes(self.raw, self.shape)
         settings = self.settings
