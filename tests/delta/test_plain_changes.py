@@ -31,7 +31,9 @@ _NULLABLE: dict[str, Any] = {
     "bytes": "bytes",
     "price": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 3},
     "seen": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
+    "amount": {"type": "double", "logicalType": "decimal", "precision": 38, "scale": 0},
     "list": {"type": "array", "items": ["null", "int"]},
+    "words": {"type": "array", "items": "string"},
     "inner": {"type": "record", "name": "inner", "fields": [{"name": "x", "type": ["null", "long"]}]},
 }
 ROW = {
@@ -61,7 +63,9 @@ PLAIN_VALUES = {
     "bytes": ['"AP/+"', "null"],
     "price": ['"AeJA"', "null"],
     "seen": ["-1", "1709208000123000", "null"],
+    "amount": ["9007199254740993", "-1", "null"],
     "list": ["[1, null, -3]", "[]", "null"],
+    "words": ['["why?", "\\ud83c\\udf0a"]', '["\\\\ud800"]', "null"],
     "inner": ['{"x": 5}', '{"x": "5"}', "{}", "null"],
 }
 """What is plain: each is read here, and comes out as it does there."""
@@ -70,6 +74,7 @@ WRONG_VALUES = {
     "bytes": ['"not base64!"'],
     "price": ['"AeJAAeJAAeJAAeJAAeJA"'],
     "list": ['["a"]'],
+    "words": ['["a", null]'],
     "inner": ['{"x": "a"}', "[]"],
 }
 """What is written as it should be and cannot be had: only a careful reading says why."""
@@ -123,6 +128,7 @@ def test_what_is_not_plainly_written_is_left_to_a_careful_reading(spark: SparkSe
     good = event('{"id":3}')
     values = [event(row_of({"id": "3", "whole": value})) for value in OTHER_VALUES]
     halves = [event(row_of({"id": "3", "text": f'"{one}"'})) for one in ("\\ud800", "a\\uDC00b", "\\udc00\\ud800")]
+    halves += [event(row_of({"id": "3", "words": f'["{one}"]'})) for one in ("\\ud800", "\\\\\\udc00")]
     values += halves
     values += [event('{"id":3,"real":-1e400}'), event('{"id":3,"real":1e400,"text":null}')]
     values += [event("null", "d"), event("null"), event('{"id":null}'), good.replace(b'"id":3', b'"it":3')]
@@ -169,6 +175,13 @@ def test_a_tick_with_a_record_that_is_not_plain_is_read_once_more_and_nothing_is
     report = changes.ingest()
     assert (report.quarantined, report.values_in_error, report.updates_stored) == (0, 0, 3)
     assert set(changes.table_of()) == {1, 2, 3}
+
+
+def test_an_update_whose_key_before_cannot_be_read_is_an_error_of_the_key_it_has_now(spark: SparkSession) -> None:
+    value = event('{"id":4}', "u").replace(b'"before":null', b'"before":{"id":"abc"}')
+    ((plain, _, careful),) = both(spark, [value])
+    assert not plain
+    assert careful["_error"] == "id, as it was before, cannot be read as long"
 
 
 def test_a_key_that_is_told_and_does_not_land_is_left_to_a_careful_reading(spark: SparkSession) -> None:

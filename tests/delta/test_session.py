@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tidelake.delta.session import _collector
+from tidelake.delta.session import _GIVEN_BY, _collector
 
 _COLLECTORS = """
 from tidelake.delta.session import start_session
@@ -16,17 +16,19 @@ print(sorted(one.getName() for one in beans))
 """
 
 
-@pytest.mark.parametrize("name", ["JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"])
+@pytest.mark.parametrize("name", _GIVEN_BY)
 def test_a_collector_that_the_environment_has_chosen_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    for one in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"):
+    for one in _GIVEN_BY:
         monkeypatch.delenv(one, raising=False)
-    assert _collector() == ["-XX:+UseParallelGC"]
+    assert _collector({}) == ["-XX:+UseParallelGC"]
+    assert _collector({"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"}) == []
     monkeypatch.setenv(name, "-Xmx1g -XX:+UseZGC")
-    assert _collector() == []
+    assert _collector({}) == []
 
 
 @pytest.mark.spark
 def test_a_session_collects_for_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    for one in _GIVEN_BY:
+        monkeypatch.delenv(one, raising=False)
     done = subprocess.run([sys.executable, "-c", _COLLECTORS], capture_output=True, text=True, check=False)
     assert "['PS MarkSweep', 'PS Scavenge']" in done.stdout, done.stderr

@@ -69,12 +69,12 @@ def land_raw(raw: Column, travel: Travel) -> Landed:
     """Turn what Avro has decoded (without logical types), or what was made of JSON, into what lands."""
     if travel.raw == "array" and travel.item is not None:
         item = travel.item
-        return _each(raw, lambda one: land_raw(one, item))
+        return _each(raw, item, land_raw)
     if travel.turn == "scaled_decimal":
         number = _scaled_decimal(raw["scale"], raw["value"])
         return Landed(number, raw.isNotNull() & number.isNull())
     if travel.raw == "record":
-        return _struct_of(raw, [(name, land_raw(raw[name], one)) for name, one in travel.fields])
+        return _struct_of(raw, travel, land_raw)
     if travel.raw == "json":
         return Landed(F.to_json(raw), F.lit(False))
     value = _TURNS[travel.turn](raw, travel)
@@ -159,7 +159,7 @@ def _land_items(text: Column, travel: Travel) -> Landed:
     assert travel.item is not None
     item = travel.item
     items = F.from_json(text, ArrayType(StringType()))
-    landed = _each(items, lambda one: land_text(one, item))
+    landed = _each(items, item, land_text)
     return Landed(landed.value, landed.bad | (text.isNotNull() & items.isNull()))
 
 
@@ -170,20 +170,27 @@ def _land_fields(text: Column, travel: Travel) -> Landed:
         parts = {name: land_text(struct[name], one) for name, one in travel.fields}
         number = _scaled_decimal(parts["scale"].value, parts["value"].value)
         return Landed(number, wrong | (text.isNotNull() & number.isNull()))
-    landed = _struct_of(struct, [(name, land_text(struct[name], one)) for name, one in travel.fields])
+    landed = _struct_of(struct, travel, land_text)
     return Landed(landed.value, landed.bad | wrong)
 
 
-def _each(items: Column, land: Callable[[Column], Landed]) -> Landed:
+def _each(items: Column, item: Travel, land: Callable[[Column, Travel], Landed]) -> Landed:
     return Landed(
-        F.transform(items, lambda one: land(one).value),
-        F.coalesce(F.exists(items, lambda one: land(one).bad), F.lit(False)),
+        F.transform(items, lambda one: land(one, item).value),
+        F.coalesce(F.exists(items, lambda one: _is_bad(land(one, item), item)), F.lit(False)),
     )
 
 
-def _struct_of(given: Column, parts: Sequence[tuple[str, Landed]]) -> Landed:
-    value = F.when(given.isNotNull(), F.struct(*(landed.value.alias(name) for name, landed in parts)))
-    return Landed(value, reduce(lambda one, other: one | other, [landed.bad for _, landed in parts]))
+def _struct_of(given: Column, travel: Travel, land: Callable[[Column, Travel], Landed]) -> Landed:
+    parts = [(name, one, land(given[name], one)) for name, one in travel.fields]
+    value = F.when(given.isNotNull(), F.struct(*(landed.value.alias(name) for name, _, landed in parts)))
+    bad = reduce(lambda one, other: one | other, [_is_bad(landed, one) for _, one, landed in parts])
+    return Landed(value, given.isNotNull() & bad)
+
+
+def _is_bad(inner: Landed, travel: Travel) -> Column:
+    """Whether what lies in a list or a record cannot be had, or is not there though it has to be; never null."""
+    return inner.bad if travel.nullable else inner.bad | inner.value.isNull()
 
 
 def _from_days(count: Column, travel: Travel) -> Column:

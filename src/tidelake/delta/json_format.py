@@ -38,8 +38,11 @@ _HASH_MAX = 2**63 - 1
 _SPACED_NAMES = ('" ', '"\t', '"\n', '"\r')
 """A name may have space before its colon, and then it is not counted."""
 
-_SURROGATE = r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
-"""Half of a pair, which stands for no letter."""
+_SURROGATE = (
+    r"\A(?:[^\\]++|\\[^u]|\\u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"
+    r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+\\u"
+)
+"""Whole letters, then half of a pair, which stands for none; possessive, so that no text is too long for a stack."""
 _LONG_NUMBER = r"[:,\[\s]-?[0-9](?:[0-9.]{16}|[0-9.]*+[eE])"
 """A number that a double may not hold: with 16 digits and a point, or with an exponent; 15 digits it gives back."""
 _NUMBERS = r'\G((?:[^"0-9-]++|"(?:[^"\\]++|\\.)*+")*+)(-?[0-9][0-9.eE+-]*+)'

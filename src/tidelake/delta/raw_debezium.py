@@ -8,7 +8,7 @@ been written before. See docs/decisions/positions.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -81,19 +81,23 @@ class Reader:
     stated_key: Mapping[str, Column] = field(default_factory=dict)
     """Of text: the texts of the key's columns out of the record's key, where that is read."""
     plain: frozenset[str] = frozenset()
-    """Of text: what travels as one of these was read as what it is, not as its text; see `raw_debezium_plain`."""
+    """Of text: what travels as one of these was read as what it is, not as its text; see `raw_debezium_plain`. Where
+    there are any, what is wrong with a value is told by _wrong alone."""
     written: Mapping[int, Mapping[str, Travel]] = field(default_factory=dict)
     """See `ChangeShape`."""
 
     def land(self, given: Column, name: str, travel: Travel) -> Landed:
         """Turn the value of a column into what lands."""
-        is_text = self.of_text and travel.raw not in self.plain
+        is_text = self.of_text and read_as_text(travel, self.plain)
         found = land_text(given, travel) if is_text else land_raw(given, travel)
         for hashed, columns in self.written.items():
-            if name not in columns or not (is_text or columns[name].raw == travel.raw):
-                continue  # what travels otherwise is not read plainly
-            other = land_text(given, columns[name]) if is_text else land_raw(given, columns[name])
+            if name not in columns:
+                continue
             is_other = F.coalesce(F.col(SCHEMA) == hashed, F.lit(False))
+            if not is_text and columns[name].raw != travel.raw:  # what travels otherwise is not read plainly
+                found = Landed(F.when(~is_other, found.value), found.bad | (is_other & given.isNotNull()))
+                continue
+            other = land_text(given, columns[name]) if is_text else land_raw(given, columns[name])
             value, bad = (F.when(is_other, one) for one in (other.value, other.bad))
             found = Landed(value.otherwise(found.value), bad.otherwise(found.bad))
         return found
@@ -103,6 +107,11 @@ class Reader:
         if self.of_text:
             return is_unavailable_text(given, travel, placeholder)
         return is_unavailable_raw(given, travel, placeholder)
+
+
+def read_as_text(travel: Travel, plain: Collection[str]) -> bool:
+    """Whether a value in JSON is read as the text that stands there, though what travels as `plain` need not be."""
+    return travel.raw not in plain or travel.turn == "decimal_text"
 
 
 def event_struct(given: Column, rows: Sequence[Column], source: Column) -> Column:
@@ -126,8 +135,8 @@ def source_fields(shape: ChangeShape) -> list[str]:
 def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
     """What an event says.
 
-    In:  _event struct, as `event_struct` makes it, or the same as JSON's text; _broken string: why it cannot be read,
-         or null; _empty boolean: whether it has no value; any others.
+    In:  _event struct, as `event_struct` makes it, or as JSON was read for the reader; _broken string: why it cannot
+         be read, or null; _empty boolean: whether it has no value; any others.
     Out: what came in, and
          _kind: `value` (or what cannot be used), `delete`, `barrier` (a truncate), `tombstone` (a null value, which
          only tells Kafka to forget); null where the record is about no row.
@@ -171,7 +180,7 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
     keys = _keys_of(shape, reader)
     row = F.struct(*(_value_of(name, values, lacks, keys).alias(name) for name, _ in shape.columns))
     op_is = F.concat(F.lit("op is "), F.coalesce(op, F.lit("not there")))
-    faults = _faults(shape, landed, values, lacks, after)
+    faults = [*_faults(shape, landed, values, lacks, after), *_faults_before(shape, reader)]
     if reader.plain:  # what it is that is wrong is left to a careful reading, which says it in another pass
         wrong = is_row & (after.isNull() | any_of(one for one, _ in faults))
         errors = [F.lit(None).cast("string").alias("_error"), wrong.alias("_wrong")]
@@ -295,6 +304,18 @@ def _faults(
         faults.append((stated & bad, F.when(is_infinite(after[name], travel), endless).otherwise(unread)))
         if not travel.nullable and name not in shape.key:
             faults.append((stated & ~given, F.lit(f"{name} is missing, and is not null")))
+    return faults
+
+
+def _faults_before(shape: ChangeShape, reader: Reader) -> list[tuple[Column, Column]]:
+    """The same of the key that an update says the row had before: unread, its row would stay in the table."""
+    types, before = dict(reader.columns), F.col("_event.before")
+    is_update = F.coalesce(F.col("_event.op") == "u", F.lit(False))
+    faults = []
+    for name in shape.key:
+        unread = before[name].isNotNull() & reader.land(before[name], name, types[name]).value.isNull()
+        said = f"{name}, as it was before, cannot be read as {_named(types[name])}"
+        faults.append((is_update & unread, F.lit(said)))
     return faults
 
 

@@ -51,7 +51,7 @@ class Writers:
 def read_avro_changes(raw: DataFrame, shape: ChangeShape, values: Writers, keys: Writers | None = None) -> DataFrame:
     """Read change events from Avro.
 
-    In, out: as with `raw_debezium.told`.
+    In, out: as with `raw_debezium_json.read_changes`, without _schema.
 
     Args:
         raw: the records.

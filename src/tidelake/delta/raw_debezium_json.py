@@ -19,7 +19,7 @@ from tidelake.delta.json_format import (
     read_object,
     schema_hash,
 )
-from tidelake.delta.raw_debezium import SCHEMA, ChangeShape, Reader, source_fields, tells_row, told
+from tidelake.delta.raw_debezium import SCHEMA, ChangeShape, Reader, read_as_text, source_fields, tells_row, told
 
 _JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
 _PARTS = ("before", "after", "source", "op", "ts_ms")
@@ -89,7 +89,10 @@ def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str
     def number(path: str) -> str:
         return "string" if path in shape.position else (plain or {}).get("long", "string")
 
-    types = {name: (plain or {}).get(travel.raw, "string") for name, travel in shape.columns}
+    types = {
+        name: "string" if read_as_text(travel, plain or {}) else (plain or {})[travel.raw]
+        for name, travel in shape.columns
+    }
     rows = {"before": [(name, types[name]) for name in shape.key], "after": list(types.items())}
     rows["source"] = [(name, number("source.lsn") if name == "lsn" else "string") for name in source_fields(shape)]
     parts = [*((name, _struct(fields)) for name, fields in rows.items()), ("op", "string"), ("ts_ms", number("ts_ms"))]
@@ -106,20 +109,26 @@ def event_of(given: Column) -> Column:
     return F.when(given["payload"].isNotNull(), given["payload"]).otherwise(bare)
 
 
-def reads_half_letters(event: Column, shape: ChangeShape, text: Column, others: Collection[str] = ()) -> Column:
-    """Whether a text that was read of an event has half of a pair in it, which stands for no letter; never null.
+def reads_half_letters(event: Column, shape: ChangeShape, text: Column, not_text: Collection[str] = ()) -> Column:
+    """Whether a text that was read of an event may have half of a pair in it, which stands for no letter; never null.
 
-    It was read as a question mark; to look through texts that were read takes a fraction of a look through all.
+    A half was read as a question mark; in lists and records, which are read later, it still is an escape. To look
+    through what was read takes a fraction of a look through all: only an event with one of these is looked through.
 
     Args:
         event: as `event_ddl` reads it.
         shape: what it is about.
         text: all of it.
-        others: what travels as one of these was not read as text.
+        not_text: what travels as one of these was not read as text.
     """
-    names = [name for name, travel in shape.columns if travel.raw not in others]
-    asks = F.contains(F.concat_ws("", *cells_of(event, names, shape)), F.lit("?"))
-    return F.coalesce(asks & holds_half_a_pair(text), F.lit(False))
+
+    def asks(names: Sequence[str], sign: str) -> Column:
+        return F.contains(F.concat_ws("", *cells_of(event, names, shape)), F.lit(sign))
+
+    nested = [name for name, travel in shape.columns if travel.raw in ("array", "record")]
+    flat = [name for name, travel in shape.columns if read_as_text(travel, not_text) and name not in nested]
+    found = asks(flat, "?") | asks(nested, r"\u") if nested else asks(flat, "?")
+    return F.coalesce(found & holds_half_a_pair(text), F.lit(False))
 
 
 def cells_of(event: Column, names: Sequence[str], shape: ChangeShape) -> list[Column]:

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.delta.json_format import CORRUPT, STRICT, any_of
-from tidelake.delta.raw_debezium import ROW_OPS, SCHEMA, ChangeShape, Reader, told
+from tidelake.delta.raw_debezium import ROW_OPS, SCHEMA, ChangeShape, Reader, read_as_text, told
 from tidelake.delta.raw_debezium_json import cells_of, event_ddl, event_of, reads_half_letters, schema_around
 
 _SENTINEL = "_3b0de7c1496f4a52b8a1f60c7d25e98f"
@@ -67,5 +67,9 @@ def _tells_key(event: Column, shape: ChangeShape) -> Column:
 
 def _holds_infinity(event: Column, shape: ChangeShape) -> Column:
     """Whether a number is beyond a double: JSON has no infinite ones; never null."""
-    cells = cells_of(event, [name for name, travel in shape.columns if travel.raw == "double"], shape)
+    cells = cells_of(
+        event,
+        [name for name, travel in shape.columns if travel.raw == "double" and not read_as_text(travel, _PLAIN)],
+        shape,
+    )
     return F.coalesce(any_of(F.abs(one) == float("inf") for one in cells), F.lit(False))

@@ -65,8 +65,8 @@ _LOOKED_UP = ("PythonUtils", "PythonSQLUtils", "functions", "org.apache.spark.sq
 _COMPILE_ALL = "-XX:-DontCompileHugeMethods"
 _JAVA_OPTIONS = " ".join([_COMPILE_ALL, *(f"-D{name}={value}" for name, value in _AVRO_LIMITS.items())])
 
-_GIVEN_BY = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
-"""Variables that a JVM takes options from."""
+_GIVEN_BY = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Variables that the driver's JVM takes options from."""
 
 
 def start_session(
@@ -86,9 +86,10 @@ def start_session(
         chosen |= {"spark.executor.extraJavaOptions": f"{_submitted_executor_options()} {_JAVA_OPTIONS}".strip()}
     else:
         jars = [str(jar) for jar in resolve()]
-        options = [_JAVA_OPTIONS, *_collector(), *options_to_use()]
+        is_local = master is None or master.startswith("local")
+        options = [_JAVA_OPTIONS, *(_collector(settings or {}) if is_local else []), *options_to_use()]
         chosen |= {"spark.driver.extraJavaOptions": " ".join(options)}
-        if master is not None and not master.startswith("local"):
+        if not is_local:
             chosen |= {"spark.jars": ",".join(jars)}
         else:
             # By the JVM's own loader, whose classes an archive can have; and no jar is copied at each start.
@@ -112,13 +113,13 @@ def start_session(
     return session
 
 
-def _collector() -> list[str]:
-    """The collector for a JVM of our own: one for throughput, unless the environment has chosen another.
+def _collector(settings: Mapping[str, str]) -> list[str]:
+    """The collector for a JVM of our own: one for throughput, unless the environment or a setting has chosen another.
 
     The default marks beside the work, which takes a share of few processors. A JVM with two of them does not start.
     """
-    given = " ".join(os.environ.get(name, "") for name in _GIVEN_BY)
-    return [] if re.search(r"-XX:\+Use\w+GC\b", given) else ["-XX:+UseParallelGC"]
+    given = [os.environ.get(name, "") for name in _GIVEN_BY] + [settings.get("spark.driver.defaultJavaOptions", "")]
+    return [] if re.search(r"-XX:\+Use\w+GC\b", " ".join(given)) else ["-XX:+UseParallelGC"]
 
 
 def _keep_looked_up(jvm: Any) -> None:
