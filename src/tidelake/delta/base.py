@@ -7,11 +7,11 @@ add up the few rows that came since, and of the base leaves out what those are a
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tidelake.delta.conditions import all_of
 from tidelake.delta.files import RunFile
 from tidelake.delta.proof import same_in
 
@@ -60,4 +60,4 @@ def _joined(base: DataFrame, other: DataFrame, names: Sequence[str], nullable: C
     told = [name for name in names if name not in nullable]
     met = [F.col(f"_base.`{name}`") == F.col(f"_beside.`{name}`") for name in told]
     met += [same_in("_base", "_beside", [name]) for name in names if name in nullable]
-    return base.alias("_base").join(few.alias("_beside"), reduce(lambda one, more: one & more, met), how)
+    return base.alias("_base").join(few.alias("_beside"), all_of(met), how)

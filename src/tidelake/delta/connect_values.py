@@ -9,7 +9,6 @@ import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -17,6 +16,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from tidelake.connect_types import Travel
+from tidelake.delta.conditions import any_of
 from tidelake.delta.written import decimal_of, real_of, timestamp_of
 
 _INFINITY_MICROS = 9_223_372_036_825_200_000
@@ -184,7 +184,7 @@ def _each(items: Column, item: Travel, land: Callable[[Column, Travel], Landed])
 def _struct_of(given: Column, travel: Travel, land: Callable[[Column, Travel], Landed]) -> Landed:
     parts = [(name, one, land(given[name], one)) for name, one in travel.fields]
     value = F.when(given.isNotNull(), F.struct(*(landed.value.alias(name) for name, _, landed in parts)))
-    bad = reduce(lambda one, other: one | other, [_is_bad(landed, one) for _, one, landed in parts])
+    bad = any_of(_is_bad(landed, one) for _, one, landed in parts)
     return Landed(value, given.isNotNull() & bad)
 
 

@@ -7,13 +7,13 @@ too: `after` alone, with a diff that says how often the row comes, or below 0 ho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.debezium import AFTER, BEFORE, Interval
+from tidelake.delta.conditions import all_of, any_of
 from tidelake.delta.keyed import newest_rows
 from tidelake.delta.layout import DIFF, TIME
 from tidelake.delta.proof import fingerprint
@@ -54,8 +54,7 @@ def row_updates(events: DataFrame, key_before: Sequence[str] = ()) -> DataFrame:
 
 def _same_key(key: Sequence[str]) -> Column:
     """Whether an event has both rows, and they have one key; null or false where not."""
-    same = [F.col(BEFORE)[name] == F.col(AFTER)[name] for name in key]
-    return reduce(lambda one, other: one & other, same)
+    return all_of(F.col(BEFORE)[name] == F.col(AFTER)[name] for name in key)
 
 
 def added_up_by_key(updates: DataFrame, row: Sequence[str], key: Sequence[str]) -> DataFrame:
@@ -107,7 +106,7 @@ def _newest_updates(updates: DataFrame, key: Sequence[str], through: int, others
     if not reaching:
         return newest_rows(updates, key).where(F.col(DIFF) > 0)
     time = F.col(TIME)
-    open_times = reduce(lambda one, other: one | other, [(time >= low) & (time <= end - 1) for low, end in reaching])
+    open_times = any_of((time >= low) & (time <= end - 1) for low, end in reaching)
     return newest_rows(updates.where(~open_times), key).unionByName(updates.where(open_times))
 
 

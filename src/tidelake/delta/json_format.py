@@ -8,13 +8,13 @@ written with more digits than a double has, it is read once more with its number
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from functools import reduce
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidelake.delta.conditions import any_of
 from tidelake.delta.decode import reason_by
 from tidelake.delta.json_types import Reading, read_record
 from tidelake.schema import resolved_schema
@@ -241,8 +241,3 @@ def _is_suspect(text: Column, wire: Column, reading: Reading) -> Column:
     counted = (F.length(text) - F.length(F.replace(text, F.lit('":'), F.lit("")))) / 2
     suspect = (counted != reading.names(wire)) | any_of(F.contains(text, F.lit(one)) for one in _SPACED_NAMES)
     return suspect if reading.odd is None else suspect | reading.odd(wire)
-
-
-def any_of(conditions: Iterable[Column]) -> Column:
-    """Whether one of the conditions holds; false where there are none."""
-    return reduce(lambda one, other: one | other, conditions, F.lit(False))

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidelake.delta.conditions import any_of
 from tidelake.delta.written import decimal_of, timestamp_of
 from tidelake.errors import SchemaRefused
 
@@ -169,7 +170,7 @@ def _any(parts: Iterable[tuple[str, Of | None]]) -> Of | None:
     checks = [(name, check) for name, check in parts if check is not None]
     if not checks:
         return None
-    return lambda value: reduce(lambda one, other: one | other, (check(value[name]) for name, check in checks))
+    return lambda value: any_of(check(value[name]) for name, check in checks)
 
 
 def _array(kind: Any, column: str) -> Reading:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +19,7 @@ from tidelake.configuration import CollectionSettings
 from tidelake.connect_agreement import written_otherwise
 from tidelake.connect_types import row_schema_of_connect
 from tidelake.delta.catalog import Catalog
+from tidelake.delta.conditions import all_of
 from tidelake.delta.json_format import PAYLOAD, WRAPPING, is_wrapped, schema_hash
 from tidelake.delta.registry import newest_row
 from tidelake.delta.topic import open_topics
@@ -52,8 +53,8 @@ def schemas_of(raw: DataFrame) -> list[MessageSchema]:
     places = {row["_hash"]: row for row in reversed(first.orderBy("offset").limit(_SCHEMAS_MAX).collect())}
     found = []
     for name, row in sorted(places.items(), key=lambda one: one[1]["offset"]):
-        there = [F.col(column) == row[column] for column in ("topic", "partition", "offset")]
-        taken = raw.where(reduce(lambda one, other: one & other, there)).select(F.col("value").cast("string")).first()
+        there = all_of(F.col(column) == row[column] for column in ("topic", "partition", "offset"))
+        taken = raw.where(there).select(F.col("value").cast("string")).first()
         found.append(_message_schema(name, taken[0]) if taken is not None else MessageSchema(name, None))
     return found
 

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
+from tidelake.delta.conditions import all_of
 from tidelake.delta.layout import DIFF, TIME
 
 _BITS = 62
@@ -102,10 +103,7 @@ def group_statements(rows: DataFrame, data: Sequence[str], discards: DataFrame |
 
 def same_in(left: str, right: str, names: Sequence[str]) -> Column:
     """Whether rows of two frames, by their aliases, agree in these columns; null agrees with null."""
-    return reduce(
-        lambda one, other: one & other,
-        [F.col(f"{left}.`{name}`").eqNullSafe(F.col(f"{right}.`{name}`")) for name in names],
-    )
+    return all_of(F.col(f"{left}.`{name}`").eqNullSafe(F.col(f"{right}.`{name}`")) for name in names)
 
 
 def count_statements(grouped: DataFrame, data: Sequence[str]) -> DataFrame:

@@ -8,14 +8,15 @@ been written before. See docs/decisions/positions.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.connect_types import Travel
+from tidelake.delta.conditions import all_of, any_of
 from tidelake.delta.connect_values import (
     Landed,
     is_infinite,
@@ -24,7 +25,6 @@ from tidelake.delta.connect_values import (
     land_raw,
     land_text,
 )
-from tidelake.delta.json_format import any_of
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
 from tidelake.delta.parameters import parameter
 from tidelake.raw_configuration import UNAVAILABLE_VALUE
@@ -34,6 +34,8 @@ UNUSABLE = "the event cannot be used: "
 ROW_OPS = ("c", "u", "r")
 _IN_SNAPSHOT = ("true", "first", "first_in_data_collection", "last_in_data_collection", "last")
 SNAPSHOT_ENDS = ("last_in_data_collection", "last")
+_Fault = tuple[Column, Callable[[], Column]]
+"""Whether something is wrong, never null, and how that is said."""
 SCHEMA = "_schema"
 """The hash of the schema that a message in JSON has with it; see `json_format.schema_hash`."""
 _SOURCE = ("connector", "lsn", "sequence", "snapshot")
@@ -123,7 +125,7 @@ def event_struct(given: Column, rows: Sequence[Column], source: Column) -> Colum
 
 def tells_row(op: Column, after: Column, shape: ChangeShape) -> Column:
     """Whether an event is of a row as it is now, and tells its key."""
-    return op.isin(*ROW_OPS) & reduce(lambda one, other: one & other, [after[name].isNotNull() for name in shape.key])
+    return op.isin(*ROW_OPS) & all_of(after[name].isNotNull() for name in shape.key)
 
 
 def source_fields(shape: ChangeShape) -> list[str]:
@@ -160,10 +162,23 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
         .when(op == "t", F.lit("barrier"))
         .when(op.isNull() | (op != "m"), F.lit("value"))
     )
-    is_row = F.coalesce(~F.col("_empty") & ~broken & op.isin(*ROW_OPS), F.lit(False))
+    is_unavailable = {
+        name: reader.is_unavailable(after[name], travel, shape.placeholder)
+        for name, travel in reader.columns
+        if name not in shape.key
+    }
+    lacks = {name: F.col(f"_lacks_{number}") for number, name in enumerate(is_unavailable)}
+    # What is asked for more than once is told in a step before: Spark would write it into the code each time.
+    found = read.withColumns(
+        {
+            "_kind": kind,
+            "_is_row": F.coalesce(~F.col("_empty") & ~broken & op.isin(*ROW_OPS), F.lit(False)),
+            **{f"_lacks_{number}": one for number, one in enumerate(is_unavailable.values())},
+        }
+    )
+    is_row = F.col("_is_row")
     is_unknown = (F.col("_kind") == "value") & ~broken & ~is_row
     landed = {name: reader.land(after[name], name, travel) for name, travel in reader.columns}
-    found = read.withColumn("_kind", kind)
     values = {name: F.when(is_row, one.value) for name, one in landed.items()}
     if reader.of_text:
         # In a step of its own, as it is asked for more than once. What Avro has decoded is cheap to ask for again, and
@@ -172,20 +187,16 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
             "_landed", F.when(is_row, F.struct(*(landed[name].value.alias(name) for name in landed)))
         )
         values = {name: F.col(f"_landed.{name}") for name in landed}
-    lacks = {
-        name: reader.is_unavailable(after[name], travel, shape.placeholder)
-        for name, travel in reader.columns
-        if name not in shape.key
-    }
-    keys = _keys_of(shape, reader)
+    befores = _befores(shape, reader)
+    keys = _keys_of(shape, reader, befores)
     row = F.struct(*(_value_of(name, values, lacks, keys).alias(name) for name, _ in shape.columns))
     op_is = F.concat(F.lit("op is "), F.coalesce(op, F.lit("not there")))
-    faults = [*_faults(shape, landed, values, lacks, after), *_faults_before(shape, reader)]
+    faults = [*_faults(shape, landed, values, lacks, after), *_faults_before(shape, reader, befores)]
     if reader.plain:  # what it is that is wrong is left to a careful reading, which says it in another pass
         wrong = is_row & (after.isNull() | any_of(one for one, _ in faults))
         errors = [F.lit(None).cast("string").alias("_error"), wrong.alias("_wrong")]
     else:
-        said = F.concat_ws("; ", *(F.when(one, fault) for one, fault in faults))
+        said = F.concat_ws("; ", *(F.when(one, fault()) for one, fault in faults))
         error = (
             F.when(broken, F.concat(F.lit("the event cannot be read: "), F.col("_broken")))
             .when(is_unknown, F.concat(F.lit(f"{UNUSABLE}unknown_operation, "), op_is))
@@ -202,7 +213,7 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
         row.alias("_row"),
         *errors,
         F.when(is_row & any_of(lacks.values()), unavailable).alias("_unavailable"),
-        _before_keys(shape, reader).alias("_before_key"),
+        _before_key(befores).alias("_before_key"),
         source["connector"].alias("_connector"),
         _first_of(source["sequence"]).alias("_committed"),
         source["lsn"].try_cast("bigint").alias("_lsn"),
@@ -224,7 +235,7 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
         F.when(has_left, left).alias("_left"),
         reason.alias("_reason"),
         F.when(F.col("_kind").isNull() | is_unknown, op_is).otherwise(F.col("_broken")).alias("_detail"),
-    ).drop("_before_key", "_landed")
+    ).drop("_before_key", "_landed", "_is_row", *(f"_lacks_{number}" for number in range(len(lacks))))
 
 
 def _is_of_snapshot(shape: ChangeShape) -> Column:
@@ -249,17 +260,21 @@ def _first_of(sequence: Column) -> Column:
     return F.when(sequence.startswith('["') & (number.cast("string") == found), number)
 
 
-def _keys_of(shape: ChangeShape, reader: Reader) -> dict[str, Column]:
-    """By key column its value as the record's key has it, or what stood before."""
+def _befores(shape: ChangeShape, reader: Reader) -> dict[str, Column]:
+    """By key column its value before the change, as it lands."""
     travels, before = dict(reader.columns), F.col("_event.before")
+    return {name: reader.land(before[name], name, travels[name]).value for name in shape.key}
+
+
+def _keys_of(shape: ChangeShape, reader: Reader, befores: Mapping[str, Column]) -> dict[str, Column]:
+    """By key column its value as the record's key has it, or what stood before."""
     if not reader.of_text:
-        stated = {name: reader.land(before[name], name, travels[name]).value for name in shape.key}
         if reader.key_row is None:
-            return stated
-        return {name: F.coalesce(reader.key_row[name], value) for name, value in stated.items()}
+            return dict(befores)
+        return {name: F.coalesce(reader.key_row[name], value) for name, value in befores.items()}
+    travels = dict(reader.columns)
     found = {}
-    for name in shape.key:
-        of_event = reader.land(before[name], name, travels[name]).value
+    for name, of_event in befores.items():
         if name not in reader.stated_key:
             found[name] = of_event
             continue
@@ -270,12 +285,10 @@ def _keys_of(shape: ChangeShape, reader: Reader) -> dict[str, Column]:
     return found
 
 
-def _before_keys(shape: ChangeShape, reader: Reader) -> Column:
+def _before_key(befores: Mapping[str, Column]) -> Column:
     """The key before the change; null where it is not told in full."""
-    travels, before = dict(reader.columns), F.col("_event.before")
-    values = {name: reader.land(before[name], name, travels[name]).value for name in shape.key}
-    told = reduce(lambda one, other: one & other, [value.isNotNull() for value in values.values()])
-    return F.when(told, F.struct(*(value.alias(name) for name, value in values.items())))
+    whole = all_of(value.isNotNull() for value in befores.values())
+    return F.when(whole, F.struct(*(value.alias(name) for name, value in befores.items())))
 
 
 def _value_of(name: str, values: dict[str, Column], lacks: dict[str, Column], keys: dict[str, Column]) -> Column:
@@ -290,32 +303,35 @@ def _faults(
     values: dict[str, Column],
     lacks: dict[str, Column],
     after: Column,
-) -> list[tuple[Column, Column]]:
-    """What may be wrong with the columns of a row: whether it is, never null, and how that is said."""
-    faults = []
+) -> list[_Fault]:
+    """What may be wrong with the columns of a row."""
+    faults: list[_Fault] = []
     for name, travel in shape.columns:
         if name not in landed:  # may be null, and was not written
             continue
         stated, given = ~lacks.get(name, F.lit(False)), after[name].isNotNull()
         nested = travel.raw in ("array", "record")
         bad = landed[name].bad if nested else given & values[name].isNull()
-        unread = F.lit(f"{name} cannot be read as {_named(travel)}")
-        endless = F.lit(f"{name} is infinite; declared as {travel.raw} it lands as it travels")
-        faults.append((stated & bad, F.when(is_infinite(after[name], travel), endless).otherwise(unread)))
+        faults.append((stated & bad, partial(_unread, after[name], name, travel)))
         if not travel.nullable and name not in shape.key:
-            faults.append((stated & ~given, F.lit(f"{name} is missing, and is not null")))
+            faults.append((stated & ~given, partial(F.lit, f"{name} is missing, and is not null")))
     return faults
 
 
-def _faults_before(shape: ChangeShape, reader: Reader) -> list[tuple[Column, Column]]:
+def _unread(given: Column, name: str, travel: Travel) -> Column:
+    unread = F.lit(f"{name} cannot be read as {_named(travel)}")
+    endless = F.lit(f"{name} is infinite; declared as {travel.raw} it lands as it travels")
+    return F.when(is_infinite(given, travel), endless).otherwise(unread)
+
+
+def _faults_before(shape: ChangeShape, reader: Reader, befores: Mapping[str, Column]) -> list[_Fault]:
     """The same of the key that an update says the row had before: unread, its row would stay in the table."""
-    types, before = dict(reader.columns), F.col("_event.before")
+    travels, before = dict(reader.columns), F.col("_event.before")
     is_update = F.coalesce(F.col("_event.op") == "u", F.lit(False))
-    faults = []
-    for name in shape.key:
-        unread = before[name].isNotNull() & reader.land(before[name], name, types[name]).value.isNull()
-        said = f"{name}, as it was before, cannot be read as {_named(types[name])}"
-        faults.append((is_update & unread, F.lit(said)))
+    faults: list[_Fault] = []
+    for name, value in befores.items():
+        said = f"{name}, as it was before, cannot be read as {_named(travels[name])}"
+        faults.append((is_update & before[name].isNotNull() & value.isNull(), partial(F.lit, said)))
     return faults
 
 
@@ -332,8 +348,7 @@ def _declared_position(shape: ChangeShape) -> Column:
         text = F.col(f"_event.{path}")
         digits = F.regexp_extract(text, r"([0-9]+)$", 1)
         numbers.append(F.coalesce(text.try_cast("bigint"), digits.try_cast("bigint")))
-    whole = reduce(lambda one, other: one & other, [one.isNotNull() for one in numbers])
-    return F.when(whole, F.array(*numbers))
+    return F.when(all_of(one.isNotNull() for one in numbers), F.array(*numbers))
 
 
 def position_of(shape: ChangeShape, snapshots: Sequence[SnapshotStart]) -> Column:
@@ -392,4 +407,4 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
 
 
 def _same(left: Column, right: Column, key: Sequence[str]) -> Column:
-    return reduce(lambda one, other: one & other, [left[name].eqNullSafe(right[name]) for name in key])
+    return all_of(left[name].eqNullSafe(right[name]) for name in key)

@@ -6,11 +6,11 @@ Records of one key are in one partition, so whatever comes later in it lies abov
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from tidelake.delta.conditions import all_of
 from tidelake.delta.layout import POSITION
 
 _PLACE = ("topic", "partition", "offset")
@@ -62,7 +62,7 @@ def _newest_of_keys(alone: DataFrame, rows: DataFrame, key: Sequence[str]) -> Da
     now = F.struct(*(F.col(f"_row.{name}") for name in key))
     wanted = alone.select(*_PLACE, F.explode(F.array_compact(F.array(now, F.col("_left")))).alias("_key"))
     held = rows.select(F.struct(*(F.col(f"`{name}`") for name in key)).alias("_held"), F.col(POSITION).alias("_at"))
-    same = reduce(lambda one, other: one & other, [F.col(f"_key.{name}") == F.col(f"_held.{name}") for name in key])
+    same = all_of(F.col(f"_key.{name}") == F.col(f"_held.{name}") for name in key)
     found = F.broadcast(wanted).join(held, same)
     return found.groupBy(*_PLACE).agg(F.max("_at").alias("_newest"))
 

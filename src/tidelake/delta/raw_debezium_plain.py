@@ -6,12 +6,11 @@ docs/decisions/plain.md.
 
 from __future__ import annotations
 
-from functools import reduce
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelake.delta.json_format import CORRUPT, STRICT, any_of
+from tidelake.delta.conditions import all_of, any_of
+from tidelake.delta.json_format import CORRUPT, STRICT
 from tidelake.delta.raw_debezium import ROW_OPS, SCHEMA, ChangeShape, Reader, read_as_text, told
 from tidelake.delta.raw_debezium_json import cells_of, event_ddl, event_of, reads_half_letters, schema_around
 
@@ -60,8 +59,7 @@ def _is_plain(shape: ChangeShape) -> Column:
 def _tells_key(event: Column, shape: ChangeShape) -> Column:
     """Whether an event itself says which key it is about, so that the record's key is not needed; null is no."""
     op, before, after = (event[name] for name in ("op", "before", "after"))
-    told = [F.when(op == "d", before[name]).otherwise(after[name]) for name in shape.key]
-    whole = reduce(lambda one, other: one & other, [one.isNotNull() for one in told])
+    whole = all_of(F.when(op == "d", before[name]).otherwise(after[name]).isNotNull() for name in shape.key)
     return (op == "t") | (op.isin(*ROW_OPS, "d") & whole)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.configuration import CollectionSettings
+from tidelake.delta.conditions import all_of
 from tidelake.delta.formats import decode_keys, decode_values
 from tidelake.delta.json_format import is_wrapped
 from tidelake.delta.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
@@ -149,8 +149,7 @@ def _other_key(settings: CollectionSettings) -> Column:
     both = [one["name"] for one in settings.key_schema["fields"] if one["name"] in named]
     if not both:
         return F.lit(None).cast("string")
-    same = [F.col("_key")[name].eqNullSafe(F.col("_value")[name]) for name in both]
-    agrees = reduce(lambda one, other: one & other, same)
+    agrees = all_of(F.col("_key")[name].eqNullSafe(F.col("_value")[name]) for name in both)
     return F.when(F.col("_value").isNotNull() & ~agrees, F.lit("the value names another key than the record has"))
 
 

@@ -16,10 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import RunFile, describe_run
-from tidelake.delta.layout import RUN
+from tidelake.delta.layout import POSITION, RUN
 from tidelake.delta.stops import reach
 from tidelake.delta.types import spark_schema
 from tidelake.errors import Conflict
+
+_NO_DICTIONARIES = {f"parquet.enable.dictionary#{POSITION}.list.element": "false"}
+"""No position comes twice: a dictionary of them would be built for each file, and given up."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def write_frame(
     wanted = spark_schema(schema)
     columns = [frame[name].cast(kind.dataType).alias(name) for name, kind in zip(wanted.names, wanted, strict=True)]
     folder = table / f"{RUN}={run}"
-    writer = frame.select(*columns, *split_by).write.mode("errorifexists")
+    writer = frame.select(*columns, *split_by).write.mode("errorifexists").options(**_NO_DICTIONARIES)
     if split_by:
         writer = writer.partitionBy(*split_by)
     writer.parquet(str(folder))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -122,13 +123,25 @@ def _collector(settings: Mapping[str, str]) -> list[str]:
     return [] if re.search(r"-XX:\+Use\w+GC\b", " ".join(given)) else ["-XX:+UseParallelGC"]
 
 
-def _keep_looked_up(jvm: Any) -> None:
-    """Look the classes up once that PySpark asks for by name in each call.
+class _LookedUp(JavaClass):  # type: ignore[misc]
+    """A class of the JVM whose members are asked for once: what a name stands for does not change."""
 
-    Every time it does, the JVM tries that name in each imported package, and for those that it is not in, in every jar.
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        setattr(self, name, found)
+        return found
+
+
+def _keep_looked_up(jvm: Any) -> None:
+    """Look the classes up once that PySpark asks for by name in each call, and their members as they are asked for.
+
+    Every time it does, the JVM tries that name in each imported package, and for those that it is not in, in every jar;
+    and for a member it makes a round trip more before each call.
     """
     for name in _LOOKED_UP:
-        setattr(jvm, name, getattr(jvm, name))
+        found = getattr(jvm, name)
+        is_class = type(found) is JavaClass
+        setattr(jvm, name, _LookedUp(found._fqn, found._gateway_client) if is_class else found)
 
 
 def _submitted_executor_options() -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from tidelake.delta.conditions import any_of
 from tidelake.delta.layout import DIFF, ERROR, POSITION, RUN, TIME, UNAVAILABLE
 from tidelake.errors import SchemaRefused
 
@@ -229,12 +229,11 @@ def _land_union(branches: list[AvroType], names: _Names, column: str, namespace:
         return F.when(value.isNotNull(), F.struct(*columns))
 
     def not_text(value: Column) -> Column:
-        checks = [
+        return any_of(
             F.coalesce(landing.not_text(branch(value, index)), F.lit(False))
             for index, (_, landing) in enumerate(pairs)
             if landing.not_text is not None
-        ]
-        return reduce(lambda left, right: left | right, checks, F.lit(False))
+        )
 
     return Landing(
         arrow=pa.struct([pa.field(name, landing.arrow) for name, landing in pairs]),
@@ -272,7 +271,6 @@ def _any_of(fields: list[tuple[str, Callable[[Column], Column] | None]]) -> Call
         return None
 
     def not_text(value: Column) -> Column:
-        found = [F.coalesce(check(value[name]), F.lit(False)) for name, check in checks]
-        return reduce(lambda left, right: left | right, found)
+        return any_of(F.coalesce(check(value[name]), F.lit(False)) for name, check in checks)
 
     return not_text
