@@ -35,7 +35,7 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     text = F.col("value").cast("string")
     read = raw.withColumn("_given", read_object(text, event_ddl(shape)))
     given = F.col("_given.v")[0]
-    read = read.withColumns({SCHEMA: schema_around(given, shape), "_event": event_of(given)})
+    read = read.withColumns({SCHEMA: schema_around(given, shape, F.col("value")), "_event": event_of(given)})
     halves = F.when(reads_half_letters(F.col("_event"), shape, text), F.lit("undecodable"))
     broken = F.coalesce(
         reason_by(F.col(SCHEMA), shape.refused_schemas), breakage_of(text, F.col("_given"), letters=False), halves
@@ -64,9 +64,9 @@ def _with_stated_key(read: DataFrame, text: Column, shape: ChangeShape) -> tuple
     return read, {name: F.coalesce(F.col(f"_keys.payload.{name}"), F.col(f"_keys.{name}")) for name in shape.key}
 
 
-def schema_around(given: Column, shape: ChangeShape) -> Column:
-    """The hash of the schema around an event that was read as `event_ddl`; null where it has none."""
-    return F.when(given["payload"].isNotNull(), schema_hash(F.col("value"), shape.schema_lengths))
+def schema_around(given: Column, shape: ChangeShape, value: Column) -> Column:
+    """The hash of the schema around an event that was read as `event_ddl` of this value; null where it has none."""
+    return F.when(given["payload"].isNotNull(), schema_hash(value, shape.schema_lengths))
 
 
 def _is_wrapped_null(text: Column, given: Column) -> Column:

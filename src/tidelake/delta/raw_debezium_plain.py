@@ -14,7 +14,8 @@ from tidelake.delta.json_format import CORRUPT, STRICT
 from tidelake.delta.raw_debezium import ROW_OPS, SCHEMA, ChangeShape, Reader, read_as_text, told
 from tidelake.delta.raw_debezium_json import cells_of, event_ddl, event_of, reads_half_letters, schema_around
 
-_SENTINEL = "_3b0de7c1496f4a52b8a1f60c7d25e98f"
+_SENTINEL = "_3b0d"
+"""Short, as it is parsed with each event; no event has a part of this name beside `op`."""
 _PLAIN = {"boolean": "boolean", "int": "int", "long": "bigint", "double": "double"}
 """What JSON's own types hold whole. A float is not among them: it would be rounded twice."""
 
@@ -35,7 +36,9 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     read = raw.withColumns({"_empty": value.isNull(), "_sealed": F.when(ends_plainly, sealed)})
     read = read.withColumns({"_text": F.is_valid_utf8("_sealed"), "_given": F.from_json("_sealed", ddl, STRICT)})
     given = F.col("_given")
-    read = read.withColumns({SCHEMA: schema_around(given, shape), "_broken": F.lit(None).cast("string")})
+    # Of what was sealed, so that an event need not be carried along twice: it begins like the value.
+    schema = schema_around(given, shape, F.col("_sealed").cast("binary"))
+    read = read.withColumns({SCHEMA: schema, "_broken": F.lit(None).cast("string")})
     is_whole = (given[_SENTINEL] == 1) & given[CORRUPT].isNull() & F.col("_text")
     read = read.withColumns({"_whole": is_whole, "_event": event_of(given)})
     read = read.withColumn("_plain", F.coalesce(F.col("_whole") & _is_plain(shape), F.lit(False)))
@@ -50,7 +53,7 @@ def _is_plain(shape: ChangeShape) -> Column:
     """Whether an event, read whole, has nothing in it that a plain reading takes for something else; null is no."""
     event = F.col("_event")
     found = _tells_key(event, shape) & ~_holds_infinity(event, shape)
-    found = found & ~reads_half_letters(event, shape, F.col("value").cast("string"), _PLAIN)
+    found = found & ~reads_half_letters(event, shape, F.col("_sealed"), _PLAIN)
     if shape.refused_schemas:
         found = found & ~F.coalesce(F.col(SCHEMA).isin(*shape.refused_schemas), F.lit(False))
     return found
