@@ -108,6 +108,7 @@ def tasks(quick: bool, large: bool) -> list[Task]:
             Task("ledger", 40_000, 10, measure_ledger),
             Task("bulk", _M, 30, measure_bulk),
             Task("ticks uniform", _M // 5, 40, measure_ticks),
+            Task("raw", _M // 10, 20, measure_raw),
             Task("many", 50, 30, partial(measure_many, updates=1_000)),
         ]
     return [

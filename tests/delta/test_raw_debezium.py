@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -111,6 +112,19 @@ def test_creates_reads_updates_and_deletes_make_the_table_and_tombstones_are_cou
     assert changes.ingest().null_records == 1
     assert set(changes.table_of()) == {1}
     assert not changes.validate(full=True).damaged
+
+
+def test_positions_are_stored_without_a_dictionary(changes: Changes) -> None:
+    changes.put(*(changes.event("c", (number, "x", "y")) for number in range(50)))
+    changes.ingest()
+    encodings = {}
+    for file in changes.table.files():
+        chunks = pq.read_metadata(changes.table.path / file.path).row_group(0)
+        for index in range(chunks.num_columns):
+            encodings[chunks.column(index).path_in_schema] = set(chunks.column(index).encodings)
+    dictionaries = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+    assert not encodings["_position.list.element"] & dictionaries
+    assert encodings["a"] & dictionaries, "others have one"
 
 
 def test_a_truncate_empties_the_table(changes: Changes) -> None:

@@ -312,13 +312,13 @@ def _faults(
         stated, given = ~lacks.get(name, F.lit(False)), after[name].isNotNull()
         nested = travel.raw in ("array", "record")
         bad = landed[name].bad if nested else given & values[name].isNull()
-        faults.append((stated & bad, partial(_unread, after[name], name, travel)))
+        faults.append((stated & bad, partial(_said_unread, after[name], name, travel)))
         if not travel.nullable and name not in shape.key:
             faults.append((stated & ~given, partial(F.lit, f"{name} is missing, and is not null")))
     return faults
 
 
-def _unread(given: Column, name: str, travel: Travel) -> Column:
+def _said_unread(given: Column, name: str, travel: Travel) -> Column:
     unread = F.lit(f"{name} cannot be read as {_named(travel)}")
     endless = F.lit(f"{name} is infinite; declared as {travel.raw} it lands as it travels")
     return F.when(is_infinite(given, travel), endless).otherwise(unread)

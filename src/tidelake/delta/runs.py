@@ -22,7 +22,7 @@ from tidelake.delta.types import spark_schema
 from tidelake.errors import Conflict
 
 _NO_DICTIONARIES = {f"parquet.enable.dictionary#{POSITION}.list.element": "false"}
-"""No position comes twice: a dictionary of them would be built for each file, and given up."""
+"""Of positions: an offset comes once, and what repeats beside it is packed better as it stands."""
 
 
 @dataclass(frozen=True)
