@@ -7,13 +7,16 @@ import sys
 
 import pytest
 
-from tidelake.delta.session import _GIVEN_BY, _collector
+from tidelake.delta.session import _collector
 
 _COLLECTORS = """
 from tidelake.delta.session import start_session
 beans = start_session("collector", "local[1]")._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
 print(sorted(one.getName() for one in beans))
 """
+
+
+_GIVEN_BY = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 
 
 @pytest.mark.parametrize("name", _GIVEN_BY)
@@ -30,5 +33,6 @@ def test_a_collector_that_the_environment_has_chosen_is_kept(monkeypatch: pytest
 def test_a_session_collects_for_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
     for one in _GIVEN_BY:
         monkeypatch.delenv(one, raising=False)
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     done = subprocess.run([sys.executable, "-c", _COLLECTORS], capture_output=True, text=True, check=False)
     assert "['PS MarkSweep', 'PS Scavenge']" in done.stdout, done.stderr

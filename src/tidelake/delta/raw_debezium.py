@@ -162,18 +162,18 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
         .when(op == "t", F.lit("barrier"))
         .when(op.isNull() | (op != "m"), F.lit("value"))
     )
-    is_unavailable = {
-        name: reader.is_unavailable(after[name], travel, shape.placeholder)
-        for name, travel in reader.columns
-        if name not in shape.key
+    beside_key = [(name, travel) for name, travel in reader.columns if name not in shape.key]
+    lacking = {
+        f"_lacks_{number}": reader.is_unavailable(after[name], travel, shape.placeholder)
+        for number, (name, travel) in enumerate(beside_key)
     }
-    lacks = {name: F.col(f"_lacks_{number}") for number, name in enumerate(is_unavailable)}
+    lacks = {name: F.col(step) for (name, _), step in zip(beside_key, lacking, strict=True)}
     # What is asked for more than once is told in a step before: Spark would write it into the code each time.
     found = read.withColumns(
         {
             "_kind": kind,
             "_is_row": F.coalesce(~F.col("_empty") & ~broken & op.isin(*ROW_OPS), F.lit(False)),
-            **{f"_lacks_{number}": one for number, one in enumerate(is_unavailable.values())},
+            **lacking,
         }
     )
     is_row = F.col("_is_row")
@@ -235,7 +235,7 @@ def told(read: DataFrame, shape: ChangeShape, reader: Reader) -> DataFrame:
         F.when(has_left, left).alias("_left"),
         reason.alias("_reason"),
         F.when(F.col("_kind").isNull() | is_unknown, op_is).otherwise(F.col("_broken")).alias("_detail"),
-    ).drop("_before_key", "_landed", "_is_row", *(f"_lacks_{number}" for number in range(len(lacks))))
+    ).drop("_before_key", "_landed", "_is_row", *lacking)
 
 
 def _is_of_snapshot(shape: ChangeShape) -> Column:

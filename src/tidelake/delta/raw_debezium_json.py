@@ -85,14 +85,12 @@ def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str
         shape: what the events are about.
         plain: by what travels, the type to read it as; everything else is read as its text.
     """
+    numbers = plain or {}
 
     def number(path: str) -> str:
-        return "string" if path in shape.position else (plain or {}).get("long", "string")
+        return "string" if path in shape.position else numbers.get("long", "string")
 
-    types = {
-        name: "string" if read_as_text(travel, plain or {}) else (plain or {})[travel.raw]
-        for name, travel in shape.columns
-    }
+    types = {name: "string" if read_as_text(travel, numbers) else numbers[travel.raw] for name, travel in shape.columns}
     rows = {"before": [(name, types[name]) for name in shape.key], "after": list(types.items())}
     rows["source"] = [(name, number("source.lsn") if name == "lsn" else "string") for name in source_fields(shape)]
     parts = [*((name, _struct(fields)) for name, fields in rows.items()), ("op", "string"), ("ts_ms", number("ts_ms"))]
