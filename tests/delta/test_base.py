@@ -77,6 +77,22 @@ def test_the_base_goes_through_no_exchange(
     assert "Exchange" not in above_base
 
 
+@pytest.mark.parametrize("family", ["plain", "upsert"])
+def test_a_base_with_nothing_beside_it_is_read_as_it_is(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], family: str
+) -> None:
+    lake = Lake(tmp_path, spark, family, keep=1, **({"key": ["id"]} if family == "upsert" else {}))
+    send_phase(lake, Random(0), family, {}, 0)
+    before = lake.contents(TIMES_PER_PHASE - 1)
+    lake.compact()
+    assert lake.contents(TIMES_PER_PHASE - 1) == before
+    capsys.readouterr()
+    snapshot(spark, lake.collection).contents.explain()
+    plan = capsys.readouterr().out
+    assert "FileScan" in plan
+    assert not any(step in plan for step in ("Join", "Exchange", "Aggregate", "Union"))
+
+
 def test_a_base_is_left_alone_where_rows_beside_it_are_not_later_or_too_many(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

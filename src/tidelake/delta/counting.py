@@ -46,6 +46,14 @@ class OpenTimes:
     surplus: list[pa.Table] = field(default_factory=list)
     """The statements that have copies, where diffs add up: the data's columns, _time, _diff, and how many copies."""
 
+    def add(self, other: OpenTimes) -> None:
+        """Add what is stored at other times."""
+        self.rows += other.rows
+        self.distinct |= other.distinct
+        self.suspects |= other.suspects
+        self.copies |= other.copies
+        self.surplus += other.surplus
+
 
 def count_open_times(
     spark: SparkSession, form: Form, data: Sequence[str], files: list[RunFile], read: Read

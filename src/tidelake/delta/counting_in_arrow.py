@@ -3,11 +3,14 @@
 A hundred thousand rows are grouped here in less time than Spark takes to plan a job. They pass through buckets of
 times, each of which is counted and dropped as soon as the last of its rows has been read, so what is held is bounded
 where files are about in the order of time. Where they are not, or a column has lists or structs in it, Spark counts.
+While some are counted, on all cores, the next are read.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +23,8 @@ from tidelake.delta.files import RunFile
 from tidelake.delta.layout import DIFF, TIME
 
 _BUCKET_ROWS = 100_000
-_BATCH_ROWS = 4_096
+_BATCH_ROWS = 65_536
+_BATCH_BYTES = 16 * 1024 * 1024
 _ROWS_MAX = 20_000_000
 """More rows than this are for executors, where there are any."""
 _ROW_BYTES_MAX = 16_384
@@ -56,12 +60,19 @@ def count_in_arrow(
         return None
     if any(_has_large_rows(table, one) for one in files):
         return None
-    buckets = _Buckets(table, files, within)
-    counted = OpenTimes()
-    for rows in buckets.read(pa.schema(fields)):
-        if rows is None:
-            return None
-        _count(rows, data, key, counted)
+    counted, waiting, held = OpenTimes(), deque[tuple[int, Future[OpenTimes]]](), 0
+    with ThreadPoolExecutor(pa.cpu_count()) as pool:
+        for rows in _Buckets(table, files, within).read(pa.schema(fields)):
+            if rows is None:
+                return None
+            waiting.append((rows.nbytes, pool.submit(_count, rows, data, key)))
+            held += rows.nbytes
+            while held > HELD_BYTES_MAX:
+                size, oldest = waiting.popleft()
+                held -= size
+                counted.add(oldest.result())
+    for _, one in waiting:
+        counted.add(one.result())
     return counted
 
 
@@ -97,11 +108,14 @@ class _Buckets:
 
     def _plan(self) -> tuple[np.ndarray, list[int]]:
         """The first time of each bucket, and how many rows it has."""
-        times = [self._times(file) for file in self.files]
-        found, rows = np.unique(np.concatenate(times), return_counts=True)
-        if not len(found):
-            return found, []
-        number = (np.cumsum(rows) - rows) // _BUCKET_ROWS
+        times = np.concatenate([self._times(file) for file in self.files])
+        if not len(times):
+            return times, []
+        if (times[1:] < times[:-1]).any():  # as a tick leaves them they are in order
+            times.sort()
+        begins = np.flatnonzero(np.diff(times, prepend=times[0] - 1))
+        found, rows = times[begins], np.diff(begins, append=len(times))
+        number = begins // _BUCKET_ROWS
         starts = np.flatnonzero(np.diff(number, prepend=-1))
         return found[starts], np.add.reduceat(rows, starts).tolist()
 
@@ -112,11 +126,12 @@ class _Buckets:
     def _batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
         for file in self.files:
             stored = pq.ParquetFile(self.table / file.path)
-            for batch in stored.iter_batches(_BATCH_ROWS, columns=schema.names):
+            batch_rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * file.rows // max(1, _bytes_of(stored.metadata))))
+            for batch in stored.iter_batches(batch_rows, columns=schema.names):
                 rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-                times = rows[TIME]
-                inside = pc.and_(pc.greater_equal(times, self.within.start), pc.less_equal(times, self.within.stop - 1))
-                yield rows.filter(inside)
+                times = rows[TIME].to_numpy()
+                inside = (times >= self.within.start) & (times <= self.within.stop - 1)
+                yield rows if inside.all() else rows.filter(pa.array(inside))
 
 
 def _parted(rows: pa.Table, firsts: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
@@ -124,13 +139,16 @@ def _parted(rows: pa.Table, firsts: np.ndarray) -> Iterator[tuple[int, pa.Table]
     if not rows.num_rows:
         return
     numbers = np.searchsorted(firsts, rows[TIME].to_numpy(), side="right") - 1
+    if numbers.min() == numbers.max():
+        yield int(numbers[0]), rows
+        return
     for bucket in np.unique(numbers).tolist():
-        inside = numbers == bucket
-        yield bucket, rows if inside.all() else rows.filter(pa.array(inside))
+        yield bucket, rows.filter(pa.array(numbers == bucket))
 
 
-def _count(rows: pa.Table, data: Sequence[str], key: Sequence[str], counted: OpenTimes) -> None:
-    """Add what the rows of some times say; no other rows are of these times."""
+def _count(rows: pa.Table, data: Sequence[str], key: Sequence[str]) -> OpenTimes:
+    """What the rows of some times say; no other rows are of these times."""
+    counted = OpenTimes()
     groups = _comparable(rows).group_by([TIME, *data]).aggregate([(DIFF, "min"), (DIFF, "max"), ([], "count_all")])
     least, greatest, stated = (groups[name] for name in (f"{DIFF}_min", f"{DIFF}_max", "count_all"))
     copied, suspect = pc.greater(stated, 1), pc.not_equal(least, greatest)
@@ -153,6 +171,7 @@ def _count(rows: pa.Table, data: Sequence[str], key: Sequence[str], counted: Ope
         surplus = pc.subtract(more["count_all"], 1)
         names = [*data, TIME, f"{DIFF}_min"]
         counted.surplus.append(more.select(names).rename_columns([*data, TIME, DIFF]).append_column(SURPLUS, surplus))
+    return counted
 
 
 def _times_where(rows: pa.Table, which: pa.ChunkedArray) -> list[int]:
@@ -176,6 +195,9 @@ def _is_flat(kind: pa.DataType) -> bool:
 
 def _has_large_rows(table: Path, file: RunFile) -> bool:
     """Whether rows are large on the average, before compression."""
-    metadata = pq.read_metadata(table / file.path)
-    size: int = sum(metadata.row_group(one).total_byte_size for one in range(metadata.num_row_groups))
-    return size > _ROW_BYTES_MAX * file.rows
+    return _bytes_of(pq.read_metadata(table / file.path)) > _ROW_BYTES_MAX * file.rows
+
+
+def _bytes_of(metadata: pq.FileMetaData) -> int:
+    """How many bytes a file's rows have before compression."""
+    return sum(metadata.row_group(one).total_byte_size for one in range(metadata.num_row_groups))

@@ -3,14 +3,16 @@
 A record with one field of a union type has the union's bytes, so the CDCv2 union is decoded as such a record. Behind
 the body go sixteen sentinel bytes and behind the union a `fixed` field that must read exactly those: a body that is
 too short runs out of bytes, and one that has bytes left over shifts the sentinel. The sentinel has no border (no proper
-suffix equals a prefix), so no number of left-over bytes can hide.
+suffix equals a prefix), so no number of left-over bytes can hide. Where lengths tell the same, no message is looked
+into; see `lengths`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import reduce
 from typing import Any
 
@@ -19,7 +21,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
 from tidelake.codec_exact import suspect_pattern
+from tidelake.delta.kept import kept
 from tidelake.delta.layout import DIFF, TIME
+from tidelake.delta.lengths import Lengths, bytes_of_statements, lengths_of_statement
 from tidelake.delta.types import Landing, land_record
 from tidelake.schema import PROGRESS, resolved_schema
 
@@ -31,6 +35,17 @@ ID_HEADER = "__{}_schema_id"
 _TO_THE_END = 2**31 - 1
 
 
+class Reading(Enum):
+    """How closely update messages are looked at; what a closer look would refuse, their rows have to be asked."""
+
+    MEASURED = "measured"
+    """Their lengths are compared with those of what was read, over all of them; see `Decoder.lengths`."""
+    TRUSTING = "trusting"
+    """Each is searched for left-over bytes and for numbers beyond their type, and the rows are asked `broken`."""
+    CAREFUL = "careful"
+    """Each is good or bad by itself, its statements included."""
+
+
 @dataclass(frozen=True)
 class Decoder:
     """How one topic's messages are read.
@@ -39,13 +54,11 @@ class Decoder:
         record_schema: what the collection's `data` is.
         writer_schemas: Confluent framing: by schema id, what `data` was written as; None means bare Avro.
         refused_ids: Confluent framing: why messages of schema ids that are known cannot be read.
-        looks_at_statements: whether `updates` applies the rules of single statements; see `trusted_updates`.
     """
 
     record_schema: dict[str, Any]
     writer_schemas: Mapping[int, dict[str, Any]] | None = None
     refused_ids: Mapping[int, str] = field(default_factory=dict)
-    looks_at_statements: bool = True
 
     def progress(self, raw: DataFrame) -> DataFrame:
         """The progress statements among raw messages; update messages are told by one byte and not decoded.
@@ -67,39 +80,51 @@ class Decoder:
             statement["counts"]["count"].alias("count_values"),
         )
 
-    def updates(self, raw: DataFrame) -> DataFrame:
+    def updates(self, raw: DataFrame, reading: Reading = Reading.CAREFUL) -> DataFrame:
         """Everything but progress statements: update messages, and whatever is neither.
 
         In:  partition, offset, timestamp_ms, key, value.
         Out: the same, reason string (null where the message is good or null), times array<bigint> (of a message that
-             could be decoded), updates array<struct<data, time, diff>> (null unless the message is good).
+             could be decoded), updates array<struct<data, time, diff>> (null unless the message is good); measured,
+             also bytes bigint: how many bytes of a good message its statements have.
+
+        Args:
+            raw: the messages.
+            reading: one of `readings`. Looking into arrays is interpreted, row by row; the same rules over exploded
+                rows are compiled.
         """
         framed = self._framed(raw).where(~_is_progress())
         if self.writer_schemas is None:
-            return self._decoded_updates(framed, self.record_schema)
+            return self._decoded_updates(framed, self.record_schema, reading)
         parts = [
-            self._decoded_updates(framed.where(F.col("_schema_id") == schema_id), schema)
+            self._decoded_updates(framed.where(F.col("_schema_id") == schema_id), schema, reading)
             for schema_id, schema in self.writer_schemas.items()
         ]
         known = F.coalesce(F.col("_schema_id").isin(list(self.writer_schemas)), F.lit(False))
-        parts.append(self._decoded_updates(framed.where(~known), self.record_schema))
+        parts.append(self._decoded_updates(framed.where(~known), self.record_schema, reading))
         return reduce(DataFrame.unionByName, parts)
 
     @property
-    def may_look_later(self) -> bool:
-        """Whether what `trusted_updates` gives has the shape that `broken` looks at: nothing is stored otherwise."""
-        schemas = [self.record_schema, *(self.writer_schemas or {}).values()]
-        landings = [land_record(schema) for schema in schemas]
+    def readings(self) -> list[Reading]:
+        """The readings whose rows can be asked what no message was; the fastest first."""
+        landings = [land_record(schema) for schema in (self.record_schema, *(self.writer_schemas or {}).values())]
         names = [[one.name for one in landing.arrow] for landing in landings]
-        return all(landing.project is None for landing in landings) and all(one == names[0] for one in names)
+        if any(landing.project is not None for landing in landings) or any(one != names[0] for one in names):
+            return [Reading.CAREFUL]
+        is_one = all(landing.decoding == landings[0].decoding for landing in landings)
+        if not is_one or lengths_of_statement(landings[0].decoding) is None:
+            return [Reading.TRUSTING, Reading.CAREFUL]
+        return list(Reading)
 
-    def trusted_updates(self, raw: DataFrame) -> DataFrame:
-        """The same as `updates`, but no statement is looked at: whoever takes rows from it has to ask `broken`.
+    def lengths(self, statement: Column) -> Lengths:
+        """How long a statement is that a measured reading gives.
 
-        Looking into arrays is interpreted, row by row; the same rules over exploded rows are compiled.
+        The messages are what an encoder would write of their statements where these are together as long as `updates`
+        says, and none is doubtful. Nothing is left over then, and no number was cut.
         """
-        assert self.may_look_later
-        return replace(self, looks_at_statements=False).updates(raw)
+        measure = lengths_of_statement(land_record(self.record_schema).decoding)
+        assert measure is not None
+        return measure(statement)
 
     def broken(self, statement: Column) -> Column:
         """Whether a statement, a struct of data, time and diff, breaks a rule that spoils its message; never null."""
@@ -114,11 +139,9 @@ class Decoder:
 
     def _framed(self, raw: DataFrame) -> DataFrame:
         """Add `_body`, `_schema_id` and `_framing`, the reason why there is no body."""
-        value = F.col("value")
         if self.writer_schemas is None:
-            return raw.withColumns(
-                {"_body": value, "_framing": F.lit(None).cast("string"), "_schema_id": F.lit(None).cast("bigint")}
-            )
+            return raw.select("*", *_unframed())
+        value = F.col("value")
         long_enough = F.length(value) >= MAGIC_BYTES
         magic = long_enough & (F.substring(value, 1, 1) == F.lit(bytes(1)))
         schema_id = schema_id_of(value)
@@ -133,56 +156,94 @@ class Decoder:
         body = F.when(magic, body_of(value))
         return raw.withColumns({"_body": body, "_framing": framing, "_schema_id": F.when(magic, schema_id)})
 
-    def _decoded_updates(self, framed: DataFrame, schema: dict[str, Any]) -> DataFrame:
-        landing = land_record(schema)
-        # Two steps, so that the optimizer does not decode once for each use.
-        decoded = framed.withColumn("_m", _from_avro(F.col("_body"), landing))
-        batch = F.col("_m.m.member0")
-        reasons = [F.col("_framing"), _avro_reason(batch), _overflow_reason(schema)]
-        if self.looks_at_statements:
-            reasons.append(_updates_reason(batch, landing))
-        reason = F.when(F.col("value").isNotNull(), F.coalesce(*reasons))
-        reasoned = decoded.withColumn("reason", reason)
-        good = F.col("reason").isNull() & F.col("value").isNotNull()
-        return reasoned.select(
-            *_SOURCE,
-            "reason",
-            F.array_distinct(F.transform(batch, lambda one: one["time"])).alias("times"),
-            F.when(good, _stored(batch, landing, self.record_schema)).alias("updates"),
-        )
+    def _decoded_updates(self, framed: DataFrame, schema: dict[str, Any], reading: Reading) -> DataFrame:
+        decoded, reason, columns = _columns_of_updates(schema, self.record_schema, reading)
+        # Three steps, so that the optimizer does not decode once for each use.
+        return framed.withColumn("_m", decoded).withColumn("reason", reason).select(*_SOURCE, "reason", *columns)
+
+
+@kept
+def _unframed() -> list[Column]:
+    """What `_framed` adds where there is no framing."""
+    nothing = {"_framing": "string", "_schema_id": "bigint"}
+    return [F.col("value").alias("_body"), *(F.lit(None).cast(kind).alias(name) for name, kind in nothing.items())]
 
 
 _SOURCE = ("partition", "offset", "timestamp_ms", "key", "value")
 
 
+@kept
+def _columns_of_updates(
+    schema: dict[str, Any], record_schema: dict[str, Any], reading: Reading
+) -> tuple[Column, Column, list[Column]]:
+    """What is decoded; from that the reason; and from both the columns that `Decoder.updates` adds."""
+    landing, measured = land_record(schema), reading is Reading.MEASURED
+    batch = F.col("_m.m.member0")
+    reasons = [F.col("_framing")]
+    if measured:
+        reasons.append(_undecodable(batch))
+    else:
+        reasons += [_avro_reason(batch), _overflow_reason(schema)]
+    if reading is Reading.CAREFUL:
+        reasons.append(_updates_reason(batch, landing))
+    good = F.col("reason").isNull() & F.col("value").isNotNull()
+    columns = [
+        F.array_distinct(F.transform(batch, lambda one: one["time"])).alias("times"),
+        F.when(good, _stored(batch, landing, record_schema)).alias("updates"),
+    ]
+    if measured:
+        columns.append(F.when(good, bytes_of_statements(F.col("_body"), batch)).alias("bytes"))
+    return (
+        _from_avro(F.col("_body"), landing, sealed=not measured),
+        F.when(F.col("value").isNotNull(), F.coalesce(*reasons)),
+        columns,
+    )
+
+
 def explode_updates(
-    messages: DataFrame,
-    record_schema: dict[str, Any],
-    refused: Callable[[Column], Column] | None = None,
-    broken: Callable[[Column], Column] | None = None,
+    messages: DataFrame, record_schema: dict[str, Any], refused: Callable[[Column], Column] | None = None
 ) -> DataFrame:
     """One row for each update of the good messages.
 
     In:  what `Decoder.updates` gives.
-    Out: the data's columns, _time bigint, _diff bigint, where each was read: _partition, _offset, and where `broken` is
-         given, _broken boolean.
+    Out: the data's columns, _time bigint, _diff bigint, and where each was read: _partition, _offset.
 
     Args:
         messages: the decoded messages.
         record_schema: the collection's, which names the columns.
         refused: whether an element of `updates` is left out; None keeps all.
-        broken: what `_broken` says of an element.
     """
     exploded = messages.select(
         F.col("partition").alias("_partition"), F.col("offset").alias("_offset"), F.explode("updates").alias("_u")
     )
     if refused is not None:
         exploded = exploded.where(~refused(F.col("_u")))
-    columns = [F.col("_u.data")[one.name].alias(one.name) for one in land_record(record_schema).arrow]
-    judged = [] if broken is None else [broken(F.col("_u")).alias("_broken")]
-    return exploded.select(
-        *columns, F.col("_u.time").alias(TIME), F.col("_u.diff").alias(DIFF), "_partition", "_offset", *judged
-    )
+    return exploded.select(*_statement_columns(record_schema), "_partition", "_offset")
+
+
+def explode_messages(messages: DataFrame, record_schema: dict[str, Any], told: Sequence[Column]) -> DataFrame:
+    """One row for each update, and one for each message that has none: all can be counted in one pass.
+
+    To count messages before they are exploded would copy each of them.
+
+    In:  updates, as `Decoder.updates` gives them; whatever `told` looks at.
+    Out: the data's columns, _time bigint, _diff bigint, all null of a message without updates; what `told` says.
+
+    Args:
+        messages: the decoded messages.
+        record_schema: the collection's, which names the columns.
+        told: further columns of messages, of `_u`, an element of `updates` that is null where there is none, and of
+            `_at`, the number of that element, null where there is none.
+    """
+    exploded = messages.select("*", F.posexplode_outer("updates").alias("_at", "_u"))
+    return exploded.select(*_statement_columns(record_schema), *told)
+
+
+@kept
+def _statement_columns(record_schema: dict[str, Any]) -> list[Column]:
+    """The columns of the element `_u`."""
+    data = [F.col("_u.data")[one.name].alias(one.name) for one in land_record(record_schema).arrow]
+    return [*data, F.col("_u.time").alias(TIME), F.col("_u.diff").alias(DIFF)]
 
 
 def schema_id_of(framed: Column) -> Column:
@@ -211,15 +272,17 @@ def holds_id_in_header(frame: DataFrame, part: str) -> Column:
     return F.coalesce(F.exists("headers", lambda one: one["key"] == name), F.lit(False))
 
 
+@kept
 def _is_progress() -> Column:
     """Whether a framed message is a progress statement by its first byte; never null, so that no message is lost."""
     first_byte = F.substring(F.col("_body"), 1, 1)
     return F.coalesce(F.col("_framing").isNull() & (first_byte == F.lit(PROGRESS_BYTE)), F.lit(False))
 
 
-def _from_avro(body: Column, landing: Landing) -> Column:
-    """Decode a CDCv2 body; null where it is none."""
-    return from_avro(F.concat(body, F.lit(SENTINEL)), json.dumps(_schema(landing.decoding)), {"mode": "PERMISSIVE"})
+def _from_avro(body: Column, landing: Landing, sealed: bool = True) -> Column:
+    """Decode a CDCv2 body, with the sentinel behind it if it is `sealed`; null where it is none."""
+    stated = F.concat(body, F.lit(SENTINEL)) if sealed else body
+    return from_avro(stated, json.dumps(_schema(landing.decoding, sealed)), {"mode": "PERMISSIVE"})
 
 
 def _overflow_reason(record_schema: dict[str, Any]) -> Column:
@@ -247,8 +310,8 @@ def without_logical_types(kind: Any) -> Any:
     return kind
 
 
-def _schema(data: Any) -> dict[str, Any]:
-    """The schema of a body with the sentinel behind it. Names of records are fresh, as bytes do not hold names."""
+def _schema(data: Any, sealed: bool = True) -> dict[str, Any]:
+    """The schema of a body and the sentinel behind it. Names of records are fresh, as bytes do not hold names."""
     update = {
         "type": "record",
         "name": "update",
@@ -258,12 +321,13 @@ def _schema(data: Any) -> dict[str, Any]:
             {"name": "diff", "type": "long"},
         ],
     }
+    tail = {"name": "tail", "type": {"type": "fixed", "name": "tail", "size": len(SENTINEL)}}
     return {
         "type": "record",
         "name": "message",
         "fields": [
             {"name": "m", "type": [{"type": "array", "items": update}, PROGRESS]},
-            {"name": "tail", "type": {"type": "fixed", "name": "tail", "size": len(SENTINEL)}},
+            *([tail] if sealed else []),
         ],
     }
 
@@ -273,8 +337,12 @@ def _avro_reason(branch: Column) -> Column:
     return (
         F.when(tail.isNull(), F.lit("undecodable"))
         .when(tail != F.lit(SENTINEL), F.lit("bytes_left_over"))
-        .when(branch.isNull(), F.lit("undecodable"))
+        .otherwise(_undecodable(branch))
     )
+
+
+def _undecodable(branch: Column) -> Column:
+    return F.when(branch.isNull(), F.lit("undecodable"))
 
 
 def _updates_reason(batch: Column, landing: Landing) -> Column:

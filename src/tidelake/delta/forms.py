@@ -57,7 +57,7 @@ class Form(Protocol):
         """Whether what a merge leaves of times that cannot be told apart is a base; see `base`."""
 
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter, base: DataFrame | None = None) -> DataFrame:
-        """The contents that rows at or before a time amount to.
+        """The contents that rows at or before a time amount to; of a base alone, see `base_contents`.
 
         In:  the data's columns, _time, _diff.
         Out: `kept`, which are columns of the contents, and _diff, how often a row is there; never 0.
@@ -68,6 +68,9 @@ class Form(Protocol):
             where: applied to whole rows of the contents, as soon as that gives the same.
             base: the rows of the base, all of them earlier; only of a form that makes one.
         """
+
+    def base_contents(self, base: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+        """The same of a base that nothing lies beside: its rows as they are. Only of a form that makes one."""
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
         """What is left of sealed rows when times at or before `through` cannot be told apart any more.
@@ -150,10 +153,18 @@ class _SumForm:
         if base is None:
             return add_up(few, kept)
         whole = where(base).select(*columns)
-        if not set(self.data) <= set(kept):  # rows of the base that differ only elsewhere add up
+        if not self._tells_rows_apart(kept):
             return add_up(whole.unionByName(few), kept)
         met = add_up(few.unionByName(rows_with(whole, few, kept, self.nullable)), kept)
         return rows_without(whole, few, kept, self.nullable).unionByName(met)
+
+    def base_contents(self, base: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+        whole = where(base).select(*(f"`{name}`" for name in kept), DIFF)
+        return whole if self._tells_rows_apart(kept) else add_up(whole, kept)
+
+    def _tells_rows_apart(self, kept: Sequence[str]) -> bool:
+        """Whether no two rows of the base are the same in these columns; those that differ only elsewhere add up."""
+        return set(self.data) <= set(kept)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
         moved = F.greatest(F.col(TIME), F.lit(through).cast("bigint"))
@@ -187,8 +198,10 @@ class _KeyedForm:
         few = where(keyed.keyed_contents(rows, self.key, self.data)).select(*columns)
         if base is None:
             return few
-        untouched = rows_without(where(base), rows, self.key, self.nullable).withColumn(DIFF, F.lit(1).cast("bigint"))
-        return untouched.select(*columns).unionByName(few)
+        return _once_each(rows_without(where(base), rows, self.key, self.nullable), kept).unionByName(few)
+
+    def base_contents(self, base: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+        return _once_each(where(base), kept)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
         return keyed.merged_rows(sealed, self.key, through, takes_all(through, others))
@@ -200,8 +213,22 @@ class _KeyedForm:
         return keyed.count_breaches(grouped.where(~F.col("_discarded")), self.key, self.data)
 
 
+def _once_each(base: DataFrame, kept: Sequence[str]) -> DataFrame:
+    """The rows of a base that has one for each key, as contents."""
+    return base.select(*(f"`{name}`" for name in kept), F.lit(1).cast("bigint").alias(DIFF))
+
+
+class _WithoutBase:
+    """Forms whose order is the source's: what comes later may be older than what a merge has left."""
+
+    makes_base = False
+
+    def base_contents(self, base: DataFrame, kept: Sequence[str], where: Filter) -> DataFrame:
+        raise AssertionError("there is no base")
+
+
 @dataclass(frozen=True)
-class _PositionedForm:
+class _PositionedForm(_WithoutBase):
     """Statements about keys in the order of their source; see `positioned`."""
 
     shape: positioned.Shape
@@ -209,7 +236,6 @@ class _PositionedForm:
     cancels_copies: bool = False
     breaches_stay: bool = True
     key_of_values: None = None
-    makes_base: bool = False
 
     def contents(self, rows: DataFrame, kept: Sequence[str], where: Filter, base: DataFrame | None = None) -> DataFrame:
         return where(positioned.contents(rows, self.shape)).select(*(f"`{name}`" for name in kept), DIFF)
@@ -225,7 +251,7 @@ class _PositionedForm:
 
 
 @dataclass(frozen=True)
-class _EventForm:
+class _EventForm(_WithoutBase):
     """Change events; with a key the newest row counts, without one rows add up. See `events`."""
 
     fields: list[pa.Field]
@@ -235,7 +261,6 @@ class _EventForm:
     """Whether `before` is the whole row, or just has the key's columns."""
     cancels_copies: bool = True
     key_of_values: None = None
-    makes_base: bool = False
 
     @property
     def breaches_stay(self) -> bool:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import RunFile, describe_run
+from tidelake.delta.kept import kept
 from tidelake.delta.layout import POSITION, RUN
 from tidelake.delta.stops import reach
 from tidelake.delta.types import spark_schema
@@ -65,16 +67,20 @@ def write_frame(
         schema: the table's schema.
         split_by: columns that part the rows into separate files; they are not stored.
     """
-    wanted = spark_schema(schema)
-    columns = [frame[name].cast(kind.dataType).alias(name) for name, kind in zip(wanted.names, wanted, strict=True)]
     folder = table / f"{RUN}={run}"
-    writer = frame.select(*columns, *split_by).write.mode("errorifexists").options(**_NO_DICTIONARIES)
+    writer = frame.select(*_stored_columns(schema), *split_by).write.mode("errorifexists").options(**_NO_DICTIONARIES)
     if split_by:
         writer = writer.partitionBy(*split_by)
     writer.parquet(str(folder))
     for checksum in folder.glob("**/.*.crc"):
         checksum.unlink()
     return describe_run(table, run)
+
+
+@kept
+def _stored_columns(schema: pa.Schema) -> list[Column]:
+    """The columns of a table's files, of the types that they have there."""
+    return [F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in spark_schema(schema)]
 
 
 def read_files(spark: SparkSession, table: Path, files: Iterable[RunFile], schema: pa.Schema) -> DataFrame:

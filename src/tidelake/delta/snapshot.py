@@ -103,12 +103,16 @@ def snapshot(
     rows = _rows_until(spark, collection, beside, schema, at)
     if table.value(HAS_ERRORS) and not skip_errors:
         _refuse_errors(collection, rows, at)
-    contents = form.contents(
-        rows,
-        list(dict.fromkeys(columns)) or names,
-        lambda all_columns: all_columns if where is None else _filtered(all_columns, where, names),
-        _rows_until(spark, collection, whole, schema, at) if whole else None,
-    )
+    kept = list(dict.fromkeys(columns)) or names
+
+    def filtered(all_columns: DataFrame) -> DataFrame:
+        return all_columns if where is None else _filtered(all_columns, where, names)
+
+    base = _rows_until(spark, collection, whole, schema, at) if whole else None
+    if base is not None and not beside:
+        contents = form.base_contents(base, kept, filtered)
+    else:
+        contents = form.contents(rows, kept, filtered, base)
     lacking = positioned.unknown_values(rows, shape_of(collection)) if table.value(HAS_UNAVAILABLE) else None
     return Snapshot(at, since[0], upper, closed, table.version, contents, lacking)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -13,9 +14,10 @@ from pyspark.sql import functions as F
 from tidelake.configuration import CollectionSettings
 from tidelake.delta.catalog import Collection
 from tidelake.delta.commit import OpenTable, maintain
-from tidelake.delta.decode import Decoder, explode_updates
+from tidelake.delta.decode import Decoder, Reading, explode_messages, explode_updates
 from tidelake.delta.envelopes import DETAIL_OF_REASON, reason_against, refusals_of
 from tidelake.delta.files import RunFile, discard_run, discard_runs, read_rows, write_run
+from tidelake.delta.kept import kept
 from tidelake.delta.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.delta.observed import Observed
 from tidelake.delta.parameters import parameter
@@ -27,11 +29,14 @@ from tidelake.delta.stated import are_stated_twice, bounds_of_future
 from tidelake.delta.stops import reach
 from tidelake.delta.topic import OffsetRange, Topic
 from tidelake.delta.types import late_schema, updates_schema
-from tidelake.delta.values import CLOSED, UPPER
+from tidelake.delta.values import CLOSED, SEARCHES, UPPER
 from tidelake.errors import Conflict, TopicGap
 
 _ATTEMPTS_MAX = 64
 _MESSAGES_PER_TASK_MIN = 2_000
+_IS_THERE, _IS_NULL, _IS_BAD, _IS_BROKEN, _IS_DOUBTFUL = (1 << bit for bit in range(5))
+"""What `_flags` has of a row: a statement that is stored; of its message, if it is the first, that it is null or bad;
+that a statement breaks a rule, or that its length does not tell that nothing was cut."""
 
 
 @dataclass
@@ -126,7 +131,12 @@ class _Tick:
         self.sealed = _Sealed(table.value(UPPER) or 0, bool(table.value(CLOSED)))
         self.report = TickReport(messages=offsets.messages)
         self.late_offsets: tuple[int, int] | None = None
-        self.trusting = self.decoder.may_look_later
+        self.readings = self.decoder.readings
+        if table.value(SEARCHES):
+            self.readings = [one for one in self.readings if one is not Reading.MEASURED]
+        self.reading = self.readings[0]
+        self.searches = False
+        """Whether it was found out that lengths do not tell good messages of this topic."""
         self.decoded: list[DataFrame] = []
         """What the last written run was made of, share by share; nothing is read before somebody acts on it."""
 
@@ -142,8 +152,8 @@ class _Tick:
         reach("ingest.after_quarantine")
         self._append_progress(progress)
         reach("ingest.after_progress")
-        if self.report.updates_late:
-            self._set_late_aside(self._exploded(self.late_offsets), self.sealed)
+        if self.late_offsets is not None:
+            self.report.updates_late += self._set_late_aside(self._exploded(self.late_offsets), self.sealed)
         reach("ingest.after_late")
         if not self._commit(files):
             return None
@@ -162,25 +172,35 @@ class _Tick:
         return read.good.append_column("topic", pa.array([self.topic.name] * read.good.num_rows, pa.string()))
 
     def _write_updates(self, bounds: tuple[int, int] | None, drops_copies: bool) -> list[RunFile]:
-        """Write the rows of unsealed times as a run; again, with a look into each message, if a statement is broken."""
-        written = self._write_run(bounds, drops_copies)
-        if written.counts["broken"]:
+        """Write the rows of unsealed times as a run; again, with a closer look at messages, if anything is wrong."""
+        written = first = self._write_run(bounds, drops_copies)
+        while (closer := self._closer_reading(written)) is not None:
             discard_run(self.table.path, written.run)
-            self.trusting = False
+            self.reading = closer
             written = self._write_run(bounds, drops_copies)
+        if self.reading is Reading.TRUSTING and written is not first:
+            self.searches = written.counts["quarantined"] == first.counts["quarantined"]
         if not written.files:
             discard_run(self.table.path, written.run)
         self.report.null_records += written.counts["null_records"]
         self.report.quarantined += written.counts["quarantined"]
         self.report.updates_read += written.counts["updates"]
-        self.report.updates_late += written.counts["late"]
         self.report.updates_stored = sum(file.rows for file in written.files)
         self.report.bytes_stored = sum(file.bytes for file in written.files)
         self.late_offsets = written.late_offsets
         return written.files
 
+    def _closer_reading(self, written: WrittenRun) -> Reading | None:
+        """How the messages of a written run have to be read instead; None where what is in it is right."""
+        counts = written.counts
+        if counts["broken"]:
+            return Reading.CAREFUL
+        if counts["doubtful"] or counts["excess"]:
+            return Reading.TRUSTING
+        return None
+
     def _write_run(self, bounds: tuple[int, int] | None, drops_copies: bool) -> WrittenRun:
-        """Write a run and count on the way; when trusting, also the statements that break a rule, which are in it then.
+        """Write a run and count on the way, also what tells that a closer reading is needed; its rows are in it then.
 
         Args:
             bounds: see `bounds_of_future`.
@@ -188,19 +208,16 @@ class _Tick:
         """
         observed: list[Observed] = []
         frames, self.decoded = [], []
+        told = _told(self.decoder, self.settings.envelope, self.reading)
         for share in _shares(self.offsets, self.spark.sparkContext.defaultParallelism):
             raw = self._raw(share).coalesce(1)
-            decoded = self.decoder.trusted_updates(raw) if self.trusting else self.decoder.updates(raw)
+            decoded = self.decoder.updates(raw, self.reading)
             self.decoded.append(decoded)
-            messages = self._observe_messages(decoded, observed)
-            if self.trusting:
-                rows = explode_updates(messages, self.schema, broken=self._is_broken)
-            else:
-                rows = self._explode(messages)
-            rows = self._observe_rows(rows, observed)
-            kept = rows.where(self.sealed.misses(F.col(TIME))).drop("_partition", "_offset", "_broken")
+            messages = decoded.select(*_told_of_messages(self.settings.envelope, self.reading))
+            rows = self._observe(explode_messages(messages, self.schema, told), observed)
+            stored = rows.where(_has(_IS_THERE) & self.sealed.misses(F.col(TIME))).drop("_offset", "_excess", "_flags")
             # One partition each, so that this is local: no shuffle.
-            frames.append(kept.distinct() if drops_copies else kept)
+            frames.append(stored.distinct() if drops_copies else stored)
         rows = reduce(DataFrame.unionAll, frames)
         run = new_run("ingest")
         if bounds is not None:
@@ -211,36 +228,16 @@ class _Tick:
         files = write_frame(rows, self.table.path, run, schema, ["_future"] if bounds is not None else [])
         return WrittenRun(run, files, [one.values() for one in observed])
 
-    def _observe_messages(self, messages: DataFrame, observed: list[Observed]) -> DataFrame:
-        bad = F.col("reason").isNotNull()
-        if refusals_of(self.settings.envelope) and not self.trusting:
-            bad = bad | F.coalesce(F.exists("updates", self._is_refused), F.lit(False))
-        null = F.col("value").isNull()
-        seen = Observed(messages, F.count_if(null).alias("null_records"), F.count_if(bad).alias("quarantined"))
+    def _observe(self, rows: DataFrame, observed: list[Observed]) -> DataFrame:
+        """Count what `_told` tells."""
+        late_offset = F.when(_has(_IS_THERE) & self.sealed.holds(F.col(TIME)), F.col("_offset"))
+        late = F.min(late_offset).alias("late_first"), F.max(late_offset).alias("late_last")
+        seen = Observed(rows, *_counts(self.reading), *late)
         observed.append(seen)
         return seen.frame
-
-    def _observe_rows(self, rows: DataFrame, observed: list[Observed]) -> DataFrame:
-        late = self.sealed.holds(F.col(TIME))
-        offset = F.when(late, F.col("_offset"))
-        broken = [F.count_if("_broken").alias("broken")] if self.trusting else []
-        seen = Observed(
-            rows,
-            F.count(F.lit(1)).alias("updates"),
-            F.count_if(late).alias("late"),
-            F.min(offset).alias("late_first"),
-            F.max(offset).alias("late_last"),
-            *broken,
-        )
-        observed.append(seen)
-        return seen.frame
-
-    def _is_broken(self, statement: Column) -> Column:
-        broken = self.decoder.broken(statement)
-        return broken | self._is_refused(statement) if refusals_of(self.settings.envelope) else broken
 
     def _is_refused(self, statement: Column) -> Column:
-        return reason_against(self.settings.envelope, statement).isNotNull()
+        return _is_refused(self.settings.envelope, statement)
 
     def _explode(self, messages: DataFrame) -> DataFrame:
         """One row for each statement that the envelope allows."""
@@ -253,7 +250,7 @@ class _Tick:
         if between is not None:
             first, last = (parameter(one, F.col("offset")) for one in between)
             messages = messages.where(F.col("offset").between(first, last))
-        if self.trusting:  # no statement is broken, or refused
+        if self.reading is not Reading.CAREFUL:  # no statement is broken, or refused
             return explode_updates(messages, self.schema)
         return self._explode(messages)
 
@@ -312,12 +309,13 @@ class _Tick:
         path = self.collection.paths.progress
         append_run(path, write_run(path, new_run("progress"), rows), self.collection.entry.epoch)
 
-    def _set_late_aside(self, rows: DataFrame, sealed: _Sealed) -> None:
-        """Store statements about sealed times in `late/`, with where they were read."""
+    def _set_late_aside(self, rows: DataFrame, sealed: _Sealed) -> int:
+        """Store statements about sealed times in `late/`, with where they were read; return how many there are."""
         late = rows.where(sealed.holds(F.col(TIME))).withColumn("_topic", F.lit(self.topic.name)).coalesce(1)
         path = self.collection.paths.late
         files = write_frame(late, path, new_run("late"), late_schema(self.schema))
         append_run(path, files, self.collection.entry.epoch)
+        return sum(file.rows for file in files)
 
     def _commit(self, files: list[RunFile]) -> bool:
         """Commit the run and the offsets; a loser keeps its files unless others read the same offsets."""
@@ -327,7 +325,7 @@ class _Tick:
             if any(now.reaches(file) for file in files):
                 files = self._take_out_sealed(files, now)
             self.sealed = now
-            values = values_behind(table, self.topic.name, self.offsets)
+            values = values_behind(table, self.topic.name, self.offsets) | ({SEARCHES: 1} if self.searches else {})
             try:
                 done = table.commit(values, files, epoch=self.collection.entry.epoch)
             except Conflict:
@@ -364,6 +362,63 @@ class _Tick:
 
     def _raw(self, offsets: OffsetRange) -> DataFrame:
         return self.topic.read(self.spark, offsets)
+
+
+@kept
+def _told_of_messages(envelope: str, reading: Reading) -> list[Column]:
+    """What is told of messages, and their updates."""
+    bad = F.col("reason").isNotNull()
+    if reading is Reading.CAREFUL and refusals_of(envelope):
+        refused = F.exists("updates", lambda one: _is_refused(envelope, one))
+        bad = bad | F.coalesce(refused, F.lit(False))
+    names = ["offset", "updates", *(["bytes"] if reading is Reading.MEASURED else [])]
+    return [*(F.col(name) for name in names), F.col("value").isNull().alias("_null"), bad.alias("_bad")]
+
+
+@kept
+def _told(decoder: Decoder, envelope: str, reading: Reading) -> list[Column]:
+    """What a row has to tell of its statement and, where it is the first, of its message; see `explode_messages`."""
+    statement, is_first = F.col("_u"), F.coalesce("_at", F.lit(0)) == 0
+    is_there, refused = statement.isNotNull(), bool(refusals_of(envelope))
+    flags, told = {}, [F.col("offset").alias("_offset")]
+    if reading is Reading.CAREFUL:
+        flags[_IS_THERE] = is_there & ~_is_refused(envelope, statement) if refused else is_there
+    else:
+        broken = decoder.broken(statement)
+        flags[_IS_THERE] = is_there
+        flags[_IS_BROKEN] = broken | _is_refused(envelope, statement) if refused else broken
+    flags |= {_IS_NULL: is_first & F.col("_null"), _IS_BAD: is_first & F.col("_bad")}
+    if reading is Reading.MEASURED:
+        lengths = decoder.lengths(statement)
+        flags[_IS_DOUBTFUL] = lengths.is_doubtful
+        stated, encoded = F.when(is_first, F.col("bytes")), F.when(is_there, lengths.bytes)
+        told.append((F.coalesce(stated, F.lit(0)) - F.coalesce(encoded, F.lit(0))).alias("_excess"))
+    return [*told, reduce(operator.add, [F.when(one, bit).otherwise(0) for bit, one in flags.items()]).alias("_flags")]
+
+
+@kept
+def _counts(reading: Reading) -> list[Column]:
+    """What is counted of what `_told` tells."""
+    names = {
+        "updates": _IS_THERE,
+        "null_records": _IS_NULL,
+        "quarantined": _IS_BAD,
+        "broken": _IS_BROKEN,
+        "doubtful": _IS_DOUBTFUL,
+    }
+    excess = [F.sum("_excess").alias("excess")] if reading is Reading.MEASURED else []
+    return [*(F.count_if(_has(flag)).alias(name) for name, flag in names.items()), *excess]
+
+
+def _is_refused(envelope: str, statement: Column) -> Column:
+    """Whether the envelope does not allow a statement."""
+    return reason_against(envelope, statement).isNotNull()
+
+
+@kept
+def _has(flag: int) -> Column:
+    """Whether a row's `_flags` have this one."""
+    return F.col("_flags").bitwiseAND(F.lit(flag)) != 0
 
 
 def _detail_of(reason: Column) -> Column:

@@ -17,6 +17,9 @@ HAS_UNAVAILABLE = "has_unavailable"
 HAS_ERRORS = "has_errors"
 """Positioned form: 1 from the commit on that stored the first row of a key in error."""
 
+SEARCHES = "searches"
+"""CDCv2: 1 from the commit on behind a tick of good messages whose lengths did not show it; see `lengths`."""
+
 
 def offset_value(topic: str, partition: int) -> str:
     """The name under which a table keeps the next offset of a partition."""
