@@ -23,8 +23,9 @@ from tidelake.delta.files import RunFile
 from tidelake.delta.layout import DIFF, TIME
 
 _BUCKET_ROWS = 100_000
-_BATCH_ROWS = 65_536
+_BATCH_ROWS = 16_384
 _BATCH_BYTES = 16 * 1024 * 1024
+_ROWS_TO_WEIGH = 1_024
 _ROWS_MAX = 20_000_000
 """More rows than this are for executors, where there are any."""
 _ROW_BYTES_MAX = 16_384
@@ -64,6 +65,7 @@ def count_in_arrow(
     with ThreadPoolExecutor(pa.cpu_count()) as pool:
         for rows in _Buckets(table, files, within).read(pa.schema(fields)):
             if rows is None:
+                pool.shutdown(cancel_futures=True)
                 return None
             waiting.append((rows.nbytes, pool.submit(_count, rows, data, key)))
             held += rows.nbytes
@@ -126,12 +128,19 @@ class _Buckets:
     def _batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
         for file in self.files:
             stored = pq.ParquetFile(self.table / file.path)
-            batch_rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES * file.rows // max(1, _bytes_of(stored.metadata))))
-            for batch in stored.iter_batches(batch_rows, columns=schema.names):
+            for batch in stored.iter_batches(_batch_rows(stored, schema.names), columns=schema.names):
                 rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
                 times = rows[TIME].to_numpy()
                 inside = (times >= self.within.start) & (times <= self.within.stop - 1)
                 yield rows if inside.all() else rows.filter(pa.array(inside))
+
+
+def _batch_rows(file: pq.ParquetFile, names: list[str]) -> int:
+    """How many rows to read at once, by what the first take up: what repeats is small in the file alone."""
+    first = next(file.iter_batches(_ROWS_TO_WEIGH, columns=names), None)
+    if first is None:
+        return _BATCH_ROWS
+    return int(min(_BATCH_ROWS, max(1, _BATCH_BYTES * first.num_rows // max(1, first.nbytes))))
 
 
 def _parted(rows: pa.Table, firsts: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
@@ -195,9 +204,6 @@ def _is_flat(kind: pa.DataType) -> bool:
 
 def _has_large_rows(table: Path, file: RunFile) -> bool:
     """Whether rows are large on the average, before compression."""
-    return _bytes_of(pq.read_metadata(table / file.path)) > _ROW_BYTES_MAX * file.rows
-
-
-def _bytes_of(metadata: pq.FileMetaData) -> int:
-    """How many bytes a file's rows have before compression."""
-    return sum(metadata.row_group(one).total_byte_size for one in range(metadata.num_row_groups))
+    metadata = pq.read_metadata(table / file.path)
+    size: int = sum(metadata.row_group(one).total_byte_size for one in range(metadata.num_row_groups))
+    return size > _ROW_BYTES_MAX * file.rows

@@ -16,6 +16,7 @@ from enum import Enum
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
@@ -23,7 +24,7 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 from tidelake.codec_exact import suspect_pattern
 from tidelake.delta.kept import kept
 from tidelake.delta.layout import DIFF, TIME
-from tidelake.delta.lengths import Lengths, bytes_of_statements, lengths_of_statement
+from tidelake.delta.lengths import Lengths, bytes_of_statements, lengths_of_statement, measured_type
 from tidelake.delta.types import Landing, land_record
 from tidelake.schema import PROGRESS, resolved_schema
 
@@ -36,14 +37,21 @@ _TO_THE_END = 2**31 - 1
 
 
 class Reading(Enum):
-    """How closely update messages are looked at; what a closer look would refuse, their rows have to be asked."""
+    """How closely update messages are looked at. All but the last need their rows to be asked `Decoder.broken`."""
 
     MEASURED = "measured"
-    """Their lengths are compared with those of what was read, over all of them; see `Decoder.lengths`."""
+    """Not at all: lengths tell, over all messages, whether there are left-over bytes or numbers beyond their type."""
+    COMPARED = "compared"
+    """Each message is searched for these, and measured, which tells whether lengths would have done."""
     TRUSTING = "trusting"
-    """Each is searched for left-over bytes and for numbers beyond their type, and the rows are asked `broken`."""
+    """Each message is searched for these."""
     CAREFUL = "careful"
-    """Each is good or bad by itself, its statements included."""
+    """Each message is searched for these, and each of its statements is looked at."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether `Decoder.lengths` has to be compared with what `Decoder.updates` says of bytes."""
+        return self in (Reading.MEASURED, Reading.COMPARED)
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class Decoder:
              array<bigint>.
         """
         framed = self._framed(raw).where(_is_progress())
-        decoded = framed.withColumn("_m", _from_avro(F.col("_body"), land_record(self.record_schema)))
+        decoded = framed.withColumn("_m", _from_avro(F.col("_body"), land_record(self.record_schema).decoding))
         statement = F.col("_m.m.member1")
         overflow = _overflow_reason(self.record_schema)
         return decoded.select(
@@ -85,8 +93,8 @@ class Decoder:
 
         In:  partition, offset, timestamp_ms, key, value.
         Out: the same, reason string (null where the message is good or null), times array<bigint> (of a message that
-             could be decoded), updates array<struct<data, time, diff>> (null unless the message is good); measured,
-             also bytes bigint: how many bytes of a good message its statements have.
+             could be decoded), updates array<struct<data, time, diff>> (null unless the message is good); where it
+             measures, also bytes bigint: how many bytes of a good message its statements have.
 
         Args:
             raw: the messages.
@@ -106,7 +114,10 @@ class Decoder:
 
     @property
     def readings(self) -> list[Reading]:
-        """The readings whose rows can be asked what no message was; the fastest first."""
+        """The readings that may be tried, one after the other: the fastest first, the one that is always right last.
+
+        Rows can only be asked what their messages were not where they are as they were decoded.
+        """
         landings = [land_record(schema) for schema in (self.record_schema, *(self.writer_schemas or {}).values())]
         names = [[one.name for one in landing.arrow] for landing in landings]
         if any(landing.project is not None for landing in landings) or any(one != names[0] for one in names):
@@ -114,7 +125,7 @@ class Decoder:
         is_one = all(landing.decoding == landings[0].decoding for landing in landings)
         if not is_one or lengths_of_statement(landings[0].decoding) is None:
             return [Reading.TRUSTING, Reading.CAREFUL]
-        return list(Reading)
+        return [Reading.MEASURED, Reading.COMPARED, Reading.CAREFUL]
 
     def lengths(self, statement: Column) -> Lengths:
         """How long a statement is that a measured reading gives.
@@ -177,12 +188,14 @@ def _columns_of_updates(
     schema: dict[str, Any], record_schema: dict[str, Any], reading: Reading
 ) -> tuple[Column, Column, list[Column]]:
     """What is decoded; from that the reason; and from both the columns that `Decoder.updates` adds."""
-    landing, measured = land_record(schema), reading is Reading.MEASURED
+    landing = land_record(schema)
     batch = F.col("_m.m.member0")
     reasons = [F.col("_framing")]
-    if measured:
+    if reading is Reading.MEASURED:
+        decoded = _from_avro(F.col("_body"), measured_type(landing.decoding), sealed=False)
         reasons.append(_undecodable(batch))
     else:
+        decoded = _from_avro(F.col("_body"), landing.decoding)
         reasons += [_avro_reason(batch), _overflow_reason(schema)]
     if reading is Reading.CAREFUL:
         reasons.append(_updates_reason(batch, landing))
@@ -191,13 +204,9 @@ def _columns_of_updates(
         F.array_distinct(F.transform(batch, lambda one: one["time"])).alias("times"),
         F.when(good, _stored(batch, landing, record_schema)).alias("updates"),
     ]
-    if measured:
+    if reading.measures:
         columns.append(F.when(good, bytes_of_statements(F.col("_body"), batch)).alias("bytes"))
-    return (
-        _from_avro(F.col("_body"), landing, sealed=not measured),
-        F.when(F.col("value").isNotNull(), F.coalesce(*reasons)),
-        columns,
-    )
+    return decoded, F.when(F.col("value").isNotNull(), F.coalesce(*reasons)), columns
 
 
 def explode_updates(
@@ -241,8 +250,13 @@ def explode_messages(messages: DataFrame, record_schema: dict[str, Any], told: S
 
 @kept
 def _statement_columns(record_schema: dict[str, Any]) -> list[Column]:
-    """The columns of the element `_u`."""
-    data = [F.col("_u.data")[one.name].alias(one.name) for one in land_record(record_schema).arrow]
+    """The columns of the element `_u`, each int as one though a measured reading has it as a long."""
+    arrow = land_record(record_schema).arrow
+    data = [F.col("_u.data")[one.name] for one in arrow]
+    data = [
+        (value.try_cast("int") if pa.types.is_int32(one.type) else value).alias(one.name)
+        for value, one in zip(data, arrow, strict=True)
+    ]
     return [*data, F.col("_u.time").alias(TIME), F.col("_u.diff").alias(DIFF)]
 
 
@@ -279,10 +293,10 @@ def _is_progress() -> Column:
     return F.coalesce(F.col("_framing").isNull() & (first_byte == F.lit(PROGRESS_BYTE)), F.lit(False))
 
 
-def _from_avro(body: Column, landing: Landing, sealed: bool = True) -> Column:
+def _from_avro(body: Column, decoding: Any, sealed: bool = True) -> Column:
     """Decode a CDCv2 body, with the sentinel behind it if it is `sealed`; null where it is none."""
     stated = F.concat(body, F.lit(SENTINEL)) if sealed else body
-    return from_avro(stated, json.dumps(_schema(landing.decoding, sealed)), {"mode": "PERMISSIVE"})
+    return from_avro(stated, json.dumps(_schema(decoding, sealed)), {"mode": "PERMISSIVE"})
 
 
 def _overflow_reason(record_schema: dict[str, Any]) -> Column:
@@ -305,8 +319,8 @@ def without_logical_types(kind: Any) -> Any:
     if isinstance(kind, list):
         return [without_logical_types(one) for one in kind]
     if isinstance(kind, dict):
-        kept = {name: value for name, value in kind.items() if name not in ("logicalType", "precision", "scale")}
-        return {name: without_logical_types(value) if name != "symbols" else value for name, value in kept.items()}
+        rest = {name: value for name, value in kind.items() if name not in ("logicalType", "precision", "scale")}
+        return {name: without_logical_types(value) if name != "symbols" else value for name, value in rest.items()}
     return kind
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 from pyspark import SparkContext
@@ -21,17 +22,22 @@ def kept(make: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
     """Call a function once for the same arguments, told by their `repr`, for as long as the JVM is the same.
 
     Args:
-        make: gives columns, which nobody may change, from what it is given alone.
+        make: gives columns, which nobody may change, from what it is given alone; `repr` has to show all of that.
     """
     made: dict[tuple[Any, str], _Made] = {}
+    lock = Lock()
 
     @wraps(make)
     def look_up(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
         key = (SparkContext._gateway, repr((args, kwargs)))
-        if key not in made:
+        with lock:
+            if key in made:
+                return made[key]
             if len(made) >= _KEPT_MAX:
                 del made[next(iter(made))]
-            made[key] = make(*args, **kwargs)
-        return made[key]
+        found = make(*args, **kwargs)
+        with lock:
+            made[key] = found
+        return found
 
     return look_up

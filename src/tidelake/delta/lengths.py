@@ -1,10 +1,10 @@
 """How many bytes statements take as an encoder writes them: of good messages the lengths alone say that they are good.
 
-Bytes that nobody reads, a number in a longer form than it needs, a list in several blocks: all of these make a body
-longer than what an encoder would write of what was read from it, and nothing makes one shorter. So if the bodies of a
-tick are together just as long, then each of them is, and none hides anything. Only a number that takes its type's last
-byte may have lost high bits there without a change of length: such numbers are counted, as doubtful. See
-docs/decisions/lengths.md.
+Bytes that nobody reads and numbers in longer forms than they need make a body longer than what an encoder would write
+of what was read from it, and nothing makes one shorter. So if the bodies of a tick are together just as long, then each
+of them is, and none hides anything. Two things need more: a list in several blocks may be as long as in one, so a body
+has to begin with the number of all its statements; and a number that takes its type's last byte may have lost high bits
+there without a change of length, so such numbers are counted, as doubtful. See docs/decisions/lengths.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _BITS = 7  # of a number in each byte
 _SYMBOLS_MAX = 64  # their indices take one byte
 _ITEMS_MAX = 1 << 20  # a count of fewer takes at most three bytes
 _FIXED_BYTES = {"float": 4, "double": 8}
-_NUMBER_BYTES_MAX = {"int": 5, "long": 10}
+_INT_COLUMN = "int column"
+"""An int that is read as a long, or was found to be one: only whether it is beyond its type is in doubt."""
+_NUMBER_BYTES_MAX = {"int": 5, "long": 10, _INT_COLUMN: 5}
+_DOUBTFUL_FROM = {"int": 1 << 27, "long": 1 << 62, _INT_COLUMN: 1 << 31}
 _LENGTH_BYTES_MAX = 5
 """Of a text's length: a longer one than its limit is no text."""
 _AS_NUMBER: dict[str, Callable[[Column], Column]] = {
@@ -43,9 +46,9 @@ class Lengths:
 
     always: int = 0
     more: Sequence[Column] = ()
-    """Integers, each of which is never null."""
+    """Integers, none of which is null unless the value is."""
     doubtful: Sequence[Column] = ()
-    """Conditions, each of which is never null: whether a number takes its type's last byte."""
+    """Conditions, none of which is null unless the value is: whether a number may have been cut."""
 
     @property
     def bytes(self) -> Column:
@@ -66,12 +69,27 @@ def lengths_of_statement(decoding: Any) -> _Measure | None:
 
     Args:
         decoding: the Avro type with which its data is decoded, every named type written out where it is used.
+            The values are of this type, and nothing was cut, or of its `measured_type`.
     """
-    fields = [("data", decoding), ("time", "long"), ("diff", "long")]
+    fields = [("data", _with_int_columns(decoding, _INT_COLUMN)), ("time", "long"), ("diff", "long")]
     try:
         return _measure({"type": "record", "fields": [{"name": name, "type": kind} for name, kind in fields]})
     except _NotMeasured:
         return None
+
+
+def measured_type(decoding: Any) -> Any:
+    """The same record with long for each column that is int: it reads the same bytes, and cuts none to 32 bits."""
+    return _with_int_columns(decoding, "long")
+
+
+def _with_int_columns(decoding: Any, name: str) -> Any:
+    def renamed(kind: Any) -> Any:
+        if isinstance(kind, list):
+            return [renamed(one) for one in kind]
+        return name if kind == "int" else kind
+
+    return decoding | {"fields": [one | {"type": renamed(one["type"])} for one in decoding["fields"]]}
 
 
 def bytes_of_statements(body: Column, statements: Column) -> Column:
@@ -112,7 +130,7 @@ def _measure(kind: Any) -> _Measure:
     if name == "record":
         return _measure_record([(one["name"], _measure(one["type"])) for one in kind["fields"]])
     if name in _NUMBER_BYTES_MAX:
-        return lambda value: _measure_number(_AS_NUMBER[logical](value) if logical else value, _NUMBER_BYTES_MAX[name])
+        return lambda value: _measure_number(_AS_NUMBER[logical](value) if logical else value, name)
     if name in ("string", "bytes") and not logical:
         return lambda value: _measure_text(F.octet_length(value))
     if name in _FIXED_BYTES:
@@ -152,11 +170,10 @@ def _measure_union(branches: list[Any]) -> _Measure:
     return measure
 
 
-def _measure_number(value: Column, bytes_max: int) -> Lengths:
+def _measure_number(value: Column, kind: str) -> Lengths:
     number = value.cast("bigint")
     size = number.bitwiseXOR(F.shiftright(number, 63))
-    doubtful = size >= 1 << (_BITS * (bytes_max - 1) - 1)
-    return Lengths(1, [_bytes_beyond_first(size, bytes_max)], [doubtful])
+    return Lengths(1, [_bytes_beyond_first(size, _NUMBER_BYTES_MAX[kind])], [size >= _DOUBTFUL_FROM[kind]])
 
 
 def _measure_text(size: Column) -> Lengths:

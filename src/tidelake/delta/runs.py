@@ -6,6 +6,7 @@ planned on, opens no other file, and costs no Spark job over the Delta log.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tidelake.delta.commit import OpenTable, maintain
 from tidelake.delta.files import RunFile, describe_run
@@ -68,7 +70,11 @@ def write_frame(
         split_by: columns that part the rows into separate files; they are not stored.
     """
     folder = table / f"{RUN}={run}"
-    writer = frame.select(*_stored_columns(schema), *split_by).write.mode("errorifexists").options(**_NO_DICTIONARIES)
+    writer = (
+        frame.select(*_stored_columns(spark_schema(schema).json()), *split_by)
+        .write.mode("errorifexists")
+        .options(**_NO_DICTIONARIES)
+    )
     if split_by:
         writer = writer.partitionBy(*split_by)
     writer.parquet(str(folder))
@@ -78,9 +84,10 @@ def write_frame(
 
 
 @kept
-def _stored_columns(schema: pa.Schema) -> list[Column]:
-    """The columns of a table's files, of the types that they have there."""
-    return [F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in spark_schema(schema)]
+def _stored_columns(schema: str) -> list[Column]:
+    """The columns of a table's files, of the types that they have there, which are given as JSON."""
+    fields = StructType.fromJson(json.loads(schema))
+    return [F.col(f"`{one.name}`").cast(one.dataType).alias(one.name) for one in fields]
 
 
 def read_files(spark: SparkSession, table: Path, files: Iterable[RunFile], schema: pa.Schema) -> DataFrame:

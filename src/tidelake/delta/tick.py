@@ -35,8 +35,11 @@ from tidelake.errors import Conflict, TopicGap
 _ATTEMPTS_MAX = 64
 _MESSAGES_PER_TASK_MIN = 2_000
 _IS_THERE, _IS_NULL, _IS_BAD, _IS_BROKEN, _IS_DOUBTFUL = (1 << bit for bit in range(5))
-"""What `_flags` has of a row: a statement that is stored; of its message, if it is the first, that it is null or bad;
-that a statement breaks a rule, or that its length does not tell that nothing was cut."""
+"""What `_flags` has of a row.
+
+There: it has a statement that the envelope allows. Null, bad: so is its message, and it is that one's first row.
+Broken: the statement breaks a rule of its own. Doubtful: its length does not show that nothing was cut.
+"""
 
 
 @dataclass
@@ -131,12 +134,11 @@ class _Tick:
         self.sealed = _Sealed(table.value(UPPER) or 0, bool(table.value(CLOSED)))
         self.report = TickReport(messages=offsets.messages)
         self.late_offsets: tuple[int, int] | None = None
-        self.readings = self.decoder.readings
-        if table.value(SEARCHES):
-            self.readings = [one for one in self.readings if one is not Reading.MEASURED]
-        self.reading = self.readings[0]
+        self.reading = self.decoder.readings[0]
+        if table.value(SEARCHES) and self.reading is Reading.MEASURED:
+            self.reading = Reading.TRUSTING
         self.searches = False
-        """Whether it was found out that lengths do not tell good messages of this topic."""
+        """Whether it was found out that lengths do not show good messages of this topic."""
         self.decoded: list[DataFrame] = []
         """What the last written run was made of, share by share; nothing is read before somebody acts on it."""
 
@@ -173,13 +175,12 @@ class _Tick:
 
     def _write_updates(self, bounds: tuple[int, int] | None, drops_copies: bool) -> list[RunFile]:
         """Write the rows of unsealed times as a run; again, with a closer look at messages, if anything is wrong."""
-        written = first = self._write_run(bounds, drops_copies)
-        while (closer := self._closer_reading(written)) is not None:
+        written = self._write_run(bounds, drops_copies)
+        while (closer := _closer_reading(self.reading, written)) is not None:
             discard_run(self.table.path, written.run)
             self.reading = closer
             written = self._write_run(bounds, drops_copies)
-        if self.reading is Reading.TRUSTING and written is not first:
-            self.searches = written.counts["quarantined"] == first.counts["quarantined"]
+        self.searches = self.reading is Reading.COMPARED and _lacks_proof(written)
         if not written.files:
             discard_run(self.table.path, written.run)
         self.report.null_records += written.counts["null_records"]
@@ -189,15 +190,6 @@ class _Tick:
         self.report.bytes_stored = sum(file.bytes for file in written.files)
         self.late_offsets = written.late_offsets
         return written.files
-
-    def _closer_reading(self, written: WrittenRun) -> Reading | None:
-        """How the messages of a written run have to be read instead; None where what is in it is right."""
-        counts = written.counts
-        if counts["broken"]:
-            return Reading.CAREFUL
-        if counts["doubtful"] or counts["excess"]:
-            return Reading.TRUSTING
-        return None
 
     def _write_run(self, bounds: tuple[int, int] | None, drops_copies: bool) -> WrittenRun:
         """Write a run and count on the way, also what tells that a closer reading is needed; its rows are in it then.
@@ -347,21 +339,33 @@ class _Tick:
         located = self._exploded().where(self.sealed.misses(F.col(TIME)))
         self._set_late_aside(located, now)
         reach("ingest.after_overtaken_late")
-        kept = write_frame(
+        left = write_frame(
             rows.where(now.misses(F.col(TIME))), self.table.path, new_run("ingest"), updates_schema(self.schema)
         )
         discard_runs(self.table.path, files)
         reach("ingest.after_overtaken_write")
-        late = sum(file.rows for file in files) - sum(file.rows for file in kept)
+        late = sum(file.rows for file in files) - sum(file.rows for file in left)
         self.report.updates_late += late
         self.report.updates_stored -= late
-        return kept
+        return left
 
     def _offsets_of(self, table: OpenTable) -> dict[str, int]:
         return table.values(f"offset/{self.topic.name}/", [str(one) for one in self.offsets.intervals])
 
     def _raw(self, offsets: OffsetRange) -> DataFrame:
         return self.topic.read(self.spark, offsets)
+
+
+def _closer_reading(reading: Reading, written: WrittenRun) -> Reading | None:
+    """How the messages of a written run have to be read instead; None where what is in it is right."""
+    if written.counts["broken"]:
+        return Reading.CAREFUL
+    return Reading.COMPARED if reading is Reading.MEASURED and _lacks_proof(written) else None
+
+
+def _lacks_proof(written: WrittenRun) -> bool:
+    """Whether lengths do not show that all messages of a written run are good."""
+    return bool(written.counts["doubtful"] or written.counts["excess"])
 
 
 @kept
@@ -371,7 +375,7 @@ def _told_of_messages(envelope: str, reading: Reading) -> list[Column]:
     if reading is Reading.CAREFUL and refusals_of(envelope):
         refused = F.exists("updates", lambda one: _is_refused(envelope, one))
         bad = bad | F.coalesce(refused, F.lit(False))
-    names = ["offset", "updates", *(["bytes"] if reading is Reading.MEASURED else [])]
+    names = ["offset", "updates", *(["bytes"] if reading.measures else [])]
     return [*(F.col(name) for name in names), F.col("value").isNull().alias("_null"), bad.alias("_bad")]
 
 
@@ -388,7 +392,7 @@ def _told(decoder: Decoder, envelope: str, reading: Reading) -> list[Column]:
         flags[_IS_THERE] = is_there
         flags[_IS_BROKEN] = broken | _is_refused(envelope, statement) if refused else broken
     flags |= {_IS_NULL: is_first & F.col("_null"), _IS_BAD: is_first & F.col("_bad")}
-    if reading is Reading.MEASURED:
+    if reading.measures:
         lengths = decoder.lengths(statement)
         flags[_IS_DOUBTFUL] = lengths.is_doubtful
         stated, encoded = F.when(is_first, F.col("bytes")), F.when(is_there, lengths.bytes)
@@ -406,7 +410,7 @@ def _counts(reading: Reading) -> list[Column]:
         "broken": _IS_BROKEN,
         "doubtful": _IS_DOUBTFUL,
     }
-    excess = [F.sum("_excess").alias("excess")] if reading is Reading.MEASURED else []
+    excess = [F.sum("_excess").alias("excess")] if reading.measures else []
     return [*(F.count_if(_has(flag)).alias(name) for name, flag in names.items()), *excess]
 
 
