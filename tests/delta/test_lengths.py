@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tests.delta.lake import RECORD, Lake, progress, updates
@@ -16,10 +17,11 @@ from tests.delta.random_data import random_datum
 from tests.sweeps import seeds
 from tidelake.codec import AvroCodec
 from tidelake.delta import tick
-from tidelake.delta.decode import Decoder, Reading, explode_messages
+from tidelake.delta.decode import Decoder, Reading, explode_messages, explode_updates
 from tidelake.delta.files import RunFile
 from tidelake.delta.runs import write_frame
 from tidelake.delta.values import SEARCHES
+from tidelake.errors import CodecError
 from tidelake.message import Updates
 from tidelake.schema import resolved_schema
 
@@ -51,6 +53,7 @@ NOT_MEASURED: list[Any] = [
     {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
     {"type": "enum", "name": "many", "symbols": [f"s{number}" for number in range(65)]},
     {"type": "record", "name": "inner", "fields": [{"name": "on", "type": "boolean"}]},
+    ["null", "long", "string"],
 ]
 NO_DATA = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
 
@@ -68,7 +71,10 @@ def measured(spark: SparkSession, decoder: Decoder, values: list[bytes]) -> dict
     messages = decoder.updates(raw_of(spark, values), Reading.MEASURED).where(F.col("updates").isNotNull())
     told = tick._told(decoder, "plain", Reading.MEASURED)
     rows = explode_messages(
-        messages.select(*tick._told_of_messages("plain", Reading.MEASURED)), decoder.record_schema, told
+        messages.select(*tick._told_of_messages("plain", Reading.MEASURED)),
+        decoder.record_schema,
+        Reading.MEASURED,
+        told,
     )
     found = rows.groupBy("_offset").agg(
         F.sum("_excess").alias("excess"), F.max(tick._has(tick._IS_DOUBTFUL)).alias("doubtful")
@@ -185,6 +191,64 @@ def test_a_number_that_was_cut_without_a_change_of_length_is_doubtful(spark: Spa
 def test_types_whose_values_do_not_say_how_long_they_were_are_searched(kind: Any) -> None:
     schema = {"type": "record", "name": "data", "fields": [{"name": "one", "type": kind}]}
     assert Decoder(schema).readings == [Reading.TRUSTING, Reading.CAREFUL]
+
+
+def decimal(kind: Any) -> dict[str, Any]:
+    """A record schema with one such column."""
+    return {"type": "record", "name": "data", "fields": [{"name": "price", "type": kind}]}
+
+
+BYTES = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+FIXED = {"type": "fixed", "name": "twelve", "size": 12, "logicalType": "decimal", "precision": 9, "scale": 2}
+TEN_BYTES = {
+    "beyond its type, with a tail that is not": b"\x01" + bytes(8) + b"\x05",
+    "less than its type has, with such a tail": b"\xfe" + bytes(8) + b"\x05",
+    "padded": bytes(9) + b"\x05",
+    "less than 0 and padded": b"\xff" * 9 + b"\xfb",
+    "of ten digits": bytes(6) + (10**9).to_bytes(4, "big"),
+    "of nine digits": bytes(6) + (10**9 - 1).to_bytes(4, "big"),
+    "of nineteen digits": bytes(2) + (10**18).to_bytes(8, "big"),
+    "as large as it gets": b"\x7f" + b"\xff" * 9,
+}
+
+
+@pytest.mark.parametrize("in_union", [False, True])
+@pytest.mark.parametrize("kind", [BYTES, FIXED], ids=["bytes", "fixed"])
+def test_no_decimal_is_cut(spark: SparkSession, kind: Any, in_union: bool) -> None:
+    nested = {"type": "record", "name": "nested", "fields": [{"name": "deep", "type": kind}]}
+    schema = decimal(["null", "string", nested] if in_union else kind)
+    values, taken = [], {}
+    for offset, number in enumerate(TEN_BYTES.values()):
+        sign = b"\xff" if number[0] > 127 else b"\x00"
+        before = b"\x14" if kind is BYTES else sign * 2  # ten bytes follow, or two and ten
+        values.append(b"\x00\x02" + (b"\x04" if in_union else b"") + before + number + b"\x02\x02\x00")
+        if offset in (2, 3, 5):
+            price = Decimal(int.from_bytes(number, "big", signed=True)).scaleb(-2)
+            taken[offset] = Row(string=None, nested=Row(deep=price)) if in_union else price
+    decoder = Decoder(schema)
+    for reading in decoder.readings:
+        messages = decoder.updates(raw_of(spark, values), reading)
+        refused = {row["offset"] for row in messages.select("offset", "reason").collect() if row["reason"]}
+        if reading is not Reading.CAREFUL:
+            rows = messages.select("offset", F.explode("updates").alias("u")).where(decoder.broken(F.col("u")))
+            refused |= {row["offset"] for row in rows.select("offset").collect()}
+        found = {row["_offset"]: row["price"] for row in explode_updates(messages, schema, reading).collect()}
+        assert {offset: price for offset, price in found.items() if offset not in refused} == taken
+        assert refused == set(range(len(values))) - taken.keys()
+    core = AvroCodec(schema)
+    for offset in set(range(len(values))) - taken.keys():
+        with pytest.raises(CodecError):
+            core.decode(values[offset])
+
+
+def test_too_many_digits_are_told_before_bytes_that_are_left_over(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, schema=decimal(BYTES))
+    ten_digits = b"\x00\x02\x08" + (10**9).to_bytes(4, "big") + b"\x02\x02\x00"
+    lake.send(ten_digits, ten_digits + b"\x00")
+    lake.ingest()
+    assert lake.quarantined() == [(0, "undecodable"), (1, "undecodable")]
+    with pytest.raises(CodecError, match="beyond its type"):
+        AvroCodec(decimal(BYTES)).decode(ten_digits + b"\x00")
 
 
 def test_other_schemas_of_writers_are_searched() -> None:

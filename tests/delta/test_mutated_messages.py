@@ -66,6 +66,12 @@ NESTED: list[dict[str, Any]] = [
 ]
 MEASURED = [one for one in FLAT if one["name"] != "flag"]
 """Types whose values say how long they were; see `tidelake.delta.lengths`."""
+DECIMALS: list[dict[str, Any]] = [
+    {"name": "id", "type": "long"},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    {"name": "sum", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 18}]},
+    {"name": "wide", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}},
+]
 NO_INT = [one for one in NESTED if one["name"] not in ("many", "deep", "day")]
 
 
@@ -111,6 +117,7 @@ SUBJECTS = (
     Subject("confluent", NESTED, settings=CONFLUENT),
     Subject("keyed", FLAT, "upsert", {"key": ["id"]}),
     Subject("measured", MEASURED),
+    Subject("decimals", DECIMALS),
     Subject("measured_append_only", MEASURED, "append_only"),
 )
 

@@ -100,6 +100,7 @@ def _bare(frame: DataFrame, body: str, target: str, record: dict[str, Any], writ
     value, tail = F.col(message)["m"], F.col(message)["tail"]
     broken = F.coalesce(
         F.when(tail.isNull() | value.isNull(), F.lit("undecodable")),
+        *([] if landing.beyond is None else [F.when(landing.beyond(value), F.lit("undecodable"))]),
         F.when(tail != F.lit(SENTINEL), F.lit("bytes_left_over")),
         F.when(_is_cut(body, stated, writer, landing), F.lit("undecodable")),
         *([] if landing.not_text is None else [F.when(landing.not_text(value), F.lit("undecodable"))]),

@@ -93,8 +93,9 @@ class Decoder:
 
         In:  partition, offset, timestamp_ms, key, value.
         Out: the same, reason string (null where the message is good or null), times array<bigint> (of a message that
-             could be decoded), updates array<struct<data, time, diff>> (null unless the message is good); where it
-             measures, also bytes bigint: how many bytes of a good message its statements have.
+             could be decoded), updates array<struct<data, time, diff>> (null unless the message is good; data as it is
+             stored where the reading is careful, else as it was decoded); where it measures, also bytes bigint: how
+             many bytes of a good message its statements have.
 
         Args:
             raw: the messages.
@@ -116,16 +117,16 @@ class Decoder:
     def readings(self) -> list[Reading]:
         """The readings that may be tried, one after the other: the fastest first, the one that is always right last.
 
-        Rows can only be asked what their messages were not where they are as they were decoded.
+        Rows can only be asked what their messages were not where all of them have the same columns as decoded.
         """
         landings = [land_record(schema) for schema in (self.record_schema, *(self.writer_schemas or {}).values())]
         names = [[one.name for one in landing.arrow] for landing in landings]
-        if any(landing.project is not None for landing in landings) or any(one != names[0] for one in names):
+        if all((one.decoding, one.arrow) == (landings[0].decoding, landings[0].arrow) for one in landings):
+            if lengths_of_statement(landings[0].decoding) is not None:
+                return [Reading.MEASURED, Reading.COMPARED, Reading.CAREFUL]
+        elif any(landing.project is not None for landing in landings) or any(one != names[0] for one in names):
             return [Reading.CAREFUL]
-        is_one = all(landing.decoding == landings[0].decoding for landing in landings)
-        if not is_one or lengths_of_statement(landings[0].decoding) is None:
-            return [Reading.TRUSTING, Reading.CAREFUL]
-        return [Reading.MEASURED, Reading.COMPARED, Reading.CAREFUL]
+        return [Reading.TRUSTING, Reading.CAREFUL]
 
     def lengths(self, statement: Column) -> Lengths:
         """How long a statement is that a measured reading gives.
@@ -139,9 +140,9 @@ class Decoder:
 
     def broken(self, statement: Column) -> Column:
         """Whether a statement, a struct of data, time and diff, breaks a rule that spoils its message; never null."""
-        not_text = land_record(self.record_schema).not_text
+        broken = land_record(self.record_schema).broken
         rules = (statement["diff"] == 0) | (statement["time"] < 0)
-        return rules if not_text is None else rules | F.coalesce(not_text(statement["data"]), F.lit(False))
+        return rules if broken is None else rules | broken(statement["data"])
 
     def detail_of_refusal(self) -> Column:
         """Of a message whose `reason` is that its schema does not fit, which one and why; null for any other."""
@@ -196,13 +197,16 @@ def _columns_of_updates(
         reasons.append(_undecodable(batch))
     else:
         decoded = _from_avro(F.col("_body"), landing.decoding)
+        if reading is Reading.CAREFUL and landing.beyond is not None:
+            reasons.append(_any_statement(batch, landing.beyond, "undecodable"))
         reasons += [_avro_reason(batch), _overflow_reason(schema)]
-    if reading is Reading.CAREFUL:
+    careful = reading is Reading.CAREFUL
+    if careful:
         reasons.append(_updates_reason(batch, landing))
     good = F.col("reason").isNull() & F.col("value").isNotNull()
     columns = [
         F.array_distinct(F.transform(batch, lambda one: one["time"])).alias("times"),
-        F.when(good, _stored(batch, landing, record_schema)).alias("updates"),
+        F.when(good, _stored(batch, landing, record_schema) if careful else batch).alias("updates"),
     ]
     if reading.measures:
         columns.append(F.when(good, bytes_of_statements(F.col("_body"), batch)).alias("bytes"))
@@ -210,7 +214,10 @@ def _columns_of_updates(
 
 
 def explode_updates(
-    messages: DataFrame, record_schema: dict[str, Any], refused: Callable[[Column], Column] | None = None
+    messages: DataFrame,
+    record_schema: dict[str, Any],
+    reading: Reading = Reading.CAREFUL,
+    refused: Callable[[Column], Column] | None = None,
 ) -> DataFrame:
     """One row for each update of the good messages.
 
@@ -220,6 +227,7 @@ def explode_updates(
     Args:
         messages: the decoded messages.
         record_schema: the collection's, which names the columns.
+        reading: how they were decoded.
         refused: whether an element of `updates` is left out; None keeps all.
     """
     exploded = messages.select(
@@ -227,10 +235,12 @@ def explode_updates(
     )
     if refused is not None:
         exploded = exploded.where(~refused(F.col("_u")))
-    return exploded.select(*_statement_columns(record_schema), "_partition", "_offset")
+    return exploded.select(*_statement_columns(record_schema, reading), "_partition", "_offset")
 
 
-def explode_messages(messages: DataFrame, record_schema: dict[str, Any], told: Sequence[Column]) -> DataFrame:
+def explode_messages(
+    messages: DataFrame, record_schema: dict[str, Any], reading: Reading, told: Sequence[Column]
+) -> DataFrame:
     """One row for each update, and one for each message that has none: all can be counted in one pass.
 
     To count messages before they are exploded would copy each of them.
@@ -241,22 +251,25 @@ def explode_messages(messages: DataFrame, record_schema: dict[str, Any], told: S
     Args:
         messages: the decoded messages.
         record_schema: the collection's, which names the columns.
+        reading: how they were decoded.
         told: further columns of messages, of `_u`, an element of `updates` that is null where there is none, and of
             `_at`, the number of that element, null where there is none.
     """
     exploded = messages.select("*", F.posexplode_outer("updates").alias("_at", "_u"))
-    return exploded.select(*_statement_columns(record_schema), *told)
+    return exploded.select(*_statement_columns(record_schema, reading), *told)
 
 
 @kept
-def _statement_columns(record_schema: dict[str, Any]) -> list[Column]:
-    """The columns of the element `_u`, each int as one though a measured reading has it as a long."""
-    arrow = land_record(record_schema).arrow
-    data = [F.col("_u.data")[one.name] for one in arrow]
-    data = [
-        (value.try_cast("int") if pa.types.is_int32(one.type) else value).alias(one.name)
-        for value, one in zip(data, arrow, strict=True)
-    ]
+def _statement_columns(record_schema: dict[str, Any], reading: Reading) -> list[Column]:
+    """The columns of the element `_u`, its data as it is stored."""
+    data = []
+    for name, landing in land_record(record_schema).fields:
+        value = F.col("_u.data")[name]
+        if reading is not Reading.CAREFUL and landing.project is not None:
+            value = landing.project(value)
+        if reading is Reading.MEASURED and pa.types.is_int32(landing.arrow):  # is read as a long
+            value = value.try_cast("int")
+        data.append(value.alias(name))
     return [*data, F.col("_u.time").alias(TIME), F.col("_u.diff").alias(DIFF)]
 
 
@@ -360,15 +373,16 @@ def _undecodable(branch: Column) -> Column:
 
 
 def _updates_reason(batch: Column, landing: Landing) -> Column:
-    reasons = []
-    not_text = landing.not_text
-    if not_text is not None:
-        reasons.append((F.exists(batch, lambda one: F.coalesce(not_text(one["data"]), F.lit(False))), "undecodable"))
-    reasons += [
-        (F.exists(batch, lambda one: one["diff"] == 0), "zero_diff"),
-        (F.exists(batch, lambda one: one["time"] < 0), "negative_time"),
-    ]
-    return F.coalesce(*(F.when(broken, F.lit(reason)) for broken, reason in reasons))
+    return F.coalesce(
+        *([] if landing.not_text is None else [_any_statement(batch, landing.not_text, "undecodable")]),
+        F.when(F.exists(batch, lambda one: one["diff"] == 0), F.lit("zero_diff")),
+        F.when(F.exists(batch, lambda one: one["time"] < 0), F.lit("negative_time")),
+    )
+
+
+def _any_statement(batch: Column, check: Callable[[Column], Column], reason: str) -> Column:
+    """The reason, where the data of any statement is so."""
+    return F.when(F.exists(batch, lambda one: check(one["data"])), F.lit(reason))
 
 
 def _progress_reason(statement: Column) -> Column:

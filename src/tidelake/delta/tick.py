@@ -206,7 +206,7 @@ class _Tick:
             decoded = self.decoder.updates(raw, self.reading)
             self.decoded.append(decoded)
             messages = decoded.select(*_told_of_messages(self.settings.envelope, self.reading))
-            rows = self._observe(explode_messages(messages, self.schema, told), observed)
+            rows = self._observe(explode_messages(messages, self.schema, self.reading, told), observed)
             stored = rows.where(_has(_IS_THERE) & self.sealed.misses(F.col(TIME))).drop("_offset", "_excess", "_flags")
             # One partition each, so that this is local: no shuffle.
             frames.append(stored.distinct() if drops_copies else stored)
@@ -234,7 +234,7 @@ class _Tick:
     def _explode(self, messages: DataFrame) -> DataFrame:
         """One row for each statement that the envelope allows."""
         refused = self._is_refused if refusals_of(self.settings.envelope) else None
-        return explode_updates(messages, self.schema, refused)
+        return explode_updates(messages, self.schema, refused=refused)
 
     def _exploded(self, between: tuple[int, int] | None = None) -> DataFrame:
         """The updates of the range, or of its messages from one offset to another, whatever the partition."""
@@ -243,7 +243,7 @@ class _Tick:
             first, last = (parameter(one, F.col("offset")) for one in between)
             messages = messages.where(F.col("offset").between(first, last))
         if self.reading is not Reading.CAREFUL:  # no statement is broken, or refused
-            return explode_updates(messages, self.schema)
+            return explode_updates(messages, self.schema, self.reading)
         return self._explode(messages)
 
     def _quarantine(self) -> None:

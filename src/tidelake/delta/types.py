@@ -7,8 +7,9 @@ branch's name: a record's bytes are its field's bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -36,11 +37,17 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
+_DECIMAL_BYTES_KEPT = 8
+"""Of a decimal of at most 18 digits Spark's decoder keeps so many bytes, the last ones, and says nothing."""
+_DECIMAL_DIGITS_EXACT = 19
 _LOGICAL: dict[tuple[str, str], pa.DataType] = {
     ("int", "date"): pa.date32(),
     ("long", "timestamp-millis"): pa.timestamp("us", "UTC"),
     ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
 }
+
+
+_Check = Callable[[Column], Column]
 
 
 @dataclass(frozen=True)
@@ -52,8 +59,17 @@ class Landing:
     """What Spark decodes with; it reads the same bytes."""
     project: Callable[[Column], Column] | None = None
     """From what Spark decodes to what is stored; None where they are the same."""
-    not_text: Callable[[Column], Column] | None = None
+    not_text: _Check | None = None
     """True where a string inside is not UTF-8, which Spark's decoder lets through; None where there is no string."""
+    beyond: _Check | None = None
+    """True where a decimal inside has too many digits, which was decoded with more; None where there is none."""
+    fields: tuple[tuple[str, Landing], ...] = ()
+    """Of a record, how each of its fields lands."""
+
+    @property
+    def broken(self) -> _Check | None:
+        """True where either is; never null. None where nothing has to be asked."""
+        return _any_of([(lambda value: value, check) for check in (self.not_text, self.beyond)])
 
 
 @dataclass
@@ -143,14 +159,30 @@ def _leaf(arrow: pa.DataType, decoding: AvroType) -> Landing:
 def _land_logical(kind: AvroType, inner: str, column: str) -> Landing:
     logical = str(kind.get("logicalType", ""))
     if logical == "decimal" and inner == "bytes":
-        precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
-        decoding = {"type": inner, "logicalType": logical, "precision": precision, "scale": scale}
-        return Landing(pa.decimal128(precision, scale), decoding)
+        return _land_decimal(kind, {"type": inner}, may_be_long=True)
     if logical.startswith("local-timestamp"):
         raise SchemaRefused(column, "a timestamp without a zone needs a table protocol that not every reader knows")
     if (inner, logical) in _LOGICAL:
         return Landing(_LOGICAL[inner, logical], {"type": inner, "logicalType": logical})
     return _leaf(_PRIMITIVES[inner], inner)
+
+
+def _land_decimal(kind: AvroType, decoding: dict[str, Any], may_be_long: bool) -> Landing:
+    """A decimal; one that may have more bytes than Spark's decoder keeps is decoded as if it had more digits."""
+    precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
+    arrow, decoded = pa.decimal128(precision, scale), precision
+    project = beyond = None
+    if may_be_long and precision < _DECIMAL_DIGITS_EXACT:
+        decoded, bound = _DECIMAL_DIGITS_EXACT, Decimal(10) ** (precision - scale)
+
+        def project(value: Column) -> Column:
+            return value.try_cast(f"decimal({precision}, {scale})")
+
+        def beyond(value: Column) -> Column:
+            return F.abs(value) >= F.lit(bound)
+
+    logical = {"logicalType": "decimal", "precision": decoded, "scale": scale}
+    return Landing(arrow, decoding | logical, project, beyond=beyond)
 
 
 def _land_named(kind: AvroType, names: _Names, column: str, namespace: str) -> Landing:
@@ -163,9 +195,7 @@ def _land_named(kind: AvroType, names: _Names, column: str, namespace: str) -> L
     if kind["type"] == "fixed":
         decoding = {"type": "fixed", "name": names.fresh(), "size": kind["size"]}
         if kind.get("logicalType") == "decimal":
-            precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
-            decoding |= {"logicalType": "decimal", "precision": precision, "scale": scale}
-            return Landing(pa.decimal128(precision, scale), decoding)
+            return _land_decimal(kind, decoding, may_be_long=int(kind["size"]) > _DECIMAL_BYTES_KEPT)
         return Landing(pa.binary(), decoding)
     fields = [(str(one["name"]), _land(one["type"], names, f"{column}.{one['name']}", space)) for one in kind["fields"]]
     return Landing(
@@ -176,20 +206,21 @@ def _land_named(kind: AvroType, names: _Names, column: str, namespace: str) -> L
             "fields": [{"name": name, "type": landing.decoding} for name, landing in fields],
         },
         project=_project_struct(fields),
-        not_text=_any_of([(name, landing.not_text) for name, landing in fields]),
+        not_text=_any_of([(_field(name), landing.not_text) for name, landing in fields]),
+        beyond=_any_of([(_field(name), landing.beyond) for name, landing in fields]),
+        fields=tuple(fields),
     )
 
 
 def _land_array(kind: AvroType, names: _Names, column: str, namespace: str) -> Landing:
     items = _land(kind["items"], names, f"{column}[]", namespace)
-    project, not_text = items.project, items.not_text
+    project = items.project
     return Landing(
         arrow=pa.list_(items.arrow),
         decoding={"type": "array", "items": items.decoding},
         project=None if project is None else lambda value: F.transform(value, project),
-        not_text=None
-        if not_text is None
-        else lambda value: F.exists(value, lambda one: F.coalesce(not_text(one), F.lit(False))),
+        not_text=_any_item(items.not_text),
+        beyond=_any_item(items.beyond),
     )
 
 
@@ -203,7 +234,7 @@ def _land_union(branches: list[AvroType], names: _Names, column: str, namespace:
         decoding = (
             [landing.decoding if one != "null" else "null" for one in branches] if optional else [landing.decoding]
         )
-        return Landing(landing.arrow, decoding, landing.project, landing.not_text)
+        return Landing(landing.arrow, decoding, landing.project, landing.not_text, landing.beyond)
     if len({name.lower() for name, _ in real}) < len(real):
         raise SchemaRefused(column, "two branches of a union have one name")
     landed = iter([(name, _land(one, names, f"{column}.{name}", namespace)) for name, one in real])
@@ -218,28 +249,21 @@ def _land_union(branches: list[AvroType], names: _Names, column: str, namespace:
         field_of_branch = {"name": name, "type": landing.decoding}
         decoding.append({"type": "record", "name": names.fresh(), "fields": [field_of_branch]})
 
-    def branch(value: Column, index: int) -> Column:
-        return value[f"member{index}"][pairs[index][0]]
+    branches_of = [_branch(index, name) for index, (name, _) in enumerate(pairs)]
 
     def project(value: Column) -> Column:
         columns = [
-            (branch(value, index) if landing.project is None else landing.project(branch(value, index))).alias(name)
-            for index, (name, landing) in enumerate(pairs)
+            (branch(value) if landing.project is None else landing.project(branch(value))).alias(name)
+            for branch, (name, landing) in zip(branches_of, pairs, strict=True)
         ]
         return F.when(value.isNotNull(), F.struct(*columns))
-
-    def not_text(value: Column) -> Column:
-        return any_of(
-            F.coalesce(landing.not_text(branch(value, index)), F.lit(False))
-            for index, (_, landing) in enumerate(pairs)
-            if landing.not_text is not None
-        )
 
     return Landing(
         arrow=pa.struct([pa.field(name, landing.arrow) for name, landing in pairs]),
         decoding=decoding,
         project=project,
-        not_text=not_text if any(landing.not_text is not None for _, landing in pairs) else None,
+        not_text=_any_of([(one, landing.not_text) for one, (_, landing) in zip(branches_of, pairs, strict=True)]),
+        beyond=_any_of([(one, landing.beyond) for one, (_, landing) in zip(branches_of, pairs, strict=True)]),
     )
 
 
@@ -265,12 +289,24 @@ def _project_struct(fields: list[tuple[str, Landing]]) -> Callable[[Column], Col
     return project
 
 
-def _any_of(fields: list[tuple[str, Callable[[Column], Column] | None]]) -> Callable[[Column], Column] | None:
-    checks = [(name, check) for name, check in fields if check is not None]
+def _field(name: str) -> Callable[[Column], Column]:
+    return lambda value: value[name]
+
+
+def _branch(index: int, name: str) -> Callable[[Column], Column]:
+    return lambda value: value[f"member{index}"][name]
+
+
+def _any_of(parts: Sequence[tuple[Callable[[Column], Column], _Check | None]]) -> _Check | None:
+    """Whether the check of any part of a value holds; never null."""
+    checks = [(part, check) for part, check in parts if check is not None]
     if not checks:
         return None
+    return lambda value: any_of(F.coalesce(check(part(value)), F.lit(False)) for part, check in checks)
 
-    def not_text(value: Column) -> Column:
-        return any_of(F.coalesce(check(value[name]), F.lit(False)) for name, check in checks)
 
-    return not_text
+def _any_item(check: _Check | None) -> _Check | None:
+    """Whether the check of any item of a list holds."""
+    if check is None:
+        return None
+    return lambda value: F.exists(value, lambda one: F.coalesce(check(one), F.lit(False)))
