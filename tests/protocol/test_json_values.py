@@ -1,4 +1,4 @@
-"""JSON values: nothing is lost, and nothing crashes."""
+"""JSON values: every digit is preserved, and no text crashes the parser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidelake.errors import CodecError
-from tidelake.json_values import JsonFloat, _parse_deep, identity, parse, to_text
+from tidelake.protocol.json_values import JsonFloat, identity, parse, parse_deep, to_text
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -45,7 +45,7 @@ def test_two_values_have_one_identity_exactly_when_they_are_the_same_value(first
 @given(VALUES)
 def test_the_reading_with_an_own_stack_reads_the_same(value):
     text = json.dumps(value, indent=1)
-    found, end = _parse_deep(text, 0)
+    found, end = parse_deep(text, 0)
     assert end == len(text)
     assert identity(found) == identity(parse(text))
 
@@ -71,7 +71,7 @@ def test_text_is_a_value_exactly_when_it_is_json(text):
 
 def parse_with_own_stack(text):
     start = len(text) - len(text.lstrip(" \t\n\r"))
-    _, end = _parse_deep(text, start)
+    _, end = parse_deep(text, start)
     if text[end:].strip(" \t\n\r"):
         raise ValueError("more text")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tidelake.antichain import Antichain
-from tidelake.codec import AvroCodec
-from tidelake.codec_json import AvroJsonCodec
-from tidelake.collection import Collection
-from tidelake.message import Progress
-from tidelake.reader import Reader
-from tidelake.replay import replay_file, split_lines
+from tidelake.codec.avro import AvroCodec
+from tidelake.codec.json import AvroJsonCodec
+from tidelake.model.sums import SumCollection
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.message import Progress
+from tidelake.protocol.reader import Reader
+from tidelake.protocol.replay import replay_file, split_lines
 
 FOLDER = Path(__file__).parents[2] / "examples" / "published"
 SCHEMA = {
@@ -31,7 +31,7 @@ def test_replay_ends_at_ten_with_the_contents_of_the_text():
     outputs = list(replay_file(read_lines("replay.jsonl"), "replay.jsonl"))
     assert [output["frontier"] for output in outputs] == [[0], [0], [0], [0], [3], [10]]
     assert not any(output["errors"] for output in outputs)
-    collection = Collection(Antichain.of(0))
+    collection = SumCollection(Antichain.of(0))
     for output in outputs:
         collection.append([((data["id"], data["price"]), time, diff) for data, time, diff in output["updates"]])
         collection.seal(Antichain(output["frontier"]))

@@ -1,14 +1,14 @@
-"""Streams for the tests: random histories, and everything that may happen to them on their way."""
+"""Streams for the tests: random histories, and the ways in which they are mangled."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
-from tests.model import at_or_before
-from tidelake.antichain import Antichain
-from tidelake.message import Progress, Updates
-from tidelake.reader import Reader
+from tests.protocol.oracle import at_or_before
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.message import Progress, Updates
+from tidelake.protocol.reader import Reader
 
 DATA = "abcd"
 

@@ -1,12 +1,12 @@
-"""Consolidation: equal data at equal times adds up, and what adds up to nothing vanishes."""
+"""Consolidation: diffs of equal data at equal times are added up, and zeros are dropped."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from tidelake.message import Update, trusted_update
-from tidelake.order import Time, advance_by, total_order_key
+from tidelake.protocol.message import Update, trusted_update
+from tidelake.protocol.order import Time, advance_by, total_order_key
 
 Triple = tuple[Any, Time, int]
 
@@ -14,17 +14,17 @@ Triple = tuple[Any, Time, int]
 def consolidate(
     updates: Iterable[Update | Triple], identity: Callable[[Any], Hashable] = lambda data: data
 ) -> list[Update]:
-    """Add up the diffs of each `(data, time)`; zeros vanish.
+    """Add up the diffs of each `(data, time)`; zeros are dropped.
 
     Args:
-        updates: in any order.
-        identity: gives equal data the same hashable value.
+        updates: updates in any order.
+        identity: returns the same hashable value for equal data.
 
     Returns:
         One update for each `(data, time)`, sorted by time, then by the identity's type and text, so that equal
         collections give equal lists.
 
-    Cost: one pass, and a sort of what is left.
+    Cost: one pass, and one sort of the result.
 
     >>> consolidate([("b", 1, +1), ("a", 1, +2), ("b", 1, -1)])
     [Update(data='a', time=1, diff=2)]
@@ -33,9 +33,9 @@ def consolidate(
     for data, time, diff in updates:
         entry = sums.setdefault((identity(data), time), [data, 0])
         entry[1] += diff
-    kept = [(key, entry) for key, entry in sums.items() if entry[1]]
-    kept.sort(key=lambda item: (total_order_key(item[0][1]), type(item[0][0]).__name__, repr(item[0][0])))
-    return [trusted_update(data, time, diff) for (_, time), (data, diff) in kept]
+    totals = [(key, entry) for key, entry in sums.items() if entry[1]]
+    totals.sort(key=lambda item: (total_order_key(item[0][1]), type(item[0][0]).__name__, repr(item[0][0])))
+    return [trusted_update(data, time, diff) for (_, time), (data, diff) in totals]
 
 
 def consolidate_to(
@@ -43,7 +43,7 @@ def consolidate_to(
     since: Sequence[Time],
     identity: Callable[[Any], Hashable] = lambda data: data,
 ) -> list[Update]:
-    """Move every update as far as no reader at or after `since` can tell, then consolidate.
+    """Advance every update as far as no reader at or after `since` can tell, then consolidate.
 
     >>> consolidate_to([("a", 1, +1), ("a", 3, -1), ("b", 2, +1), ("b", 9, +1)], since=[5])
     [Update(data='b', time=5, diff=1), Update(data='b', time=9, diff=1)]
@@ -55,7 +55,7 @@ def consolidate_to(
 def accumulate(
     updates: Iterable[Update | Triple], identity: Callable[[Any], Hashable] = lambda data: data
 ) -> dict[Hashable, int]:
-    """Add up diffs by data alone, whatever the time: the multiset that the updates amount to, without zeros.
+    """Add up diffs by data, at all times: the resulting multiset, without zeros.
 
     >>> accumulate([("a", 1, +2), ("b", 1, +1), ("b", 2, -1)])
     {'a': 2}

@@ -1,4 +1,4 @@
-"""Every order of six messages over three times, and with them, as their beginnings, every order of fewer."""
+"""Every order of six messages over three times, which includes every order of fewer messages as a prefix."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from itertools import permutations
 
 import pytest
 
-from tests.core.streams import new_reader, observe
-from tests.model import Model
+from tests.protocol.oracle import Model
+from tests.protocol.streams import new_reader, observe
 
 U = "updates"
 P = "progress"

@@ -1,8 +1,8 @@
-"""Re-clocking: a raw topic states no times, so each tick mints one and binds it to the offsets that it has read.
+"""Bindings of reclocked topics: records have no times, so each tick mints a time and binds it to the offsets it read.
 
-The binding is the proof: at its time, exactly the records before these offsets are there. Bindings are written before
-the commit that makes them true, so some belong to ticks that lost or died. Those that count hang together: each begins
-where the one before has ended, and the last one ends where the table's own commit says.
+A binding proves that exactly the records before its offsets are present at its time. Bindings are written before the
+commit that makes them true, so some belong to ticks that lost a race or crashed. Valid bindings form a chain: each
+begins where the one before ends, and the last one ends at the offsets in the table's own commit.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from typing import Any
 from tidelake.errors import DamagedTable
 
 Place = tuple[str, int]
-"""A topic, and a partition of it."""
+"""A topic and one of its partitions."""
 
 
 @dataclass(frozen=True)
 class Binding:
-    """One minted time and the offsets that it stands for.
+    """One minted time and the offsets bound to it.
 
     Args:
-        time: what was minted.
-        lower: upper before it; from there on up to `time` nothing else happened.
-        starts: by place, the next offset before the tick.
-        ends: by place, the next offset after it; every place that is known.
-        records: how many records the tick read. Offsets that an operator gave up are between `starts` and `ends` too.
-        rows: how many rows they became.
-        quarantined: how many could not be used.
-        at_ms: when the tick began, in milliseconds since 1970.
+        time: the minted time.
+        lower: upper before the tick; nothing happened from there up to `time`.
+        starts: the next offset before the tick, by place.
+        ends: the next offset after the tick, by place, for every known place.
+        records: the number of records that the tick read. Offsets that an operator gave up on are between `starts`
+            and `ends` too.
+        rows: the number of rows made from the records.
+        quarantined: the number of unusable records.
+        at_ms: the start of the tick, in milliseconds since 1970.
     """
 
     time: int
@@ -42,7 +43,7 @@ class Binding:
     at_ms: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values: `offsets` has the end offset of each partition of each topic."""
+        """Return the binding as JSON values; `offsets` holds the end offset of each partition of each topic."""
         offsets: dict[str, dict[str, int]] = {}
         for (topic, partition), end in sorted(self.ends.items()):
             offsets.setdefault(topic, {})[str(partition)] = end
@@ -58,12 +59,12 @@ class Binding:
 
 
 def mint_time(upper: int, start_ms: int, minted: int) -> int:
-    """The time of a tick: the later of upper and its start, and never one that a tick has had before.
+    """Return the time of a tick: the later of upper and its start, and never a time that was minted before.
 
     Args:
-        upper: the first time that is not sealed.
-        start_ms: when the tick began, in milliseconds since 1970; a clock may go back.
-        minted: the greatest time that was minted, also by a tick that lost or died; -1 where there is none.
+        upper: the first unsealed time.
+        start_ms: the start of the tick, in milliseconds since 1970; a clock may go backwards.
+        minted: the greatest minted time, also of ticks that lost a race or crashed; -1 if there is none.
 
     >>> mint_time(0, 1_700_000_000_000, -1), mint_time(9, 5, -1), mint_time(9, 5, 9)
     (1700000000000, 9, 10)
@@ -74,24 +75,24 @@ def mint_time(upper: int, start_ms: int, minted: int) -> int:
 def chain_of(
     bindings: Iterable[Binding], upper: int, offsets: Mapping[Place, int], where: str, lower: int = 0
 ) -> list[Binding]:
-    """The bindings that count, oldest first, from upper and the offsets of one version of the table.
+    """Return the valid bindings, oldest first, for upper and the offsets of one version of the table.
 
     Args:
-        bindings: all that are written; no two have one time.
-        upper: of that version.
-        offsets: of that version.
+        bindings: all written bindings; no two have the same time.
+        upper: the upper of that version.
+        offsets: the offsets of that version.
         where: the table's folder, for errors.
-        lower: bindings of times before it are not asked for.
+        lower: bindings of earlier times may be left out.
 
     Raises:
         DamagedTable: a binding is missing, or does not end where the next one begins.
 
     >>> first = Binding(5, 0, {("a", 0): 0}, {("a", 0): 3})
     >>> lost, second = Binding(8, 6, {("a", 0): 3}, {("a", 0): 9}), Binding(9, 6, {("a", 0): 3}, {("a", 0): 4})
-    >>> [one.time for one in chain_of([first, lost, second], 10, {("a", 0): 4}, "updates")]
+    >>> [binding.time for binding in chain_of([first, lost, second], 10, {("a", 0): 4}, "updates")]
     [5, 9]
     """
-    by_time = {one.time: one for one in bindings}
+    by_time = {binding.time: binding for binding in bindings}
     chain: list[Binding] = []
     while upper > lower:
         binding = by_time.get(upper - 1)
@@ -100,7 +101,8 @@ def chain_of(
         if any(offsets.get(place, end) != end for place, end in binding.ends.items()):
             raise DamagedTable(
                 where,
-                f"the binding of time {binding.time} ends at {_shown(binding.ends)}, and {_shown(offsets)} is known",
+                f"the binding of time {binding.time} ends at {_shown(binding.ends)}, "
+                f"but should end at {_shown(offsets)}",
             )
         chain.append(binding)
         upper, offsets = binding.lower, binding.starts

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.model import at_or_before
-from tidelake.antichain import Antichain, MutableAntichain
+from tests.protocol.oracle import at_or_before
 from tidelake.errors import MixedTimes
-from tidelake.order import advance_by, join, less_equal, less_than, meet, minimum_like, total_order_key
-from tidelake.sorted_times import SortedTimes
+from tidelake.protocol.antichain import Antichain, MutableAntichain
+from tidelake.protocol.ledger.sorted_times import SortedTimes
+from tidelake.protocol.order import advance_by, join, less_equal, less_than, meet, minimum_like, total_order_key
 
 integers = st.integers(0, 6)
 pairs = st.tuples(st.integers(0, 3), st.integers(0, 3))

@@ -1,4 +1,4 @@
-"""What both books of the ledger share: the saved form of times and contradictions."""
+"""The saved form of times and contradictions, shared by both books of the ledger."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidelake.errors import ConflictingCount, Contradiction
-from tidelake.order import Time
+from tidelake.protocol.order import Time
 
 
 def time_from_json(value: Any) -> Time:
@@ -25,12 +25,12 @@ def contradictions_to_json(errors: Iterable[Contradiction]) -> list[list[Any]]:
 
 
 def contradiction_from_json(value: list[Any]) -> Contradiction:
-    """Read one contradiction, of whatever kind the tree of errors has."""
+    """Read one contradiction of any kind."""
     classes = {error.kind: error for error in Contradiction.__subclasses__()}
     return classes[value[0]](time_from_json(value[1]), *value[2:])
 
 
 def conflicting_count(time: Time, values: Iterable[int]) -> ConflictingCount:
-    """Give the conflict among two or more announced counts, whatever order they came in."""
+    """Return the conflict between two or more announced counts, independent of their order."""
     first, second, *_ = sorted(values)
     return ConflictingCount(time, first, second)

@@ -1,4 +1,4 @@
-"""Antichains: sets of times of which none is before another; the shape of every frontier.
+"""Antichains: sets of times in which no time is before another; every frontier is one.
 
 `since`, `upper`, `lower` and `frontier` are roles of an `Antichain`, never types of their own.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidelake.order import Time, join, less_equal, less_than, minimal_elements, width_of
+from tidelake.protocol.order import Time, join, less_equal, less_than, minimal_elements, width_of
 
 
 class Antichain:
-    """The minimal elements of a set of times; it stands for every time at or after one of them.
+    """The minimal elements of a set of times; it represents every time at or after one of them.
 
-    The empty antichain stands for no time at all: as `upper` it says "closed, nothing more will come", as `since`
+    The empty antichain represents no time: as `upper` it means "closed, nothing more will come", as `since`
     "unreadable". It is the latest of all frontiers.
 
     >>> Antichain([7, 5, 9])
@@ -32,7 +32,7 @@ class Antichain:
 
     @staticmethod
     def of(*times: Time) -> Antichain:
-        """Make an antichain of the times given one by one.
+        """Create an antichain of times.
 
         >>> Antichain.of(5)
         Antichain([5])
@@ -41,7 +41,7 @@ class Antichain:
 
     @property
     def is_empty(self) -> bool:
-        """True for the closed frontier."""
+        """Whether this is the closed frontier."""
         return not self.elements
 
     @property
@@ -50,7 +50,7 @@ class Antichain:
         return width_of(self.elements[0]) if self.elements else None
 
     def less_equal(self, time: Time) -> bool:
-        """Tell whether `time` is at or after this frontier: some element is at or before it.
+        """Return whether `time` is at or after this frontier: some element is at or before it.
 
         >>> Antichain.of(5).less_equal(5), Antichain.of(5).less_equal(4)
         (True, False)
@@ -58,7 +58,7 @@ class Antichain:
         return any(less_equal(element, time) for element in self.elements)
 
     def less_than(self, time: Time) -> bool:
-        """Tell whether `time` is after this frontier: some element is before it.
+        """Return whether `time` is after this frontier: some element is before it.
 
         >>> Antichain.of(5).less_than(5), Antichain.of(5).less_than(6)
         (False, True)
@@ -66,7 +66,7 @@ class Antichain:
         return any(less_than(element, time) for element in self.elements)
 
     def less_equal_frontier(self, other: Antichain) -> bool:
-        """Tell whether `other` is at or beyond this frontier: every element of it is at or after this one.
+        """Return whether `other` is at or beyond this frontier: every element of it is at or after this one.
 
         >>> five, seven, closed = Antichain.of(5), Antichain.of(7), Antichain()
         >>> five.less_equal_frontier(seven), seven.less_equal_frontier(five)
@@ -77,7 +77,7 @@ class Antichain:
         return all(self.less_equal(element) for element in other.elements)
 
     def join(self, other: Antichain) -> Antichain:
-        """Give the frontier of the times that are at or after both; the empty frontier wins.
+        """Return the frontier of the times that are at or after both; the empty frontier wins.
 
         >>> Antichain.of((0, 1)).join(Antichain.of((1, 0)))
         Antichain([(1, 1)])
@@ -85,7 +85,7 @@ class Antichain:
         return Antichain(join(mine, theirs) for mine in self.elements for theirs in other.elements)
 
     def meet(self, other: Antichain) -> Antichain:
-        """Give the frontier of the times that are at or after one of the two; the empty frontier is neutral.
+        """Return the frontier of the times that are at or after one of the two; the empty frontier is neutral.
 
         >>> Antichain.of((0, 1)).meet(Antichain.of((1, 0)))
         Antichain([(0, 1), (1, 0)])
@@ -111,14 +111,14 @@ class Antichain:
         return Antichain, (self.elements,)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"an antichain never changes: {name}")
+        raise AttributeError(f"an Antichain is immutable: cannot set {name!r}")
 
 
 class MutableAntichain:
-    """A multiset of times and the frontier of those that are there.
+    """A multiset of times and its frontier.
 
-    A count may be negative for a while: an update can overtake the statement that announces it. Only times whose count
-    is positive bound the frontier.
+    A count may be negative temporarily: an update can overtake the statement that announces it. Only times with a
+    positive count bound the frontier.
 
     >>> times = MutableAntichain()
     >>> times.update(3, -1); times.update(5, 2); times.frontier()
@@ -134,7 +134,7 @@ class MutableAntichain:
             self.update(time, 1)
 
     def update(self, time: Time, delta: int) -> None:
-        """Add `delta` to the count of `time`; a count of 0 is forgotten."""
+        """Add `delta` to the count of `time`; a count of 0 is removed."""
         before = self._counts.get(time, 0)
         after = before + delta
         if after:
@@ -145,13 +145,13 @@ class MutableAntichain:
             self._frontier = None
 
     def count(self, time: Time) -> int:
-        """Give the count of `time`, 0 where it is not there."""
+        """Return the count of `time`; 0 if it has none."""
         return self._counts.get(time, 0)
 
     def frontier(self) -> Antichain:
-        """Give the minimal elements of the times whose count is positive; empty where there is none.
+        """Return the minimal elements of the times whose count is positive; empty if there are no such times.
 
-        Cost: kept until a time comes or goes; then one sort of the times.
+        Cost: cached until a time is added or removed; then one sort of the times.
         """
         if self._frontier is None:
             self._frontier = Antichain(time for time, count in self._counts.items() if count > 0)

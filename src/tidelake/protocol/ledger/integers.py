@@ -1,9 +1,9 @@
 """The ledger's book for integer times: merged intervals and sorted open times, no rescans.
 
-Every open time is in exactly one of two sorted lists. `_plain`: no statement says 0 of it, by omission; the next
-statement around it may. `_fixed`: one does, or somebody decided; no omission can tell anything new about it. A
-statement looks only at the plain times in its interval: it names them, or they move to `_fixed` for good. That is what
-keeps each fact at O(log n) amortised, however often wide statements repeat.
+Every open time is in exactly one of two sorted lists. A time in `_plain` has no announced 0 by omission yet; the next
+statement that covers it may announce one. A time in `_fixed` has one, or somebody decided: no omission can add
+anything. A statement visits only the plain times in its interval: either it names them, or they move to `_fixed` for
+good. So each fact costs O(log n) amortised, however often wide statements repeat.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, cast
 
-from tidelake.antichain import Antichain
 from tidelake.errors import ConflictingCount, Contradiction, OverCount
-from tidelake.ledger_entries import conflicting_count, contradiction_from_json, contradictions_to_json
-from tidelake.message import Progress
-from tidelake.order import INT64_MAX, Time
-from tidelake.sorted_times import SortedTimes
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.ledger.saved import conflicting_count, contradiction_from_json, contradictions_to_json
+from tidelake.protocol.ledger.sorted_times import SortedTimes
+from tidelake.protocol.message import Progress
+from tidelake.protocol.order import INT64_MAX, Time
 
 NEVER = INT64_MAX + 1
 """The upper of a statement that closes the stream; no time is at or after it."""
 
 
 class IntegerBook:
-    """Open integer times. See `Ledger` for what its methods promise."""
+    """Open integer times. `Ledger` documents the methods."""
 
     def __init__(self, start: Antichain) -> None:
         self._frontier: int = cast(int, start.elements[0]) if start.elements else NEVER
         self.settled_times: list[Time] = []
         self._lowers = SortedTimes()  # of the covered intervals, which neither overlap nor touch
         self._uppers: dict[int, int] = {}  # by lower
-        self._named: dict[int, int] = {}  # the greatest announced count, where one was named
-        self._values: dict[int, set[int]] = {}  # all announced counts, where they disagree
+        self._named: dict[int, int] = {}  # the greatest announced count of each named time
+        self._values: dict[int, set[int]] = {}  # all announced counts of a time if they disagree
         self._counted: dict[int, int] = {}
         self._poisoned: dict[int, Contradiction] = {}
         self._decided: dict[int, int] = {}
@@ -67,11 +67,11 @@ class IntegerBook:
         counts = cast(dict[int, int], progress.counts)
         if low > cast(int, progress.lower.elements[0]):
             counts = {time: count for time, count in counts.items() if time >= low}
-        known = self._plain.between(low, high)
+        plain = self._plain.between(low, high)
         overlapping = self._overlaps(low, high)
         errors: list[Contradiction] = []
-        if known or overlapping or self._fixed:
-            for time in known:
+        if plain or overlapping or self._fixed:
+            for time in plain:
                 if time not in counts:
                     self._omit(time, errors)
             fresh = [time for time, count in counts.items() if self._name(time, count, overlapping, errors)]
@@ -83,7 +83,7 @@ class IntegerBook:
         return errors
 
     def _name(self, time: int, count: int, overlapping: bool, errors: list[Contradiction]) -> bool:
-        """Note that a statement names `time` with `count`, which is not 0; tell whether `time` is plain from now on."""
+        """Record a statement's count, not 0, for `time`; return whether to add `time` to `_plain`."""
         if time in self._decided:
             return False
         named = self._named.get(time)
@@ -108,7 +108,7 @@ class IntegerBook:
         return False
 
     def _omit(self, time: int, errors: list[Contradiction]) -> None:
-        """Note that a statement covers `time`, which is plain, without naming it."""
+        """Record that a statement covers the plain time `time` without naming it."""
         self._plain.remove(time)
         self._fixed.add_run([time])
         named = self._named.get(time)
@@ -127,7 +127,7 @@ class IntegerBook:
         return before is not None and self._uppers[before] > time
 
     def _cover(self, low: int, high: int) -> None:
-        """Add `[low, high)` to the coverage, merged with all that it overlaps or touches."""
+        """Add `[low, high)` to the coverage, merged with every interval that it overlaps or touches."""
         before = self._lowers.floor(low)
         if before is not None and self._uppers[before] >= low:
             low, high = before, max(high, self._uppers[before])
@@ -141,7 +141,7 @@ class IntegerBook:
         self._uppers[low] = high
 
     def count_all(self, counts: Iterable[tuple[Time, int]]) -> list[Contradiction]:
-        """Add newly seen distinct updates."""
+        """Add new distinct updates."""
         errors: list[Contradiction] = []
         fresh: list[int] = []
         for time, distinct in cast(Iterable[tuple[int, int]], counts):
@@ -168,7 +168,7 @@ class IntegerBook:
         return errors
 
     def contradict(self, error: Contradiction) -> None:
-        """Mark a time as one that cannot settle."""
+        """Prevent a time from settling."""
         time = cast(int, error.time)
         if time < self._frontier:
             return
@@ -177,7 +177,7 @@ class IntegerBook:
         self._poisoned.setdefault(time, error)
 
     def decide(self, time: Time, count: int) -> list[Contradiction]:
-        """Let `count` stand for whatever is announced."""
+        """Replace every announced count with `count`."""
         time = cast(int, time)
         if time < self._frontier:
             return []
@@ -192,12 +192,12 @@ class IntegerBook:
         return [OverCount(time, count, counted)] if counted > count else []
 
     def _is_met(self, time: int) -> bool:
-        """Tell whether a covered time is settled."""
+        """Return whether a covered time is settled."""
         expected = self._decided[time] if time in self._decided else self._named.get(time, 0)
         return self._counted.get(time, 0) == expected and time not in self._values and time not in self._poisoned
 
     def advance(self) -> None:
-        """Move the frontier, forget what lies before it."""
+        """Advance the frontier, and forget everything before it."""
         self.settled_times = []
         lower = next(iter(self._lowers), NEVER)
         if lower > self._frontier or self._frontier == NEVER:
@@ -213,7 +213,7 @@ class IntegerBook:
                 break
             settled.append(time)
             decided += time in self._decided
-        # A fixed time that settles was decided: any other one is contradicted.
+        # A fixed time settles only if it was decided: every other one is contradicted.
         self._fixed.drop_first(decided)
         self._plain.drop_first(len(settled) - decided)
         self._frontier = frontier
@@ -230,22 +230,22 @@ class IntegerBook:
                     values.pop(time, None)
 
     def announced(self, time: Time) -> int | None:
-        """Give what is announced for a time."""
+        """Return the count announced for a time."""
         time = cast(int, time)
         if not self._covers(time):
             return None
         return self._decided[time] if time in self._decided else self._named.get(time, 0)
 
     def outstanding(self) -> list[tuple[Time, int | None, int]]:
-        """Tell what the frontier waits for."""
+        """Return what the frontier waits for."""
         times = {time for time in chain(self._plain, self._fixed) if not (self._covers(time) and self._is_met(time))}
         if self._frontier != NEVER and not self._covers(self._frontier):
             times.add(self._frontier)
         return [(time, self.announced(time), self._counted.get(time, 0)) for time in sorted(times)]
 
     def contradictions(self) -> dict[Time, list[Contradiction]]:
-        """Give what is contradictory now."""
-        found: dict[Time, list[Contradiction]] = {}
+        """Return the current contradictions, by time."""
+        by_time: dict[Time, list[Contradiction]] = {}
         for time in sorted(chain(self._plain, self._fixed)):
             errors: list[Contradiction] = []
             if time in self._poisoned:
@@ -256,11 +256,11 @@ class IntegerBook:
             if announced is not None and counted > announced:
                 errors.append(OverCount(time, announced, counted))
             if errors:
-                found[time] = errors
-        return found
+                by_time[time] = errors
+        return by_time
 
     def save(self) -> dict[str, Any]:
-        """Give the state as JSON values."""
+        """Return the state as JSON values."""
         return {
             "book": "integers",
             "frontier": [] if self._frontier == NEVER else [self._frontier],
@@ -274,7 +274,7 @@ class IntegerBook:
 
     @staticmethod
     def restore(state: Mapping[str, Any]) -> IntegerBook:
-        """Make a book that goes on where the saved one stood."""
+        """Create a book that continues where the saved one was."""
         book = IntegerBook(Antichain(state["frontier"]))
         book._uppers = {lower: NEVER if upper is None else upper for lower, upper in state["coverage"]}
         book._lowers = SortedTimes(book._uppers)

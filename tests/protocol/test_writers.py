@@ -1,4 +1,4 @@
-"""Writers, then everything that happens on the way, then the reader: what comes out is the history."""
+"""Writers, mangling, then the reader: the published history is the original."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidelake.antichain import Antichain
-from tidelake.consolidation import consolidate
 from tidelake.errors import FrontierRegression, InvalidUsage, SealedTime
-from tidelake.message import Progress
-from tidelake.reader import Reader
-from tidelake.writer import ShardGroup, ShardWriter, Writer
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.consolidation import consolidate
+from tidelake.protocol.message import Progress
+from tidelake.protocol.reader import Reader
+from tidelake.protocol.writer import ShardGroup, ShardWriter, Writer
 
 QUICK = settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
 ENDS = 12

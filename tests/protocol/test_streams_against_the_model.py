@@ -1,4 +1,4 @@
-"""Mangled streams: after every message the reader has to be what the definition in `tests/model.py` says."""
+"""Mangled streams: after every message the reader agrees with the definition in `tests/protocol/oracle.py`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.core.streams import covered, interval_is_legal, mangled_stream, new_reader, observe
-from tests.model import Model
-from tidelake.reader import Reader
+from tests.protocol.oracle import Model
+from tests.protocol.streams import covered, interval_is_legal, mangled_stream, new_reader, observe
+from tidelake.protocol.reader import Reader
 
 LIMIT = 4
 PAIR_LIMIT = 3

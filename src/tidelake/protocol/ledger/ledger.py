@@ -1,9 +1,9 @@
-"""The ledger: from statements and counts to the frontier; it knows no data.
+"""The ledger computes the frontier from statements and counts; it knows no data.
 
-A time is *settled* when an accepted statement covers it, as many distinct updates were seen at it as the statement
-announces (0 where it names none), and nothing contradicts it. The frontier is the set of the minimal times that are
-not settled; what lies before it is settled for good. So the order in which facts arrive means nothing, statements may
-overlap and repeat, and the frontier moves into an interval as far as the first time that is still outstanding.
+A time is *settled* if an accepted statement covers it, the number of distinct updates counted at it is the announced
+one (0 if the statement does not name the time), and nothing contradicts it. The frontier is the set of minimal
+unsettled times; everything before it is settled for good. So facts may arrive in any order, statements may overlap and
+repeat, and the frontier advances into an interval up to the first outstanding time.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from tidelake.antichain import Antichain
 from tidelake.errors import Contradiction, MixedTimes
-from tidelake.ledger_integers import IntegerBook
-from tidelake.ledger_products import ProductBook
-from tidelake.message import ANY_WIDTH, Progress
-from tidelake.order import Time, width_of
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.ledger.integers import IntegerBook
+from tidelake.protocol.ledger.products import ProductBook
+from tidelake.protocol.message import ANY_WIDTH, Progress
+from tidelake.protocol.order import Time, width_of
 
 
 class Book(Protocol):
-    """How open times are kept; chosen once, by the order of the times."""
+    """Stores open times; the implementation depends on the order of the times."""
 
     settled_times: list[Time]
 
@@ -40,16 +40,16 @@ class Book(Protocol):
 
 
 class Ledger:
-    """Compares what was announced with what was counted, and says up to where that is a proof.
+    """Compares announced counts with counted updates, and returns the frontier that they prove.
 
-    Contradictions are returned when new facts make them evident, never again for a copy of the same facts. A
-    contradicted time is unsettled until somebody decides; other times go on.
+    Contradictions are returned when new facts reveal them, and never again for a copy of the same facts. A contradicted
+    time is unsettled until somebody decides; other times continue to settle.
 
     Args:
-        start: the frontier to begin with. Its times decide the order: integers, or products of its width.
+        start: the initial frontier. Its times decide the order: integers, or products of its width.
 
-    Cost: for integers O(log n) amortised for each fact and each time that becomes settled, n being the open times and
-        the gaps between statements. For products, a look at every open time for each statement.
+    Cost: for integers O(log n) amortised for each fact and each time that settles, where n is the number of open times
+        and gaps between statements. For products, one visit to every open time for each statement.
 
     >>> ledger = Ledger(Antichain.of(0))
     >>> ledger.announce(Progress([3], [10], [(4, 1)])), ledger.advance()
@@ -71,19 +71,19 @@ class Ledger:
 
     @property
     def settled_times(self) -> list[Time]:
-        """The times with updates that the last `advance` settled, each after those that are before it."""
+        """The times with updates that the last `advance` settled, in an order that extends that of times."""
         return self._book.settled_times
 
     @property
     def coverage(self) -> list[tuple[Antichain, Antichain]]:
-        """The intervals `(lower, upper)` at or after the frontier that are covered; for integers merged, in order."""
+        """The covered intervals `(lower, upper)` at or after the frontier; for integers merged and in order."""
         return self._book.coverage
 
     def announce(self, progress: Progress) -> list[Contradiction]:
-        """Accept a statement, also one whose lower is ahead; what it says about times before the frontier is ignored.
+        """Accept a statement, even if its lower is ahead; its counts for times before the frontier are ignored.
 
         Returns:
-            `ConflictingCount` where it disagrees with an earlier statement, `OverCount` where more has been counted.
+            `ConflictingCount` if it disagrees with an earlier statement, `OverCount` if more has been counted.
         """
         if progress.width != ANY_WIDTH and progress.width != self._width and self._book.frontier.elements:
             raise MixedTimes(self._book.frontier.elements[0], next(iter((*progress.lower, *progress.upper)), None))
@@ -94,69 +94,69 @@ class Ledger:
         return [error for progress in statements for error in self.announce(progress)]
 
     def count(self, time: Time, distinct: int) -> list[Contradiction]:
-        """Add newly seen distinct updates at a time; ignored where the time is before the frontier.
+        """Add new distinct updates at a time; a time before the frontier is ignored.
 
         Returns:
-            `OverCount` where that is more than any statement announces.
+            `OverCount` if the total is more than any statement announces.
         """
         if width_of(time) != self._width and self._book.frontier.elements:
             raise MixedTimes(self._book.frontier.elements[0], time)
         return self._book.count_all([(time, distinct)])
 
     def count_all(self, counts: Iterable[tuple[Time, int]]) -> list[Contradiction]:
-        """Add newly seen distinct updates at many times; each time at most once in one call."""
+        """Add new distinct updates at many times; each time at most once in one call."""
         return self._book.count_all(counts)
 
     def contradict(self, error: Contradiction) -> None:
-        """Mark the time of `error` as one that cannot settle, whatever is counted; ignored before the frontier."""
+        """Prevent the time of `error` from settling, whatever is counted; a time before the frontier is ignored."""
         self._book.contradict(error)
 
     def decide(self, time: Time, count: int) -> list[Contradiction]:
-        """Let `count` stand for whatever statements announce for `time`, now and later.
+        """Replace every count that statements announce for `time`, now and later, with `count`.
 
-        It clears the contradictions between counts, not those of data; a statement still has to cover the time. Ignored
-        where the time is before the frontier.
+        This clears contradictions between counts, not those between data; a statement still has to cover the time. A
+        time before the frontier is ignored.
 
         Returns:
-            `OverCount` where more than `count` has been counted.
+            `OverCount` if more than `count` has been counted.
         """
         return self._book.decide(time, count)
 
     def advance(self) -> Antichain:
-        """Move the frontier as far as times are settled, and forget what lies before it."""
+        """Advance the frontier as far as times are settled, and forget everything before it."""
         self._book.advance()
         return self._book.frontier
 
     def announced(self, time: Time) -> int | None:
-        """Give the number of updates announced for a time at or after the frontier; None where nothing covers it.
+        """Return the number of updates announced for a time at or after the frontier; None if nothing covers it.
 
-        Where statements disagree it is the greatest number; where somebody decided, what was decided.
+        If statements disagree, it is the greatest number; if somebody decided, it is the decision.
         """
         return self._book.announced(time)
 
     def outstanding(self) -> list[tuple[Time, int | None, int]]:
-        """Tell what the frontier waits for: `(time, announced or None, counted)` for known unsettled times, in order.
+        """Return `(time, announced or None, counted)` for known unsettled times, in order: what the frontier waits for.
 
-        An element of the frontier that no statement covers is in it, even when nothing was counted there.
+        It includes each element of the frontier that no statement covers, even if nothing was counted there.
 
-        Cost: a look at every open time.
+        Cost: one visit to every open time.
         """
         return self._book.outstanding()
 
     def contradictions(self) -> Mapping[Time, list[Contradiction]]:
-        """Give what is contradictory now, by time.
+        """Return the current contradictions, by time.
 
-        Cost: a look at every open time.
+        Cost: one visit to every open time.
         """
         return self._book.contradictions()
 
     def save(self) -> dict[str, Any]:
-        """Give the whole state as JSON values."""
+        """Return the whole state as JSON values."""
         return {"width": self._width, **self._book.save()}
 
     @staticmethod
     def restore(state: Mapping[str, Any]) -> Ledger:
-        """Make a ledger that goes on exactly where the saved one stood.
+        """Create a ledger that continues exactly where the saved one was.
 
         >>> ledger = Ledger(Antichain.of(0))
         >>> ledger.announce(Progress([2], [5], [(3, 1)]))

@@ -1,6 +1,6 @@
 """The order of times: integers, and products of integers compared element by element.
 
-The only room that compares times by `<`, `max` and `min`; everybody else asks `less_equal`, `join`, `meet`.
+This is the only module that compares times by `<`, `max` and `min`; all others call `less_equal`, `join` and `meet`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INT64_MAX = 2**63 - 1
 
 
 def width_of(time: Time) -> int | None:
-    """Tell how wide a time is; None for an integer, which is not the same as a product of width 1.
+    """Return the width of a time; None for an integer, which differs from a product of width 1.
 
     >>> width_of(7), width_of((7,)), width_of((7, 0))
     (None, 1, 2)
@@ -26,7 +26,7 @@ def width_of(time: Time) -> int | None:
 
 
 def minimum(width: int | None) -> Time:
-    """Give the least time of a width.
+    """Return the minimum time of a width.
 
     >>> minimum(None), minimum(2)
     (0, (0, 0))
@@ -35,7 +35,7 @@ def minimum(width: int | None) -> Time:
 
 
 def minimum_like(time: Time) -> Time:
-    """Give the least time that is as wide as `time`.
+    """Return the minimum time of the same width as `time`.
 
     >>> minimum_like((3, 4))
     (0, 0)
@@ -44,7 +44,7 @@ def minimum_like(time: Time) -> Time:
 
 
 def less_equal(first: Time, second: Time) -> bool:
-    """Tell whether `second` is at or after `first`.
+    """Return whether `second` is at or after `first`.
 
     Raises:
         MixedTimes: the widths differ.
@@ -61,7 +61,7 @@ def less_equal(first: Time, second: Time) -> bool:
 
 
 def less_than(first: Time, second: Time) -> bool:
-    """Tell whether `second` is after `first`, and not the same.
+    """Return whether `second` is after `first`, and not the same.
 
     >>> less_than(3, 3), less_than((0, 1), (1, 1))
     (False, True)
@@ -70,7 +70,7 @@ def less_than(first: Time, second: Time) -> bool:
 
 
 def join(first: Time, second: Time) -> Time:
-    """Give the earliest time at or after both.
+    """Return the earliest time at or after both.
 
     >>> join(3, 5), join((0, 4), (1, 2))
     (5, (1, 4))
@@ -84,7 +84,7 @@ def join(first: Time, second: Time) -> Time:
 
 
 def meet(first: Time, second: Time) -> Time:
-    """Give the latest time at or before both.
+    """Return the latest time at or before both.
 
     >>> meet(3, 5), meet((0, 4), (1, 2))
     (3, (0, 2))
@@ -98,7 +98,7 @@ def meet(first: Time, second: Time) -> Time:
 
 
 def total_order_key(time: Time) -> Time:
-    """Give the sort key of a linear extension: a time never sorts before one that it is at or after.
+    """Return the sort key of a linear extension: a time never sorts before one that it is at or after.
 
     For products the order of Python's tuples, by the first element that differs, is such an extension.
 
@@ -109,9 +109,9 @@ def total_order_key(time: Time) -> Time:
 
 
 def minimal_elements(times: Iterable[Time]) -> tuple[Time, ...]:
-    """Keep the times that no other one is before, each once, sorted.
+    """Return the times that no other time is before, each once, sorted.
 
-    Cost: a comparison with every kept element; a single pass for integers.
+    Cost: a comparison with every minimal element; a single pass for integers.
 
     >>> minimal_elements([(0, 2), (1, 1), (2, 2), (1, 1)]), minimal_elements([4, 3, 9]), minimal_elements([])
     (((0, 2), (1, 1)), (3,), ())
@@ -119,28 +119,28 @@ def minimal_elements(times: Iterable[Time]) -> tuple[Time, ...]:
     distinct = set(times)
     if len(distinct) < 2:
         return tuple(distinct)
-    kept: list[Time] = []
-    # In a linear extension nothing later in the list can be before what is already kept.
+    minimal: list[Time] = []
+    # In a linear extension nothing later in the list can be before what is already in it.
     for time in sorted(distinct, key=_mixed_safe_key):
-        if not any(less_equal(element, time) for element in kept):
-            kept.append(time)
-    return tuple(kept)
+        if not any(less_equal(element, time) for element in minimal):
+            minimal.append(time)
+    return tuple(minimal)
 
 
 def _mixed_safe_key(time: Time) -> tuple[int, tuple[int, ...]]:
-    """Sort times of different width without an error, so that `less_equal` is what reports the mixture."""
+    """Sort times of different widths without an error, so that `less_equal` reports the mixture."""
     return (len(time), time) if isinstance(time, tuple) else (0, (time,))
 
 
 def advance_by(time: Time, since: Iterable[Time]) -> Time:
-    """Move `time` to the latest time that no reader at or after `since` can tell from it.
+    """Return the latest time that no reader at or after `since` can distinguish from `time`.
 
     Args:
         time: a logical time.
         since: the elements of the read frontier. Empty means "unreadable": `time` stays.
 
     Returns:
-        `time` itself when it is already at or after `since`.
+        `time` itself if it is already at or after `since`.
 
     Cost: one join and one meet for each element of `since`.
     Source: K-Pg, SIGMOD 2020, appendix A: the meet over `since` of the joins with `time`.

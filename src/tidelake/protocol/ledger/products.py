@@ -1,7 +1,7 @@
-"""The ledger's book for partially ordered times: the general path, plain and exact.
+"""The ledger's book for partially ordered times: the general case, simple and exact.
 
-It keeps every statement that still says something at or after the frontier, and for every open time the set of counts
-that statements announce for it.
+It keeps every statement that covers a time at or after the frontier, and for every open time the set of counts that
+statements announce for it.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidelake.antichain import Antichain
 from tidelake.errors import ConflictingCount, Contradiction, OverCount
-from tidelake.ledger_entries import (
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.ledger.saved import (
     conflicting_count,
     contradiction_from_json,
     contradictions_to_json,
     time_from_json,
     time_to_json,
 )
-from tidelake.message import Progress
-from tidelake.order import Time, join, total_order_key
+from tidelake.protocol.message import Progress
+from tidelake.protocol.order import Time, join, total_order_key
 
 
 class ProductBook:
-    """Open times of any order. See `Ledger` for what its methods promise."""
+    """Open times of any order. `Ledger` documents the methods."""
 
     def __init__(self, start: Antichain) -> None:
         self._frontier = start
         self.settled_times: list[Time] = []
         self._statements: dict[Progress, None] = {}  # in order of arrival, each once
-        self._open: dict[Time, set[int]] = {}  # the announced counts; empty where nothing covers the time
+        self._open: dict[Time, set[int]] = {}  # the announced counts; empty if no statement covers the time
         self._counted: dict[Time, int] = {}
         self._poisoned: dict[Time, Contradiction] = {}
         self._decided: dict[Time, int] = {}
@@ -45,7 +45,7 @@ class ProductBook:
         return [(statement.lower, statement.upper) for statement in self._statements]
 
     def _open_time(self, time: Time) -> set[int]:
-        """Give the announced counts of a time at or after the frontier, which is open from now on."""
+        """Open a time at or after the frontier, and return its announced counts."""
         values = self._open.get(time)
         if values is None:
             values = {statement.counts.get(time, 0) for statement in self._statements if statement.covers(time)}
@@ -70,7 +70,7 @@ class ProductBook:
         return errors
 
     def _hear(self, time: Time, values: set[int], count: int) -> list[Contradiction]:
-        """Note that a statement announces `count` for an open time."""
+        """Record that a statement announces `count` for an open time."""
         errors: list[Contradiction] = []
         counted = self._counted.get(time, 0)
         if time not in self._decided:
@@ -82,7 +82,7 @@ class ProductBook:
         return errors
 
     def count_all(self, counts: Iterable[tuple[Time, int]]) -> list[Contradiction]:
-        """Add newly seen distinct updates."""
+        """Add new distinct updates."""
         errors: list[Contradiction] = []
         for time, distinct in counts:
             if not distinct or not self._frontier.less_equal(time):
@@ -94,13 +94,13 @@ class ProductBook:
         return errors
 
     def contradict(self, error: Contradiction) -> None:
-        """Mark a time as one that cannot settle."""
+        """Prevent a time from settling."""
         if self._frontier.less_equal(error.time):
             self._open_time(error.time)
             self._poisoned.setdefault(error.time, error)
 
     def decide(self, time: Time, count: int) -> list[Contradiction]:
-        """Let `count` stand for whatever is announced."""
+        """Replace every announced count with `count`."""
         if not self._frontier.less_equal(time):
             return []
         self._open_time(time)
@@ -118,10 +118,10 @@ class ProductBook:
         )
 
     def _uncovered(self) -> list[Time]:
-        """Give times that include every minimal time at or after the frontier that no statement covers.
+        """Return times that include every minimal uncovered time at or after the frontier.
 
-        A covered time leaves its place to the earliest times after it that its statement does not speak of. That is
-        exact for each element, so statements around one element count, wherever the others stand.
+        A covered time is replaced by the earliest times after it that its statement does not cover. This is exact for
+        each element, so statements around one element count, wherever the other elements are.
         """
         waiting = list(self._frontier.elements)
         seen = set(waiting)
@@ -138,7 +138,7 @@ class ProductBook:
         return uncovered
 
     def advance(self) -> None:
-        """Move the frontier, forget what lies before it."""
+        """Advance the frontier, and forget everything before it."""
         unsettled = [time for time in self._open if not self._is_settled(time)]
         self._frontier = Antichain((*self._uncovered(), *unsettled))
         passed = [time for time in self._open if not self._frontier.less_equal(time)]
@@ -151,27 +151,27 @@ class ProductBook:
             del self._statements[statement]
 
     def _is_absorbed(self, statement: Progress) -> bool:
-        """Tell whether a statement says nothing about any time at or after the frontier."""
+        """Return whether a statement covers no time at or after the frontier."""
         return all(
             statement.upper.less_equal(join(mine, element)) for mine in statement.lower for element in self._frontier
         )
 
     def announced(self, time: Time) -> int | None:
-        """Give what is announced for a time."""
+        """Return the count announced for a time."""
         values = {statement.counts.get(time, 0) for statement in self._statements if statement.covers(time)}
         if not values:
             return None
         return self._decided[time] if time in self._decided else max(values)
 
     def outstanding(self) -> list[tuple[Time, int | None, int]]:
-        """Tell what the frontier waits for."""
+        """Return what the frontier waits for."""
         times = {time for time in self._open if not self._is_settled(time)}
         times.update(time for time in self._frontier if self.announced(time) is None)
         return [(time, self.announced(time), self._counted.get(time, 0)) for time in sorted(times, key=total_order_key)]
 
     def contradictions(self) -> dict[Time, list[Contradiction]]:
-        """Give what is contradictory now."""
-        found: dict[Time, list[Contradiction]] = {}
+        """Return the current contradictions, by time."""
+        by_time: dict[Time, list[Contradiction]] = {}
         for time in sorted(self._open, key=total_order_key):
             values, counted = self._open[time], self._counted.get(time, 0)
             errors: list[Contradiction] = []
@@ -182,11 +182,11 @@ class ProductBook:
             if (values or time in self._decided) and counted > self._expected(time):
                 errors.append(OverCount(time, self._expected(time), counted))
             if errors:
-                found[time] = errors
-        return found
+                by_time[time] = errors
+        return by_time
 
     def save(self) -> dict[str, Any]:
-        """Give the state as JSON values."""
+        """Return the state as JSON values."""
         return {
             "book": "products",
             "frontier": [time_to_json(time) for time in self._frontier],
@@ -206,7 +206,7 @@ class ProductBook:
 
     @staticmethod
     def restore(state: Mapping[str, Any]) -> ProductBook:
-        """Make a book that goes on where the saved one stood."""
+        """Create a book that continues where the saved one was."""
         book = ProductBook(Antichain(time_from_json(time) for time in state["frontier"]))
         book._statements = {Progress(lower, upper, counts): None for lower, upper, counts in state["statements"]}
         book._open = {time_from_json(time): set(values) for time, values in state["open"]}

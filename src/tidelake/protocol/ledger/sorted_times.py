@@ -1,7 +1,7 @@
-"""A sorted set of integer times that takes whole runs in and lets whole runs go.
+"""A sorted set of integer times that adds and removes whole runs.
 
-Times of one message are neighbours, so most runs go in with one search and one move; that is several times faster than
-one by one, and what lets a reader take a stream in any order at about the cost of the right one.
+Times of one message are neighbours, so most runs are added with one search and one move. That is several times faster
+than adding them one by one, and lets a reader receive a stream in any order at about the cost of the right order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LENGTH_MAX = 1000
 
 
 class SortedTimes:
-    """Times in order, in lists of at most some hundred.
+    """Sorted times, in lists of at most about a thousand.
 
     Cost: a search is O(log n); a run that falls between two neighbours is one move within one list.
 
@@ -44,7 +44,7 @@ class SortedTimes:
         return self.floor(time) == time
 
     def add_run(self, run: list[int]) -> None:
-        """Add times that are sorted, distinct, and not in yet; at least one."""
+        """Add at least one time; the times are sorted, distinct and new."""
         while run:
             if not self._lists:
                 self._lists.append([])
@@ -68,7 +68,7 @@ class SortedTimes:
         self._maxes[index : index + 1] = [part[-1] for part in parts]
 
     def remove(self, time: int) -> None:
-        """Take a time out that is in."""
+        """Remove a time that is present."""
         index = bisect_left(self._maxes, time)
         times = self._lists[index]
         del times[bisect_left(times, time)]
@@ -78,7 +78,7 @@ class SortedTimes:
             del self._lists[index], self._maxes[index]
 
     def drop_first(self, number: int) -> None:
-        """Take the first so many times out, at most all."""
+        """Remove the first `number` times, at most all."""
         whole = 0
         while whole < len(self._lists) and len(self._lists[whole]) <= number:
             number -= len(self._lists[whole])
@@ -88,21 +88,21 @@ class SortedTimes:
             del self._lists[0][:number]
 
     def between(self, low: int, high: int) -> list[int]:
-        """Give the times at or after `low` and before `high`."""
-        found: list[int] = []
+        """Return the times at or after `low` and before `high`."""
+        result: list[int] = []
         index = bisect_left(self._maxes, low)
         while index < len(self._lists):
             times = self._lists[index]
             start = bisect_left(times, low)
             if times[-1] >= high:
-                found += times[start : bisect_left(times, high)]
+                result += times[start : bisect_left(times, high)]
                 break
-            found += times[start:]
+            result += times[start:]
             index += 1
-        return found
+        return result
 
     def floor(self, time: int) -> int | None:
-        """Give the last time at or before `time`; None where there is none."""
+        """Return the last time at or before `time`; None if there is none."""
         index = bisect_left(self._maxes, time)
         if index == len(self._lists):
             return self._maxes[-1] if self._maxes else None

@@ -1,8 +1,8 @@
-"""JSON values without loss: what was read is what is compared, kept and written.
+"""Lossless JSON values: they are compared, stored and written exactly as they were read.
 
-Python's own reading folds `1` into `1.0`, rounds long decimals, keeps the last of two equal names, and stops at deep
-nesting and long integers. Here an integer is an exact `int`, a number with a point or an exponent is a `JsonFloat`, and
-any depth and length works. Values are equal when their `identity` is.
+Python's own parser treats `1` and `1.0` as equal, rounds long decimals, keeps the last of two equal names, and fails
+on deep nesting and long integers. Here an integer is an exact `int`, a number with a point or an exponent is a
+`JsonFloat`, and any depth and length works. Two values are equal if their identities are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONSTANTS = {"null": None, "true": True, "false": False}
 class JsonFloat:
     """A number with a point or an exponent, as it was written, of any precision.
 
-    Two are equal when they are the same number, `1.0` and `1e0`, too; none is equal to an integer.
+    Two such values are equal if they are the same number, as `1.0` and `1e0` are; none equals an integer.
 
     >>> JsonFloat("1.0") == JsonFloat("1.00") == JsonFloat("10e-1"), JsonFloat("1.0") == 1
     (True, False)
@@ -50,7 +50,7 @@ class JsonFloat:
 
 
 def _canonical_number(text: str) -> str:
-    """Write a decimal as its digits, without zeros at either end, times a power of ten."""
+    """Write a decimal as digits, without zeros at either end, times a power of ten."""
     match = _NUMBER.fullmatch(text)
     if not match:
         raise CodecError("undecodable", "a number is not written as JSON writes one")
@@ -59,9 +59,9 @@ def _canonical_number(text: str) -> str:
     digits = (whole.lstrip("-") + fraction).lstrip("0")
     if not digits:
         return "0e0"
-    kept = digits.rstrip("0")
-    power = (_integer(exponent[1:]) if exponent else 0) - len(fraction) + len(digits) - len(kept)
-    return f"{sign}{kept}e{_integer_text(power)}"
+    significant = digits.rstrip("0")
+    power = (_integer(exponent[1:]) if exponent else 0) - len(fraction) + len(digits) - len(significant)
+    return f"{sign}{significant}e{_integer_text(power)}"
 
 
 def _integer(text: str) -> int:
@@ -110,7 +110,7 @@ def parse(line: bytes | str) -> Any:
     """Read one JSON value.
 
     Raises:
-        CodecError: `undecodable` where it is not JSON in UTF-8; `repeated_name` where an object has one name twice.
+        CodecError: `undecodable` if it is not JSON in UTF-8; `repeated_name` if an object has one name twice.
 
     >>> parse(b'{"a": [1, 1.0, 9007199254740993]}')
     {'a': [1, JsonFloat('1.0'), 9007199254740993]}
@@ -121,7 +121,7 @@ def parse(line: bytes | str) -> Any:
         try:
             value, end = _DECODER.raw_decode(text, start)
         except RecursionError:
-            value, end = _parse_deep(text, start)
+            value, end = parse_deep(text, start)
         if _after_space(text, end) != len(text):
             raise ValueError("more text after the value")
     except _RepeatedName:
@@ -147,8 +147,8 @@ class _OpenObject:
         self.name = name
 
 
-def _parse_deep(text: str, start: int) -> tuple[Any, int]:
-    """Read one value with a stack of its own, for nesting that Python's stack does not hold."""
+def parse_deep(text: str, start: int) -> tuple[Any, int]:
+    """Read one value with an explicit stack, for nesting too deep for Python's own."""
     stack: list[list[Any] | _OpenObject] = []
     position = start
     while True:
@@ -217,13 +217,13 @@ def _parse_scalar(text: str, position: int) -> tuple[Any, int]:
 
 
 class _Raw(str):
-    """Text that is written as it is."""
+    """Text that is written unchanged."""
 
     __slots__ = ()
 
 
 def identity(value: Any) -> str:
-    r"""Give the canonical text of a value: equal for equal values, different for all others; plain ASCII.
+    r"""Return the canonical text of a value in ASCII: equal for equal values, different for all others.
 
     >>> identity(parse('{"b": 1.50, "a": null}')), identity(1), identity("é")
     ('{"a":null,"b":15e-1}', '1', '"\\u00e9"')
@@ -232,7 +232,7 @@ def identity(value: Any) -> str:
 
 
 def to_text(value: Any) -> str:
-    """Write a value in one line of plain ASCII; numbers as they came in, fields in the order they came in.
+    """Write a value in one line of ASCII; numbers as they were read, fields in the order they were read.
 
     >>> to_text(parse('{"b": 1.50, "a": [null, true]}'))
     '{"b":1.50,"a":[null,true]}'

@@ -1,4 +1,4 @@
-"""Messages cannot be born wrong; the reader's own promises beside the frontier; capabilities."""
+"""Malformed messages cannot be constructed; what the reader promises beyond its frontier; capabilities."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from tidelake.antichain import Antichain
-from tidelake.capability import Capability, meet_of
 from tidelake.errors import CapabilityError, FrontierRegression, MalformedMessage, MixedTimes
-from tidelake.ledger import Ledger
-from tidelake.message import Progress, Update, Updates
-from tidelake.reader import Reader
-from tidelake.replay import replay_file
+from tidelake.model.capability import MemoryCapability, meet_of
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.ledger.ledger import Ledger
+from tidelake.protocol.message import Progress, Update, Updates
+from tidelake.protocol.reader import Reader
+from tidelake.protocol.replay import replay_file
 
 
 def problems_of(function, *values, **named):
@@ -110,7 +110,7 @@ def test_the_ledger_tells_what_the_reader_waits_for():
 
 
 def test_a_capability_never_goes_back_and_obeys_its_holder_alone():
-    held = Capability("c", "read", Antichain.of(3), "mine")
+    held = MemoryCapability("c", "read", Antichain.of(3), "mine")
     assert held.downgrade(Antichain.of(3), "mine") == held
     with pytest.raises(FrontierRegression):
         held.downgrade(Antichain.of(2), "mine")
@@ -123,16 +123,20 @@ def test_a_capability_never_goes_back_and_obeys_its_holder_alone():
 
 
 def test_since_is_held_by_the_earliest_capability_and_by_no_dropped_one():
-    early, late = Capability("a", "read", Antichain.of(3), "t"), Capability("b", "critical", Antichain.of(8), "t")
+    early, late = (
+        MemoryCapability("a", "read", Antichain.of(3), "t"),
+        MemoryCapability("b", "critical", Antichain.of(8), "t"),
+    )
     assert meet_of([early, late]) == Antichain.of(3)
     assert meet_of([late]) == Antichain.of(8)
     assert meet_of([late, early.downgrade(Antichain(), "t")]) == Antichain.of(8)
-    pairs = [Capability("a", "read", Antichain.of(pair), "t") for pair in ((0, 3), (3, 0))]
+    pairs = [MemoryCapability("a", "read", Antichain.of(pair), "t") for pair in ((0, 3), (3, 0))]
     assert meet_of(pairs) == Antichain([(0, 3), (3, 0)])
 
 
 def test_replay_imports_nothing_heavy():
-    code = "import sys, tidelake.replay; print(sorted({'fastavro', 'pyarrow', 'pyspark', 'pandas'} & set(sys.modules)))"
+    heavy = "{'fastavro', 'pyarrow', 'pyspark', 'pandas'}"
+    code = f"import sys, tidelake.protocol.replay; print(sorted({heavy} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 

@@ -1,7 +1,7 @@
-"""The reader: from messages in any order, with any copies, to updates in time order and a frontier that is a proof.
+"""The reader turns messages, in any order and with any copies, into updates in time order and a proven frontier.
 
-It drops copies, finds updates that disagree, and publishes an update when its time is settled, never earlier. Its state
-can be saved at any moment, and a restored reader goes on as if it had never stopped.
+It drops copies, detects updates that disagree, and publishes an update once its time is settled, never earlier. Its
+state can be saved at any moment; a restored reader continues as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tidelake.antichain import Antichain
 from tidelake.errors import ConflictingDiff, Contradiction, MixedTimes
-from tidelake.ledger import Ledger
-from tidelake.ledger_entries import time_from_json, time_to_json
-from tidelake.message import ANY_WIDTH, Message, Update, Updates, trusted_update
-from tidelake.order import Time, total_order_key
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.ledger.ledger import Ledger
+from tidelake.protocol.ledger.saved import time_from_json, time_to_json
+from tidelake.protocol.message import ANY_WIDTH, Message, Update, Updates, trusted_update
+from tidelake.protocol.order import Time, total_order_key
 
 
 class Received(NamedTuple):
-    """What one message led to.
+    """The effect of one message.
 
-    Args:
-        updates: what is published now, in time order, and within a time in the order of identities.
-        frontier: the minimal times that are not settled.
-        errors: the contradictions that this message made evident, each kind and time once, in time order.
+    Attributes:
+        updates: the updates published now, in time order, and within a time in the order of identities.
+        frontier: the minimal unsettled times.
+        errors: the contradictions that this message reveals, each kind and time once, in time order.
     """
 
     updates: list[Update]
@@ -32,7 +32,7 @@ class Received(NamedTuple):
 
 
 def data_itself(data: Any) -> Hashable:
-    """Take the data as its own identity; it has to be hashable."""
+    """Use the data as its own identity; it must be hashable."""
     return data  # type: ignore[no-any-return]
 
 
@@ -40,13 +40,13 @@ class Reader:
     """Reads one stream.
 
     Args:
-        start: the frontier to begin with; times before it count as settled.
-        identity: gives two data the same hashable value exactly when they are equal. Its values are best of one type
-            that can be sorted.
+        start: the initial frontier; times before it count as settled.
+        identity: returns the same hashable value for two data exactly if they are equal. Values of one sortable type
+            are best.
 
-    Cost: what is not settled is held in memory; every fact is looked at once when it comes and once when it leaves.
+    Cost: unsettled updates are held in memory; each fact is processed once on arrival and once when published.
 
-    >>> from tidelake.message import Progress
+    >>> from tidelake.protocol.message import Progress
     >>> reader = Reader(Antichain.of(0))
     >>> reader.receive(Updates([("a", 0, +1), ("a", 0, +1)])).updates
     []
@@ -57,29 +57,30 @@ class Reader:
     def __init__(self, start: Antichain, identity: Callable[[Any], Hashable] = data_itself) -> None:
         self._identity = identity
         self._ledger = Ledger(start)
-        # A time's only update stands alone: most times of a fine-grained stream have one, and a dictionary is big.
+        # A time's only update is stored without a dictionary, which is big: most times of a fine-grained stream have
+        # one update.
         self._pending: dict[Time, Update | dict[Hashable, Update]] = {}
         self._further_diffs: dict[tuple[Time, Hashable], list[int]] = {}
         self.late = 0
-        """How many updates were ignored because their time was settled before they came."""
+        """Number of updates ignored because their time was already settled."""
         self.copies = 0
-        """How many updates were recognised as a copy of one that waits."""
+        """Number of updates recognised as copies of a pending update."""
 
     @property
     def frontier(self) -> Antichain:
-        """The minimal times that are not settled."""
+        """The minimal unsettled times."""
         return self._ledger.frontier
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger, to ask what the frontier waits for."""
+        """The ledger, which knows what the frontier waits for."""
         return self._ledger
 
     def receive(self, message: Message) -> Received:
-        """Take one message in, as a whole.
+        """Receive one message, as a whole.
 
         Raises:
-            MixedTimes: its times are not as wide as the frontier's; nothing was taken in.
+            MixedTimes: its times differ in width from the frontier's; the message was not received.
         """
         frontier = self._ledger.frontier
         if frontier.elements and message.width not in (ANY_WIDTH, frontier.width):
@@ -92,7 +93,7 @@ class Reader:
         return self._publish(errors)
 
     def decide(self, time: Time, count: int) -> Received:
-        """Let `count` stand for whatever is announced for `time`; see `Ledger.decide`."""
+        """Replace every announced count for `time` with `count`; see `Ledger.decide`."""
         return self._publish(self._ledger.decide(time, count))
 
     def _take_updates(self, batch: Iterable[Update], frontier: Antichain) -> list[Contradiction]:
@@ -111,28 +112,28 @@ class Reader:
             if not isinstance(waiting, dict):
                 waiting = self._pending[time] = {self._identity(waiting.data): waiting}
             identity = self._identity(update.data)
-            known = waiting.get(identity)
-            if known is None:
+            pending = waiting.get(identity)
+            if pending is None:
                 waiting[identity] = update
                 fresh[time] = fresh.get(time, 0) + 1
-            elif known.diff == update.diff:
+            elif pending.diff == update.diff:
                 self.copies += 1
             else:
-                conflict = self._note_further_diff(known, identity, update.diff)
+                conflict = self._note_further_diff(pending, identity, update.diff)
                 if conflict:
                     errors.setdefault(time, conflict)
         for error in errors.values():
             self._ledger.contradict(error)
         return [*errors.values(), *self._ledger.count_all(fresh.items())]
 
-    def _note_further_diff(self, known: Update, identity: Hashable, diff: int) -> ConflictingDiff | None:
-        """Keep a diff that disagrees with the first one; None where it was stated before."""
-        further = self._further_diffs.setdefault((known.time, identity), [])
+    def _note_further_diff(self, pending: Update, identity: Hashable, diff: int) -> ConflictingDiff | None:
+        """Record a diff that disagrees with the first one; None if it was stated before."""
+        further = self._further_diffs.setdefault((pending.time, identity), [])
         if diff in further:
             self.copies += 1
             return None
         further.append(diff)
-        return ConflictingDiff(known.time, known.diff, diff)
+        return ConflictingDiff(pending.time, pending.diff, diff)
 
     def _publish(self, errors: list[Contradiction]) -> Received:
         frontier = self._ledger.advance()
@@ -146,7 +147,7 @@ class Reader:
         return Received(published, frontier, sorted(errors, key=lambda error: total_order_key(error.time)))
 
     def save(self) -> dict[str, Any]:
-        """Give the whole state; JSON values where the data are."""
+        """Return the whole state, as JSON values if the data are JSON values."""
         return {
             "ledger": self._ledger.save(),
             "late": self.late,
@@ -167,7 +168,7 @@ class Reader:
 
     @staticmethod
     def restore(state: Mapping[str, Any], identity: Callable[[Any], Hashable] = data_itself) -> Reader:
-        """Make a reader that goes on exactly where the saved one stood; `identity` has to be the same function."""
+        """Create a reader that continues exactly where the saved one was; `identity` must be the same function."""
         reader = Reader(Antichain(), identity)
         reader._ledger = Ledger.restore(state["ledger"])
         reader.late, reader.copies = state["late"], state["copies"]
@@ -188,11 +189,11 @@ def _some_time(message: Message) -> Time | None:
 
 
 def _in_order(identities: Iterable[Hashable]) -> list[Any]:
-    """Sort identities, also those of types that cannot be compared."""
-    found: list[Any] = list(identities)
-    if len(found) > 1:
+    """Sort identities, even if their types cannot be compared."""
+    ordered: list[Any] = list(identities)
+    if len(ordered) > 1:
         try:
-            found.sort()
+            ordered.sort()
         except TypeError:
-            found.sort(key=lambda identity: (type(identity).__name__, repr(identity)))
-    return found
+            ordered.sort(key=lambda identity: (type(identity).__name__, repr(identity)))
+    return ordered

@@ -1,8 +1,8 @@
-"""The two messages of the protocol, which cannot be born wrong.
+"""The two messages of the protocol; an invalid one cannot be constructed.
 
-An `Updates` batch states facts, a `Progress` states how many of them there are. Either is valid in itself, or its
+An `Updates` batch states facts, a `Progress` states their number. Either is valid in itself, or its
 constructor raises a `MalformedMessage` that names every problem. Whether messages contradict each other is for the
-ledger and the reader to find.
+ledger and the reader to detect.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tidelake.antichain import Antichain
 from tidelake.errors import MalformedMessage
-from tidelake.order import INT64_MAX, INT64_MIN, Time, width_of
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.order import INT64_MAX, INT64_MIN, Time, width_of
 
 ANY_WIDTH = -1
-"""What a message may be expected to be as wide as: `ANY_WIDTH`, None for integers, or the width of products."""
+"""The expected width of a message's times: `ANY_WIDTH`, None for integers, or the width of products."""
 
 
 class _UpdateFields(NamedTuple):
@@ -27,7 +27,7 @@ class _UpdateFields(NamedTuple):
 class Update(_UpdateFields):
     """One fact: at `time` the multiplicity of `data` changes by `diff`.
 
-    Args:
+    Attributes:
         data: opaque; hashable, or given an identity by the reader.
         time: a time, or a list of integers, which becomes a tuple.
         diff: an int64 other than 0.
@@ -42,7 +42,7 @@ class Update(_UpdateFields):
     __slots__ = ()
 
     def __new__(cls, data: Any, time: Time | Sequence[int], diff: int) -> Update:
-        """Make an update whose time and diff are checked."""
+        """Create an update after checking its time and diff."""
         problems = Problems()
         checked = problems.check_time(time)
         problems.check_diff(diff, time)
@@ -52,7 +52,7 @@ class Update(_UpdateFields):
 
 
 def trusted_update(data: Any, time: Time, diff: int) -> Update:
-    """Make an update from values that were checked before; it costs a third of checking them again."""
+    """Create an update from values that were checked before; this costs a third of checking them again."""
     return tuple.__new__(Update, (data, time, diff))
 
 
@@ -64,24 +64,25 @@ class Problems:
 
     def __init__(self, width: int | None = ANY_WIDTH) -> None:
         self.width = width
-        self._found: list[tuple[str, object]] = []
+        self._noted: list[tuple[str, object]] = []
         self._keys: set[tuple[str, object, object]] = set()
 
     def add(self, kind: str, time: object = None) -> None:
-        """Note a problem, unless it is there already."""
-        given: object = tuple(time) if isinstance(time, list) else time
-        types = tuple(map(type, given)) if isinstance(given, tuple) else type(given)  # 1 and True are equal in Python
+        """Record a problem, unless it is recorded already."""
+        key_time: object = tuple(time) if isinstance(time, list) else time
+        # Types are part of the key, as 1 and True are equal in Python.
+        types = tuple(map(type, key_time)) if isinstance(key_time, tuple) else type(key_time)
         try:
-            key = (kind, types, given)
+            key = (kind, types, key_time)
             if key in self._keys:
                 return
             self._keys.add(key)
         except (TypeError, RecursionError):  # not hashable, so it cannot be compared with the others
             pass
-        self._found.append((kind, time))
+        self._noted.append((kind, time))
 
     def check_time(self, time: object) -> Time | None:
-        """Give the time in its one form, or None where it is none, which is then noted."""
+        """Return the time in its canonical form; None if it is not a time, which is then recorded."""
         if type(time) is int:
             if 0 <= time <= INT64_MAX:
                 if self.width is None:
@@ -100,42 +101,42 @@ class Problems:
         self.add("bad_time", time)
         return None
 
-    def _check_width(self, time: Time, given: object) -> Time | None:
+    def _check_width(self, time: Time, original: object) -> Time | None:
         width = width_of(time)
         if self.width == ANY_WIDTH:
             self.width = width
         if self.width == width:
             return time
-        self.add("bad_time", given)
+        self.add("bad_time", original)
         return None
 
     def check_diff(self, diff: object, time: object) -> None:
-        """Note a diff that is none."""
+        """Record an invalid diff."""
         if type(diff) is not int or not INT64_MIN <= diff <= INT64_MAX:
             self.add("bad_diff", time)
         elif diff == 0:
             self.add("zero_diff", time)
 
     def raise_if_any(self) -> None:
-        """Raise a `MalformedMessage` with all that was noted, if anything was."""
-        if self._found:
-            raise MalformedMessage(self._found)
+        """Raise a `MalformedMessage` with all recorded problems, if there are any."""
+        if self._noted:
+            raise MalformedMessage(self._noted)
 
     @property
     def found(self) -> bool:
-        """Whether anything was noted."""
-        return bool(self._found)
+        """Whether any problem was recorded."""
+        return bool(self._noted)
 
 
 class Updates:
-    """A batch of facts. How facts are batched means nothing.
+    """A batch of facts. How facts are batched has no meaning.
 
-    A copy of an update in the batch is legal, it counts once. Two diffs for one `(data, time)` are legal here, too:
-    they are a contradiction between facts, and the reader finds it.
+    A copy of an update in the batch is legal and counts once. Two diffs for one `(data, time)` are legal here, too:
+    they are a contradiction between facts, which the reader detects.
 
     Args:
         batch: `(data, time, diff)` triples, or updates.
-        width: what every time has to be as wide as; by default as the first.
+        width: the width of every time; by default that of the first.
 
     Raises:
         MalformedMessage: with every problem of the batch.
@@ -176,14 +177,14 @@ class Updates:
 
 
 class Progress:
-    """For every time at or after `lower` and not at or after `upper`: how many distinct updates there are.
+    """The number of distinct updates at every time at or after `lower` and not at or after `upper`.
 
     Args:
         lower: times; only the minimal ones matter.
         upper: times at or beyond `lower`; empty means that nothing more will ever come.
         counts: `(time, count)`, each time once and in the interval. A time in the interval that is left out has no
             update; a count of 0 says the same.
-        width: what every time has to be as wide as; by default as the first.
+        width: the width of every time; by default that of the first.
 
     Raises:
         MalformedMessage: with every problem of the statement.
@@ -223,7 +224,7 @@ class Progress:
         self.width = problems.width
 
     def covers(self, time: Time) -> bool:
-        """Tell whether this statement speaks of `time`."""
+        """Return whether this statement covers `time`."""
         return self.lower.less_equal(time) and not self.upper.less_equal(time)
 
     def _key(self) -> tuple[Antichain, Antichain, frozenset[tuple[Time, int]]]:
@@ -243,7 +244,7 @@ Message = Updates | Progress
 
 
 def _check_frontier(problems: Problems, times: Sequence[Any] | Antichain) -> Antichain | None:
-    """Give the antichain of well-formed times; None where one of them is not, which is then noted."""
+    """Return the antichain of the times; None if a time is malformed, which is then recorded."""
     if not isinstance(times, (list, tuple, Antichain)):
         problems.add("bad_message")
         return None
@@ -255,7 +256,7 @@ def _check_frontier(problems: Problems, times: Sequence[Any] | Antichain) -> Ant
 def _check_counts(
     problems: Problems, counts: Sequence[Sequence[Any]], interval: tuple[Antichain, Antichain] | None
 ) -> dict[Time, int]:
-    """Give the counts that are not 0; against the interval only where it is one."""
+    """Return the non-zero counts, checked against the interval if it is valid."""
     seen: dict[Time, int] = {}
     if not isinstance(counts, (list, tuple)):
         problems.add("bad_message")
@@ -264,17 +265,17 @@ def _check_counts(
         if not isinstance(item, (tuple, list)) or len(item) != 2:
             problems.add("bad_message")
             continue
-        given, count = item
-        time = problems.check_time(given)
+        stated_time, count = item
+        time = problems.check_time(stated_time)
         if type(count) is not int or count > INT64_MAX:
             problems.add("bad_message")
         elif count < 0:
-            problems.add("negative_count", given)
+            problems.add("negative_count", stated_time)
         if time is None:
             continue
         if time in seen:
-            problems.add("duplicate_count", given)
+            problems.add("duplicate_count", stated_time)
         seen[time] = count
         if interval and not (interval[0].less_equal(time) and not interval[1].less_equal(time)):
-            problems.add("count_outside_interval", given)
+            problems.add("count_outside_interval", stated_time)
     return seen if problems.found else {time: count for time, count in seen.items() if count}

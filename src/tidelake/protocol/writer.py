@@ -1,7 +1,8 @@
-"""Writers: from updates in any amount to messages that a reader can prove complete.
+"""Writers turn updates into messages that a reader can prove complete.
 
-A `Writer` states a whole stream alone; redundant ones may state the same stream with other batches. A shard group
-writes one stream together: each shard writes its updates and reports how many, and one statement gives the sum.
+A `Writer` states a whole stream by itself; redundant writers may state the same stream in other batches. The shards of
+a group write one stream together: each shard writes its updates and reports their number, and one statement announces
+the sum.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from tidelake.antichain import Antichain
-from tidelake.consolidation import consolidate
-from tidelake.errors import FrontierRegression, InvalidUsage, SealedTime
-from tidelake.message import Message, Progress, Update, Updates
-from tidelake.order import Time, total_order_key
+from tidelake.errors import ArgumentRefused, FrontierRegression, SealedTime
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.consolidation import consolidate
+from tidelake.protocol.message import Message, Progress, Update, Updates
+from tidelake.protocol.order import Time, total_order_key
 
 UPDATES_PER_MESSAGE_MAX = 1000
 
@@ -22,9 +23,9 @@ class ShardWriter:
     """Writes a part of a stream's updates and counts them; it makes no statements.
 
     Args:
-        start: the frontier the stream begins at.
-        updates_per_message_max: the size of a batch, at least 1.
-        identity: gives equal data the same hashable value.
+        start: the frontier at which the stream begins.
+        updates_per_message_max: the maximum size of a batch, at least 1.
+        identity: returns the same hashable value for equal data.
     """
 
     def __init__(
@@ -34,7 +35,9 @@ class ShardWriter:
         identity: Callable[[Any], Hashable] = lambda data: data,
     ) -> None:
         if updates_per_message_max < 1:
-            raise InvalidUsage(f"updates_per_message_max is {updates_per_message_max}, and has to be at least 1")
+            raise ArgumentRefused(
+                "updates_per_message_max", updates_per_message_max, "but must be at least 1", "raise it"
+            )
         self._upper = start
         self._identity = identity
         self._updates_per_message_max = updates_per_message_max
@@ -42,15 +45,15 @@ class ShardWriter:
 
     @property
     def upper(self) -> Antichain:
-        """All updates that are not at or after it are written."""
+        """The write frontier: all updates not at or after it are written."""
         return self._upper
 
     def add(self, updates: Iterable[Update | Sequence[Any]]) -> None:
-        """Take updates at or after `upper`, all or none; several for one `(data, time)` add up.
+        """Add updates at or after `upper`, all or none; updates of the same `(data, time)` add up.
 
         Raises:
-            MalformedMessage: one is no update.
-            SealedTime: the time of one is before `upper`.
+            MalformedMessage: an item is not an update.
+            SealedTime: an update's time is before `upper`.
         """
         batch = Updates(updates).batch
         for update in batch:
@@ -59,13 +62,13 @@ class ShardWriter:
         self._waiting.extend(batch)
 
     def advance(self, upper: Antichain) -> tuple[list[Updates], dict[Time, int]]:
-        """Write what is not at or after `upper`, consolidated.
+        """Write all updates not at or after `upper`, consolidated.
 
         Returns:
-            The messages, and for each time the number of updates in them.
+            The messages, and the number of updates in them by time.
 
         Raises:
-            FrontierRegression: `upper` is not at or beyond the present one.
+            FrontierRegression: `upper` is not at or beyond the current one.
         """
         if not self._upper.less_equal_frontier(upper):
             raise FrontierRegression("upper", self._upper, upper)
@@ -78,12 +81,12 @@ class ShardWriter:
 
 
 class Writer:
-    """Writes a whole stream: updates, and statements of how many there are.
+    """Writes a whole stream: updates, and statements of their number.
 
     Args:
-        start: the frontier the stream begins at.
-        updates_per_message_max: the size of a batch, at least 1.
-        identity: gives equal data the same hashable value.
+        start: the frontier at which the stream begins.
+        updates_per_message_max: the maximum size of a batch, at least 1.
+        identity: returns the same hashable value for equal data.
 
     >>> writer = Writer(Antichain.of(0))
     >>> writer.add([("a", 1, +1), ("a", 1, +1), ("b", 2, +1), ("b", 2, -1)])
@@ -107,30 +110,30 @@ class Writer:
         return self._shard.upper
 
     def add(self, updates: Iterable[Update | Sequence[Any]]) -> None:
-        """Take updates at or after `upper`; see `ShardWriter.add`."""
+        """Add updates at or after `upper`; see `ShardWriter.add`."""
         self._shard.add(updates)
 
     def advance(self, upper: Antichain) -> list[Message]:
-        """Write what is not at or after `upper`, and state that it is all; the same upper says nothing.
+        """Write all updates not at or after `upper`, and state that they are complete; the same upper is a no-op.
 
         Raises:
-            FrontierRegression: `upper` is not at or beyond the present one.
+            FrontierRegression: `upper` is not at or beyond the current one.
         """
         lower = self._shard.upper
         messages, counts = self._shard.advance(upper)
         return [*messages, *_statement(lower, upper, counts)]
 
     def close(self) -> list[Message]:
-        """Write what is left, and state that nothing more will ever come."""
+        """Write the remaining updates, and state that nothing more will ever come."""
         return self.advance(Antichain())
 
 
 class ShardGroup:
-    """The coordinator of shards: states one count for all, when all have come far enough.
+    """The coordinator of shards: states one count for all shards once each of them has advanced.
 
     Args:
-        start: the frontier the stream begins at.
-        shards: how many there are, at least 1.
+        start: the frontier at which the stream begins.
+        shards: the number of shards, at least 1.
 
     >>> group = ShardGroup(Antichain.of(0), shards=2)
     >>> group.report(0, Antichain.of(5), {1: 2})
@@ -141,7 +144,7 @@ class ShardGroup:
 
     def __init__(self, start: Antichain, shards: int) -> None:
         if shards < 1:
-            raise InvalidUsage(f"a shard group of {shards}: there has to be at least one shard")
+            raise ArgumentRefused("shards", shards, "but must be at least 1", "raise it")
         self._upper = start
         self._uppers = [start] * shards
         self._counts: dict[Time, int] = {}
@@ -152,13 +155,18 @@ class ShardGroup:
         return self._upper
 
     def report(self, shard: int, upper: Antichain, counts: dict[Time, int]) -> list[Message]:
-        """Note that a shard has written all before `upper`, with so many updates at each time since its last report.
+        """Record that a shard has written everything before `upper`.
+
+        Args:
+            shard: the number of the shard, from 0.
+            upper: the shard's write frontier.
+            counts: the number of updates by time that the shard has written since its last report.
 
         Returns:
-            A statement, where the slowest shard has moved.
+            A statement, if the slowest shard has advanced; otherwise nothing.
 
         Raises:
-            FrontierRegression: `upper` is not at or beyond what the shard reported before.
+            FrontierRegression: `upper` is not at or beyond the shard's last report.
         """
         if not self._uppers[shard].less_equal_frontier(upper):
             raise FrontierRegression("upper", self._uppers[shard], upper)
