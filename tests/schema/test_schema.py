@@ -1,13 +1,13 @@
-"""What a record schema may hold, and that it is the same in a schema of its own and inside CDCv2."""
+"""Record schemas: what they may contain, alone and inside a CDCv2 schema."""
 
 from __future__ import annotations
 
 import fastavro
 import pytest
 
-from tidelake.column_types import Array, Branches, Column, Primitive, Struct, column_types
 from tidelake.errors import SchemaRefused
-from tidelake.schema import cdcv2_schema, record_schema_of
+from tidelake.schema.avro import cdcv2_schema, record_schema_of
+from tidelake.schema.columns import Array, Branches, Column, Primitive, Struct, column_types
 
 
 def record(*fields, name="data"):
@@ -115,8 +115,12 @@ REFUSED = {
     "a type that is a number": (record(("a", 5)), "a", "neither a name"),
     "a missing type": (record(("a", None)), "a", "neither a name"),
     "a union in a union": (record(("a", ["null", ["int"]])), "a", "inside a union"),
-    "one branch twice": (record(("a", ["int", "int"])), "a", "one name"),
-    "branches whose names differ in case": (record(("a", ["int", record(("x", "int"), name="Int")])), "a", "one name"),
+    "one branch twice": (record(("a", ["int", "int"])), "a", "the same name"),
+    "branches whose names differ in case": (
+        record(("a", ["int", record(("x", "int"), name="Int")])),
+        "a",
+        "the same name",
+    ),
     "one type name twice": (record(("a", INNER), ("b", INNER)), "b", "taken"),
     "a name of the protocol": (record(("a", record(("x", "int"), name="progress"))), "a", "taken"),
     "a fixed of no bytes": (record(("a", {"type": "fixed", "name": "f", "size": 0})), "a", "size"),

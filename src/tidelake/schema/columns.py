@@ -1,4 +1,4 @@
-"""A neutral description of the columns that a record schema asks for, for whoever stores them."""
+"""The columns of a record schema, described without the types of Avro, Arrow or Spark."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tidelake.debezium import row_record_of
-from tidelake.schema import branch_name, resolved_schema
+from tidelake.schema.avro import branch_name, resolved_schema
+from tidelake.schema.types import Family, scalar_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,9 @@ class Primitive:
 
     Args:
         name: `boolean`, `int`, `long`, `float`, `double`, `bytes`, `string`, `enum` or `fixed`.
-        logical: the schema's logical type; None where there is none.
-        precision: of a decimal, at most 38.
-        scale: of a decimal.
+        logical: the schema's logical type, if any.
+        precision: the precision of a decimal, at most 38.
+        scale: the scale of a decimal.
     """
 
     name: str
@@ -36,14 +36,14 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A list; `item` has the name `item`."""
+    """A list; its items are a column of the name `item`."""
 
     item: Column
 
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """A union of several types: one nullable column for each, named by the branch, of which one is not null."""
+    """A union of several types: a nullable column for each branch, exactly one of them not null."""
 
     columns: tuple[Column, ...]
 
@@ -61,7 +61,7 @@ class Column:
 
 
 def column_types(record_schema: dict[str, Any]) -> tuple[Column, ...]:
-    """Describe the columns of a record schema.
+    """Return the columns of a record schema.
 
     Raises:
         SchemaRefused: a collection cannot hold the record.
@@ -75,15 +75,9 @@ def column_types(record_schema: dict[str, Any]) -> tuple[Column, ...]:
     return _columns(resolved_schema(record_schema))
 
 
-def contents_types(envelope: str, record_schema: dict[str, Any], framing: str = "cdcv2") -> tuple[Column, ...]:
-    """Describe the columns of a collection's contents: the record's, or those of the row that its events are about."""
-    of_events = envelope == "debezium" and framing == "cdcv2"
-    return _columns(row_record_of(record_schema)) if of_events else column_types(record_schema)
-
-
 def column_difference(columns: tuple[Column, ...], written: tuple[Column, ...]) -> str | None:
-    """The first column in which two records differ, and how; None where they have the same columns."""
-    ours, theirs = {one.name: one for one in columns}, {one.name: one for one in written}
+    """Describe the first difference between the columns of two records; None if they are the same."""
+    ours, theirs = ({column.name: column for column in side} for side in (columns, written))
     for name in [*ours, *theirs]:
         if name not in theirs:
             return f"the column '{name}' is missing"
@@ -95,23 +89,23 @@ def column_difference(columns: tuple[Column, ...], written: tuple[Column, ...]) 
 
 
 def _describe(column: Column) -> str:
-    """Name a column's type and whether it may be null, for a person."""
+    """Describe a column's type and nullability for an error message."""
     kind = column.type
     match kind:
         case Primitive():
-            parts = [str(one) for one in (kind.precision, kind.scale) if one is not None]
+            parts = [str(digits) for digits in (kind.precision, kind.scale) if digits is not None]
             text = f"{kind.logical or kind.name}({','.join(parts)})" if parts else kind.name
             text += f" ({kind.logical})" if kind.logical and not parts else ""
         case Array(item):
             text = f"array<{_describe(item)}>"
         case Struct(columns) | Branches(columns):
-            inner = ", ".join(f"{one.name}: {_describe(one)}" for one in columns)
+            inner = ", ".join(f"{part.name}: {_describe(part)}" for part in columns)
             text = f"{'record' if isinstance(kind, Struct) else 'one of'}<{inner}>"
     return f"{text} or null" if column.nullable else text
 
 
-def map_bytes(kind: ColumnType, value: Any, made: Callable[[str], Any]) -> Any:
-    """The same value with `made(base64 text)` where it, or a part of it, is bytes: engines write those as base64 text.
+def map_bytes(kind: ColumnType, value: Any, convert: Callable[[str], Any]) -> Any:
+    """Convert the bytes in a value, which engines write as base64 text; all other parts stay.
 
     >>> map_bytes(Array(Column("item", Primitive("bytes"), False)), ["AQ=="], lambda text: {"b64": text})
     [{'b64': 'AQ=='}]
@@ -119,10 +113,10 @@ def map_bytes(kind: ColumnType, value: Any, made: Callable[[str], Any]) -> Any:
     if value is None:
         return None
     if isinstance(kind, Struct | Branches):
-        return {one.name: map_bytes(one.type, value[one.name], made) for one in kind.columns}
+        return {part.name: map_bytes(part.type, value[part.name], convert) for part in kind.columns}
     if isinstance(kind, Array):
-        return [map_bytes(kind.item.type, one, made) for one in value]
-    return made(value) if kind.name in {"bytes", "fixed"} and kind.logical != "decimal" else value
+        return [map_bytes(kind.item.type, item, convert) for item in value]
+    return convert(value) if scalar_type(kind.name, kind.logical).family is Family.BINARY else value
 
 
 def _columns(record: dict[str, Any]) -> tuple[Column, ...]:

@@ -1,4 +1,4 @@
-"""Which columns of a schema are new, and why a schema that does more is refused; no table is needed for it."""
+"""New columns of a schema, and the reasons to refuse schemas that change more than that."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tidelake.connect_types import landing_record, row_schema_of_connect
 from tidelake.errors import SchemaRefused
-from tidelake.evolution import Values, added_fields, landed_fields, new_fields, sort_writers
-from tidelake.schema import resolved_schema
+from tidelake.schema.avro import resolved_schema
+from tidelake.schema.connect import landing_record, row_schema_of_connect
+from tidelake.schema.evolution import Values, added_fields, landed_fields, new_fields, sort_writers
 
 TEXT = ["null", "string"]
 MONEY = {"type": "record", "name": "shop.money", "fields": [{"name": "cents", "type": "long"}]}
@@ -42,11 +42,11 @@ def test_a_new_column_may_use_types_that_others_use_by_name() -> None:
 @pytest.mark.parametrize(
     ("writer", "column", "reason"),
     [
-        (record(("id", "long"), ("net", ["null", MONEY]), ("n", "int")), "n", "may not be null and has no default"),
-        (record(("id", "long"), ("gross", ["null", MONEY])), "gross", "new while 'net' is gone"),
+        (record(("id", "long"), ("net", ["null", MONEY]), ("n", "int")), "n", "cannot be null and has no default"),
+        (record(("id", "long"), ("gross", ["null", MONEY])), "gross", "new, but 'net' is missing"),
         (record(("id", "string"), ("net", ["null", MONEY])), "id", "another type"),
         (record(("net", ["null", MONEY])), "id", "not written, may not be null"),
-        (record(("id", "long"), ("net", ["null", MONEY]), ("Key", TEXT)), "Key", "that values do not have"),
+        (record(("id", "long"), ("net", ["null", MONEY]), ("Key", TEXT)), "Key", "does not come from values"),
         (record(("id", "long"), ("net", ["null", MONEY]), ("ID", TEXT)), "ID", "clashes with 'id'"),
     ],
 )
@@ -68,7 +68,7 @@ def test_topics_of_one_collection_may_each_bring_their_own_columns() -> None:
     assert names(found.values.record["fields"]) == ["id", "a", "b"] and set(found.usable) == {1, 2}
     strict = sort_writers(Values(record(("id", "long"))), writers, True, lambda one: one)
     assert names(strict.values.record["fields"]) == ["id", "a"]
-    assert "'b' is refused: it is new while 'a' is gone" in strict.refused[2]
+    assert "'b' is refused: it is new, but 'a' is missing" in strict.refused[2]
     fixed = sort_writers(Values(record(("id", "long"))), writers, False, lambda one: one)
     assert set(fixed.refused) == {1, 2}
 

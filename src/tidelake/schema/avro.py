@@ -1,4 +1,4 @@
-"""The Avro schema of CDCv2 around any record schema, and what a record schema may hold.
+"""The Avro schema of CDCv2 around a record schema, and the types that a record schema may contain.
 
 The protocol's schema is a union of a batch of updates, whose `data` is the record, and a progress statement.
 """
@@ -9,10 +9,9 @@ import re
 from typing import Any
 
 from tidelake.errors import SchemaRefused
+from tidelake.schema.types import DECIMAL, DECIMAL_PRECISION_MAX, PRIMITIVES, ZONELESS
 
 NAMESPACE = "com.materialize.cdc"
-PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
-DECIMAL_PRECISION_MAX = 38
 
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = frozenset(f"{NAMESPACE}.{name}" for name in ("update", "progress", "counts"))
@@ -39,7 +38,7 @@ PROGRESS: dict[str, Any] = {
 
 
 def cdcv2_schema(record_schema: Any) -> list[Any]:
-    """Give the protocol's schema around a record schema; a whole CDCv2 schema is taken apart first.
+    """Return the protocol's schema around a record schema, given alone or inside a whole CDCv2 schema.
 
     Raises:
         SchemaRefused: a collection cannot hold the record.
@@ -63,10 +62,10 @@ def cdcv2_schema(record_schema: Any) -> list[Any]:
 
 
 def record_schema_of(schema: Any) -> dict[str, Any]:
-    """Give the record schema of `data`, checked, out of itself or out of a whole CDCv2 schema.
+    """Return the checked record schema of `data`, given alone or inside a whole CDCv2 schema.
 
     Raises:
-        SchemaRefused: it is neither, or a collection cannot hold the record.
+        SchemaRefused: the schema is neither, or a collection cannot hold the record.
     """
     record = _data_of_union(schema) if isinstance(schema, list) else schema
     if not isinstance(record, dict) or record.get("type") != "record":
@@ -76,22 +75,23 @@ def record_schema_of(schema: Any) -> dict[str, Any]:
 
 
 def resolved_schema(record_schema: dict[str, Any]) -> dict[str, Any]:
-    """Give a checked record schema in which each type stands where it is used, with its full name.
+    """Return a checked record schema in which each type is written out at each use, with its full name.
 
     A name without a namespace gets the protocol's, as it does inside the protocol's schema.
 
     Raises:
-        SchemaRefused: maps, timestamps without a zone, null alone, recursion, decimals of more than 38 digits, names
-            that are not legal, that differ only in case, or that are a system column's, records without a field.
+        SchemaRefused: the schema has a map, a timestamp without a zone, null alone, recursion, a decimal of more than
+            38 digits, an illegal name, names that differ only in case, the name of a system column, or a record without
+            a field.
     """
     try:
         return _Resolver().resolve_named(record_schema, "", NAMESPACE)
     except RecursionError:
-        raise SchemaRefused("", "it is nested too deep") from None
+        raise SchemaRefused("", "it is nested too deeply") from None
 
 
 def _data_of_union(schema: list[Any]) -> Any:
-    """Find the record in a CDCv2 schema; None where it is not one."""
+    """Return the record in a CDCv2 schema; None if the schema is not one."""
     if len(schema) != 2 or not all(isinstance(branch, dict) for branch in schema):
         return None
     batch, progress = schema
@@ -100,9 +100,9 @@ def _data_of_union(schema: list[Any]) -> Any:
         return None
     fields = dict(_field_types(update))
     if list(fields) != ["data", "time", "diff"] or (fields["time"], fields["diff"]) != ("long", "long"):
-        raise SchemaRefused("", "the fields of an update have to be data, time (long) and diff (long), in this order")
+        raise SchemaRefused("", "the fields of an update must be data, time (long) and diff (long), in this order")
     if _field_types(progress) != _field_types(PROGRESS):
-        raise SchemaRefused("", "the fields of progress have to be lower, upper and counts, as the protocol has them")
+        raise SchemaRefused("", "the fields of progress must be lower, upper and counts, as in the protocol")
     return fields["data"]
 
 
@@ -114,7 +114,7 @@ def _is_named(schema: dict[str, Any], name: str) -> bool:
 
 
 def _field_types(record: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """Give the names and types of a record's fields, without documentation and the like."""
+    """Return the names and types of a record's fields, without documentation and the like."""
     fields = record.get("fields")
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
         return []
@@ -130,14 +130,14 @@ def _bare(kind: Any) -> Any:
 
 
 class _Resolver:
-    """Walks a schema once; keeps the named types that are done and those that are still open."""
+    """Walks through a schema once, and tracks which named types are resolved and which are still open."""
 
     def __init__(self) -> None:
         self._done: dict[str, dict[str, Any]] = {}
         self._open: set[str] = set()
 
     def resolve(self, kind: Any, path: str, namespace: str) -> Any:
-        """Give the resolved form of any type at a column's path."""
+        """Return the resolved form of any type, at the path of a column."""
         if isinstance(kind, list):
             return self._resolve_union(kind, path, namespace)
         if isinstance(kind, str):
@@ -157,9 +157,9 @@ class _Resolver:
         if name in PRIMITIVES:
             return {"type": name}
         if name == "null":
-            raise SchemaRefused(path, "null alone (void) is not a column's type")
+            raise SchemaRefused(path, "a column cannot be of type null alone (void)")
         if name == "map":
-            raise SchemaRefused(path, "maps cannot be compared, grouped or told apart; write it as JSON text")
+            raise SchemaRefused(path, "maps cannot be compared or grouped; encode the map as JSON text")
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         if full in self._open:
             raise SchemaRefused(path, f"type {name!r} contains itself")
@@ -171,7 +171,7 @@ class _Resolver:
         if any(isinstance(branch, list) for branch in branches):
             raise SchemaRefused(path, "a union directly inside a union")
         if not [branch for branch in branches if not _is_null(branch)]:
-            raise SchemaRefused(path, "null alone (void) is not a column's type")
+            raise SchemaRefused(path, "a column cannot be of type null alone (void)")
         if sum(map(_is_null, branches)) > 1:
             raise SchemaRefused(path, "a union with null twice")
         resolved: list[Any] = []
@@ -183,13 +183,15 @@ class _Resolver:
             checked = self.resolve(branch, path, namespace)
             name = branch_name(checked)
             if name.lower() in seen:
-                raise SchemaRefused(path, f"two branches of a union have one name: {seen[name.lower()]!r}, {name!r}")
+                raise SchemaRefused(
+                    path, f"two branches of a union have the same name: {seen[name.lower()]!r}, {name!r}"
+                )
             seen[name.lower()] = name
             resolved.append(checked)
         return resolved
 
     def resolve_named(self, kind: dict[str, Any], path: str, namespace: str) -> dict[str, Any]:
-        """Give the resolved form of a record, enum or fixed."""
+        """Return the resolved form of a record, enum or fixed."""
         full = _full_name(kind, path, namespace)
         if full in self._open or full in self._done or full in _RESERVED:
             raise SchemaRefused(path, f"the name {full!r} is taken by another type")
@@ -222,19 +224,23 @@ class _Resolver:
         for field in fields:
             name = field.get("name") if isinstance(field, dict) else None
             if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name):
-                raise SchemaRefused(path, f"{name!r} is not a legal name: letters, digits and _, no digit first")
+                raise SchemaRefused(
+                    path, f"{name!r} is not a legal name: use letters, digits and _, not starting with a digit"
+                )
             column = f"{path}.{name}" if path else name
             if name.startswith("_") and not path:
-                raise SchemaRefused(column, "names that start with _ are kept for the system's columns")
+                raise SchemaRefused(column, "names that start with _ are reserved for the system's columns")
             if name.lower() in seen:
-                raise SchemaRefused(column, f"it clashes with {seen[name.lower()]!r}: case does not tell columns apart")
+                raise SchemaRefused(
+                    column, f"it clashes with {seen[name.lower()]!r}: column names are case-insensitive"
+                )
             seen[name.lower()] = name
             resolved.append({"name": name, "type": self.resolve(field.get("type"), column, namespace)})
         return resolved
 
 
 def branch_name(resolved: dict[str, Any]) -> str:
-    """Give the name that a branch of a union goes by: the short name of a named type, else the type.
+    """Return the name of a union's branch: the short name of a named type, else the type.
 
     >>> branch_name({"type": "long"}), branch_name({"type": "enum", "name": "shop.colour", "symbols": ["red"]})
     ('long', 'colour')
@@ -247,31 +253,31 @@ def _is_null(branch: Any) -> bool:
 
 
 def _full_name(kind: dict[str, Any], path: str, namespace: str) -> str:
-    name, given = kind.get("name"), kind.get("namespace", namespace)
-    if not isinstance(name, str) or not isinstance(given, str):
+    name, space = kind.get("name"), kind.get("namespace", namespace)
+    if not isinstance(name, str) or not isinstance(space, str):
         raise SchemaRefused(path, "a named type without a name")
-    full = name if "." in name or not given else f"{given}.{name}"
+    full = name if "." in name or not space else f"{space}.{name}"
     if not all(_LEGAL_NAME.fullmatch(part) for part in full.split(".")):
-        raise SchemaRefused(path, f"{full!r} is not a legal name: letters, digits and _, no digit first")
+        raise SchemaRefused(path, f"{full!r} is not a legal name: use letters, digits and _, not starting with a digit")
     return full
 
 
 def _checked_logical(kind: dict[str, Any], inner: str, path: str) -> dict[str, Any]:
-    """Give a primitive type with its logical type, where it is one that is kept."""
+    """Return a primitive type, with its logical type if a table distinguishes it."""
     logical = kind.get("logicalType")
-    if isinstance(logical, str) and logical.startswith("local-timestamp"):
+    if isinstance(logical, str) and logical.startswith(ZONELESS):
         raise SchemaRefused(path, "a timestamp without a zone: write it as long, or as a timestamp in UTC")
-    if logical == "decimal":
+    if logical == DECIMAL:
         return {"type": inner, **(_decimal_of(kind, path) if inner == "bytes" else {})}
     return {"type": inner, "logicalType": logical} if isinstance(logical, str) else {"type": inner}
 
 
 def _decimal_of(kind: dict[str, Any], path: str) -> dict[str, Any]:
-    if kind.get("logicalType") != "decimal":
+    if kind.get("logicalType") != DECIMAL:
         return {}
     precision, scale = kind.get("precision"), kind.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
-        raise SchemaRefused(path, f"a decimal of precision {precision!r} and scale {scale!r}")
+        raise SchemaRefused(path, f"invalid decimal: precision {precision!r}, scale {scale!r}")
     if precision > DECIMAL_PRECISION_MAX:
-        raise SchemaRefused(path, f"a decimal of {precision} digits; {DECIMAL_PRECISION_MAX} is the most")
-    return {"logicalType": "decimal", "precision": precision, "scale": scale}
+        raise SchemaRefused(path, f"a decimal of {precision} digits; the maximum is {DECIMAL_PRECISION_MAX}")
+    return {"logicalType": DECIMAL, "precision": precision, "scale": scale}
