@@ -1,7 +1,7 @@
-"""CDCv2 messages as lines of Avro's JSON, the form of the protocol's published example.
+"""Encodes and decodes CDCv2 messages as lines of Avro's JSON, the form of the protocol's published example.
 
-A batch is `{"array": [...]}`, a statement `{"com.materialize.cdc.progress": {...}}`, and a value of a union that is not
-null is `{type: value}`. Data in memory are those of `AvroCodec`, so that what is read here can be written there.
+A batch is `{"array": [...]}`, a statement is `{"com.materialize.cdc.progress": {...}}`, and a non-null value of a union
+is `{type: value}`. Data in memory have the form of `AvroCodec`, so that each codec writes what the other reads.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tidelake.errors import CodecError, InvalidUsage
-from tidelake.json_values import JsonFloat, parse, to_text
-from tidelake.message import Message, Progress, Updates
-from tidelake.order import INT64_MAX, INT64_MIN
-from tidelake.schema import NAMESPACE, branch_name, record_schema_of, resolved_schema
+from tidelake.errors import CodecError, EncodingRefused
+from tidelake.protocol.json_values import JsonFloat, parse, to_text
+from tidelake.protocol.message import Message, Progress, Updates
+from tidelake.schema.avro import NAMESPACE, branch_name, record_schema_of, resolved_schema
+from tidelake.schema.types import Family, scalar_type
 
 _PROGRESS = f"{NAMESPACE}.progress"
-_INT_BOUNDS = {"int": (-(2**31), 2**31 - 1), "long": (INT64_MIN, INT64_MAX)}
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -24,7 +23,7 @@ class AvroJsonCodec:
     """Avro-JSON lines for one record schema.
 
     Args:
-        record_schema: of the data; or a whole CDCv2 schema.
+        record_schema: the schema of the data, or a whole CDCv2 schema.
 
     >>> codec = AvroJsonCodec({"type": "record", "name": "data", "fields": [
     ...     {"name": "id", "type": "long"}, {"name": "price", "type": ["null", "int"]}]})
@@ -41,8 +40,8 @@ class AvroJsonCodec:
         """Read one line.
 
         Raises:
-            CodecError: `undecodable`: it is not JSON, or not a message of this schema.
-            MalformedMessage: the message is wrong in itself.
+            CodecError: `undecodable`: the line is not JSON, or not a message of this schema.
+            MalformedMessage: the message is malformed.
         """
         try:
             value = parse(line)
@@ -54,14 +53,14 @@ class AvroJsonCodec:
             if isinstance(value, dict) and list(value) == [_PROGRESS]:
                 return _decode_progress(value[_PROGRESS])
         except RecursionError:
-            raise CodecError("undecodable", "the message is nested too deep") from None
+            raise CodecError("undecodable", "the message is nested too deeply") from None
         raise CodecError("undecodable", f"neither an array of updates nor {_PROGRESS}")
 
     def encode(self, message: Message) -> bytes:
         """Write one line, without its line end.
 
         Raises:
-            InvalidUsage: its data do not fit the schema.
+            EncodingRefused: its data do not fit the schema.
         """
         if isinstance(message, Progress):
             counts = [{"time": time, "count": count} for time, count in message.counts.items()]
@@ -120,23 +119,26 @@ def _decode_union(branches: list[Any], value: Any) -> Any:
 
 
 def _decode_scalar(kind: dict[str, Any], value: Any) -> Any:
-    name = kind["type"]
-    if name in _INT_BOUNDS and type(value) is int and _INT_BOUNDS[name][0] <= value <= _INT_BOUNDS[name][1]:
-        return value
-    if name in ("float", "double"):
-        if isinstance(value, JsonFloat) or type(value) is int:
-            return float(value.text) if isinstance(value, JsonFloat) else _float_of(value)
-        if isinstance(value, str) and value in _NOT_FINITE:
-            return _NOT_FINITE[value]
-    if name == "boolean" and isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        if name == "string" or (name == "enum" and value in kind["symbols"]):
+    scalar = scalar_type(kind["type"])  # JSON has no form of its own for a logical type
+    match scalar.family:
+        case Family.INTEGER if type(value) is int and scalar.bounds[0] <= value <= scalar.bounds[1]:
             return value
-        is_binary = name == "bytes" or (name == "fixed" and len(value) == kind["size"])
-        if is_binary and all(ord(character) < 256 for character in value):
-            return value.encode("latin-1")
-    raise CodecError("undecodable", f"a value is not of type {name}")
+        case Family.REAL if isinstance(value, JsonFloat):
+            return float(value.text)
+        case Family.REAL if type(value) is int:
+            return _float_of(value)
+        case Family.REAL if isinstance(value, str) and value in _NOT_FINITE:
+            return _NOT_FINITE[value]
+        case Family.BOOLEAN if isinstance(value, bool):
+            return value
+        case Family.TEXT if isinstance(value, str):
+            return value
+        case Family.SYMBOL if isinstance(value, str) and value in kind["symbols"]:
+            return value
+        case Family.BINARY if isinstance(value, str) and all(ord(character) < 256 for character in value):
+            if len(value) == kind.get("size", len(value)):
+                return value.encode("latin-1")
+    raise CodecError("undecodable", f"a value is not of type {scalar.base}")
 
 
 def _float_of(value: int) -> float:
@@ -155,10 +157,10 @@ def _encode(kind: Any, value: Any) -> Any:
             return {field["name"]: _encode(field["type"], value[field["name"]]) for field in kind["fields"]}
         if kind["type"] == "array":
             return [_encode(kind["items"], item) for item in value]
-        if kind["type"] in ("bytes", "fixed"):
+        if scalar_type(kind["type"]).family is Family.BINARY:
             return value.decode("latin-1")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidUsage(f"the data do not fit the schema: {type(error).__name__}: {error}") from error
+        raise EncodingRefused(f"{type(error).__name__}: {error}") from error
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

@@ -1,4 +1,4 @@
-"""Statements that a person types: every type, in each of its forms, becomes the bytes of the topic's own message."""
+"""Statements typed by a person become the bytes of the topic's own message, for every type and form."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.test_landing import ALL, everything
-from tidelake.codec import AvroCodec
-from tidelake.delta.catalog import Decision
-from tidelake.delta.decode import Decoder, explode_updates
-from tidelake.delta.statements import encode_data, read_statement, statement_frame
-from tidelake.errors import RuleBroken
-from tidelake.json_values import JsonFloat, to_text
-from tidelake.message import Updates
+from tests.lakes.every_type import ALL, everything
+from tidelake.codec.avro import AvroCodec
+from tidelake.codec.typed import encode_data, read_statement
+from tidelake.decode.cdcv2 import Decoder
+from tidelake.decode.statements import explode_updates
+from tidelake.decode.typed_rows import statement_frame
+from tidelake.errors import DataRefused, StatementRefused
+from tidelake.protocol.json_values import JsonFloat, to_text
+from tidelake.protocol.message import Updates
+from tidelake.store.decision import DecisionDocument, Discard
 
 SHORTEST = (-1234567).to_bytes(3, "big", signed=True)
 CODEC = AvroCodec(ALL)
@@ -115,10 +117,11 @@ def test_every_type_of_the_landing_has_a_form_here() -> None:
 @pytest.mark.parametrize(("column", "given", "meant"), FORMS)
 def test_what_is_stored_of_a_statement_loses_nothing(column: str, given: Any, meant: Any) -> None:
     stored = read_statement(ALL, to_text({"data": typed(**{column: given}), "diff": -1}))
-    kept = Decision(time=1, discard=stored, reason="r", at_ms=0)
-    again = Decision.model_validate_json(kept.model_dump_json()).discard
+    document = DecisionDocument.of(Discard(time=1, statement=stored, reason="r", at_ms=0)).model_dump_json()
+    read = DecisionDocument.model_validate_json(document).decision()
+    assert isinstance(read, Discard)
+    again = read.statement
     assert again == stored
-    assert again is not None
     assert again["diff"] == -1
     data = everything(**{"dec": SHORTEST, column: meant})
     if isinstance(given, dict) and column == "dec":
@@ -169,18 +172,18 @@ def test_what_is_stored_of_a_statement_loses_nothing(column: str, given: Any, me
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_its_column(column: str, given: Any, message: str) -> None:
-    with pytest.raises(RuleBroken, match=f"does not fit the collection's schema: {message}"):
+    with pytest.raises(DataRefused, match=f"does not fit the collection's schema: {message}"):
         encode_data(ALL, typed(**{column: given}))
 
 
 def test_columns_that_are_missing_or_too_many_are_named() -> None:
     data = typed()
     del data["l"]
-    with pytest.raises(RuleBroken, match="column 'l' is missing"):
+    with pytest.raises(DataRefused, match="column 'l' is missing"):
         encode_data(ALL, data)
-    with pytest.raises(RuleBroken, match="column '_diff' is not in the schema"):
+    with pytest.raises(DataRefused, match="column '_diff' is not in the schema"):
         encode_data(ALL, typed(_diff=1))
-    with pytest.raises(RuleBroken, match=r"it is \[\], not an object"):
+    with pytest.raises(DataRefused, match=r"it is \[\], not an object"):
         encode_data(ALL, [])
 
 
@@ -192,7 +195,7 @@ def test_a_decimal_of_fixed_size_fills_its_bytes() -> None:
     assert encode_data(schema, {"n": "-0.01"}) == b"\xff\xff"
     assert encode_data(schema, {"n": "1.5"}) == b"\x00\x96"
     assert read_statement(schema, '{"data": {"n": {"b64": "AAU="}}, "diff": 1}')["data"] == {"n": "0.05"}
-    with pytest.raises(RuleBroken, match="column 'n' has 1 bytes, not 2"):
+    with pytest.raises(DataRefused, match="column 'n' has 1 bytes, not 2"):
         encode_data(schema, {"n": {"b64": "AA=="}})
 
 
@@ -200,7 +203,7 @@ def test_a_record_that_looks_like_a_branch_is_read_in_one_way_or_refused() -> No
     inner = {"type": "record", "name": "b", "fields": [{"name": "a", "type": ["null", "string"]}]}
     outer = {"type": "record", "name": "a", "fields": [{"name": "a", "type": ["null", inner]}]}
     schema = {"type": "record", "name": "d", "fields": [{"name": "c", "type": ["null", outer]}]}
-    with pytest.raises(RuleBroken, match="column 'c' can be read in two ways"):
+    with pytest.raises(DataRefused, match="column 'c' can be read in two ways"):
         encode_data(schema, {"c": {"a": {"a": None}}})
     text = '{"data": {"c": {"a": {"a": {"b": {"a": null}}}}}, "diff": 1}'
     stored = read_statement(schema, text)
@@ -222,7 +225,7 @@ def test_a_record_that_looks_like_a_branch_is_read_in_one_way_or_refused() -> No
     ],
 )
 def test_a_statement_of_another_shape_is_refused(text: str, message: str) -> None:
-    with pytest.raises(RuleBroken, match=message):
+    with pytest.raises((StatementRefused, DataRefused), match=message):
         read_statement(ALL, text)
 
 

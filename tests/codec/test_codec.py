@@ -1,4 +1,4 @@
-"""Bytes to messages: round trips, framing, and that no bytes do anything but what is promised."""
+"""Bytes to messages: round trips, framing, and a clear reason for bytes that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidelake.codec import AvroCodec, ConfluentCodec
-from tidelake.codec_exact import suspect_pattern
-from tidelake.codec_json import AvroJsonCodec
+from tidelake.codec.avro import AvroCodec, ConfluentCodec
+from tidelake.codec.exact import suspect_pattern
+from tidelake.codec.json import AvroJsonCodec
 from tidelake.errors import CodecError, InvalidUsage, MalformedMessage
-from tidelake.message import Progress, Updates
-from tidelake.schema import cdcv2_schema, resolved_schema
+from tidelake.protocol.message import Progress, Updates
+from tidelake.schema.avro import cdcv2_schema, resolved_schema
 
 INNER = {"type": "record", "name": "place", "fields": [{"name": "city", "type": ["null", "string"]}]}
 SCHEMA = {
