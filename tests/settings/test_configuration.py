@@ -1,4 +1,4 @@
-"""Wrong settings stop before anything is written, and the message says where and how to mend it."""
+"""Wrong settings stop before anything is written; the message says where they are and how to fix them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidelake.configuration import check_topics, load_settings
 from tidelake.errors import ConfigurationError
+from tidelake.settings.lake import check_topics, load_settings
 
 GOOD = """
 store: lake
@@ -38,7 +38,7 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path: Pat
 def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None:
     import json
 
-    from tidelake.schema import cdcv2_schema
+    from tidelake.schema.avro import cdcv2_schema
 
     record = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
     (tmp_path / "orders.avsc").write_text(json.dumps(cdcv2_schema(record)))
@@ -80,7 +80,7 @@ def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None
         (("family: plain", "family: 2020-13-45"), r"line 6: '2020-13-45' is no timestamp: month must be in 1..12"),
         (("family: plain", "family: !!bool maybe"), r"line 6: 'maybe' is no bool"),
         (("family: plain", "family: !!timestamp x"), r"line 6: 'x' is no timestamp"),
-        (("store: lake", "store: " + "[" * 20_000), r"line \d+|is nested too deep"),
+        (("store: lake", "store: " + "[" * 20_000), r"line \d+|is nested too deeply"),
         (("store: lake", "store: ''"), r"store: is not a path: ''"),
         (("store: lake", "store: ' lake'"), r"store: is not a path: ' lake'"),
         (("store: lake", 'store: "la\\0ke"'), r"store: is not a path: 'la\\x00ke'"),
@@ -108,6 +108,30 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: tuple[str
     assert str(tmp_path / "collections.yaml") in str(caught.value)
     assert "hint:" in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["collections.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (("    topic: orders", "    topic: a/b"), "line 7: collections.orders.topic: "),
+        (("type: long", "type: lnog"), "line 8: collections.orders.schema: "),
+        (("    topic: orders\n", ""), "line 5: collections.orders.topic: "),
+        (("store: lake", "stor: lake"), "line 2: stor: "),
+    ],
+)
+def test_an_error_names_the_line_of_what_is_written_or_of_the_block_that_lacks_it(
+    tmp_path: Path, change: tuple[str, str], place: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, GOOD.replace(*change))
+    assert f"collections.yaml, {place}" in str(caught.value)
+
+
+def test_the_error_of_a_schema_in_a_file_of_its_own_names_that_file(tmp_path: Path) -> None:
+    (tmp_path / "orders.avsc").write_text("{")
+    text = GOOD.split("    schema:", maxsplit=1)[0] + "    schema: orders.avsc\n"
+    with pytest.raises(ConfigurationError, match=r"orders.avsc: collections.orders.schema: is not JSON"):
+        load(tmp_path, text)
 
 
 def test_a_store_beside_topics_of_a_like_name_is_fine(tmp_path: Path) -> None:
@@ -211,7 +235,7 @@ def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("envelope: append_only", "envelope: none"), r"clicks.framing: is 'reclock', and .* state no diff"),
+        (("envelope: append_only", "envelope: none"), r"clicks.framing: is 'reclock', but .* state no diff"),
         (("envelope: append_only", "envelope: plain"), r"clicks.envelope: is not an envelope: 'plain'"),
         (
             ("envelope: append_only", "envelope: append_only\n    family: upsert"),
@@ -219,13 +243,13 @@ def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -
         ),
         (
             ("envelope: append_only", "envelope: append_only\n    before: key"),
-            r"clicks.before: is given for a raw topic",
+            r"clicks.before: is given for a reclocked topic",
         ),
         (("framing: reclock", "framing: relock"), r"clicks.framing: input should be 'cdcv2' or 'reclock'"),
         (("    framing: reclock\n", ""), r"clicks.format: is given for CDCv2 messages"),
         (
             ("    framing: reclock\n", "", "    format: json\n", "", "    metadata: [topic, offset]\n", ""),
-            r"clicks.topic: is a list, and a CDCv2 stream is one topic",
+            r"clicks.topic: is a list, but a CDCv2 stream is one topic",
         ),
         (("format: json", "format: xml"), r"clicks.format: input should be 'avro' or 'json'"),
         (("format: json", "format: json\n    encoding: confluent"), r"clicks.encoding: is given for JSON"),
@@ -285,7 +309,7 @@ KEY = "{type: record, name: key, fields: [{name: id, type: int}]}"
         ),
         ("format: json\n    key_schema: {}", r"key_schema: is given for the envelope 'debezium'"),
         ("evolution: some", r"evolution: input should be 'none' or 'additive'"),
-        ("subject: record", r"subject: is given where no schema is looked up"),
+        ("subject: record", r"subject: has no effect: no schema is looked up"),
     ],
 )
 def test_keys_and_growth_of_change_events_are_checked(tmp_path: Path, more: str, message: str) -> None:
@@ -303,5 +327,5 @@ def test_growth_is_for_raw_topics_and_a_schema_may_be_left_out_where_something_h
         load(tmp_path, without)
     registry = "registry: {url: 'http://127.0.0.1:8081'}\n"
     load(tmp_path, f"{registry}{without}    encoding: confluent\n")
-    with pytest.raises(ConfigurationError, match=r"subject: names records, and `schema` and `key_schema` do not both"):
+    with pytest.raises(ConfigurationError, match=r"subject: names records, but `schema` and `key_schema` do not both"):
         load(tmp_path, f"{registry}{without}    encoding: confluent\n    subject: record\n")

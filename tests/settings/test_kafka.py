@@ -1,4 +1,4 @@
-"""The block `kafka`: what it may say, what is refused by name, and that no secret is ever in it."""
+"""The block `kafka`: its settings, what is refused by name, and that it never contains a secret."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tidelake.configuration import load_settings
 from tidelake.errors import ConfigurationError
-from tidelake.kafka_configuration import KafkaSettings, Secret
+from tidelake.settings.kafka import KafkaSettings, Secret
+from tidelake.settings.lake import load_settings
 
 RECORD = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
 ORDERS = {"family": "plain", "source": "kafka", "topic": "orders", "schema": RECORD}
@@ -55,19 +55,19 @@ def test_a_collection_in_kafka_knows_its_cluster_and_one_in_files_does_not(tmp_p
         ({**SASL, "sasl_mechanism": "GSSAPI"}, "kafka.sasl_mechanism", "not 'GSSAPI'"),
         ({**SASL, "security_protocol": "sasl_ssl"}, "kafka.security_protocol", "'SASL_SSL', not 'sasl_ssl'"),
         ({**SASL, "sasl_mechanism": "plain"}, "kafka.sasl_mechanism", "'PLAIN', 'SCRAM-SHA-256' or 'SCRAM-SHA-512', n"),
-        ({"bootstrap_servers": "a"}, "kafka.bootstrap_servers", "has a server that is not host:port: 'a'"),
+        ({"bootstrap_servers": "a"}, "kafka.bootstrap_servers", "contains a server that is not host:port: 'a'"),
         ({"bootstrap_servers": "b:1,c"}, "kafka.bootstrap_servers", "not host:port: 'c'"),
         ({"bootstrap_servers": "b:1,"}, "kafka.bootstrap_servers", "not host:port: ''"),
         ({"bootstrap_servers": "b c:1"}, "kafka.bootstrap_servers", "not host:port: 'b c:1'"),
         ({"bootstrap_servers": "b:65536"}, "kafka.bootstrap_servers", "not host:port"),
         ({"bootstrap_servers": "::1:9092"}, "kafka.bootstrap_servers", "not host:port"),
-        ({**SASL, "sasl_username": None}, "kafka.sasl_username", "is missing for SASL_SSL"),
-        ({**SASL, "security_protocol": "SSL"}, "kafka.sasl_mechanism", "is given for SSL"),
-        ({**SASL, "security_protocol": "SASL_PLAINTEXT", "ssl_ca_file": "x"}, "kafka.ssl_ca_file", "is given for"),
-        ({**SASL, "ssl_key_file": "x"}, "kafka.ssl_key_file", "of use together only"),
-        ({**SASL, "sasl_password": {"env": ""}}, "kafka.sasl_password", "does not say where"),
-        ({**SASL, "sasl_password": {"env": "A", "file": "b"}}, "kafka.sasl_password", "does not say where"),
-        ({**SASL, "sasl_password": {"env": 5}}, "kafka.sasl_password", "does not say where"),
+        ({**SASL, "sasl_username": None}, "kafka.sasl_username", "is required for SASL_SSL"),
+        ({**SASL, "security_protocol": "SSL"}, "kafka.sasl_mechanism", "has no effect for SSL"),
+        ({**SASL, "security_protocol": "SASL_PLAINTEXT", "ssl_ca_file": "x"}, "kafka.ssl_ca_file", "has no effect for"),
+        ({**SASL, "ssl_key_file": "x"}, "kafka.ssl_key_file", "must be set together"),
+        ({**SASL, "sasl_password": {"env": ""}}, "kafka.sasl_password", "does not name the place"),
+        ({**SASL, "sasl_password": {"env": "A", "file": "b"}}, "kafka.sasl_password", "does not name the place"),
+        ({**SASL, "sasl_password": {"env": 5}}, "kafka.sasl_password", "does not name the place"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, kafka: Any, field: str, problem: str) -> None:
