@@ -1,7 +1,7 @@
-"""Read capabilities as values: who may hold history back, and how far.
+"""Read capabilities as values: who holds history back, and how far.
 
-`since` of a collection is the meet of the frontiers of its capabilities; it never passes one that is alive. Where the
-capabilities are stored, and when a lease is over, is not decided here.
+`since` of a collection is the meet of the frontiers of its capabilities, so it never passes a live capability. This
+module neither stores capabilities nor ends leases.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tidelake.antichain import Antichain
 from tidelake.errors import CapabilityError, FrontierRegression
+from tidelake.protocol.antichain import Antichain
 
 Kind = Literal["critical", "read"]
 
 
 @dataclass(frozen=True, slots=True)
-class Capability:
+class MemoryCapability:
     """The right to read a collection at every time at or after `since`.
 
     Args:
-        id: its name, never used again for another one.
-        kind: `critical` belongs to the collection and follows its retention rule, it never expires; `read` belongs to
-            one reader.
-        since: the frontier it holds; empty holds nothing.
-        token: a secret of its holder. Where it differs, another holder has taken the capability over.
+        id: its name, which is never reused.
+        kind: `critical` belongs to the collection, follows its retention rule and never expires; `read` belongs to one
+            reader.
+        since: the frontier it holds; an empty frontier holds nothing.
+        token: the holder's secret. If it differs, another holder has taken the capability over.
     """
 
     id: str
@@ -33,14 +33,14 @@ class Capability:
     since: Antichain
     token: str
 
-    def downgrade(self, since: Antichain, token: str) -> Capability:
-        """Give up the history before `since`; the same frontier is a no-op.
+    def downgrade(self, since: Antichain, token: str) -> MemoryCapability:
+        """Return up the history before `since`; the same frontier is a no-op.
 
         Raises:
             CapabilityError: `token` is not the holder's.
             FrontierRegression: `since` is not at or beyond the frontier held now.
 
-        >>> held = Capability("c1", "read", Antichain.of(3), token="t")
+        >>> held = MemoryCapability("c1", "read", Antichain.of(3), token="t")
         >>> held.downgrade(Antichain.of(7), token="t").since
         Antichain([7])
         >>> held.downgrade(Antichain.of(2), token="t")
@@ -53,7 +53,7 @@ class Capability:
         return replace(self, since=since)
 
     def check_token(self, token: str) -> None:
-        """Refuse everybody but the holder.
+        """Check that the caller is the holder.
 
         Raises:
             CapabilityError: `token` is not the holder's.
@@ -61,15 +61,16 @@ class Capability:
         if token != self.token:
             raise CapabilityError(self.id, "somebody else holds it now: the token differs")
 
-    def taken_over(self, token: str) -> Capability:
-        """Give it to a new holder: what the old one does with its token is refused from now on."""
+    def taken_over(self, token: str) -> MemoryCapability:
+        """Return the capability with a new holder; the old holder's token is refused from now on."""
         return replace(self, token=token)
 
 
-def meet_of(capabilities: Iterable[Capability]) -> Antichain:
-    """Give the frontier up to which history may be forgotten; empty where nobody holds anything.
+def meet_of(capabilities: Iterable[MemoryCapability]) -> Antichain:
+    """Return the frontier up to which history may be forgotten; empty if there are no capabilities.
 
-    >>> meet_of([Capability("a", "read", Antichain.of(9), "t"), Capability("b", "critical", Antichain.of(4), "t")])
+    >>> early, late = (MemoryCapability(name, "read", Antichain.of(since), "t") for name, since in (("a", 4), ("b", 9)))
+    >>> meet_of([early, late])
     Antichain([4])
     >>> meet_of([])
     Antichain([])

@@ -1,4 +1,4 @@
-"""The in-memory collection against the formulas: a full history, read by adding up."""
+"""The in-memory collection agrees with the sum over a full history."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.model import at_or_before, grid
-from tidelake.antichain import Antichain
-from tidelake.collection import Collection
+from tests.protocol.oracle import at_or_before, grid
 from tidelake.errors import FrontierRegression, MalformedMessage, SealedTime, SinceError, UpperError
+from tidelake.model.sums import SumCollection
+from tidelake.protocol.antichain import Antichain
 
 integers = st.integers(0, 4)
 pairs = st.tuples(st.integers(0, 3), st.integers(0, 3))
@@ -53,7 +53,7 @@ def test_between_since_and_upper_a_collection_reads_what_the_history_reads(times
     @given(steps)
     def check(steps):
         is_pairs = times is pairs
-        collection, history = Collection(Antichain.of((0, 0) if is_pairs else 0)), []
+        collection, history = SumCollection(Antichain.of((0, 0) if is_pairs else 0)), []
         for step, value in steps:
             if step == "append":
                 value = [update for update in value if collection.upper.less_equal(update[1])]
@@ -70,7 +70,7 @@ def test_between_since_and_upper_a_collection_reads_what_the_history_reads(times
 
 
 def small():
-    collection = Collection(Antichain.of(0))
+    collection = SumCollection(Antichain.of(0))
     collection.append([("a", 1, 1), ("b", 2, 1), ("a", 4, -1)])
     collection.seal(Antichain.of(5))
     return collection

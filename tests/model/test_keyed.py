@@ -6,21 +6,9 @@ from random import Random
 
 import pytest
 
+from tests.model.histories import random_statements
 from tidelake.errors import SinceError, UpperError
-from tidelake.keyed import KeyedCollection, Statement, breaches, contents
-
-
-def random_statements(rng: Random, times: int) -> list[Statement]:
-    """Upserts without breaches: at each time at most one value a key, deletes of any value beside it."""
-    statements = []
-    for time in range(times):
-        for key in "xyz":
-            choice = rng.random()
-            if choice < 0.3:
-                statements.append(Statement(key, rng.choice("abc"), time, 1))
-            if choice < 0.15 or choice > 0.85:
-                statements.append(Statement(key, rng.choice("abc"), time, -1))
-    return statements
+from tidelake.model.keyed import KeyedCollection, KeyedStatement, breaches, contents
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -52,7 +40,7 @@ def test_merges_at_random_moments_change_no_answer_at_or_after_since(seed: int) 
 
 def test_reads_outside_of_since_and_upper_are_refused() -> None:
     stored = KeyedCollection()
-    stored.append([Statement("k", "v", 1, 1)])
+    stored.append([KeyedStatement("k", "v", 1, 1)])
     stored.seal(5)
     stored.merge([0], since=3)
     with pytest.raises(SinceError):
@@ -64,8 +52,8 @@ def test_reads_outside_of_since_and_upper_are_refused() -> None:
 
 def test_a_delete_hides_an_older_value_in_another_run_until_they_meet() -> None:
     stored = KeyedCollection()
-    stored.append([Statement("k", "v", 1, 1)])
-    stored.append([Statement("k", "v", 2, -1)])
+    stored.append([KeyedStatement("k", "v", 1, 1)])
+    stored.append([KeyedStatement("k", "v", 2, -1)])
     stored.seal(4)
     stored.merge([1], since=3)
     assert stored.read(3) == {}

@@ -1,4 +1,4 @@
-"""An in-memory collection: the model of what every stored collection has to do.
+"""An in-memory collection whose diffs add up, the model for every stored collection.
 
 It is a partial time-varying collection: updates between two frontiers, `since` and `upper`. At every time at or after
 `since` and not at or after `upper` it reads what the full history reads.
@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from tidelake.antichain import Antichain
-from tidelake.consolidation import accumulate, consolidate
 from tidelake.errors import FrontierRegression, SealedTime, SinceError, UpperError
-from tidelake.message import Update, Updates
-from tidelake.order import Time, advance_by, less_equal
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.consolidation import accumulate, consolidate
+from tidelake.protocol.message import Update, Updates
+from tidelake.protocol.order import Time, advance_by, less_equal
 
 
-class Collection:
-    """Holds updates of hashable data; `append`, `seal`, `compact`, `read`.
+class SumCollection:
+    """Updates of hashable data; `append`, `seal`, `compact`, `read`.
 
     Args:
-        start: both frontiers at the beginning.
+        start: the initial value of both frontiers.
 
-    >>> tides = Collection(Antichain.of(0))
+    >>> tides = SumCollection(Antichain.of(0))
     >>> tides.append([("low", 1, +1), ("high", 2, +1), ("low", 2, -1)])
     >>> tides.seal(Antichain.of(3))
     >>> tides.read(1), tides.read(2)
@@ -37,12 +37,12 @@ class Collection:
 
     @property
     def since(self) -> Antichain:
-        """The read frontier: at times before it the history is forgotten. Empty: unreadable for ever."""
+        """The read frontier: history before it is forgotten. Empty means unreadable forever."""
         return self._since
 
     @property
     def upper(self) -> Antichain:
-        """The write frontier: at times at or after it there may be more to come. Empty: closed for ever."""
+        """The write frontier: more may come at times at or after it. Empty means closed forever."""
         return self._upper
 
     @property
@@ -52,15 +52,15 @@ class Collection:
 
     @property
     def updates(self) -> list[Update]:
-        """The updates that are held, consolidated."""
+        """The updates, consolidated."""
         return consolidate(self._updates)
 
     def append(self, updates: Iterable[Update | Sequence[Any]]) -> None:
         """Add updates at or after `upper`, all or none.
 
         Raises:
-            MalformedMessage: one is no update.
-            SealedTime: the time of one is before `upper`.
+            MalformedMessage: an item is not an update.
+            SealedTime: an update's time is before `upper`.
         """
         batch = Updates(updates).batch
         for update in batch:
@@ -69,10 +69,10 @@ class Collection:
         self._updates.extend(batch)
 
     def seal(self, upper: Antichain) -> None:
-        """Say that no more updates will come at times that are not at or after `upper`; the same upper is a no-op.
+        """Promise that all further updates are at or after `upper`; the same upper is a no-op.
 
         Raises:
-            FrontierRegression: `upper` is not at or beyond the present one.
+            FrontierRegression: `upper` is not at or beyond the current one.
         """
         if not self._upper.less_equal_frontier(upper):
             raise FrontierRegression("upper", self._upper, upper)
@@ -84,7 +84,7 @@ class Collection:
         An empty `since` drops all updates. Updates at or after `upper` keep their times.
 
         Raises:
-            FrontierRegression: `since` is not at or beyond the present one.
+            FrontierRegression: `since` is not at or beyond the current one.
         """
         if not self._since.less_equal_frontier(since):
             raise FrontierRegression("since", self._since, since)
@@ -95,12 +95,12 @@ class Collection:
         self._updates = consolidate((data, self._moved(time), diff) for data, time, diff in self._updates)
 
     def _moved(self, time: Time) -> Time:
-        """Move a sealed time towards since; never among times that are not sealed, so that upper still tells them."""
+        """Advance a sealed time towards `since`, but never to `upper`, which separates sealed times from others."""
         moved = advance_by(time, self._since)
         return time if self._upper.less_equal(moved) else moved
 
     def read(self, as_of: Time) -> dict[Hashable, int]:
-        """Give the contents at one time: data to multiplicity, never 0, negative where the history says so.
+        """Return the contents AS OF one time: the multiplicity by data, never 0, negative if the history says so.
 
         Raises:
             SinceError: `as_of` is not at or after `since`.
