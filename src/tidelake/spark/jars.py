@@ -15,7 +15,7 @@ from xml.sax.saxutils import quoteattr
 PROJECT = Path(__file__).resolve().parents[3]
 SERVICES_LOCK = PROJECT / "services.lock"
 SERVICES_FOLDER = PROJECT / ".jars" / "services"
-"""Where the jars of the services that tests start live: a broker, Connect and Debezium. The product needs none."""
+"""The jars of the services that tests start: a broker, Connect and Debezium. The product does not need them."""
 ATTEMPTS_MAX = 3
 RESOLVE_TIMEOUT_S = 900.0
 _IVY_SETTINGS = """<ivysettings>
@@ -26,12 +26,12 @@ _IVY_SETTINGS = """<ivysettings>
 
 
 class JarError(Exception):
-    """The jars on disk are not, and could not be made, the jars of the lock."""
+    """The jars on disk differ from the lock and could not be fetched."""
 
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of a lock; `sha256` is empty for a line that was never locked.
+    """One line of a lock; `sha256` is empty if the line was never locked.
 
     >>> Jar("io.delta", "delta-storage", "4.4.0", "").file_name
     'delta-storage-4.4.0.jar'
@@ -48,27 +48,27 @@ class Jar:
 
     @property
     def coordinate(self) -> str:
-        """The line's first word, as repositories write it."""
+        """The coordinate as repositories write it: the line's first word."""
         variant = f":{self.classifier}@{self.extension}" if self.classifier else ""
         return f"{self.group}:{self.artifact}:{self.version}{variant}"
 
     @property
     def file_name(self) -> str:
-        """The name that the jar has in its folder."""
+        """The file name of the jar in its folder."""
         variant = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{variant}.{self.extension}"
 
 
 def jars_folder(folder: Path | None = None) -> Path:
-    """The folder of the jars: `folder` where one is given, else the checkout's own `.jars`."""
+    """Return the folder of the jars: `folder`, or the checkout's `.jars` by default."""
     return PROJECT / ".jars" if folder is None else folder
 
 
 def locked_jars(lock: Path | None = None) -> list[Jar]:
-    """Read the lock, by default the checkout's `jars.lock`, in its own order.
+    """Read the lock, by default the checkout's `jars.lock`, in its order.
 
     Raises:
-        JarError: there is no lock, or a line is not `group:artifact:version sha256`.
+        JarError: the lock is missing, or a line is not `group:artifact:version sha256`.
     """
     lock = PROJECT / "jars.lock" if lock is None else lock
     try:
@@ -79,20 +79,20 @@ def locked_jars(lock: Path | None = None) -> list[Jar]:
 
 
 def resolve(folder: Path | None = None, *, java: str = "java", jars: Sequence[Jar] | None = None) -> list[Path]:
-    """Make `folder` hold every locked jar, and return their paths in the lock's order.
+    """Ensure that `folder` holds every locked jar, and return their paths in the lock's order.
 
-    Jars that are there are only checked. Missing ones are fetched beside their place, checked, and moved in, so that a
-    stop at any moment leaves whole jars or none. Files that the lock does not name are left alone and not returned.
+    Existing jars are only checked. Missing jars are fetched into a temporary folder, checked, and moved into place, so
+    that an interruption never leaves a partial jar. Files that the lock does not name are ignored.
 
     Args:
-        folder: where the jars live; by default `jars_folder()`.
-        java: the command that starts Java; needed only when a jar is missing.
-        jars: what to resolve; by default `locked_jars()`.
+        folder: the folder of the jars; by default `jars_folder()`.
+        java: the command that starts Java; needed only if a jar is missing.
+        jars: the jars to resolve; by default `locked_jars()`.
 
     Raises:
-        JarError: a jar has another sha256 than the lock says, or could not be fetched.
+        JarError: a jar's sha256 differs from the lock, or a jar could not be fetched.
 
-    Cost: one read of each jar (about 0.1 s in all); some 10 s and a Java process when jars are missing.
+    Cost: one read of each jar (about 0.1 s in total); about 10 s and a Java process if jars are missing.
     """
     folder = jars_folder(folder)
     jars = locked_jars() if jars is None else jars
@@ -112,9 +112,9 @@ def resolve(folder: Path | None = None, *, java: str = "java", jars: Sequence[Ja
 
 
 def relock(lock: Path, java: str = "java") -> None:
-    """Fetch every coordinate of `lock` afresh and rewrite the lock with the sha256 of what came.
+    """Fetch every coordinate of `lock` again and rewrite the lock with the sha256 of the fetched jars.
 
-    Comment lines and the order of the lines stay.
+    Comment lines and the order of lines are preserved.
     """
     jars = locked_jars(lock)
     with tempfile.TemporaryDirectory(prefix="relock-") as scratch:
@@ -128,8 +128,8 @@ def relock(lock: Path, java: str = "java") -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Resolve the checkout's jars, or its services'; say nothing when they are all there."""
-    parser = argparse.ArgumentParser(prog="python -m tidelake.setup.jars", description=__doc__)
+    """Resolve the checkout's jars, or those of its services; print nothing if all of them are there."""
+    parser = argparse.ArgumentParser(prog="python -m tidelake.spark.jars", description=__doc__)
     parser.add_argument("--relock", action="store_true", help="write the sha256 of every jar into the lock anew")
     parser.add_argument("--services", action="store_true", help="the services' jars: services.lock, .jars/services")
     arguments = parser.parse_args(argv)
@@ -150,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def java_command() -> str:
-    """The command that starts Java: `JAVA_HOME`'s where that is set, else the one on PATH."""
+    """Return the command that starts Java: that of `JAVA_HOME` if it is set, else the one on PATH."""
     java_home = os.environ.get("JAVA_HOME")
     return str(Path(java_home) / "bin" / "java") if java_home else "java"
 
@@ -174,19 +174,19 @@ def _sha256(path: Path) -> str:
 
 
 def _check(jar: Jar, path: Path) -> None:
-    found = _sha256(path)
-    if found != jar.sha256:
+    actual = _sha256(path)
+    if actual != jar.sha256:
         expected = jar.sha256 or "nothing yet"
         raise JarError(
-            f"{jar.coordinate} has sha256 {found}, the lock says {expected} ({path}). hint: do not use this file; "
+            f"{jar.coordinate} has sha256 {actual}, the lock says {expected} ({path}). hint: do not use this file; "
             f"remove it and set up again, and if that ends the same way, find out who changed the jar"
         )
 
 
 def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
-    """Fetch `jars`, and nothing that they depend on, with the Ivy that comes with PySpark."""
+    """Fetch `jars`, without their dependencies, with the Ivy that comes with PySpark."""
     (scratch / "ivy.xml").write_text(_ivy_file(jars), encoding="utf-8")
-    # A jar's own description of what it needs is of no use here, and costs more requests than the jar.
+    # A jar's own list of dependencies is not needed here, and costs more requests than the jar.
     (scratch / "settings.xml").write_text(_IVY_SETTINGS, encoding="utf-8")
     command = [
         java,
@@ -210,7 +210,9 @@ def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
                 check=False,
             )
         except FileNotFoundError as error:
-            raise JarError(f"there is no Java at {java!r}. hint: install Java 17 or 21, or mend JAVA_HOME") from error
+            raise JarError(
+                f"there is no Java at {java!r}. hint: install Java 17 or 21, or correct JAVA_HOME"
+            ) from error
         except subprocess.TimeoutExpired as error:
             raise JarError(f"fetching took more than {RESOLVE_TIMEOUT_S:.0f} s. hint: try again") from error
         fetched = {jar: scratch / "out" / jar.file_name for jar in jars}
@@ -219,8 +221,8 @@ def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
             return fetched
         if attempt < ATTEMPTS_MAX:
             print(f"jars: attempt {attempt} of {ATTEMPTS_MAX} did not bring all, trying again", file=sys.stderr)
-    said = "\n".join(done.stdout.splitlines()[-20:])
-    raise JarError(f"could not fetch {', '.join(absent) or 'the jars'}. hint: what Ivy said last:\n{said}")
+    output = "\n".join(done.stdout.splitlines()[-20:])
+    raise JarError(f"could not fetch {', '.join(absent) or 'the jars'}. hint: the last output of Ivy:\n{output}")
 
 
 def _ivy_file(jars: Sequence[Jar]) -> str:
@@ -242,14 +244,14 @@ def _ivy_file(jars: Sequence[Jar]) -> str:
 
 
 def _ivy_jar() -> Path:
-    # Found, not imported: importing PySpark costs more than all the rest here.
+    # Located, not imported: importing PySpark costs more than everything else here.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise JarError("PySpark is not installed. hint: the jars come after requirements.lock")
-    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
-    if not found:
+    candidates = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    if not candidates:
         raise JarError(f"PySpark at {spec.origin} has no Ivy. hint: install the version that requirements.lock names")
-    return found[-1]
+    return candidates[-1]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Counting rows on their way through a plan, in the same pass that writes them."""
+"""Counts the rows of a plan in the same pass that writes them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _WAIT_S = 10.0
 class Observed:
     """A frame whose rows are counted when an action runs over it.
 
-    An optimizer that finds out before the action that a plan is empty removes the counting too, and then Spark waits
-    for the numbers for ever. So the wait has a bound, and after it the numbers are asked for by a job of their own.
+    If the optimizer detects before the action that a plan is empty, it removes the counting as well, and Spark would
+    wait for the numbers forever. So the wait is bounded; after it, a separate job computes the numbers.
     """
 
     def __init__(self, frame: DataFrame, *aggregates: Column) -> None:
@@ -23,13 +23,13 @@ class Observed:
         self.frame = frame.observe(self._observation, *aggregates)
 
     def values(self) -> dict[str, Any]:
-        """The aggregates by their names, once an action has run over `frame`."""
-        found: dict[str, Any] = {}
-        waiting = Thread(target=lambda: found.update(self._observation.get), daemon=True)
+        """Return the aggregates by name, once an action has run over `frame`."""
+        numbers: dict[str, Any] = {}
+        waiting = Thread(target=lambda: numbers.update(self._observation.get), daemon=True)
         waiting.start()
         waiting.join(_WAIT_S)
-        if not found:
+        if not numbers:
             row = self._source.agg(*self._aggregates).first()
             assert row is not None
-            found = row.asDict()
-        return found
+            numbers = row.asDict()
+        return numbers

@@ -1,4 +1,4 @@
-"""The archive of classes: the JVM maps it where it fits, and goes without it in silence where it does not."""
+"""The archive of classes: the JVM uses it if it fits, and silently does without it if not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from orchestration import class_archive
-from tidelake.setup import classes
-from tidelake.setup.jars import jars_folder, java_command
+from tidelake.spark import class_archive as classes
+from tidelake.spark.jars import jars_folder, java_command
 
 STARTS = """
 import sys
-from tidelake.delta.session import start_session
+from tidelake.spark.session import start_session
 spark = start_session("tests", settings={"spark.driver.extraJavaOptions": sys.argv[1]})
 print("rows", spark.range(3).count())
 """

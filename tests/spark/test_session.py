@@ -1,4 +1,4 @@
-"""A JVM of our own has a collector for throughput, and never two."""
+"""Our own JVM has a throughput collector, and exactly one collector."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from tidelake.delta.session import _collector
+from tidelake.spark.session import collector_options
 
 _COLLECTORS = """
-from tidelake.delta.session import start_session
+from tidelake.spark.session import start_session
 beans = start_session("collector", "local[1]")._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
 print(sorted(one.getName() for one in beans))
 """
@@ -23,10 +23,10 @@ _GIVEN_BY = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SU
 def test_a_collector_that_the_environment_has_chosen_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for one in _GIVEN_BY:
         monkeypatch.delenv(one, raising=False)
-    assert _collector({}) == ["-XX:+UseParallelGC"]
-    assert _collector({"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"}) == []
+    assert collector_options({}) == ["-XX:+UseParallelGC"]
+    assert collector_options({"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"}) == []
     monkeypatch.setenv(name, "-Xmx1g -XX:+UseZGC")
-    assert _collector({}) == []
+    assert collector_options({}) == []
 
 
 @pytest.mark.spark

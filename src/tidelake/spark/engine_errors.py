@@ -1,4 +1,4 @@
-"""What engines below us say of their failures, in one line for people."""
+"""Failures of Spark and delta-rs as one readable line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def engine_fact(error: Exception) -> str:
-    r"""What an engine's error is about: of Spark's, the innermost cause; of others, all lines as one.
+    r"""Return the fact in an engine's error: Spark's innermost cause, or all lines joined for other engines.
 
     >>> engine_fact(OSError("Generic error\n   \x1b[31m↳\x1b[0m No space left on device\n"))
     'Generic error: No space left on device'

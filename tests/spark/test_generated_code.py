@@ -1,4 +1,4 @@
-"""Ticks run the code that earlier ticks have run: Spark compiles nothing for a number that is new."""
+"""Ticks reuse compiled code: Spark compiles nothing for new numbers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.delta.lake import Lake, progress, updates
-from tests.delta.raw_lake import RawLake
-from tidelake.delta.parameters import parameter
-from tidelake.order import INT64_MAX
+from tests.lakes.lake import Lake, progress, updates
+from tests.lakes.raw_lake import RawLake
+from tidelake.protocol.order import INT64_MAX
+from tidelake.spark.runtime_constant import parameter
 
 pytestmark = pytest.mark.spark
 
