@@ -1,54 +1,54 @@
-"""Whether settings fit the collection of their name that a store has, and which columns they add to it."""
+"""Checks that settings fit the stored collection, and adds the columns that they add."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelake.configuration import CollectionSettings
 from tidelake.errors import ConfigurationError, SchemaRefused
-from tidelake.evolution import added_fields, standalone_fields
-from tidelake.settled import values_of
+from tidelake.schema.evolution import added_fields, standalone_fields
+from tidelake.settings.collection import CollectionSpec
+from tidelake.settings.terms import framing_terms
 
 if TYPE_CHECKING:
-    from tidelake.delta.catalog import Entry
+    from tidelake.store.entry import Entry
 
 
-def check_same(entry: Entry, settings: CollectionSettings) -> None:
+def check_same(entry: Entry, spec: CollectionSpec) -> None:
     """Refuse settings of another framing, envelope, format or key; see `with_columns` for the schema.
 
     Raises:
-        ConfigurationError: naming what is fixed.
+        ConfigurationError: names the setting that cannot change.
     """
-    field = f"collections.{settings.name}"
-    if entry.envelope != settings.envelope:
+    field = f"collections.{spec.name}"
+    if entry.envelope != spec.envelope:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.family",
             f"the collection was created with the envelope '{entry.envelope}'",
             "a collection's family is fixed: give the new one another name",
         )
-    if entry.framing != settings.framing:
+    if entry.framing != spec.framing:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.framing",
             f"the collection was created with the framing '{entry.framing}'",
             "a collection's framing is fixed: give the new one another name",
         )
-    if entry.format != settings.format:
+    if entry.format != spec.format:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.format",
             f"the collection was created with the format '{entry.format}'",
             "a collection's format is fixed: give the new one another name",
         )
-    if entry.key != settings.key:
+    if entry.key != spec.key:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.key",
             f"the collection was created with the key {', '.join(entry.key)}",
             "a collection's key is fixed: give the new one another name",
         )
-    if entry.before != settings.before:
+    if entry.before != spec.before:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.before",
@@ -57,46 +57,49 @@ def check_same(entry: Entry, settings: CollectionSettings) -> None:
         )
 
 
-def with_columns(entry: Entry, settings: CollectionSettings) -> Entry:
-    """The entry with the columns that the settings add to it.
+def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
+    """Add the new columns of the settings to an entry.
 
     Raises:
-        ConfigurationError: they differ otherwise, or may not add any.
+        ConfigurationError: the schemas differ in another way, or the settings may not add columns.
     """
-    field, is_additive = f"collections.{settings.name}.schema", settings.evolution == "additive"
-    if not settings.record_schema or entry.record_schema == settings.record_schema:
+    field, is_additive = f"collections.{spec.name}.schema", spec.grows
+    if not spec.record_schema or entry.record_schema == spec.record_schema:
         return entry
     problem, fix = "the collection was created with another schema", "give the new one another name"
-    if entry.framing != "reclock":
+    if framing_terms(entry.framing).identifies_by_data:
         raise ConfigurationError("collections.yaml", field, problem, f"a collection's schema is fixed: {fix}")
     try:
-        fresh = added_fields(entry.record_schema, settings.record_schema, entry.added)
+        fresh = added_fields(entry.record_schema, spec.record_schema, entry.added)
     except SchemaRefused as error:
-        there = {one["name"] for one in entry.record_schema["fields"]}
-        fresh_types = {one["name"]: one["type"] for one in settings.record_schema["fields"] if one["name"] not in there}
+        stored = {column["name"] for column in entry.record_schema["fields"]}
+        fresh_types = {
+            column["name"]: column["type"] for column in spec.record_schema["fields"] if column["name"] not in stored
+        }
         hint = f"a collection's columns stay as they are: {fix}"
         if is_additive and "null" not in fresh_types.get(error.column, ["null"]):
             hint = 'let the new column be null: `type: ["null", …]`, with `default: null`'
-        raise ConfigurationError("collections.yaml", field, f"{problem}: {error.fact()}", hint) from error
-    named = {one["name"] for one in settings.record_schema["fields"]}
-    beyond = [*(one["name"] for one in fresh), *(one for one in entry.added if one not in named)]
+        raise ConfigurationError("collections.yaml", field, f"{problem}: {error.fact}", hint) from error
+    written = {column["name"] for column in spec.record_schema["fields"]}
+    beyond = [*(column["name"] for column in fresh), *(name for name in entry.added if name not in written)]
     if beyond and not is_additive:
         raise ConfigurationError(
             "collections.yaml",
             field,
-            f"{problem}: the column '{beyond[0]}' is {'new' if fresh else 'there by now'}",
+            f"{problem}: the column '{beyond[0]}' is {'new' if fresh else 'present by now'}",
             f"`evolution: additive` lets new columns that may be null appear; else {fix}",
         )
     if not fresh:
         return entry
-    values = values_of(settings)
-    names = {one["name"] for one in fresh}
-    stated = standalone_fields(values.record, values.of_changes)
-    known = entry.value_schema or {**values.record, "fields": [one for one in stated if one["name"] not in names]}
+    names = {column["name"] for column in fresh}
+    fields = standalone_fields(spec.value_schema, spec.of_changes)
+    old_fields = [column for column in fields if column["name"] not in names]
+    new_fields = [column for column in fields if column["name"] in names]
+    value_schema = entry.value_schema or {**spec.value_schema, "fields": old_fields}
     return entry.model_copy(
         update={
             "record_schema": {**entry.record_schema, "fields": [*entry.record_schema["fields"], *fresh]},
-            "value_schema": {**known, "fields": [*known["fields"], *(one for one in stated if one["name"] in names)]},
-            "added": (*entry.added, *(one["name"] for one in fresh)),
+            "value_schema": {**value_schema, "fields": [*value_schema["fields"], *new_fields]},
+            "added": (*entry.added, *(column["name"] for column in fresh)),
         }
     )

@@ -1,14 +1,14 @@
-"""Where everything of a store lies, and what the tables of a collection look like.
+"""The folders of a store, and the schemas of a collection's tables.
 
 <store>/catalog/                   names, ids, schemas, since, capabilities, epochs, standing decisions
 <store>/c/<collection_id>/
     updates/                       the data's columns, `_time`, `_diff` (positioned form: `_position`, `_unavailable`
                                    and `_error` too); partitioned by `_run`
     progress/                      pending progress statements; pruned by seal
-    proofs/                        per seal: what was announced and what was counted, by time
-    quarantine/                    what could not be used, and why
-    bindings/                      re-clocked: which offsets each minted time stands for
-    late/                          every statement about a sealed time
+    proofs/                        by time: what was announced and what was counted
+    quarantine/                    unusable messages, and why
+    bindings/                      reclocked: the offsets that each minted time stands for
+    late/                          statements that arrived after their times were sealed
     current/                       the contents at upper as a plain Delta table (its own single writer)
 """
 
@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
+
+from tidelake.store.location import Location, Place, locate
 
 RUN = "_run"
 TIME = "_time"
@@ -28,7 +29,7 @@ UNAVAILABLE = "_unavailable"
 ERROR = "_error"
 
 PROOF_RUN = "proof-"
-"""What the names of runs of `proofs/` begin with that hold proofs; others hold notes."""
+"""Prefix of the runs in `proofs/` that hold proofs. Other runs hold notes."""
 
 _source = [
     pa.field("topic", pa.string()),
@@ -46,7 +47,7 @@ PROGRESS_SCHEMA = pa.schema(
         pa.field(RUN, pa.string()),
     ]
 )
-"""One row is one progress statement; `count_times[i]` is announced with `count_values[i]` distinct updates."""
+"""Each row is a progress statement that announces `count_values[i]` distinct updates at `count_times[i]`."""
 
 PROOFS_SCHEMA = pa.schema(
     [
@@ -65,11 +66,11 @@ PROOFS_SCHEMA = pa.schema(
         pa.field(RUN, pa.string()),
     ]
 )
-"""`kind` is `sealed` (one time that was sealed, with its counts), `blocked` (one contradiction that a seal met),
-`validated` (a recount that agreed: `lower`, `upper` is its range, `diff_sum` the sum of all diffs before `upper`),
-`damaged` (a recount that did not; `detail` says where), `late_update` (a late statement that contradicts what was
-published at `_time`) or `late_count` (a late progress statement that contradicts what was proven at `counted` times, of
-which `_time` is the first). `detail` of the last two is JSON: the place, and what is stated and published."""
+"""`kind` is `sealed` (a sealed time with its counts), `blocked` (a contradiction that a seal met), `validated` (a
+recount that agreed: its range is `lower`, `upper`, and `diff_sum` is the sum of all diffs before `upper`), `damaged`
+(a recount that did not agree; `detail` says where), `late_update` (a late statement that contradicts what was
+published at `_time`) or `late_count` (a late progress statement that contradicts the proofs of `counted` times; the
+first is `_time`). For the last two, `detail` is JSON: the place, and what was stated and published."""
 
 BINDINGS_SCHEMA = pa.schema(
     [
@@ -86,7 +87,7 @@ BINDINGS_SCHEMA = pa.schema(
         pa.field(RUN, pa.string()),
     ]
 )
-"""One row is one tick: `topics[i]`, `partitions[i]` was read from `starts[i]` up to `ends[i]`. No two have one time."""
+"""Each row is a tick: it read `[starts[i], ends[i])` of `topics[i]`, `partitions[i]`. Times are unique."""
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -100,72 +101,73 @@ QUARANTINE_SCHEMA = pa.schema(
         pa.field(RUN, pa.string()),
     ]
 )
-"""One row for each `(topic, partition, offset)`; `times` are the logical times it holds back, where they are known."""
+"""One row for each `(topic, partition, offset)`; `times` are the logical times that it holds back, if known."""
 
 
 def new_run(kind: str) -> str:
-    """A fresh name for a run: what wrote it (`ingest`, `seal`, `merge`, …) and 96 random bits."""
+    """A fresh name for a run: its kind (`ingest`, `seal`, `merge`, …) and 96 random bits."""
     return f"{kind}-{secrets.token_hex(12)}"
 
 
 @dataclass(frozen=True)
 class CollectionPaths:
-    """The folders of one collection's tables."""
+    """The tables of one collection."""
 
-    root: Path
+    root: Location
 
     @property
     def store(self) -> Store:
-        """The store that the collection is in."""
+        """The store of the collection."""
         return Store(self.root.parent.parent)
 
     @property
-    def updates(self) -> Path:
-        """Every statement that was taken in, sealed and unsealed."""
+    def updates(self) -> Location:
+        """All ingested statements, sealed and unsealed."""
         return self.root / "updates"
 
     @property
-    def progress(self) -> Path:
-        """Progress statements that reach beyond upper."""
+    def progress(self) -> Location:
+        """Pending progress statements, which reach beyond upper."""
         return self.root / "progress"
 
     @property
-    def proofs(self) -> Path:
-        """What each seal compared."""
+    def proofs(self) -> Location:
+        """The counts that each seal compared."""
         return self.root / "proofs"
 
     @property
-    def quarantine(self) -> Path:
-        """What could not be used, and why."""
+    def quarantine(self) -> Location:
+        """Messages that could not be used, and why."""
         return self.root / "quarantine"
 
     @property
-    def late(self) -> Path:
-        """Statements about times that were sealed before they came."""
+    def late(self) -> Location:
+        """Statements that arrived after their times were sealed."""
         return self.root / "late"
 
     @property
-    def bindings(self) -> Path:
-        """Re-clocked collections: which offsets each minted time stands for."""
+    def bindings(self) -> Location:
+        """The offsets that each minted time stands for; reclocked collections only."""
         return self.root / "bindings"
 
     @property
-    def current(self) -> Path:
+    def current(self) -> Location:
         """The contents at upper, for every Delta reader."""
         return self.root / "current"
 
 
-@dataclass(frozen=True)
 class Store:
-    """A folder that holds a catalog and its collections."""
+    """A folder, local or in an object store, that holds a catalog and its collections."""
 
-    root: Path
+    def __init__(self, place: Place) -> None:
+        """Name the store; nothing is opened."""
+        self.root = locate(place)
 
     @property
-    def catalog(self) -> Path:
+    def catalog(self) -> Location:
         """The catalog's table."""
         return self.root / "catalog"
 
     def collection(self, collection_id: str) -> CollectionPaths:
-        """The folders of the collection with this id (random, never a user's string)."""
+        """The tables of the collection with this id, which is random and never a user's string."""
         return CollectionPaths(self.root / "c" / collection_id)

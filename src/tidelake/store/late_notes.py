@@ -1,6 +1,6 @@
-"""What is kept of late facts: how many there are of each verdict, and the evidence of those that contradict.
+"""Notes about late facts: the number of rows with each verdict, and evidence of contradictions. Needs no JVM.
 
-Read without a JVM. The verdict of a late statement is the kind of its run in `late/`; see `tidelake.delta.late`.
+The verdict of a late statement is the kind of its run in `late/`; see `tidelake.validate.late`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.column_types import column_types, map_bytes
-from tidelake.delta.catalog import Collection
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import meets, read_rows, write_run
-from tidelake.delta.layout import PROOFS_SCHEMA, TIME, new_run
-from tidelake.delta.proven import Proven, read_proven
-from tidelake.delta.topic import merge_intervals
-from tidelake.json_values import parse, to_text
-from tidelake.order import INT64_MAX
+from tidelake.protocol.intervals import merge_intervals
+from tidelake.protocol.json_values import parse, to_text
+from tidelake.protocol.order import INT64_MAX
+from tidelake.schema.columns import column_types, map_bytes
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import Count, Discard
+from tidelake.store.entry import Collection
+from tidelake.store.files import meets, read_rows, write_run
+from tidelake.store.layout import PROOFS_SCHEMA, TIME, new_run
+from tidelake.store.proofs import Proven, read_proven
 
 _TIMES_LISTED_MAX = 20
 _NOTES_PARSED_AT_ONCE = 100
@@ -34,14 +35,14 @@ NOT_COMPARED, COPY, CONTRADICTION, SETTLED, UNTOLD = "late", "copy", "contradict
 """The kinds of runs in `late/`."""
 VERDICTS = (COPY, CONTRADICTION, SETTLED, UNTOLD, NOT_COMPARED)
 CONTRADICTED_RUN = "contradicted"
-"""The kind of those runs of `proofs/` that hold evidence."""
+"""The kind of the runs in `proofs/` that hold evidence."""
 LATE_UPDATE, LATE_COUNT = "late_update", "late_count"
-"""What the evidence is of: an update at a sealed time, or the count that a progress statement gives for one."""
+"""The kinds of evidence: an update at a sealed time, or a progress statement's count for a sealed time."""
 
 
 @dataclass(frozen=True)
 class LateContradiction:
-    """A late fact that does not agree with what was published; what was published stays."""
+    """A late fact that contradicts what was published. What was published stays."""
 
     kind: str
     """`late_update` or `late_count`."""
@@ -50,18 +51,19 @@ class LateContradiction:
     partition: int
     offset: int
     stated: int
-    """The diff, or the count, that is stated."""
+    """The stated diff or count."""
     published: int
-    """The diff, or the count, that was proven; 0 where there is none."""
+    """The proven diff or count; 0 without a proof."""
     data: dict[str, Any] | None
     """The update's data as `tidelake read --json` prints it; None for a count."""
     decision: str | None
-    """Why somebody has settled it; None where nobody has."""
+    """The reason of the decision that settled it, or None."""
     more: int = 0
-    """At how many further times, listed nowhere, the same statement gives another count than the proven one."""
+    """Number of further times, listed nowhere, at which the statement contradicts the proven count."""
 
+    @property
     def fact(self) -> str:
-        """The contradiction as one sentence, with its place."""
+        """The contradiction and its place as a sentence."""
         place = f"topic '{self.topic}', partition {self.partition}, offset {self.offset}"
         if self.kind == LATE_COUNT:
             rest = f", and so at {self.more:,} more times" if self.more else ""
@@ -73,12 +75,12 @@ class LateContradiction:
         return f"at time {self.time} {to_text(self.data)} is stated with diff {self.stated} and {published} ({place})"
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values; numbers that JSON would round are kept as they are by `json_values.to_text`."""
+        """The fields as JSON values; `json_values.to_text` preserves the numbers that JSON would round."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def kind_of(run: str) -> str:
-    """What a run's name says of it.
+    """The kind of a run, from its name.
 
     >>> kind_of("contradiction-0f3a")
     'contradiction'
@@ -87,18 +89,18 @@ def kind_of(run: str) -> str:
 
 
 def late_verdicts(collection: Collection) -> dict[str, int]:
-    """How many late rows there are of each verdict, from the log alone."""
-    found: Counter[str] = Counter()
+    """Count late rows by verdict, from the log alone."""
+    rows: Counter[str] = Counter()
     for file in OpenTable(collection.paths.late).files():
-        found[kind_of(file.run)] += file.rows
-    return {verdict: found[verdict] for verdict in VERDICTS}
+        rows[kind_of(file.run)] += file.rows
+    return {verdict: rows[verdict] for verdict in VERDICTS}
 
 
 class LateNotes:
-    """The notes of late facts that contradict; one that was noted twice after a stop counts once.
+    """The notes about contradictions. A note that was written twice after a stop counts once.
 
-    A note is of one statement. Only those that are asked for are parsed, so a source that contradicts itself at every
-    time costs no more than what is shown of it.
+    Each note is about one statement. Notes are parsed on demand, so a source that contradicts itself at every time
+    costs no more than what is shown of it.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -111,25 +113,29 @@ class LateNotes:
 
     @property
     def contradictions(self) -> int:
-        """How many there are; a statement about many times makes one at each."""
+        """Number of contradictions; a statement about many times makes one at each."""
         return pc.sum(self.rows["counted"]).as_py() or 0
 
     @property
     def undecided(self) -> int:
-        """How many of them nobody has settled. Only notes that a decision may be about are parsed."""
-        found = (one for row in self._maybe_settled().to_pylist() for one in self._read(row))
-        return self.contradictions - sum(1 + one.more for one in found if one.decision is not None)
+        """Number of contradictions that nobody has settled. Only notes that a decision may settle are parsed."""
+        late = (contradiction for row in self._maybe_settled().to_pylist() for contradiction in self._read(row))
+        settled = sum(1 + contradiction.more for contradiction in late if contradiction.decision is not None)
+        return self.contradictions - settled
 
     def first(self, limit: int, undecided: bool = False) -> list[LateContradiction]:
-        """The first of them, by the times at which their statements begin to contradict; of those that stand, if so."""
-        found = (one for one in self._each(self.rows) if not undecided or one.decision is None)
-        return _in_order(islice(found, limit))
+        """The first contradictions, by the first time that each statement contradicts; all, or only undecided ones."""
+        late = (
+            contradiction for contradiction in self._each(self.rows) if not undecided or contradiction.decision is None
+        )
+        return _in_order(islice(late, limit))
 
     def at(self, time: int) -> list[LateContradiction]:
-        """Those at one time, as far as their statements list it."""
+        """The contradictions at a time, if their notes list that time."""
         here = pc.field(TIME) == time
         before = (pc.field("kind") == LATE_COUNT) & (pc.field(TIME) < time)
-        return _in_order(one for one in self._each(self.rows.filter(here | before)) if one.time == time)
+        late = self._each(self.rows.filter(here | before))
+        return _in_order(contradiction for contradiction in late if contradiction.time == time)
 
     def _each(self, rows: pa.Table) -> Iterator[LateContradiction]:
         for batch in rows.to_batches(max_chunksize=_NOTES_PARSED_AT_ONCE):
@@ -146,61 +152,64 @@ class LateNotes:
         return self.rows.filter(update | ((pc.field("kind") == LATE_COUNT) & (pc.field(TIME) <= last)))
 
 
-def _in_order(found: Iterable[LateContradiction]) -> list[LateContradiction]:
-    return sorted(found, key=lambda one: (one.time, one.topic, one.partition, one.offset, one.kind, to_text(one.data)))
+def _in_order(contradictions: Iterable[LateContradiction]) -> list[LateContradiction]:
+    return sorted(
+        contradictions,
+        key=lambda late: (late.time, late.topic, late.partition, late.offset, late.kind, to_text(late.data)),
+    )
 
 
 def settles(
-    collection: Collection, one: LateContradiction, time: int, count: int | None, discard: dict[str, Any] | None
+    collection: Collection, late: LateContradiction, time: int, count: int | None, discard: dict[str, Any] | None
 ) -> bool:
-    """Whether a decision about a sealed time says again what was published there, against a late fact.
+    """Whether a decision about a sealed time confirms what was published, against a late fact.
 
     Args:
-        collection: whose.
-        one: the late fact.
-        time: what the decision is about.
-        count: the count that it gives, or None.
-        discard: the statement `{"data": …, "diff": …}` that it leaves out, or None.
+        collection: the collection.
+        late: the late fact.
+        time: the time of the decision.
+        count: the count that it sets, or None.
+        discard: the statement `{"data": …, "diff": …}` that it discards, or None.
     """
-    if one.time != time:
+    if late.time != time:
         return False
-    if one.kind == LATE_COUNT:
-        return count == one.published
-    if discard is None or int(discard["diff"]) != one.stated:
+    if late.kind == LATE_COUNT:
+        return count == late.published
+    if discard is None or int(discard["diff"]) != late.stated:
         return False
     settled = _Settled(collection)
-    return settled.bytes_of(one.data) == settled.bytes_of(discard["data"])
+    return settled.bytes_of(late.data) == settled.bytes_of(discard["data"])
 
 
 class _Settled:
-    """The decisions that settle late facts, by what they are about."""
+    """The decisions that settle late facts, by the time or statement that they are about."""
 
     def __init__(self, collection: Collection) -> None:
         self.schema = collection.entry.record_schema
-        self.kinds = {one.name: one.type for one in column_types(self.schema)}
+        self.kinds = {column.name: column.type for column in column_types(self.schema)}
         self.counts: dict[int, str] = {}
         self.discards: dict[tuple[int, int, bytes], str] = {}
-        for one in collection.entry.decisions:
-            if one.time is not None and one.count is not None:
-                self.counts[one.time] = one.reason
-            if one.time is not None and one.discard is not None:
-                self.discards[one.time, int(one.discard["diff"]), self.bytes_of(one.discard["data"])] = one.reason
+        for decision in collection.entry.decisions:
+            match decision:
+                case Count():
+                    self.counts[decision.time] = decision.reason
+                case Discard(time=time, statement=statement):
+                    self.discards[time, int(statement["diff"]), self.bytes_of(statement["data"])] = decision.reason
 
     def bytes_of(self, data: Any) -> bytes:
-        """The same for equal data."""
-        from tidelake.delta.statements import encode_data
+        """Bytes that are the same for equal data."""
+        from tidelake.codec.typed import encode_data
 
         return encode_data(self.schema, data)
 
-    def read(self, time: int, kind: str, noted: dict[str, Any], facts: int) -> list[LateContradiction]:
-        """What a note says, beside the decisions: one contradiction, or those that a statement of counts lists."""
-        place = {name: noted[name] for name in ("topic", "partition", "offset")}
+    def read(self, time: int, kind: str, note: dict[str, Any], facts: int) -> list[LateContradiction]:
+        """The contradictions in a note, with their decisions: one, or one for each time that a late count lists."""
+        place = {name: note[name] for name in ("topic", "partition", "offset")}
         if kind == LATE_COUNT:
-            return self._read_counts(noted["times"], facts, place)
-        stated, published = noted["stated"], noted["published"]
+            return self._read_counts(note["times"], facts, place)
+        stated, published = note["stated"], note["published"]
         data = {
-            name: map_bytes(self.kinds[name], value, lambda text: {"b64": text})
-            for name, value in noted["data"].items()
+            name: map_bytes(self.kinds[name], value, lambda text: {"b64": text}) for name, value in note["data"].items()
         }
         decision = self.discards.get((time, stated, self.bytes_of(data))) if self.discards else None
         return [
@@ -210,34 +219,34 @@ class _Settled:
     def _read_counts(self, listed: list[list[int]], facts: int, place: dict[str, Any]) -> list[LateContradiction]:
         reasons = [self.counts.get(time) for time, _, _ in listed]
         last = len(listed) - 1
-        # Who has settled all that is listed of a statement has settled the statement: the rest stands with the last.
+        # Settling all listed times of a statement settles the statement; its other times belong to the last of these.
         rest = None if None in reasons else reasons[last]
-        found = [
+        contradictions = [
             LateContradiction(LATE_COUNT, time, **place, stated=stated, published=published, data=None, decision=reason)
             for (time, stated, published), reason in zip(listed, reasons, strict=True)
         ]
         if facts > len(listed):
-            found[last] = replace(found[last], more=facts - len(listed), decision=rest)
-        return found
+            contradictions[last] = replace(contradictions[last], more=facts - len(listed), decision=rest)
+        return contradictions
 
 
 def note_late_counts(collection: Collection, pending: pa.Table, upper: int, closed: bool) -> bool:
-    """Compare what statements say of sealed times with what was proven there, and note each that contradicts once.
+    """Compare late progress statements with the proofs, and note each contradicting statement once.
 
-    A note has the first times that its statement contradicts, and how many there are; it says where the statement came
-    first, and whoever states the same again, at whatever place, adds nothing. Times that were sealed by decision have
-    the count that was decided, whatever is said of them.
+    A note has the first times that its statement contradicts, their number, and the place where the statement was first
+    read. The same statement at another place adds no note. A time that was sealed by decision keeps the decided count,
+    whatever late statements say.
 
     Args:
-        collection: whose proofs.
-        pending: rows of `progress/`, none of which was looked at before.
-        upper: what is sealed lies before it.
+        collection: the collection.
+        pending: rows of `progress/` that were not compared yet.
+        upper: the first time that is not sealed.
         closed: whether every time is sealed.
 
     Returns:
         Whether any statement reaches below upper.
 
-    Cost: nothing where none does; else the proofs of those times that late statements cover. What is written is bounded
+    Cost: nothing if none does; else the proofs of the times that late statements cover. The number of notes is bounded
     by the number of statements, not of times.
     """
     end_of_sealed = INT64_MAX + 1 if closed else upper
@@ -258,7 +267,7 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
 
 
 def _sealed_part(row: dict[str, Any], end_of_sealed: int) -> tuple[int, int]:
-    """The sealed times that a statement covers, as `(first, end)`."""
+    """The sealed times that a statement covers, as `[first, end)`."""
     end = min(row["upper"]) if row["upper"] else INT64_MAX + 1
     return min(row["lower"]), min(end, end_of_sealed)
 
@@ -266,7 +275,7 @@ def _sealed_part(row: dict[str, Any], end_of_sealed: int) -> tuple[int, int]:
 def _other_counts(
     row: dict[str, Any], interval: tuple[int, int], proven: dict[int, Proven], times: list[int]
 ) -> Iterator[tuple[int, int, int]]:
-    """The sealed times for which a statement gives another count than the one proven: (time, stated, proven)."""
+    """Yield (time, stated, proven) for each sealed time at which a statement contradicts the proven count."""
     start, end = interval
     stated = dict(zip(row["count_times"], row["count_values"], strict=True))
     covered = times[bisect_left(times, start) : bisect_left(times, end)]
@@ -285,15 +294,15 @@ def _note_of(row: dict[str, Any], others: list[tuple[int, int, int]]) -> dict[st
 
 
 def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> None:
-    """Append the notes that are not there yet, by what they say and not by where it was said."""
+    """Append the notes whose facts were not noted yet, from whatever place."""
     if not notes:
         return
     path = collection.paths.proofs
     times = sorted({note["times"][0][0] for note in notes.values()})
     files = [file for file in OpenTable(path).files() if kind_of(file.run) == CONTRADICTED_RUN and meets(file, times)]
     like = (pc.field("kind") == LATE_COUNT) & pc.field(TIME).isin(times)
-    there = read_rows(path, files, PROOFS_SCHEMA, [TIME, "kind", "detail"], like)
-    known = {parse(detail)["fact"] for detail in there["detail"].to_pylist()}
+    stored = read_rows(path, files, PROOFS_SCHEMA, [TIME, "kind", "detail"], like)
+    stored_facts = {parse(detail)["fact"] for detail in stored["detail"].to_pylist()}
     at_ms = int(clock.time() * 1000)
     rows = [
         {
@@ -304,10 +313,10 @@ def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> N
             "at_ms": at_ms,
         }
         for fact, note in notes.items()
-        if fact not in known
+        if fact not in stored_facts
     ]
     if rows:
-        from tidelake.delta.runs import append_run  # late: `status` reads the notes without Spark
+        from tidelake.store.runs import append_run  # late: `status` reads the notes without Spark
 
         table = pa.Table.from_pylist(rows, schema=PROOFS_SCHEMA)
         append_run(path, write_run(path, new_run(CONTRADICTED_RUN), table), collection.entry.epoch)

@@ -1,4 +1,4 @@
-"""What is kept of late counts is bounded by the statements that say them, and read without a JVM."""
+"""Notes about late statements are bounded by the number of statements, and read without a JVM."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.delta.lake import NAME, RECORD
-from tidelake.configuration import CollectionSettings
-from tidelake.delta import proven as proven_room
-from tidelake.delta.catalog import Catalog, Collection, Decision
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.evidence import CONTRADICTED_RUN, LateNotes, kind_of, note_late_counts, settles
-from tidelake.delta.files import read_rows, write_run
-from tidelake.delta.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, TIME, Store, new_run
-from tidelake.delta.proven import Proven, read_proven
-from tidelake.delta.runs import append_run
-from tidelake.delta.status import read_status
-from tidelake.order import INT64_MAX
+from tests.lakes.lake import NAME, RECORD
+from tidelake.protocol.order import INT64_MAX
+from tidelake.read.status import read_status
+from tidelake.settings.collection import CollectionSpec
+from tidelake.store import proofs as proven_room
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import Count
+from tidelake.store.entry import Collection
+from tidelake.store.files import read_rows, write_run
+from tidelake.store.late_notes import CONTRADICTED_RUN, LateNotes, kind_of, note_late_counts, settles
+from tidelake.store.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, TIME, Store, new_run
+from tidelake.store.proofs import Proven, read_proven
+from tidelake.store.runs import append_run
 
 TIMES = 1_000
 
@@ -28,9 +30,7 @@ TIMES = 1_000
 def catalog(tmp_path: Path) -> Catalog:
     """One collection, sealed up to `TIMES` with one update at each time."""
     catalog = Catalog(Store(tmp_path))
-    catalog.open_or_create(
-        CollectionSettings(name=NAME, family="plain", topics=(NAME,), topics_folder=tmp_path, record_schema=RECORD)
-    )
+    catalog.open_or_create(CollectionSpec(NAME, "cdcv2", "none", RECORD))
     prove(catalog.find(NAME), dict.fromkeys(range(TIMES), 1))
     return catalog
 
@@ -67,7 +67,7 @@ def noted(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def decide(catalog: Catalog, time: int) -> None:
-    catalog.decide(NAME, Decision(reason="tested", at_ms=0, time=time, count=1))
+    catalog.decide(NAME, Count(time=time, count=1, reason="tested"))
 
 
 def test_a_statement_that_contradicts_every_sealed_time_writes_one_note_however_often_it_comes(
@@ -82,7 +82,7 @@ def test_a_statement_that_contradicts_every_sealed_time_writes_one_note_however_
     assert (notes.contradictions, notes.undecided) == (TIMES, TIMES)
     listed = notes.first(100)
     assert [(one.time, one.stated, one.published, one.offset) for one in listed] == [(t, 0, 1, 7) for t in range(20)]
-    assert listed[-1].fact() == (
+    assert listed[-1].fact == (
         f"time 19 is said to have 0 updates and was sealed with 1 (topic '{NAME}', partition 0, offset 7), "
         "and so at 980 more times"
     )

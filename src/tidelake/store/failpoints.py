@@ -1,13 +1,13 @@
-"""Named places where a process may die: each line of the crash table has one, and tests end the process there."""
+"""Failpoints: named places at which tests end the process, one for each line of the crash table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 TABLES: tuple[str, ...] = ("catalog", "progress", "proofs", "quarantine", "late", "updates")
-"""The tables that delta-rs commits to, by the names of their folders, in the order in which they are made."""
+"""The folders of the tables that delta-rs commits to, in the order of their creation."""
 
-STOP_POINTS: tuple[str, ...] = (
+FAILPOINTS: tuple[str, ...] = (
     "table.after_folder",
     "table.after_entry",
     *(f"table.after_create.{table}" for table in TABLES),
@@ -58,9 +58,9 @@ STOP_POINTS: tuple[str, ...] = (
     "current.before_write",
     "current.after_write",
 )
-"""Every place that `reach` is called with: tables and commits first, then in the order of a schedule."""
+"""Every name that `reach` is called with: tables and commits first, then the steps of a schedule in order."""
 
-RAW_STOP_POINTS: tuple[str, ...] = (
+RAW_FAILPOINTS: tuple[str, ...] = (
     "table.after_create.bindings",
     "raw.before_write",
     "raw.after_write",
@@ -74,21 +74,21 @@ RAW_STOP_POINTS: tuple[str, ...] = (
     "raw.after_lost_offsets",
     "raw.after_commit",
 )
-"""Those that only a raw collection comes by: it has one table more, and a tick of its own."""
+"""Only reclocked collections reach these: they have one more table, and a different tick."""
 
-EVOLUTION_STOP_POINTS: tuple[str, ...] = ("columns.after_catalog", "columns.after_commit")
-"""Those that only a collection comes by that gets a new column."""
+EVOLUTION_FAILPOINTS: tuple[str, ...] = ("columns.after_catalog", "columns.after_commit")
+"""Only collections that get a new column reach these."""
 
 _on_reach: Callable[[str], None] | None = None
 
 
 def on_reach(hook: Callable[[str], None] | None) -> None:
-    """Have `hook` called with the name of every stop point that is reached; None takes it away."""
+    """Call `hook` with the name of each failpoint that is reached; None removes the hook."""
     global _on_reach
     _on_reach = hook
 
 
 def reach(name: str, table: str = "") -> None:
-    """Tell the hook, if one is set, that this place is reached; `table` is the last part of its name, if it has one."""
+    """Call the hook, if there is one; `table` is the last part of the failpoint's name, if it has one."""
     if _on_reach is not None:
         _on_reach(f"{name}.{table}" if table else name)

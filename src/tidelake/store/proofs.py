@@ -1,40 +1,41 @@
-"""What was proven at each sealed time, as `proofs/` has it; the one reader of it, without a JVM."""
+"""Reads from `proofs/` what was proven at each sealed time. Needs no JVM."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from pathlib import Path
+from operator import or_
 from typing import NamedTuple
 
 import pyarrow.compute as pc
 
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import read_rows
-from tidelake.delta.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
+from tidelake.store.commit import OpenTable
+from tidelake.store.files import read_rows
+from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
+from tidelake.store.location import Location
 
 _INTERVALS_MAX = 100
 
 
 class Proven(NamedTuple):
-    """The proof of one time."""
+    """The proof of a time."""
 
     announced: int
     counted: int
     copies: int
     decision: str | None
-    """Why it was sealed by decision; None where it was not."""
+    """The reason if it was sealed by decision, or None."""
 
 
-def read_proven(proofs: Path, intervals: Sequence[tuple[int, int]]) -> dict[int, Proven]:
-    """By time, what was proven; of times noted twice, after a stop or beside an ingest, the newest note stands.
+def read_proven(proofs: Location, intervals: Sequence[tuple[int, int]]) -> dict[int, Proven]:
+    """Read proofs by time. If a time was noted twice, after a stop or during an ingest, the newest note counts.
 
     Args:
         proofs: the table's folder.
-        intervals: the times that are wanted, `(first, end)` each, in order and apart.
+        intervals: the times to read, `[first, end)` each, in order and disjoint.
 
     Returns:
-        The proofs in the intervals; where there are very many, in all that lies between the first and the last.
+        The proofs in the intervals; with more than a hundred intervals, those in between as well.
 
     Cost: the files whose bounds meet an interval; only rows within leave Arrow.
     """
@@ -52,9 +53,9 @@ def read_proven(proofs: Path, intervals: Sequence[tuple[int, int]]) -> dict[int,
             or any(first <= file.time_max and file.time_min < end for first, end in intervals)
         )
     ]
-    # Up to the last time and not before the end, which may lie beyond int64.
+    # `<= end - 1`, as `end` may exceed int64.
     within = [(pc.field(TIME) >= first) & (pc.field(TIME) <= end - 1) for first, end in intervals]
     columns = [TIME, *Proven._fields]
-    wanted = reduce(lambda one, other: one | other, within)
+    wanted = reduce(or_, within)
     rows = read_rows(proofs, files, PROOFS_SCHEMA, [*columns, "at_ms"], wanted).sort_by("at_ms").to_pydict()
-    return {one[0]: Proven(*one[1:]) for one in zip(*(rows[name] for name in columns), strict=True)}
+    return {time: Proven(*proof) for time, *proof in zip(*(rows[name] for name in columns), strict=True)}

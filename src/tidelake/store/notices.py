@@ -1,4 +1,4 @@
-"""What happens to tables and is worth a line of the log; nothing here is loaded until there is something to say."""
+"""Logs events about tables. The logging library is loaded on first use."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def inform(event: str, **values: Any) -> None:
 
 
 def warn(event: str, **values: Any) -> None:
-    """Log that something is not as it should be, and was mended."""
+    """Log that something was damaged and has been repaired."""
     _log().warning(event, **values)
 
 
 def _log() -> Any:
-    import structlog  # late: it brings half of rich with it, and `status` hardly ever has something to say
+    import structlog  # late: it loads half of rich, and `status` hardly ever logs
 
     return structlog.get_logger("tidelake")

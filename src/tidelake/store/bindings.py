@@ -1,37 +1,35 @@
-"""The table `bindings/` of a re-clocked collection: which offsets each minted time stands for."""
+"""The table `bindings/` of a reclocked collection: the offsets that each minted time stands for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.delta.catalog import Collection
-from tidelake.delta.commit import OpenTable, maintain
-from tidelake.delta.files import discard_run, read_rows, write_run
-from tidelake.delta.layout import BINDINGS_SCHEMA, TIME, new_run
-from tidelake.delta.position import next_offsets
-from tidelake.delta.stops import reach
-from tidelake.delta.values import UPPER
-from tidelake.errors import Conflict
-from tidelake.framing.reclock import Binding, Place, chain_of
+from tidelake.protocol.binding import Binding, Place, chain_of
+from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.entry import Collection
+from tidelake.store.failpoints import reach
+from tidelake.store.files import discard_run, read_rows, write_run
+from tidelake.store.layout import BINDINGS_SCHEMA, TIME, new_run
+from tidelake.store.location import Location
+from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
+from tidelake.store.state import UPPER, next_offsets
 
 _MINTED = "minted"
-"""The greatest time that was bound, also by a tick that lost or died after it."""
-_ATTEMPTS_MAX = 64
+"""The greatest bound time, including those of ticks that lost or died afterwards."""
 
 
-def minted_time(path: Path) -> int:
-    """The greatest time that was bound; -1 where there is none."""
-    found = OpenTable(path).value(_MINTED)
-    return -1 if found is None else found
+def minted_time(path: Location) -> int:
+    """The greatest bound time; -1 without a binding."""
+    minted = OpenTable(path).value(_MINTED)
+    return -1 if minted is None else minted
 
 
-def append_binding(path: Path, binding: Binding, epoch: int) -> bool:
-    """Write a binding down, before the commit that makes it true; False where another tick has bound its time.
+def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
+    """Store a binding before the commit that makes it true; return False if another tick has bound its time.
 
     Raises:
         Conflict: every attempt lost.
@@ -39,32 +37,30 @@ def append_binding(path: Path, binding: Binding, epoch: int) -> bool:
     """
     run = new_run("binding")
     files = write_run(path, run, pa.Table.from_pylist([_row_of(binding)], schema=BINDINGS_SCHEMA))
-    for _ in range(_ATTEMPTS_MAX):
-        table = OpenTable(path)
+
+    def commit(table: OpenTable) -> bool:
         minted = table.value(_MINTED)
         if minted is not None and minted >= binding.time:
             discard_run(path, run)
             return False
-        try:
-            table.commit({_MINTED: binding.time}, files, epoch=epoch)
-        except Conflict:
-            reach("append.after_conflict")
-            continue
+        table.commit({_MINTED: binding.time}, files, epoch=epoch)
         maintain(path)
         return True
-    raise Conflict(str(path), -1, f"{_ATTEMPTS_MAX} attempts to bind the time {binding.time} failed")
+
+    failure = f"{ATTEMPTS_MAX} attempts to bind the time {binding.time} failed"
+    return retry_commit(path, commit, failure, after_conflict=lambda _: reach("append.after_conflict"))
 
 
 def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> list[Binding]:
-    """The bindings that count at one version of the updates table, of times at or after `lower`, oldest first.
+    """The bindings that hold at a version of the updates table, for times at or after `lower`, oldest first.
 
     Raises:
-        DamagedTable: one is missing, or does not fit.
+        DamagedTable: a binding is missing or does not fit the others.
 
-    Cost: the files of `bindings/` that reach `lower`; a row a tick.
+    Cost: the files of `bindings/` that reach `lower`; one row for each tick.
     """
     path = collection.paths.bindings
-    files = [one for one in OpenTable(path).files() if one.time_max is None or one.time_max >= lower]
+    files = [file for file in OpenTable(path).files() if file.time_max is None or file.time_max >= lower]
     rows = read_rows(path, files, BINDINGS_SCHEMA, where=pc.field(TIME) >= lower).to_pylist()
     topics = {topic for row in rows for topic in row["topics"]}
     return chain_of(
@@ -73,8 +69,8 @@ def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> l
 
 
 def known_offsets(table: OpenTable, topics: set[str]) -> dict[Place, int]:
-    """By topic and partition, the next offset as a version of the updates table has it."""
-    return {(topic, one): offset for topic in topics for one, offset in next_offsets(table, topic).items()}
+    """By topic and partition, the next offset at a version of the updates table."""
+    return {(topic, partition): offset for topic in topics for partition, offset in next_offsets(table, topic).items()}
 
 
 def _row_of(binding: Binding) -> dict[str, Any]:
