@@ -1,10 +1,11 @@
-"""Schema ids that a real registry knows: found when they are needed, resolved by column, refused by name."""
+"""Schema ids of a real registry: looked up when needed, resolved by column, refused by name."""
 
 from __future__ import annotations
 
 import io
 import json
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,20 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from tests.delta.lake import NAME, RECORD, Lake, encode, progress, updates
-from tests.delta.raw_lake import RawLake
+from tests.lakes.lake import NAME, RECORD, Lake, encode, progress, updates
+from tests.lakes.raw_lake import RawLake
 from tests.services.registry import Registry
-from tidelake.configuration import CollectionSettings, load_settings
-from tidelake.delta.quarantine import quarantine_rows
-from tidelake.delta.registry import SchemaRegistry, with_schema_ids
 from tidelake.errors import ConfigurationError, RegistryUnreachable
-from tidelake.registry_configuration import RegistrySettings
-from tidelake.schema import cdcv2_schema
+from tidelake.ingest.source_schemas import SourceSchemas, resolve_records
+from tidelake.schema.avro import cdcv2_schema
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.lake import load_settings
+from tidelake.settings.reclock import ReclockSettings
+from tidelake.settings.registry import RegistrySettings
+from tidelake.store.catalog import Catalog
+from tidelake.store.layout import Store
+from tidelake.store.quarantine import quarantine_rows
+from tidelake.topic.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.services
 
@@ -91,7 +97,7 @@ def test_each_record_is_read_with_its_writers_schema_or_refused_by_name(
     lake.put(framed(fourth, without, {"id": 5, "page": "e"}))
     lake.document["registry"] = {"url": "http://127.0.0.1:1", "cache": "cache"}
     lake.configure()
-    with pytest.raises(RegistryUnreachable, match=r"127\.0\.0\.1:1 cannot be asked: .*refused"):
+    with pytest.raises(RegistryUnreachable, match=r"127\.0\.0\.1:1 cannot be queried: .*refused"):
         lake.ingest()
     lake.document["registry"] = {"url": registry.url, "cache": "cache"}
     lake.configure()
@@ -137,6 +143,13 @@ def settings_of(folder: Path, registry: Registry, **more: Any) -> CollectionSett
     return load_settings(file).collection(NAME)
 
 
+def resolved(folder: Path, settings: CollectionSettings) -> SourceSchemas:
+    assert isinstance(settings, ReclockSettings)
+    spec = replace(settings.spec(), name=f"visits_{settings.envelope}")
+    entry = Catalog(Store(folder / "store")).open_or_create(spec).entry
+    return resolve_records(settings, entry, messages=lambda: pytest.fail("no message is asked for a schema"))
+
+
 def test_every_topic_has_its_own_subjects_for_keys_and_for_values(tmp_path: Path, registry: Registry) -> None:
     key = record(("id", "long"), name="key")
     ids = {
@@ -144,13 +157,14 @@ def test_every_topic_has_its_own_subjects_for_keys_and_for_values(tmp_path: Path
         for subject in ("eu-key", "eu-value", "us-value", "de-value")
     }
     upserts = {"envelope": "upsert", "key": "id", "topic": ["eu", "us"]}
-    found = with_schema_ids(settings_of(tmp_path, registry, **upserts))
-    assert set(found.schema_ids) == {ids["eu-value"], ids["us-value"]}
-    assert set(found.key_schema_ids) == {ids["eu-key"]}
+    found = resolved(tmp_path, settings_of(tmp_path, registry, **upserts))
+    assert found.keys is not None
+    assert set(found.values.writers.by_id or ()) == {ids["eu-value"], ids["us-value"]}
+    assert set(found.keys.writers.by_id or ()) == {ids["eu-key"]}
     by_both = settings_of(tmp_path, registry, envelope="append_only", topic="de", subject="topic_record")
-    assert with_schema_ids(by_both).schema_ids == {}
+    assert resolved(tmp_path, by_both).values.writers.by_id == {}
     both = registry.register("de-shop.visit", COLUMNS | {"doc": "both"})
-    assert set(with_schema_ids(by_both).schema_ids) == {both}
+    assert set(resolved(tmp_path, by_both).values.writers.by_id or ()) == {both}
 
 
 def test_a_subject_is_asked_for_anew_and_what_was_fetched_stays_on_disk(tmp_path: Path, registry: Registry) -> None:
@@ -174,5 +188,5 @@ def test_a_subject_is_asked_for_anew_and_what_was_fetched_stays_on_disk(tmp_path
 
 
 def test_a_subject_is_refused_where_nothing_is_looked_up(tmp_path: Path, registry: Registry) -> None:
-    with pytest.raises(ConfigurationError, match="is given where no schema is looked up"):
+    with pytest.raises(ConfigurationError, match="has no effect: no schema is looked up"):
         settings_of(tmp_path, registry, envelope="append_only", topic="a", subject="topic", schema_ids={1: COLUMNS})

@@ -1,4 +1,4 @@
-"""Topics of a real broker: what is read of them, what is missing, and who is let in."""
+"""Topics of a real broker: reading, missing offsets, and authentication."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from tests.services.kafka import MECHANISMS, PASSWORD, USER, WAIT_S, Broker, Record
-from tidelake.delta.catalog import Decision
-from tidelake.delta.kafka_client import KafkaCluster
-from tidelake.delta.kafka_topic import KafkaTopic
-from tidelake.errors import ConfigurationError, RuleBroken, TopicChanged, TopicGap, TopicUnreachable
-from tidelake.kafka_configuration import KafkaSettings, Secret
+from tidelake.errors import ConfigurationError, TopicChanged, TopicGap, TopicMissing, TopicUnreachable
+from tidelake.settings.kafka import KafkaSettings, Secret
+from tidelake.store.decision import AcceptTopic
+from tidelake.topic.cluster import KafkaCluster
+from tidelake.topic.kafka import KafkaTopic
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
@@ -90,7 +90,7 @@ def test_a_topic_that_ends_before_what_was_read_is_a_gap_and_can_be_read_again_f
     assert isinstance(gaps[0], TopicChanged)
     assert facts(topic.plan({0: 3, 1: 5}, 100)[1]) == [(1, 0, 5, "the partition is no longer there")]
     broker.produce(name, [Record(b"x")])
-    decision = Decision(accept_topic=(name, offsets.identity or 0, {0: 3}), reason="tested", at_ms=0)
+    decision = AcceptTopic(topic=name, identity=offsets.identity or 0, starts={0: 3}, reason="tested")
     again = KafkaTopic(topic.cluster, name, [decision])
     offsets, gaps = again.plan({}, 100)
     assert (again.name, again.identity, offsets.intervals, gaps) == (f"{name}#1", offsets.identity, {0: (3, 4)}, [])
@@ -148,13 +148,13 @@ def test_who_is_not_let_in_is_told_so_without_the_secret(
     assert "a wrong one" not in str(caught.value)
     monkeypatch.delenv("TESTS_KAFKA_PASSWORD")
     with pytest.raises(
-        ConfigurationError, match=r"TESTS_KAFKA_PASSWORD: is not set, and kafka\.sasl_password is in it"
+        ConfigurationError, match=r"TESTS_KAFKA_PASSWORD: is not set, but kafka\.sasl_password is read from it"
     ):
         KafkaTopic(KafkaCluster(secure), name).end_offsets()
 
 
 def test_a_topic_or_a_broker_that_is_not_there_is_named(broker: Broker) -> None:
-    with pytest.raises(RuleBroken, match="has no topic 'nowhere'"):
+    with pytest.raises(TopicMissing, match="has no topic 'nowhere'"):
         topic_of(broker, "nowhere").end_offsets()
     nothing = KafkaSettings(bootstrap_servers="127.0.0.1:1", security_protocol="SSL", ssl_ca_file=Path("/nowhere/ca"))
     with pytest.raises(ConfigurationError, match=r"kafka: .*ssl\.ca\.location"):

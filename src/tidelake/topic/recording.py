@@ -1,64 +1,69 @@
-"""Records topics of a broker as file topics: each record as it is, in its place; see `playing` for the way back.
+"""Records topics of a broker as file topics. Records keep their bytes and offsets; `producing` plays them back.
 
-A recording keeps keys, values, headers, timestamps, partitions and offsets. Its Parquet files say which offsets they
-stand for, so that those without a record (of transactions, of compaction) are no gap in it either.
+A recording keeps keys, values, headers, timestamps, partitions and offsets. Its Parquet files state which offsets they
+cover, so offsets without a record (of transactions or compaction) leave no gap.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from tidelake.delta.kafka_client import KafkaCluster, librdkafka_settings
-from tidelake.delta.topic import COVERED_OFFSETS, TOPIC_IDENTITY, FileTopic
-from tidelake.delta.topic_intervals import Interval
-from tidelake.delta.topic_lines import parse_line
-from tidelake.errors import RuleBroken, TopicUnreachable
-from tidelake.generator.topic_writer import TOPIC_SCHEMA
+from tidelake.errors import CopyRefused, TopicUnreachable
+from tidelake.protocol.intervals import Interval
+from tidelake.store import blobs
+from tidelake.store.location import Location, Place, locate
+from tidelake.topic.cluster import KafkaCluster, librdkafka_settings
+from tidelake.topic.files import COVERED_OFFSETS, TOPIC_IDENTITY, FileTopic
+from tidelake.topic.lines import parse_line
+from tidelake.topic.shape import TOPIC_SCHEMA
 
 Format = Literal["parquet", "jsonl"]
 MESSAGES_PER_FILE = 50_000
 _POLL_S = 1.0
+_PART_NAME = re.compile(r"part-.*\.parquet", re.DOTALL)
 
 
 @dataclass
 class Copied:
-    """What was recorded or played."""
+    """The result of recording or playing."""
 
     messages: int = 0
     intervals: dict[int, Interval] = field(default_factory=dict)
-    """By partition, the offsets that it stands for."""
+    """The offsets covered, by partition."""
 
 
-def record_topic(cluster: KafkaCluster, name: str, folder: Path, form: Format = "parquet") -> Copied:
-    """Record what a topic has now and the folder does not have yet; a recording as Parquet may be continued.
+def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = "parquet") -> Copied:
+    """Record the messages of a topic that the folder does not have yet. Recordings in Parquet can be continued.
 
     Raises:
-        RuleBroken: there is no such topic; the folder holds another one, JSON lines, or more than the topic; or offsets
-            without a record would have to be written as JSON lines, which cannot say so.
+        TopicMissing: the topic does not exist.
+        CopyRefused: the folder holds another topic, JSON lines, or more than the topic; or JSON lines are asked for
+            and an offset has no record, which they cannot express.
         TopicUnreachable: the brokers do not answer, or stop answering.
 
     Cost: bounded memory as Parquet; one partition at a time in memory as JSON lines.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = locate(place)
+    blobs.make_folder(folder)
     facts = cluster.topic(name)
-    known = FileTopic(folder).end_offsets()
-    if form == "jsonl" and known:
-        raise RuleBroken(f"{folder} holds messages already, and its files never change", "record into an empty folder")
+    recorded = FileTopic(folder).end_offsets()
+    if form == "jsonl" and recorded:
+        raise CopyRefused(f"{folder} holds messages already, but its files never change", "record into an empty folder")
     _check_same_topic(folder, name, facts.identity)
     copied = Copied()
     for partition, (first, end) in sorted(facts.offsets.items()):
-        start = max(first, known.get(partition, 0))
-        if known.get(partition, 0) > end:
-            raise RuleBroken(
+        start = max(first, recorded.get(partition, 0))
+        if recorded.get(partition, 0) > end:
+            raise CopyRefused(
                 f"{folder} has more of partition {partition} than the topic '{name}', which ends at {end}",
                 "record into an empty folder",
             )
@@ -66,7 +71,7 @@ def record_topic(cluster: KafkaCluster, name: str, folder: Path, form: Format = 
             continue
         messages = _consume(cluster, name, partition, (start, end))
         if form == "jsonl":
-            copied.messages += _write_lines(folder / f"{partition}.jsonl", messages, (start, end))
+            copied.messages += _write_lines(folder, partition, messages, (start, end))
         else:
             copied.messages += _write_parquet(folder, name, partition, messages, (start, end), facts.identity)
         copied.intervals[partition] = (start, end)
@@ -77,7 +82,7 @@ def _consume(cluster: KafkaCluster, name: str, partition: int, interval: Interva
     """The committed records of an interval, in order."""
     settings = {
         **librdkafka_settings(cluster.settings),
-        "group.id": "tidelake-recording",  # the client wants a name; nothing is ever stored under it
+        "group.id": "tidelake-recording",  # the client requires a name; nothing is ever stored under it
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
@@ -108,9 +113,9 @@ def _consume(cluster: KafkaCluster, name: str, partition: int, interval: Interva
 
 
 def _write_parquet(
-    folder: Path, name: str, partition: int, messages: Iterator[Message], interval: Interval, identity: int | None
+    folder: Location, name: str, partition: int, messages: Iterator[Message], interval: Interval, identity: int | None
 ) -> int:
-    """Write an interval as files that each say which offsets they stand for; together they leave none out."""
+    """Write an interval as files that together cover each of its offsets."""
     written, start = 0, interval[0]
     rows: list[dict[str, Any]] = []
     for message in messages:
@@ -124,16 +129,14 @@ def _write_parquet(
 
 
 def _write_part(
-    folder: Path, rows: list[dict[str, Any]], partition: int, interval: Interval, identity: int | None
+    folder: Location, rows: list[dict[str, Any]], partition: int, interval: Interval, identity: int | None
 ) -> None:
-    said = {COVERED_OFFSETS: json.dumps({partition: interval})}
+    metadata = {COVERED_OFFSETS: json.dumps({partition: interval})}
     if identity is not None:
-        said[TOPIC_IDENTITY] = str(identity)
-    table = pa.Table.from_pylist(rows, schema=TOPIC_SCHEMA.with_metadata(said))
-    path = folder / f"part-{partition:05d}-{interval[0]:019d}.parquet"
-    unfinished = path.with_name(f"_{path.name}")  # a reader of topics takes such a name for one not yet there
-    pq.write_table(table, unfinished, compression="zstd")
-    unfinished.replace(path)
+        metadata[TOPIC_IDENTITY] = str(identity)
+    table = pa.Table.from_pylist(rows, schema=TOPIC_SCHEMA.with_metadata(metadata))
+    with blobs.writing(folder / f"part-{partition:05d}-{interval[0]:019d}.parquet") as sink:
+        pq.write_table(table, sink, compression="zstd")
 
 
 def _row_of(name: str, message: Message) -> dict[str, Any]:
@@ -159,24 +162,21 @@ def _headers_of(message: Message) -> list[dict[str, Any]] | None:
     return None if headers is None else [{"key": key, "value": value} for key, value in headers]
 
 
-def _write_lines(path: Path, messages: Iterator[Message], interval: Interval) -> int:
-    """Write an interval as lines that a person can read and that give the same bytes back."""
-    unfinished = path.with_name(f"_{path.name}")
-    written, expected = 0, interval[0]
-    with unfinished.open("w", encoding="utf-8") as lines:
+def _write_lines(folder: Location, partition: int, messages: Iterator[Message], interval: Interval) -> int:
+    """Write an interval as readable lines that parse to the same bytes."""
+    expected = interval[0]
+    with blobs.writing(folder / f"{partition}.jsonl") as lines:
         for message in messages:
             if message.offset() != expected:
                 break
-            lines.write(_line_of(message) + "\n")
-            written, expected = written + 1, expected + 1
-    if expected != interval[1]:
-        unfinished.unlink()
-        raise RuleBroken(
-            f"offset {expected} of partition {path.stem} has no record, which JSON lines cannot say",
-            "record as Parquet",
-        )
-    unfinished.replace(path)
-    return written
+            lines.write((_line_of(message) + "\n").encode())
+            expected += 1
+        if expected != interval[1]:
+            raise CopyRefused(
+                f"offset {expected} of partition {partition} has no record, which JSON lines cannot express",
+                "record as Parquet",
+            )
+    return expected - interval[0]
 
 
 def _line_of(message: Message) -> str:
@@ -184,17 +184,18 @@ def _line_of(message: Message) -> str:
     stamp, headers = _timestamp_of(message), _headers_of(message)
     if stamp is not None:
         parts.append(f'"timestamp_ms": {stamp}')
-    parts += [_stated(name, data) for name, data in (("key", message.key()), ("value", message.value()))]
+    parts += [_field(name, data) for name, data in (("key", message.key()), ("value", message.value()))]
     if headers is not None:
-        stated = [
-            f'{{"key": {json.dumps(one["key"])}, {_stated("value", one["value"], text=True)}}}' for one in headers
+        objects = [
+            f'{{"key": {json.dumps(header["key"])}, {_field("value", header["value"], text=True)}}}'
+            for header in headers
         ]
-        parts.append(f'"headers": [{", ".join(stated)}]')
+        parts.append(f'"headers": [{", ".join(objects)}]')
     return "{" + ", ".join(parts) + "}"
 
 
-def _stated(name: str, data: bytes | None, *, text: bool = False) -> str:
-    """A field that gives these bytes back: as the object that they are, as text, or else in base64."""
+def _field(name: str, data: bytes | None, *, text: bool = False) -> str:
+    """A field that parses to these bytes: a JSON object if possible, else text, else base64."""
     if data is None:
         return f'"{name}": null'
     try:
@@ -202,25 +203,27 @@ def _stated(name: str, data: bytes | None, *, text: bool = False) -> str:
     except UnicodeDecodeError:
         return f'"{name}_b64": "{base64.b64encode(data).decode("ascii")}"'
     if not text and data.startswith(b"{") and data.endswith(b"}") and b"\n" not in data and b"\r" not in data:
-        stated = f'"{name}": {as_text}'
-        if _gives_back(stated, name, data):
-            return stated
+        as_object = f'"{name}": {as_text}'
+        if _parses_to(as_object, name, data):
+            return as_object
     return f'"{name}": {json.dumps(as_text, ensure_ascii=False)}'
 
 
-def _gives_back(stated: str, name: str, data: bytes) -> bool:
-    """Whether a line with this field is read as these bytes; one that is no JSON, or has a name twice, is not."""
+def _parses_to(field: str, name: str, data: bytes) -> bool:
+    """Whether a line with this field parses to these bytes; invalid JSON or a repeated name does not."""
     try:
-        return bool(parse_line(f'{{"offset": 0, {stated}}}'.encode())[name] == data)
+        return bool(parse_line(f'{{"offset": 0, {field}}}'.encode())[name] == data)
     except (ValueError, RecursionError):
         return False
 
 
-def _check_same_topic(folder: Path, name: str, identity: int | None) -> None:
-    """Refuse to continue the recording of a topic that was made anew."""
-    for path in sorted(folder.glob("part-*.parquet"))[-1:]:
-        recorded = (pq.read_schema(path).metadata or {}).get(TOPIC_IDENTITY.encode())
+def _check_same_topic(folder: Location, name: str, identity: int | None) -> None:
+    """Refuse to continue the recording of a topic that was recreated."""
+    parts = [blob.location for blob in blobs.list_folder(folder).blobs if _PART_NAME.fullmatch(blob.location.name)]
+    for path in parts[-1:]:
+        recorded = (pq.read_schema(blobs.open_file(path)).metadata or {}).get(TOPIC_IDENTITY.encode())
         if recorded is not None and identity is not None and int(recorded) != identity:
-            raise RuleBroken(
-                f"{folder} is of another topic '{name}', which was deleted and made anew", "record into another folder"
+            raise CopyRefused(
+                f"{folder} is a recording of an earlier topic '{name}', which was deleted and recreated",
+                "record into another folder",
             )

@@ -1,4 +1,4 @@
-"""Hand-written topics: one message a line of `<partition>.jsonl` or `<partition>.jsonl.gz`."""
+"""Hand-written topics: each line of `<partition>.jsonl` or `<partition>.jsonl.gz` is a message."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from pathlib import Path
 from typing import Any
 
-from tidelake.errors import RuleBroken, show
-from tidelake.order import INT64_MAX, INT64_MIN
+from tidelake.errors import MalformedLine, MalformedTopic, show
+from tidelake.protocol.order import INT64_MAX, INT64_MIN
+from tidelake.store import blobs
+from tidelake.store.location import Location
 
 PARTITION_MAX = 99_999
 OFFSET_MAX = INT64_MAX - 1
-"""The offset after the last one is an int64 too."""
+"""The offset after the last must be an int64, too."""
 
 _NAMES = re.compile(r"([0-9]+)\.jsonl(\.gz)?")
 _FIELDS = {"offset", "timestamp_ms", "key", "key_b64", "value", "value_b64", "headers"}
@@ -28,49 +29,50 @@ _HEADER_FIELDS = {"key", "value", "value_b64"}
 _NOTHING = (None, "")
 
 
-def is_lines_file(path: Path) -> bool:
-    """Whether a file has the name of a hand-written partition."""
+def is_lines_file(path: Location) -> bool:
+    """Whether a file is named like a hand-written partition."""
     return _NAMES.fullmatch(path.name) is not None
 
 
-def partition_of(path: Path) -> int:
-    """The partition that the name of a hand-written file says.
+def partition_of(path: Location) -> int:
+    """The partition in the name of a hand-written file.
 
     Raises:
-        RuleBroken: it is out of bounds.
+        MalformedTopic: it is out of bounds.
     """
     match = _NAMES.fullmatch(path.name)
     assert match is not None
     digits = match.group(1).lstrip("0") or "0"
     if len(digits) > len(str(PARTITION_MAX)) or int(digits) > PARTITION_MAX:
-        raise RuleBroken(f"{path} names the partition {digits}", f"a partition is 0 to {PARTITION_MAX}")
+        raise MalformedTopic(str(path), f"names the partition {digits}", f"a partition is 0 to {PARTITION_MAX}")
     return int(digits)
 
 
-def parse_lines(path: Path) -> Iterator[dict[str, Any]]:
+def parse_lines(path: Location) -> Iterator[dict[str, Any]]:
     """The messages of a hand-written file: offset, timestamp_ms, key, value, headers."""
     number = 0
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
-            for line in lines:
+        with blobs.open_stream(path) as stream:
+            for line in gzip.GzipFile(fileobj=stream) if path.suffix == ".gz" else stream:
                 number += 1
                 if line.strip():
                     yield parse_line(line)
     except (ValueError, binascii.Error, EOFError, OSError, RecursionError, zlib.error) as error:
-        problem = "it is nested too deep" if isinstance(error, RecursionError) else error
-        raise RuleBroken(
-            f"{path}, line {max(number, 1)}: {problem}",
-            'one message a line: {"offset": 0, "timestamp_ms": 0, "value_b64": "…"}',
-        ) from error
+        problem = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise MalformedLine(str(path), max(number, 1), str(problem)) from error
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    """The message of one line; what is wrong with it is a `ValueError`."""
+    """The message of one line.
+
+    Raises:
+        ValueError: says what is wrong with the line.
+    """
     text = line.decode(json.detect_encoding(line), "surrogatepass")
     if not isinstance(json.loads(text), dict):
         raise ValueError("it is not a JSON object")
-    stated = _fields_once(text)
-    message = {name: value for name, (value, _) in stated.items()}
+    fields = _fields_once(text)
+    message = {name: value for name, (value, _) in fields.items()}
     unknown = sorted(set(message) - _FIELDS)
     if unknown:
         raise ValueError(f"the field '{unknown[0]}' is not known")
@@ -82,41 +84,41 @@ def parse_line(line: bytes) -> dict[str, Any]:
     return {
         "offset": offset,
         "timestamp_ms": timestamp,
-        "key": _bytes_of(stated, "key"),
-        "value": _bytes_of(stated, "value"),
+        "key": _bytes_of(fields, "key"),
+        "value": _bytes_of(fields, "value"),
         "headers": _headers_of(message.get("headers")),
     }
 
 
 def _fields_once(text: str) -> dict[str, tuple[Any, str]]:
-    """The fields of a JSON object, each with its value and with the text that stands there.
+    """The fields of a JSON object, each with its value and its text.
 
-    Plain reading would keep the last of two equal names in silence, and would not keep a number as it was written.
+    `json.loads` would silently keep the last of two equal names, and would not preserve how a number is written.
     """
-    found: dict[str, tuple[Any, str]] = {}
+    fields: dict[str, tuple[Any, str]] = {}
     at = _after_space(text, _after_space(text, 0) + 1)
     while text[at] != "}":
         name, at = scanstring(text, at + 1)
         start = _after_space(text, _after_space(text, at) + 1)
         value, end = _DECODER.raw_decode(text, start)
-        if name in found:
+        if name in fields:
             raise ValueError(f"the field {show(name)} is given twice")
-        found[name] = value, text[start:end]
+        fields[name] = value, text[start:end]
         at = _after_space(text, end)
         if text[at] == ",":
             at = _after_space(text, at + 1)
-    return found
+    return fields
 
 
 def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None
-    return found.end()
+    space = _SPACE.match(text, at)
+    assert space is not None
+    return space.end()
 
 
-def _bytes_of(stated: Mapping[str, tuple[Any, str]], name: str) -> bytes | None:
-    """A key or value: text is its own bytes, a JSON object the bytes of its text as it is written."""
-    (value, text), (encoded, _) = stated.get(name, _NOTHING), stated.get(f"{name}_b64", _NOTHING)
+def _bytes_of(fields: Mapping[str, tuple[Any, str]], name: str) -> bytes | None:
+    """The bytes of a key or value. A JSON object gives the bytes of its text, as written."""
+    (value, text), (encoded, _) = fields.get(name, _NOTHING), fields.get(f"{name}_b64", _NOTHING)
     if value is not None and encoded is not None:
         raise ValueError(f"{name} and {name}_b64 are both given")
     if encoded is not None:
@@ -130,21 +132,21 @@ def _bytes_of(stated: Mapping[str, tuple[Any, str]], name: str) -> bytes | None:
     return (value if isinstance(value, str) else text).encode("utf-8", "surrogatepass")
 
 
-def _headers_of(given: Any) -> list[dict[str, Any]] | None:
-    """Headers from an object of names and texts, or from a list of `{"key": …, "value": …}`, where names may repeat."""
-    if given is None:
+def _headers_of(headers: Any) -> list[dict[str, Any]] | None:
+    """Headers from an object of names and texts, or from a list of `{"key": …, "value": …}`, whose names may repeat."""
+    if headers is None:
         return None
-    if isinstance(given, dict):
-        given = [{"key": name, "value": value} for name, value in given.items()]
-    if not isinstance(given, list):
-        raise ValueError(f"headers is {show(given)}, neither an object nor a list")
-    return [_header_of(one) for one in given]
+    if isinstance(headers, dict):
+        headers = [{"key": name, "value": value} for name, value in headers.items()]
+    if not isinstance(headers, list):
+        raise ValueError(f"headers is {show(headers)}, neither an object nor a list")
+    return [_header_of(header) for header in headers]
 
 
-def _header_of(given: Any) -> dict[str, Any]:
-    if not isinstance(given, dict) or not isinstance(given.get("key"), str) or set(given) - _HEADER_FIELDS:
-        raise ValueError(f"the header {show(given)} has no key, or more than a key and a value")
-    stated = {name: (value, "") for name, value in given.items() if name != "key"}
-    if isinstance(given.get("value"), dict):
-        raise ValueError(f"the header {show(given['key'])} is not text")
-    return {"key": given["key"], "value": _bytes_of(stated, "value")}
+def _header_of(header: Any) -> dict[str, Any]:
+    if not isinstance(header, dict) or not isinstance(header.get("key"), str) or set(header) - _HEADER_FIELDS:
+        raise ValueError(f"the header {show(header)} has no key, or more than a key and a value")
+    fields = {name: (value, "") for name, value in header.items() if name != "key"}
+    if isinstance(header.get("value"), dict):
+        raise ValueError(f"the header {show(header['key'])} is not text")
+    return {"key": header["key"], "value": _bytes_of(fields, "value")}

@@ -1,7 +1,8 @@
-"""Kafka topics: which offsets a collection may read next, what is missing, and a bounded range of them as a frame.
+"""Kafka topics: the offsets to read next, the gaps, and a bounded range of messages as a frame.
 
-Where a collection has read to is in its own commits and nowhere else. Offsets between the first and the end that have
-no record (of compacted topics, of aborted transactions, of the marks that end one) are no gap: nobody can read them.
+Only a collection's own commits say how far it has read. Some offsets between the first and the end have no record:
+compaction removed it, its transaction was aborted, or they mark the end of a transaction. They are not a gap, as nobody
+can read them.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tidelake.delta.kafka_client import KafkaCluster, TopicFacts, java_settings
-from tidelake.delta.topic import RAW_SCHEMA, OffsetRange, bounded, by_partition
-from tidelake.delta.topic_intervals import Interval
 from tidelake.errors import TopicChanged, TopicGap
+from tidelake.protocol.intervals import Interval
+from tidelake.store.decision import AcceptTopic
+from tidelake.topic.cluster import KafkaCluster, TopicFacts, java_settings
+from tidelake.topic.topic import RAW_SCHEMA, OffsetRange, bounded, by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidelake.delta.catalog import Decision
+    from tidelake.store.decision import Decision
 
 _EXPIRED = "the brokers have deleted them"
 _SHRANK = "the partition ends before what was read already"
@@ -29,26 +31,26 @@ _MESSAGES_PER_TASK_MIN = 2_000
 
 
 class KafkaTopic:
-    """One topic of a cluster."""
+    """A topic of a cluster."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, decisions: Sequence[Decision] = ()) -> None:
-        """Name the topic, and what was decided about it; nothing is asked yet.
+        """Name the topic; nothing is requested yet.
 
-        Each time that somebody has decided to go on with a topic that is not what it was, it gets another name in the
-        collection's tables, `orders#1`: the same offset of it is another record than before.
+        Each decision to accept a recreated or truncated topic gives it another name in the collection's tables, such as
+        `orders#1`, because its offsets stand for other records than before.
         """
-        accepted = [one.accept_topic for one in decisions if one.accept_topic and one.accept_topic[0] == topic]
+        accepted = [decision for decision in decisions if isinstance(decision, AcceptTopic) and decision.topic == topic]
         self.cluster, self.topic = cluster, topic
         self.name = f"{topic}#{len(accepted)}" if accepted else topic
-        self.identity = accepted[-1][1] or None if accepted else None
-        self._starts = accepted[-1][2] if accepted else {}
+        self.identity = accepted[-1].identity or None if accepted else None
+        self._starts = accepted[-1].starts if accepted else {}
 
     def end_offsets(self) -> dict[int, int]:
-        """For each partition the offset behind the last committed record.
+        """By partition, the offset after the last committed record.
 
         Raises:
-            RuleBroken: there is no such topic.
-            TopicUnreachable: the brokers do not answer, or do not let us in.
+            TopicMissing: the topic does not exist.
+            TopicUnreachable: the brokers do not answer, or refuse access.
         """
         return {partition: end for partition, (_, end) in self.cluster.topic(self.topic).offsets.items()}
 
@@ -60,16 +62,16 @@ class KafkaTopic:
     ) -> tuple[OffsetRange, list[TopicGap]]:
         """The next range to read, at most `messages_max` offsets, and the gaps that stop it.
 
-        A partition that was not read yet is read from offset 0 on, or from where it was decided.
+        A partition that was not read yet starts at offset 0, or at the offset that a decision names.
 
         Args:
             next_offsets: by partition, the first offset that was not read yet.
-            messages_max: the bound of the whole range, at least 1.
-            accepted: (partition, start, end) of gaps that an operator gave up: what is still there of them is read.
+            messages_max: maximum size of the whole range, at least 1.
+            accepted: (partition, start, end) of accepted gaps; messages in them that still exist are read.
 
         Raises:
-            RuleBroken: there is no such topic.
-            TopicUnreachable: the brokers do not answer, or do not let us in.
+            TopicMissing: the topic does not exist.
+            TopicUnreachable: the brokers do not answer, or refuse access.
         """
         facts = self.cluster.topic(self.topic)
         given_up = by_partition(accepted)
@@ -85,17 +87,17 @@ class KafkaTopic:
         return OffsetRange(bounded(intervals, messages_max), identity=facts.identity), gaps
 
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
-        """The messages of a range, those of aborted transactions left out.
+        """The messages of a range, without those of aborted transactions.
 
         Out: the columns of `RAW_SCHEMA`; all but partition and offset may be null.
-        Raises, when it is read: Spark's own error where the brokers have deleted a part of it meanwhile.
+        Raises, when it is read: Spark's own error if the brokers have meanwhile deleted a part of it.
         """
         from pyspark.sql import functions as F  # late: `status` reads topics without Spark
 
         if not offsets.intervals:
             return spark.createDataFrame([], schema=RAW_SCHEMA)
-        starts = {str(one): start for one, (start, _) in offsets.intervals.items()}
-        ends = {str(one): end for one, (_, end) in offsets.intervals.items()}
+        starts = {str(partition): start for partition, (start, _) in offsets.intervals.items()}
+        ends = {str(partition): end for partition, (_, end) in offsets.intervals.items()}
         reader = spark.read.format("kafka").options(
             assign=json.dumps({self.topic: sorted(offsets.intervals)}),
             startingOffsets=json.dumps({self.topic: starts}),
@@ -112,10 +114,10 @@ class KafkaTopic:
         )
 
     def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> None:
-        """Nothing: Spark's own consumers read."""
+        """Return None: only Spark reads from brokers."""
 
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
-        """Store the offsets as those of a consumer group, where settings name one; nothing of ours reads them.
+        """Store the offsets as those of a consumer group, if the settings name one, for monitoring. We never read them.
 
         Raises:
             TopicUnreachable: they could not be stored.
@@ -127,7 +129,7 @@ class KafkaTopic:
     def _next_interval(
         self, partition: int, start: int, facts: TopicFacts, given_up: list[Interval]
     ) -> Interval | TopicGap:
-        """What can be read of a partition from `start` on, which may be nothing, or what is missing there."""
+        """The readable interval of a partition from `start` on, which may be empty, or the gap there."""
         first, end = facts.offsets.get(partition, (0, 0))
         if end < start:
             why = _SHRANK if partition in facts.offsets else _REMOVED
@@ -141,6 +143,6 @@ class KafkaTopic:
 
 
 def _tasks_for(spark: SparkSession, offsets: OffsetRange) -> int:
-    """How many tasks a range is worth, so that one long partition is read by several."""
+    """Number of tasks for a range. Several tasks read a long partition."""
     tasks = min(spark.sparkContext.defaultParallelism, offsets.messages // _MESSAGES_PER_TASK_MIN)
     return max(1, tasks)

@@ -1,4 +1,4 @@
-"""Questions to a Kafka cluster that need no JVM, and what both of its clients, librdkafka and Java's, are told."""
+"""Queries a Kafka cluster without a JVM, and creates the settings for both clients, librdkafka and Java's."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tidelake.errors import ConfigurationError, RuleBroken, TopicUnreachable
-from tidelake.kafka_configuration import KafkaSettings, Secret
-from tidelake.order import INT64_MAX
+from tidelake.errors import ConfigurationError, SourceError, TopicMissing, TopicUnreachable
+from tidelake.protocol.order import INT64_MAX
+from tidelake.settings.kafka import KafkaSettings, Secret
 
 _UNKNOWN = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
-    KafkaError.TOPIC_EXCEPTION,  # no topic can have such a name
+    KafkaError.TOPIC_EXCEPTION,  # an impossible name for a topic
 )
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -38,37 +38,37 @@ _MOVING = (
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.KAFKA_STORAGE_ERROR,
 )
-_AGAIN_S = 0.1
+_RETRY_S = 0.1
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """A topic as the cluster has it now."""
+    """A topic as the cluster describes it now."""
 
     identity: int | None
-    """63 bits of the id that the cluster gave the topic when it was created; None where the cluster gives none."""
+    """63 bits of the id that the cluster gave the topic at its creation; None if the cluster gives none."""
     offsets: dict[int, tuple[int, int]]
-    """By partition, the first offset that is there, and the end of what is committed: transactions that are still open
-    lie behind it. Not every offset between the two has a record."""
+    """By partition, the first offset and the end of the committed records; open transactions lie beyond it. Some
+    offsets in between may have no record."""
 
 
 class KafkaCluster:
-    """A cluster, asked through one client that is made with the first question."""
+    """A cluster. Its client is created by the first request."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        """Name the cluster; nothing is asked yet."""
+        """Keep the settings; no request is made yet."""
         self.settings = settings
-        self._said: list[str] = []
+        self._errors: list[str] = []
 
     def topic(self, name: str) -> TopicFacts:
-        """What the cluster says of a topic.
+        """Ask for a topic's identity and offsets.
 
         Raises:
-            ConfigurationError: no client can be made of the settings.
-            RuleBroken: there is no such topic.
-            TopicUnreachable: the cluster did not answer, or does not let us in.
+            ConfigurationError: no client can be created from the settings.
+            TopicMissing: the topic does not exist.
+            TopicUnreachable: the cluster does not respond, or denies access.
 
         Cost: three requests.
         """
@@ -77,23 +77,24 @@ class KafkaCluster:
             try:
                 return self._ask(name)
             except KafkaException as error:
-                # A partition that has just been made, or has moved, is found a moment later.
+                # A partition that was just created or moved is available a moment later.
                 moving = error.args[0].code() in _MOVING
                 if not moving or time.monotonic() > end:
                     raise self._error_about(name, error) from error
-            time.sleep(_AGAIN_S)
+            time.sleep(_RETRY_S)
 
     def _ask(self, name: str) -> TopicFacts:
         timeout = self.settings.request_timeout_s
         futures = self._admin.describe_topics(TopicCollection([name]), request_timeout=timeout)
         description = futures[name].result()
-        partitions = [one.id for one in description.partitions]
+        partitions = [partition.id for partition in description.partitions]
         starts = self._list_offsets(name, partitions, OffsetSpec.earliest())
         ends = self._list_offsets(name, partitions, OffsetSpec.latest())
-        return TopicFacts(_identity_of(description.topic_id), {one: (starts[one], ends[one]) for one in partitions})
+        offsets = {partition: (starts[partition], ends[partition]) for partition in partitions}
+        return TopicFacts(_identity_of(description.topic_id), offsets)
 
     def publish_offsets(self, topic: str, group: str, offsets: Mapping[int, int]) -> None:
-        """Show offsets as those of a consumer group, for people; nothing of ours ever reads them.
+        """Commit offsets for a consumer group, for monitoring. They are never read back.
 
         Raises:
             TopicUnreachable: they could not be stored.
@@ -109,42 +110,43 @@ class KafkaCluster:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        # What the client has to say about its connections is kept for our own errors, not printed.
-        told = {**librdkafka_settings(self.settings), "error_cb": self._note, "log_level": 0}
+        # The client's messages about its connections go into our own errors instead of standard error.
+        settings = {**librdkafka_settings(self.settings), "error_cb": self._note, "log_level": 0}
         try:
-            return AdminClient(told)
-        except KafkaException as error:  # of a file that is not there or holds something else, by librdkafka's names
+            return AdminClient(settings)
+        except KafkaException as error:  # a file is missing or wrong; librdkafka names its setting
             raise ConfigurationError(
-                "collections.yaml", "kafka", f"does not make a client: {error.args[0].str()}", "mend what it names"
+                "collections.yaml",
+                "kafka",
+                f"no client can be created from the settings: {error.args[0].str()}",
+                "fix the setting it names",
             ) from error
 
     def _note(self, error: KafkaError) -> None:
-        self._said = [*self._said[-9:], error.str()]
+        self._errors = [*self._errors[-9:], error.str()]
 
     def _list_offsets(self, topic: str, partitions: list[int], which: OffsetSpec) -> dict[int, int]:
-        asked = {TopicPartition(topic, one): which for one in partitions}
+        requests = {TopicPartition(topic, partition): which for partition in partitions}
         futures = self._admin.list_offsets(
-            asked,
+            requests,
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=self.settings.request_timeout_s,
         )
-        return {one.partition: future.result().offset for one, future in futures.items()}
+        return {place.partition: future.result().offset for place, future in futures.items()}
 
-    def _error_about(self, topic: str, error: KafkaException) -> Exception:
+    def _error_about(self, topic: str, error: KafkaException) -> SourceError:
         kafka: KafkaError = error.args[0]
-        self._admin.poll(0)  # what went wrong with the connections is noted now
+        self._admin.poll(0)  # receives the errors of the connections
         if kafka.code() in _UNKNOWN:
-            return RuleBroken(
-                f"Kafka at {self.settings.bootstrap_servers} has no topic '{topic}'", "create it, or mend its name"
-            )
-        said = "; ".join(dict.fromkeys([kafka.str(), *self._said[-2:]]))
-        return TopicUnreachable(topic, self.settings.bootstrap_servers, said)
+            return TopicMissing(self.settings.bootstrap_servers, topic)
+        detail = "; ".join(dict.fromkeys([kafka.str(), *self._errors[-2:]]))
+        return TopicUnreachable(topic, self.settings.bootstrap_servers, detail)
 
 
 def librdkafka_settings(settings: KafkaSettings) -> dict[str, Any]:
-    """The settings for the client that needs no JVM; they hold secrets."""
+    """The settings for librdkafka, the client that needs no JVM. They contain secrets."""
     timeout_ms = 1000 * settings.request_timeout_s
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "bootstrap.servers": settings.bootstrap_servers,
         "security.protocol": settings.security_protocol,
         "client.id": "tidelake",
@@ -152,24 +154,24 @@ def librdkafka_settings(settings: KafkaSettings) -> dict[str, Any]:
         "reconnect.backoff.max.ms": 1000,
     }
     if settings.uses_sasl and settings.sasl_password is not None:
-        found["sasl.mechanism"] = settings.sasl_mechanism
-        found["sasl.username"] = settings.sasl_username
-        found["sasl.password"] = read_secret(settings.sasl_password, "kafka.sasl_password")
+        options["sasl.mechanism"] = settings.sasl_mechanism
+        options["sasl.username"] = settings.sasl_username
+        options["sasl.password"] = read_secret(settings.sasl_password, "kafka.sasl_password")
     for name, path in (
         ("ssl.ca.location", settings.ssl_ca_file),
         ("ssl.certificate.location", settings.ssl_certificate_file),
         ("ssl.key.location", settings.ssl_key_file),
     ):
         if path is not None:
-            found[name] = str(path)
+            options[name] = str(path)
     if settings.ssl_key_password is not None:
-        found["ssl.key.password"] = read_secret(settings.ssl_key_password, "kafka.ssl_key_password")
-    return found
+        options["ssl.key.password"] = read_secret(settings.ssl_key_password, "kafka.ssl_key_password")
+    return options
 
 
 def java_settings(settings: KafkaSettings) -> dict[str, str]:
-    """The settings for Java's client, on executors too: what is in files travels with them. They hold secrets."""
-    found = {
+    """The settings for Java's client, with the content of files, as it also runs on executors. They contain secrets."""
+    options = {
         "bootstrap.servers": settings.bootstrap_servers,
         "security.protocol": settings.security_protocol,
         "client.id": "tidelake",
@@ -179,51 +181,51 @@ def java_settings(settings: KafkaSettings) -> dict[str, str]:
     if settings.uses_sasl and settings.sasl_password is not None:
         module = _PLAIN if settings.sasl_mechanism == "PLAIN" else _SCRAM
         password = read_secret(settings.sasl_password, "kafka.sasl_password")
-        found["sasl.mechanism"] = str(settings.sasl_mechanism)
-        found["sasl.jaas.config"] = (
+        options["sasl.mechanism"] = str(settings.sasl_mechanism)
+        options["sasl.jaas.config"] = (
             f"{module} required username={_quoted(settings.sasl_username or '')} password={_quoted(password)};"
         )
     if settings.ssl_ca_file is not None:
-        found["ssl.truststore.type"] = "PEM"
-        found["ssl.truststore.certificates"] = settings.ssl_ca_file.read_text(encoding="ascii")
+        options["ssl.truststore.type"] = "PEM"
+        options["ssl.truststore.certificates"] = settings.ssl_ca_file.read_text(encoding="ascii")
     if settings.ssl_certificate_file is not None and settings.ssl_key_file is not None:
-        found["ssl.keystore.type"] = "PEM"
-        found["ssl.keystore.certificate.chain"] = settings.ssl_certificate_file.read_text(encoding="ascii")
-        found["ssl.keystore.key"] = settings.ssl_key_file.read_text(encoding="ascii")
+        options["ssl.keystore.type"] = "PEM"
+        options["ssl.keystore.certificate.chain"] = settings.ssl_certificate_file.read_text(encoding="ascii")
+        options["ssl.keystore.key"] = settings.ssl_key_file.read_text(encoding="ascii")
     if settings.ssl_key_password is not None:
-        found["ssl.key.password"] = read_secret(settings.ssl_key_password, "kafka.ssl_key_password")
-    return found
+        options["ssl.key.password"] = read_secret(settings.ssl_key_password, "kafka.ssl_key_password")
+    return options
 
 
 def read_secret(secret: Secret, field: str) -> str:
-    """The secret itself, from where the settings say that it is; of a file the last line break is left out.
+    """Read a secret from its environment variable, or from its file without the last line break.
 
     Raises:
-        ConfigurationError: naming the place, never what is in it.
+        ConfigurationError: names the place, never its content.
     """
     if secret.env is not None:
         value = os.environ.get(secret.env)
         if not value:
             raise ConfigurationError(
-                "environment", secret.env, f"is not set, and {field} is in it", "set it for this process"
+                "environment", secret.env, f"is not set, but {field} is read from it", "set it for this process"
             )
         return value
     assert secret.file is not None
     try:
         return secret.file.read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
-        problem = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise ConfigurationError(str(secret.file), field, f"cannot be read: {problem}", "mend the path") from None
+        problem = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigurationError(str(secret.file), field, f"cannot be read: {problem}", "correct the path") from None
 
 
 def _quoted(text: str) -> str:
-    """Text as Java's login configuration has it."""
+    """Quote text for Java's login configuration."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def _identity_of(topic_id: Uuid | None) -> int | None:
-    """63 bits of a topic's id, as Delta's values hold them; never 0."""
+    """63 bits of a topic's id, which fit a Delta application transaction; never 0."""
     if topic_id is None:
         return None
     most, least = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()

@@ -1,41 +1,44 @@
-"""Plays file topics to a broker: each record as it is, in its place."""
+"""Plays file topics to a broker. Records keep their bytes and offsets."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tidelake.delta.kafka_client import KafkaCluster, librdkafka_settings
-from tidelake.delta.recording import MESSAGES_PER_FILE, Copied
-from tidelake.delta.topic import FileTopic, OffsetRange
-from tidelake.delta.topic_lines import parse_lines, partition_of
-from tidelake.errors import RuleBroken, TopicUnreachable
+from tidelake.errors import CopyRefused, TopicUnreachable
+from tidelake.store import blobs
+from tidelake.store.location import Location, Place
+from tidelake.topic.cluster import KafkaCluster, librdkafka_settings
+from tidelake.topic.files import FileTopic
+from tidelake.topic.lines import parse_lines, partition_of
+from tidelake.topic.recording import MESSAGES_PER_FILE, Copied
+from tidelake.topic.topic import OffsetRange
 
 _POLL_S = 1.0
 _MESSAGE_BYTES_MAX = 1_000_000_000
-"""All that the client allows: the topic's own setting decides."""
+"""The client's maximum, so that the topic's own setting decides."""
 _unheard = logging.Logger("tidelake.playing", logging.CRITICAL + 1)
-"""Takes what the client has to say: our own errors repeat it."""
+"""Discards the client's log, which our own errors repeat."""
 
 
-def play_topic(folder: Path, cluster: KafkaCluster, name: str, *, renumber: bool = False) -> Copied:
-    """Play a file topic to a topic of a broker: what is there already is taken as played before.
+def play_topic(folder: Place, cluster: KafkaCluster, name: str, *, renumber: bool = False) -> Copied:
+    """Play a file topic to a topic of a broker. Records that the topic already has count as played.
 
     Args:
         folder: the file topic.
-        cluster: where to.
-        name: the topic, which must be there, with as many partitions.
-        renumber: play everything, behind what is there, whatever offsets that gives.
+        cluster: the cluster to play to.
+        name: the topic; it must exist and have at least as many partitions.
+        renumber: append everything to what the topic has, under new offsets.
 
     Raises:
-        RuleBroken: there is no such topic, or it has too few partitions, or takes no record as large as one of these;
-            or, unless `renumber`, records would get other offsets than they have.
+        TopicMissing: the topic does not exist.
+        CopyRefused: the topic has too few partitions, or a record is larger than it takes; or, unless `renumber`,
+            records would get other offsets.
         TopicGap: offsets are missing in the folder.
         TopicUnreachable: the brokers did not take a record.
     """
@@ -43,14 +46,14 @@ def play_topic(folder: Path, cluster: KafkaCluster, name: str, *, renumber: bool
     topic, copied = FileTopic(folder), Copied()
     missing = sorted(set(topic.end_offsets()) - set(ends))
     if missing:
-        raise RuleBroken(f"the topic '{name}' has no partition {missing[0]}", "create it with as many partitions")
+        raise CopyRefused(f"the topic '{name}' has no partition {missing[0]}", "create it with as many partitions")
     sender = _Sender(cluster, name)
     positions = {} if renumber else dict(ends)
     begun_late: list[tuple[int, int, int]] = []
     while True:
         offsets, gaps = topic.plan(positions, MESSAGES_PER_FILE, begun_late)
-        if renumber and any(one.from_offset == 0 < one.to_offset for one in gaps):
-            begun_late += [(one.partition, 0, one.to_offset) for one in gaps if one.from_offset == 0]
+        if renumber and any(gap.from_offset == 0 < gap.to_offset for gap in gaps):
+            begun_late += [(gap.partition, 0, gap.to_offset) for gap in gaps if gap.from_offset == 0]
             continue
         if not offsets.intervals:
             if gaps:
@@ -59,10 +62,10 @@ def play_topic(folder: Path, cluster: KafkaCluster, name: str, *, renumber: bool
         for row in _messages_of(offsets):
             expected = ends[row["partition"]]
             if not renumber and row["offset"] != expected:
-                raise RuleBroken(
+                raise CopyRefused(
                     f"partition {row['partition']} of '{name}' would give the record of offset {row['offset']} the "
                     f"offset {expected}",
-                    "give --renumber where offsets may change",
+                    "give --renumber if offsets may change",
                 )
             sender.send(row)
             ends[row["partition"]] += 1
@@ -75,7 +78,7 @@ def play_topic(folder: Path, cluster: KafkaCluster, name: str, *, renumber: bool
 
 
 class _Sender:
-    """Sends records in their order: behind one that was not taken no other is, which would get its offset."""
+    """Sends records in order. It stops after a rejected record, whose offset the next one would get."""
 
     def __init__(self, cluster: KafkaCluster, name: str) -> None:
         self._cluster, self._name = cluster, name
@@ -93,13 +96,13 @@ class _Sender:
         )
 
     def send(self, row: Mapping[str, Any]) -> None:
-        """Hand one record over; it is there for sure only behind `finish`.
+        """Hand over one record. Only `finish` ensures that the brokers have it.
 
         Raises: what `finish` does, of this record or an earlier one.
         """
         more: dict[str, Any] = {} if row["timestamp_ms"] is None else {"timestamp": row["timestamp_ms"]}
         if row["headers"] is not None:
-            more["headers"] = [(one["key"], one["value"]) for one in row["headers"]]
+            more["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is not None:
@@ -113,16 +116,16 @@ class _Sender:
                 break
             except BufferError:
                 self._poll(0.1)
-            except KafkaException as error:  # the client has given up: which record is why may come yet
+            except KafkaException as error:  # the client has given up; the report that names the record may still come
                 self._poll(_POLL_S)
                 raise self._unreachable(error.args[0].str()) from error
         self._poll(0)
 
     def finish(self) -> None:
-        """Wait until the brokers have all.
+        """Wait until the brokers have all records.
 
         Raises:
-            RuleBroken: a record is larger than the topic takes.
+            CopyRefused: a record is larger than the topic takes.
             TopicUnreachable: the brokers did not take a record, or not in time.
         """
         end = time.monotonic() + self._cluster.settings.request_timeout_s
@@ -132,13 +135,13 @@ class _Sender:
             raise self._unreachable(f"{left} records were not taken in time")
 
     def _poll(self, seconds: float) -> None:
-        """Hear what became of records; not by `flush`, which goes on calling back while an error is raised.
+        """Receive delivery reports. `flush` would go on calling back while an error is raised.
 
         Raises: what `finish` does.
         """
         try:
             self._producer.poll(seconds)
-        except KafkaException:  # the client gives up; which record is why comes next
+        except KafkaException:  # the client gives up; the report that names the record comes next
             self._producer.poll(_POLL_S)
         if not self._failed:
             return
@@ -147,9 +150,9 @@ class _Sender:
         if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
             raise self._unreachable(f"{place}: {error.str()}")
         size = len(row["value"] or b"")
-        raise RuleBroken(
-            f"{place}, with {size} bytes, is larger than the topic '{self._name}' takes",
-            "raise its `max.message.bytes`, and play again: what is there stays",
+        raise CopyRefused(
+            f"{place}, with {size} bytes, is larger than the topic '{self._name}' accepts",
+            "raise its `max.message.bytes`, and play again: records that were played stay",
         )
 
     def _unreachable(self, detail: str) -> TopicUnreachable:
@@ -157,8 +160,8 @@ class _Sender:
 
 
 def _messages_of(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
-    """The messages of a range, in order; no two have one offset, or the range would not have been planned."""
-    found: list[dict[str, Any]] = []
+    """The messages of a range, in order. Planning the range ensured that offsets are unique."""
+    messages: list[dict[str, Any]] = []
     readers: list[Callable[[], Iterator[dict[str, Any]]]] = [
         *(lambda path=path: _parquet_rows(path) for path in offsets.parquet),
         *(lambda path=path: _lines_rows(path) for path in offsets.json_lines),
@@ -167,12 +170,12 @@ def _messages_of(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
         for row in read():
             start, end = offsets.intervals.get(row["partition"], (0, 0))
             if start <= row["offset"] < end:
-                found.append(row)
-    yield from sorted(found, key=lambda row: (row["partition"], row["offset"]))
+                messages.append(row)
+    yield from sorted(messages, key=lambda row: (row["partition"], row["offset"]))
 
 
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    for batch in pq.ParquetFile(path).iter_batches():
+def _parquet_rows(path: Location) -> Iterator[dict[str, Any]]:
+    for batch in pq.ParquetFile(blobs.open_file(path)).iter_batches():
         for row in batch.to_pylist():
             stamp = row.get("timestamp")
             yield {
@@ -185,7 +188,7 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
             }
 
 
-def _lines_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _lines_rows(path: Location) -> Iterator[dict[str, Any]]:
     partition = partition_of(path)
     for row in parse_lines(path):
         yield {"partition": partition, **row}

@@ -1,4 +1,4 @@
-"""File topics: what a folder must look like, which offsets come next, and what was given up."""
+"""File topics: the layout of a folder, the next offsets, and offsets that were given up."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidelake.delta.topic import FileTopic
-from tidelake.delta.topic_lines import parse_lines
-from tidelake.errors import RuleBroken
+from tidelake.errors import MalformedLine, MalformedTopic, RepeatedOffset
+from tidelake.store.location import locate
+from tidelake.topic.files import FileTopic
+from tidelake.topic.lines import parse_lines
 
 
 def write_lines(folder: Path, name: str, *lines: str) -> None:
@@ -81,7 +82,7 @@ def test_only_messages_that_are_there_are_counted_and_their_files_opened(tmp_pat
 
 def test_an_offset_that_two_messages_have_is_refused_before_it_is_read(tmp_path: Path) -> None:
     def doubled(where: str, start: int = 0) -> None:
-        with pytest.raises(RuleBroken, match=rf"of partition 0 of the topic '.*' is in .*{where}\nhint") as caught:
+        with pytest.raises(RepeatedOffset, match=rf"of partition 0 of the topic '.*' is in .*{where}\nhint") as caught:
             FileTopic(tmp_path).plan({0: start}, 1)
         assert caught.value.hint
 
@@ -99,7 +100,7 @@ def test_an_offset_that_two_messages_have_is_refused_before_it_is_read(tmp_path:
 
 
 def refused(folder: Path, message: str, name: str) -> None:
-    with pytest.raises(RuleBroken, match=message) as caught:
+    with pytest.raises((MalformedTopic, MalformedLine), match=message) as caught:
         FileTopic(folder).end_offsets()
     assert str(folder / name) in str(caught.value)
     assert caught.value.hint
@@ -171,7 +172,7 @@ def test_digits_that_are_not_ascii_name_no_partition(tmp_path: Path) -> None:
         ('{"offset": 1, "headers": "x"}', "headers is 'x', neither an object nor a list"),
         ('{"offset": 1, "value": [1]}', "value is neither text nor a JSON object"),
         ('{"offset": 1, "value": {"a" 1}}', "Expecting ':' delimiter"),
-        ('{"offset": 1, "headers": ' + "[" * 100_000 + "]" * 100_000 + "}", "it is nested too deep"),
+        ('{"offset": 1, "headers": ' + "[" * 100_000 + "]" * 100_000 + "}", "it is nested too deeply"),
     ],
 )
 def test_a_line_that_is_no_message_is_named_with_its_file_and_line(tmp_path: Path, line: str, message: str) -> None:
@@ -192,7 +193,7 @@ def test_a_json_object_is_stored_as_the_text_that_stands_there(tmp_path: Path) -
         '{"offset": 0, "key": {"id": 1}, "value": ' + value + ' , "headers": {"a": "b"}}',
         '{"value":{},"headers":[{"key":"a","value_b64":"AA=="},{"key":"a","value":null}],"offset":1}',
     )
-    first, second = parse_lines(tmp_path / "0.jsonl")
+    first, second = parse_lines(locate(tmp_path) / "0.jsonl")
     assert (first["key"], first["value"]) == (b'{"id": 1}', value.encode())
     assert first["headers"] == [{"key": "a", "value": b"b"}]
     assert (second["key"], second["value"]) == (None, b"{}")
