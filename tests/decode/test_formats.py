@@ -1,4 +1,4 @@
-"""Raw formats: what fits is read as it is, and what does not fit has a reason; nothing becomes a null in silence."""
+"""Reclocked formats: values that fit are read exactly, and others have a reason; none silently becomes null."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.delta.avro_format import decode_avro
-from tidelake.delta.json_format import decode_json
-from tidelake.delta.json_types import read_record
-from tidelake.delta.raw_tick import unusable_rows
+from tidelake.decode.avro import decode_avro
+from tidelake.decode.json import decode_json
+from tidelake.decode.json_types import record_form
+from tidelake.decode.writers import Writers
 from tidelake.errors import SchemaRefused
-from tidelake.schema import resolved_schema
+from tidelake.ingest.reclock import unusable_rows
+from tidelake.schema.avro import resolved_schema
 
 pytestmark = pytest.mark.spark
 
@@ -225,7 +226,7 @@ def test_a_json_null_is_a_null_value_and_no_error(spark: SparkSession) -> None:
 def test_json_has_no_form_for_a_union_of_several_types() -> None:
     union = {"type": "record", "name": "r", "fields": [{"name": "u", "type": ["long", "string"]}]}
     with pytest.raises(SchemaRefused, match="union of several types"):
-        read_record(resolved_schema(union))
+        record_form(resolved_schema(union))
 
 
 def avro(record: dict[str, Any], value: dict[str, Any]) -> bytes:
@@ -254,7 +255,7 @@ def test_an_avro_body_is_read_whole_or_not_at_all(spark: SparkSession) -> None:
         avro(SMALL, {"id": 1, "name": None}),
     ]
     values.append(b"\x02\x02\x02\xff")
-    found = answers(decode_avro(frame_of(spark, values), "value", "_v", SMALL))
+    found = answers(decode_avro(frame_of(spark, values), "value", "_v", SMALL, Writers(SMALL)))
     assert [(value, reason) for value, reason, _ in found] == [
         ({"id": 7, "name": "é"}, None),
         (None, "bytes_left_over"),
@@ -271,7 +272,7 @@ def test_confluent_framing_decodes_each_record_with_its_own_schema(spark: SparkS
     one, two = avro(SMALL, {"id": 7, "name": "a"}), avro(TURNED, {"id": 8, "name": "b"})
     values = [b"\0\0\0\0\1" + one, b"\0\0\0\0\2" + two, b"\0\0\0\0\3" + one, one, b"\1\0\0\0\1" + one, b"\0\0\0", None]
     values.append(b"\0\0\0\0\1" + one + b"\0")
-    found = answers(decode_avro(frame_of(spark, values), "value", "_v", SMALL, {1: SMALL, 2: TURNED}))
+    found = answers(decode_avro(frame_of(spark, values), "value", "_v", SMALL, Writers(by_id={1: SMALL, 2: TURNED})))
     assert found == [
         ({"id": 7, "name": "a"}, None, None),
         ({"id": 8, "name": "b"}, None, None),

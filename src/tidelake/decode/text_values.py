@@ -1,6 +1,6 @@
-"""What stands written as text, and the one value that it is: nothing is rounded, and nothing is guessed.
+"""Parses numbers and timestamps from text exactly, without rounding or guessing.
 
-Whatever fails is null. Nothing here costs more than its text is long: an exponent is looked at before it is followed.
+A text that is not a value gives null. The cost is linear in the length of the text: an exponent is checked before use.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ _NUMBER = r"^[+-]?[0-9]*(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?$"
 _ZERO = r"^[+-]?[0.]+(?:[eE]|$)"
 _ZEROS_AT_END = r"^[+-]?[0-9.]*?(0*+(?:\.0*+)?)(?:[eE].*)?$"
 _NUMBER_LENGTH_MAX = 1_000
-"""As many characters as a parser of JSON takes for one number."""
+"""Maximum number of characters that a JSON parser accepts in a number."""
 
 
 def decimal_of(text: Column, precision: int, scale: int) -> Column:
-    """A decimal from its text; null where it has more digits than the type holds."""
+    """Return a decimal from its text; null if it has more digits than the type holds."""
     point = F.instr(text, ".")
-    # Few numbers need the pattern, which costs more than reading the record.
+    # Only a few numbers need the pattern, which costs more than parsing the record.
     short = ~F.contains(F.lower(text), F.lit("e")) & ((point == 0) | (F.length(text) - point <= scale))
     holds = (F.length(text) <= _NUMBER_LENGTH_MAX) & F.when(short, F.lit(True)).otherwise(_places(text) <= scale)
-    # Only then: a cast would round, and would write out all the zeros of an exponent.
+    # Only if it fits: otherwise a cast would round, and write out all zeros of an exponent.
     return F.when(holds, text.try_cast(f"decimal({precision},{scale})"))
 
 
 def _places(text: Column) -> Column:
-    """How many digits a number has behind its point once that is moved by the exponent; null where it is no number."""
+    """Return the number of digits after the point, with the exponent applied; null if the text is not a number."""
     behind, exponent = F.regexp_extract(text, _NUMBER, 1), F.regexp_extract(text, _NUMBER, 2).try_cast("int")
     zeros_at_end = F.translate(F.regexp_extract(text, _ZEROS_AT_END, 1), ".", "")
     places = F.length(behind) - F.length(zeros_at_end) - F.coalesce(exponent, F.lit(0))
@@ -38,9 +38,9 @@ def _places(text: Column) -> Column:
 
 
 def real_of(text: Column, kind: str) -> Column:
-    """A `float` or a `double` from its text; null where it is beyond the type, or is a number to Java alone.
+    """Return a `float` or a `double` from its text; null if it is beyond the type, or if only Java accepts it.
 
-    What JSON has no number for is `NaN`, `Infinity` or `-Infinity`.
+    `NaN`, `Infinity` and `-Infinity` represent the values that JSON has no number for.
     """
     value = text.try_cast(kind)
     java_alone = F.substring(text, -1, 1).isin("d", "D", "f", "F") | F.contains(F.lower(text), F.lit("x"))
@@ -48,8 +48,8 @@ def real_of(text: Column, kind: str) -> Column:
 
 
 def timestamp_of(text: Column) -> Column:
-    """A time from its date, its time of day and its zone, as `2026-01-31T12:00:00Z`; null where one of them lacks.
+    """Return a timestamp from date, time of day and zone, as `2026-01-31T12:00:00Z`; null if one of them is missing.
 
-    A cast alone would take today for a date that is not there, and cut off what is less than a microsecond.
+    A cast alone would use today for a missing date, and drop fractions of a microsecond.
     """
     return F.when(text.rlike(_TIMESTAMP), text.try_cast("timestamp"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +12,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.lake import open_collection
-from tests.delta.test_raw_debezium import Changes
+from tests.lakes.changes import Changes
+from tests.lakes.connect_schemas import OPTIONAL, connect_row
 from tests.services.registry import Registry
-from tidelake.configuration import Settings
-from tidelake.delta.key_errors import keys_in_error
-from tidelake.delta.quarantine import quarantine_rows
 from tidelake.errors import ConfigurationError, KeysInError
+from tidelake.forms.key_errors import keys_in_error
+from tidelake.store.quarantine import quarantine_rows
 
 pytestmark = pytest.mark.spark
 
 TEXT = ["null", "string"]
-OPTIONAL = {"type": "string", "optional": True}
-
-
-def connect_row(**columns: Any) -> dict[str, Any]:
-    """What a converter for JSON writes in front of a row."""
-    fields = [{"field": name, **kind} for name, kind in columns.items()]
-    return {"type": "struct", "fields": fields, "optional": True, "name": "shop.Value"}
 
 
 def connect_schema(**columns: Any) -> dict[str, Any]:
@@ -43,17 +35,6 @@ ID = {"type": "int32", "optional": False}
 DAY = {"type": "int32", "optional": True, "name": "io.debezium.time.Date"}
 FIRST = connect_schema(id=ID, a=OPTIONAL)
 SECOND = connect_schema(id=ID, a=OPTIONAL, day=DAY)
-
-
-@dataclass
-class Seat:
-    """What an asset is given."""
-
-    settings: Settings
-    spark: SparkSession
-
-    def session(self) -> SparkSession:
-        return self.spark
 
 
 class Told(Changes):
@@ -84,7 +65,7 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
     with pytest.raises(ConfigurationError, match=r"(?s)no message of prices has its schema with it.*add `schema:`"):
         lake.ingest()
     lake.put(lake.wrapped(FIRST, "c", {"id": 1, "a": "x"}))
-    opened = open_collection(Seat(lake.settings, spark), "prices")  # as an asset does
+    opened = open_collection(spark, lake.settings, "prices")  # as an asset does
     assert [one["name"] for one in opened.entry.record_schema["fields"]] == ["id", "a"]
     lake.ingest()
     assert lake.columns() == ["id", "a"] and lake.shown() == {1: ("x",)}
@@ -101,8 +82,8 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
     with pytest.raises(KeysInError):
         lake.shown()
     found = " ".join(keys_in_error(lake.collection).first)
-    assert "'b' is refused: it is new while 'a' is gone" in found
-    assert "'n' is refused: it is new, may not be null and has no default" in found
+    assert "'b' is refused: it is new, but 'a' is missing" in found
+    assert "'n' is refused: it is new, cannot be null and has no default" in found
     with_default = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False, "default": 3})
     lake.put(lake.wrapped(with_default, "u", {"id": 1, "a": "r", "day": None, "n": 1}))
     lake.put(lake.wrapped(strict, "u", {"id": 2, "a": "s", "n": 2}))
@@ -351,9 +332,9 @@ def test_a_column_that_a_message_says_otherwise_is_read_as_it_says_or_refused_by
     assert lake.columns()[5:] == (["more"] if evolution == "additive" else [])
     found = dict(one.split(": ", 1) for one in keys_in_error(lake.collection).first)
     assert "d cannot be read" in found['{"id":5}']
-    assert "'s' is refused: it is written as int32, and the collection reads string" in found['{"id":6}']
-    assert "'n' is refused: it is written as io.debezium.time.Date (int32), and" in found['{"id":7}']
-    assert "'id' is refused: it is written as int64, and the collection reads int" in found['{"id":8}']
+    assert "'s' is refused: it is written as int32, but the collection reads string" in found['{"id":6}']
+    assert "'n' is refused: it is written as io.debezium.time.Date (int32), but" in found['{"id":7}']
+    assert "'id' is refused: it is written as int64, but the collection reads int" in found['{"id":8}']
     assert f"'{'s' if declared else 'w'}' is refused" in found['{"id":9}']
     (bad,) = quarantine_rows(lake.collection)
     assert bad["reason"] == "schema_not_resolved" and "column 'id' is refused" in bad["detail"]

@@ -1,4 +1,4 @@
-"""Lengths that tell good messages: held against what each message is, by the core and by the careful reading."""
+"""Messages that are accepted by their lengths are exactly those that the codec and the careful reading accept."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from tests.delta.lake import RECORD, Lake, progress, updates
-from tests.delta.mutations import mutate
-from tests.delta.random_data import random_datum
+from tests.lakes.lake import RECORD, Lake, progress, updates
+from tests.lakes.mutations import mutate
+from tests.lakes.random_data import random_datum
 from tests.sweeps import seeds
-from tidelake.codec import AvroCodec
-from tidelake.delta import tick
-from tidelake.delta.decode import Decoder, Reading, explode_messages, explode_updates
-from tidelake.delta.files import RunFile
-from tidelake.delta.runs import write_frame
-from tidelake.delta.values import SEARCHES
+from tidelake.codec.avro import AvroCodec
+from tidelake.decode import columns as decoded
+from tidelake.decode.cdcv2 import Decoder, Reading
+from tidelake.decode.statements import explode_messages, explode_updates
 from tidelake.errors import CodecError
-from tidelake.message import Updates
-from tidelake.schema import resolved_schema
+from tidelake.ingest import cdcv2 as tick
+from tidelake.protocol.message import Updates
+from tidelake.schema.avro import resolved_schema
+from tidelake.store.files import RunFile
+from tidelake.store.runs import write_frame
+from tidelake.store.state import SEARCHES
 
 pytestmark = pytest.mark.spark
 
@@ -67,18 +69,19 @@ def raw_of(spark: SparkSession, values: list[bytes]) -> DataFrame:
 
 
 def measured(spark: SparkSession, decoder: Decoder, values: list[bytes]) -> dict[int, tuple[int, bool]]:
-    """Of each message that a measured reading takes: how many bytes its statements have too many, and any doubts."""
+    """The bytes that the statements of each message do not account for, and whether a length is doubtful."""
     messages = decoder.updates(raw_of(spark, values), Reading.MEASURED).where(F.col("updates").isNotNull())
-    told = tick._told(decoder, "plain", Reading.MEASURED)
-    rows = explode_messages(
-        messages.select(*tick._told_of_messages("plain", Reading.MEASURED)),
-        decoder.record_schema,
-        Reading.MEASURED,
-        told,
-    )
-    found = rows.groupBy("_offset").agg(
-        F.sum("_excess").alias("excess"), F.max(tick._has(tick._IS_DOUBTFUL)).alias("doubtful")
-    )
+    statement, is_first = F.col(decoded.STATEMENT), F.coalesce(F.col(decoded.PLACE), F.lit(0)) == 0
+    lengths = decoder.lengths(statement)
+    message_bytes = F.when(is_first, F.col("bytes")).otherwise(0)
+    statement_bytes = F.when(statement.isNotNull(), lengths.bytes).otherwise(0)
+    columns = [
+        F.col("offset").alias("_offset"),
+        (message_bytes - statement_bytes).alias("_excess"),
+        F.when(lengths.is_doubtful, True).otherwise(False).alias("_doubtful"),
+    ]
+    rows = explode_messages(messages, decoder.record_schema, Reading.MEASURED, columns)
+    found = rows.groupBy("_offset").agg(F.sum("_excess").alias("excess"), F.max("_doubtful").alias("doubtful"))
     return {row["_offset"]: (row["excess"], row["doubtful"]) for row in found.collect()}
 
 

@@ -1,4 +1,4 @@
-"""Every type of Debezium's lands as what the database holds, or its failure is seen; no null comes in silence."""
+"""Every type of Debezium lands as the database's value, or fails visibly; none silently becomes null."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tests.captures.lake import EVENT, ChangeLake, avro_lines, lines
-from tidelake.connect_types import row_schema_of_connect, travels
-from tidelake.delta.connect_values import is_unavailable_raw, is_unavailable_text, land_raw, land_text
-from tidelake.delta.snapshot import snapshot
+from tidelake.decode.debezium.values import is_unavailable_raw, is_unavailable_text, land_raw, land_text
+from tidelake.read.snapshot import snapshot
+from tidelake.schema.connect import row_schema_of_connect, wire_types
 
 pytestmark = pytest.mark.spark
 
@@ -248,10 +248,10 @@ def test_the_golden_table_of_types_lands_or_its_failure_is_seen(spark: SparkSess
     columns, texts = [], []
     for place, (kind, given, expected) in enumerate(_TABLE):
         record = {"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]}
-        travel = travels(record)[0][1]
-        landed = land_text(F.col(f"t{place}"), travel)
+        wire = wire_types(record)[0][1]
+        landed = land_text(F.col(f"t{place}"), wire)
         value = landed.value
-        if travel.landing == {"type": "long", "logicalType": "timestamp-micros"}:
+        if wire.landing == {"type": "long", "logicalType": "timestamp-micros"}:
             value = F.unix_micros(value)
         columns += [value.alias(f"v{place}"), landed.bad.alias(f"b{place}")]
         texts.append(given if isinstance(given, str) else json.dumps(given))
@@ -291,8 +291,8 @@ def test_the_placeholder_is_known_in_every_form_that_a_type_gives_it(spark: Spar
     ]
     checks = []
     for place, (kind, text, _) in enumerate(table):
-        travel = travels({"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]})[0][1]
-        checks.append(is_unavailable_text(F.lit(text), travel, _PLACEHOLDER).alias(f"c{place}"))
+        wire = wire_types({"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]})[0][1]
+        checks.append(is_unavailable_text(F.lit(text), wire, _PLACEHOLDER).alias(f"c{place}"))
     found = list(spark.range(1).select(*checks).collect()[0])
     assert found == [expected for _, _, expected in table]
 
@@ -334,9 +334,9 @@ _RAW_TABLE: list[tuple[Any, str, Any, Any]] = [
 def test_what_avro_decodes_lands_or_its_failure_is_seen(spark: SparkSession) -> None:
     columns = []
     for place, (kind, _, _, _) in enumerate(_RAW_TABLE):
-        travel = travels({"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]})[0][1]
-        landed = land_raw(F.col(f"r{place}"), travel)
-        is_time = travel.landing == {"type": "long", "logicalType": "timestamp-micros"}
+        wire = wire_types({"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]})[0][1]
+        landed = land_raw(F.col(f"r{place}"), wire)
+        is_time = wire.landing == {"type": "long", "logicalType": "timestamp-micros"}
         columns += [(F.unix_micros(landed.value) if is_time else landed.value).alias(f"v{place}")]
         columns += [landed.bad.alias(f"b{place}")]
     ddl = ", ".join(f"r{place} {decoded}" for place, (_, decoded, _, _) in enumerate(_RAW_TABLE))
@@ -372,8 +372,8 @@ def test_the_placeholder_is_known_in_what_avro_decodes(spark: SparkSession) -> N
     ]
     checks = []
     for place, (kind, _, _, _) in enumerate(table):
-        travel = travels({"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]})[0][1]
-        checks.append(is_unavailable_raw(F.col(f"r{place}"), travel, _PLACEHOLDER).alias(f"c{place}"))
+        wire = wire_types({"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]})[0][1]
+        checks.append(is_unavailable_raw(F.col(f"r{place}"), wire, _PLACEHOLDER).alias(f"c{place}"))
     ddl = ", ".join(f"r{place} {decoded}" for place, (_, decoded, _, _) in enumerate(table))
     (row,) = spark.createDataFrame([tuple(value for _, _, value, _ in table)], ddl).select(*checks).collect()
     assert list(row) == [expected for _, _, _, expected in table]

@@ -1,4 +1,4 @@
-"""Change events that are plainly written are read without a second look; nothing that is not passes for one."""
+"""The fast path for plain change events: it reads them as the careful one does, and accepts no others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.delta.test_raw_debezium import Changes
+from tests.lakes.changes import Changes
 from tests.sweeps import seeds
-from tidelake.connect_types import travels
-from tidelake.delta.raw_debezium import ChangeShape
-from tidelake.delta.raw_debezium_json import read_changes
-from tidelake.delta.raw_debezium_plain import read_plain_changes
-from tidelake.delta.topic import RAW_SCHEMA
+from tidelake.decode.debezium.fast_json import read_plain_changes
+from tidelake.decode.debezium.json import read_changes
+from tidelake.decode.debezium.shape import ChangeShape
+from tidelake.schema.connect import wire_types
+from tidelake.topic.topic import RAW_SCHEMA
 
 pytestmark = pytest.mark.spark
 
@@ -44,7 +44,7 @@ ROW = {
         *({"name": name, "type": ["null", kind]} for name, kind in _NULLABLE.items()),
     ],
 }
-SHAPE = ChangeShape(travels(ROW), ("id",))
+SHAPE = ChangeShape(wire_types(ROW), ("id",))
 PLAIN_VALUES = {
     "whole": ["-5", "2147483647", "null"],
     "long": ["-9223372036854775808", "0", "null"],
@@ -187,7 +187,7 @@ def test_an_update_whose_key_before_cannot_be_read_is_an_error_of_the_key_it_has
 def test_a_key_that_is_told_and_does_not_land_is_left_to_a_careful_reading(spark: SparkSession) -> None:
     milliseconds = {"type": "long", "connect.name": "io.debezium.time.Timestamp"}
     shape = ChangeShape(
-        travels({"type": "record", "name": "row", "fields": [{"name": "at", "type": milliseconds}]}), ("at",)
+        wire_types({"type": "record", "name": "row", "fields": [{"name": "at", "type": milliseconds}]}), ("at",)
     )
     gone = event("null", "d").replace(b'"before":null', b'"before":{"at":-9223372036854775808}')
     raw = spark.createDataFrame([(0, 0, 0, b'{"at": 1}', gone, None)], RAW_SCHEMA)  # type: ignore[arg-type]

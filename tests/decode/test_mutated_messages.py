@@ -1,4 +1,4 @@
-"""Damaged messages by the thousand through ingest and seal: each is stored or quarantined, and no time seals wrongly.
+"""Thousands of damaged messages through ingest and seal: each is stored or quarantined, and no time seals wrongly.
 
 What is right comes from the core: its codec decides about each message, its ledger about each time.
 """
@@ -15,22 +15,22 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.lake import Lake
-from tests.delta.mutations import mutate
-from tests.delta.random_data import landed, one_form, random_datum
+from tests.lakes.lake import Lake
+from tests.lakes.mutations import mutate
+from tests.lakes.random_data import landed, one_form, random_datum
 from tests.sweeps import seeds
-from tidelake.antichain import Antichain
-from tidelake.codec import AvroCodec, ConfluentCodec
-from tidelake.delta.files import read_rows
-from tidelake.delta.layout import DIFF, RUN, TIME
-from tidelake.delta.quarantine import quarantine_rows
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.types import updates_schema
+from tidelake.codec.avro import AvroCodec, ConfluentCodec
 from tidelake.errors import CodecError, ConflictingDiff, EnvelopeBreach, MalformedMessage
-from tidelake.keyed import Statement, breaches, contents
-from tidelake.ledger import Ledger
-from tidelake.message import Message, Progress, Updates
-from tidelake.schema import resolved_schema
+from tidelake.model.keyed import KeyedStatement, breaches, contents
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.ledger.ledger import Ledger
+from tidelake.protocol.message import Message, Progress, Updates
+from tidelake.read.snapshot import snapshot
+from tidelake.schema.avro import resolved_schema
+from tidelake.store.files import read_rows
+from tidelake.store.layout import DIFF, RUN, TIME
+from tidelake.store.quarantine import quarantine_rows
+from tidelake.store.table_schema import updates_schema
 
 pytestmark = pytest.mark.spark
 
@@ -65,7 +65,7 @@ NESTED: list[dict[str, Any]] = [
     {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
 ]
 MEASURED = [one for one in FLAT if one["name"] != "flag"]
-"""Types whose values say how long they were; see `tidelake.delta.lengths`."""
+"""Types whose values say how long they were; see `tidelake.decode.lengths`."""
 DECIMALS: list[dict[str, Any]] = [
     {"name": "id", "type": "long"},
     {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
@@ -207,9 +207,9 @@ def expect(subject: Subject, topic: dict[tuple[int, int], bytes]) -> Expected:
     return expected
 
 
-def statements_of(facts: set[tuple[Any, int, int]]) -> list[Statement]:
+def statements_of(facts: set[tuple[Any, int, int]]) -> list[KeyedStatement]:
     """Facts about the key `id` as the keyed model has them."""
-    return [Statement(dict(data)["id"], data, time, diff) for data, time, diff in facts]
+    return [KeyedStatement(dict(data)["id"], data, time, diff) for data, time, diff in facts]
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, int | None, int]]:

@@ -12,76 +12,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.delta.lake import RECORD, Lake, encode, progress, updates
-from tidelake.codec import AvroCodec
-from tidelake.delta.decode import SENTINEL, Decoder
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.types import updates_schema
+from tests.lakes.every_type import ALL, everything
+from tests.lakes.lake import RECORD, Lake, encode, progress, updates
+from tidelake.codec.avro import AvroCodec
+from tidelake.decode.cdcv2 import Decoder
+from tidelake.decode.landing import land_record
+from tidelake.decode.sentinel import SENTINEL
 from tidelake.errors import CodecError, MalformedMessage, SchemaRefused
+from tidelake.read.snapshot import snapshot
+from tidelake.store.table_schema import data_fields, updates_schema
 
 pytestmark = pytest.mark.spark
-
-ALL: dict[str, Any] = {
-    "type": "record",
-    "name": "everything",
-    "namespace": "shop",
-    "fields": [
-        {"name": "b", "type": "boolean"},
-        {"name": "i", "type": "int"},
-        {"name": "l", "type": "long"},
-        {"name": "f", "type": "float"},
-        {"name": "d", "type": "double"},
-        {"name": "by", "type": "bytes"},
-        {"name": "s", "type": "string"},
-        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-        {"name": "ms", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "us", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-        {"name": "clock", "type": {"type": "long", "logicalType": "time-micros"}},
-        {"name": "uuid", "type": {"type": "string", "logicalType": "uuid"}},
-        {"name": "dec", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3}},
-        {"name": "fix", "type": {"type": "fixed", "name": "four", "size": 4}},
-        {"name": "color", "type": {"type": "enum", "name": "color", "symbols": ["red", "green"]}},
-        {"name": "again", "type": ["null", "color"]},
-        {"name": "list", "type": {"type": "array", "items": ["null", "long"]}},
-        {
-            "name": "place",
-            "type": ["null", {"type": "record", "name": "place", "fields": [{"name": "city", "type": "string"}]}],
-        },
-        {"name": "home", "type": ["null", "shop.place"]},
-        {"name": "several", "type": ["null", "int", "long", "string", "place"]},
-        {"name": "two", "type": ["float", "double"]},
-        {"name": "many", "type": {"type": "array", "items": ["int", "long"]}},
-    ],
-}
-
-
-def everything(**changed: Any) -> dict[str, Any]:
-    """A record in the codec's form: logical types as their numbers, branches named."""
-    base = {
-        "b": True,
-        "i": -(2**31),
-        "l": 2**63 - 1,
-        "f": 0.5,
-        "d": 1e300,
-        "by": b"\x00\xff",
-        "s": "żółw 🐢",
-        "day": 19_000,
-        "ms": 1_700_000_000_123,
-        "us": -1,
-        "clock": 5,
-        "uuid": "x",
-        "dec": (-1234567).to_bytes(4, "big", signed=True),
-        "fix": b"abcd",
-        "color": "green",
-        "again": None,
-        "list": [1, None, -1],
-        "place": {"city": ""},
-        "home": None,
-        "several": {"long": 5},
-        "two": {"float": 0.5},
-        "many": [{"int": 1}, {"long": 1}],
-    }
-    return base | changed
 
 
 def test_every_type_lands_as_the_codec_reads_it(tmp_path: Path, spark: SparkSession) -> None:
@@ -94,7 +35,7 @@ def test_every_type_lands_as_the_codec_reads_it(tmp_path: Path, spark: SparkSess
         everything(several={"place": {"city": "Ulm"}}),
         everything(several=None, two={"double": 0.5}),
     ]
-    from tidelake.message import Progress, Updates
+    from tidelake.protocol.message import Progress, Updates
 
     lake.send(codec.encode(Updates([(one, 1, 1) for one in variants])), codec.encode(Progress([0], [2], [(1, 5)])))
     assert lake.run().upper == 2
@@ -137,7 +78,7 @@ def test_statistics_on_time_survive_columns_that_are_structs(tmp_path: Path, spa
     lake = Lake(tmp_path, spark, schema=ALL)
     lake.send(encode([], ALL))
     codec = AvroCodec(ALL)
-    from tidelake.message import Updates
+    from tidelake.protocol.message import Updates
 
     lake.send(codec.encode(Updates([(everything(), 4, 1), (everything(), 9, 1)])))
     lake.ingest()
@@ -214,10 +155,14 @@ def test_decoding_happens_once_for_each_message(spark: SparkSession) -> None:
         [(0, 0, 0, None, bytearray(updates((1, 1, 1))))],
         "partition int, offset bigint, timestamp_ms bigint, key binary, value binary",
     )
-    from tidelake.delta.decode import explode_updates
+    from tidelake.decode.statements import explode_updates
 
     rows = explode_updates(Decoder(RECORD).updates(raw), RECORD).where(F.col("_time") >= 0)
     plan = rows._jdf.queryExecution().optimizedPlan().toString()
     # Once for every message, and once more in the branch of those whose bytes may hide a number that was cut.
     assert plan.count("from_avro") == 2, plan
     assert plan.count("THEN CASE WHEN NOT (to_avro(from_avro(") == 1, plan
+
+
+def test_a_table_stores_the_types_that_decoding_gives():
+    assert list(land_record(ALL).arrow) == data_fields(ALL)

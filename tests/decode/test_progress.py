@@ -1,4 +1,4 @@
-"""Progress statements: the driver finds those that Spark finds, and says the same of each, whatever happened to it."""
+"""Progress statements: driver and Spark find the same statements in damaged messages, with equal contents."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.lake import Lake, encode, progress, updates
-from tests.delta.mutations import mutate
-from tidelake.delta import progress as reading
-from tidelake.delta.decode import Decoder
-from tidelake.delta.progress import COLUMNS, read_on_driver
-from tidelake.delta.topic import FileTopic, OffsetRange
+from tests.lakes.lake import Lake, encode, progress, updates
+from tests.lakes.mutations import mutate
+from tidelake.decode import progress as reading
+from tidelake.decode.cdcv2 import Decoder
+from tidelake.decode.progress import COLUMNS, read_on_driver
+from tidelake.topic.files import FileTopic
+from tidelake.topic.topic import OffsetRange
 
 pytestmark = pytest.mark.spark
 
