@@ -1,7 +1,7 @@
-"""The keyed form: a table of statements about keys, of which the newest counts.
+"""The keyed form: statements about keys. The newest statement of each key counts.
 
-What arrived is stored as it is; nothing is looked up when it comes, nothing is added up and no time is advanced.
-The model is `tidelake.keyed`. At one time a value beats a delete; copies are equal, so either may be kept.
+Statements are stored as they arrive: nothing is looked up, nothing is added up, and no time moves.
+The model is `tidelake.model.keyed`. At one time a value beats a delete; copies are equal, so either may stay.
 """
 
 from __future__ import annotations
@@ -11,8 +11,63 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelake.delta.layout import DIFF, TIME
-from tidelake.delta.proof import fingerprint
+from tidelake.forms.base import rows_without
+from tidelake.forms.form import Form, RowFilter, takes_all
+from tidelake.schema.change_events import Interval
+from tidelake.schema.columns import column_types
+from tidelake.spark.equality import fingerprint
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Entry
+from tidelake.store.layout import DIFF, TIME
+from tidelake.store.table_schema import data_fields
+
+
+class KeyedForm(Form):
+    """Statements about keys. The newest statement of each key counts."""
+
+    cancels_copies = False
+    breaches_stay = True
+    moves_times = False
+    makes_base = True
+
+    def __init__(self, entry: Entry, table: OpenTable | None = None) -> None:
+        """Take the columns and the key from a collection's entry."""
+        self.fields = data_fields(entry.record_schema)
+        self.data = [field.name for field in self.fields]
+        self.nullable = frozenset(column.name for column in column_types(entry.record_schema) if column.nullable)
+        self.key: Sequence[str] = entry.key
+        self.key_of_values: Sequence[str] | None = entry.key
+
+    def contents(
+        self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
+    ) -> DataFrame:
+        """Take the newest row of each key; see `Form.contents`."""
+        # A filter of values holds for the newest row of a key, so it comes after the newest is known.
+        few = keep(keyed_contents(rows, self.key, self.data)).select(*(f"`{name}`" for name in columns), DIFF)
+        if base is None:
+            return few
+        return _once_each(rows_without(keep(base), rows, self.key, self.nullable), columns).unionByName(few)
+
+    def base_contents(self, base: DataFrame, columns: Sequence[str], keep: RowFilter) -> DataFrame:
+        """Take the rows of the base as they are: it has one for each key."""
+        return _once_each(keep(base), columns)
+
+    def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
+        """Keep the newest row of each key, and all later rows."""
+        return merged_rows(sealed, self.key, through, takes_all(through, others))
+
+    def suspect_times(self, unsealed: DataFrame) -> DataFrame:
+        """See the function `suspect_times`."""
+        return suspect_times(unsealed, self.key, self.data)
+
+    def breaches(self, grouped: DataFrame) -> DataFrame:
+        """See `count_breaches`."""
+        return count_breaches(grouped.where(~F.col("_discarded")), self.key, self.data)
+
+
+def _once_each(base: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Rows of a base that has one for each key, as contents."""
+    return base.select(*(f"`{name}`" for name in columns), F.lit(1).cast("bigint").alias(DIFF))
 
 
 def newest_rows(rows: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -29,7 +84,7 @@ def newest_rows(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def keyed_contents(rows: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """The contents that rows at or before a time amount to.
+    """Make the contents out of rows at or before a time.
 
     In:  the data's columns, _time, _diff.
     Out: `columns`, and _diff, which is 1.
@@ -40,7 +95,7 @@ def keyed_contents(rows: DataFrame, key: Sequence[str], columns: Sequence[str]) 
 
 
 def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: bool) -> DataFrame:
-    """What is left of sealed rows when times at or before `through` cannot be told apart any more.
+    """Merge sealed rows, now that no reader can tell times at or before `through` apart.
 
     In:  the data's columns, _time, _diff.
     Out: the same columns: for each key its newest row at or before `through`, with its own time, and every later row,
@@ -50,7 +105,8 @@ def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: 
         sealed: the rows.
         key: the key's columns.
         through: the last of those times.
-        takes_all: no other run holds a row at or before `through`; only then a delete hides nothing and may leave.
+        takes_all: whether no other run holds a row at or before `through`; only then may a delete go, as it hides
+            nothing.
     """
     newest = newest_rows(sealed.where(F.col(TIME) <= through), key)
     if takes_all:
@@ -59,11 +115,11 @@ def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: 
 
 
 def suspect_times(unsealed: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
-    """The times at which a key may have two values, or a diff is neither +1 nor -1; each of them has to be looked at.
+    """Find the times at which a key may have two values, or a diff is neither +1 nor -1.
 
     In:  the data's columns, _time, _diff.
-    Out: _time (unique). A time that is not here has no breach, unless two data share a 128-bit fingerprint; then it is
-         looked at anyway, as it has fewer fingerprints than rows.
+    Out: _time (unique). Any other time has no breach, unless two data share a 128-bit fingerprint; seal compares that
+         time anyway, as it has fewer fingerprints than rows.
     Cost: one exchange of five longs a row.
     """
     high, low = fingerprint(unsealed, key)

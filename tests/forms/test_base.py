@@ -1,4 +1,4 @@
-"""A read with a base gives what adding all rows up gives, and takes nothing of the base through an exchange."""
+"""A read with a base equals the sum of all rows, and shuffles nothing of the base."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.lake import Lake, encode, progress, updates
-from tidelake.delta import base
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.values import SINCE, UPPER
+from tests.lakes.lake import Lake, encode, progress, updates
+from tidelake.forms import base
+from tidelake.read.snapshot import snapshot
+from tidelake.store.state import SINCE, UPPER
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +43,7 @@ def answers(lake: Lake, **more: Any) -> dict[int, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("family", ["plain", "upsert"])
-def test_reads_beside_a_base_are_those_of_all_rows(
+def test_reads_with_a_base_equal_reads_of_all_rows(
     tmp_path: Path, spark: SparkSession, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = {"key": ["id"]} if family == "upsert" else {}
@@ -58,13 +58,11 @@ def test_reads_beside_a_base_are_those_of_all_rows(
     asked: list[dict[str, Any]] = [{}, {"columns": ["price"]}, {"where": "price = 1"}, {"where": "price is null"}]
     with_base = [answers(lake, **more) for more in asked]
     assert len(with_base[0]) > TIMES_PER_PHASE
-    monkeypatch.setattr("tidelake.delta.snapshot.part_base", lambda files: ([], list(files)))
+    monkeypatch.setattr("tidelake.read.snapshot.part_base", lambda files: ([], list(files)))
     assert with_base == [answers(lake, **more) for more in asked]
 
 
-def test_the_base_goes_through_no_exchange(
-    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_base_is_not_shuffled(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     lake = Lake(tmp_path, spark, "upsert", keep=1, key=["id"])
     send_phase(lake, Random(0), "upsert", {}, 0)
     lake.compact()
@@ -78,7 +76,7 @@ def test_the_base_goes_through_no_exchange(
 
 
 @pytest.mark.parametrize("family", ["plain", "upsert"])
-def test_a_base_with_nothing_beside_it_is_read_as_it_is(
+def test_a_base_without_later_rows_is_read_directly(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], family: str
 ) -> None:
     lake = Lake(tmp_path, spark, family, keep=1, **({"key": ["id"]} if family == "upsert" else {}))
@@ -93,7 +91,7 @@ def test_a_base_with_nothing_beside_it_is_read_as_it_is(
     assert not any(step in plan for step in ("Join", "Exchange", "Aggregate", "Union"))
 
 
-def test_a_base_is_left_alone_where_rows_beside_it_are_not_later_or_too_many(
+def test_a_base_is_not_used_if_other_rows_are_not_later_or_too_many(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake(tmp_path, spark, "upsert", keep=1, key=["id"])
@@ -104,18 +102,18 @@ def test_a_base_is_left_alone_where_rows_beside_it_are_not_later_or_too_many(
     files = lake.table.files()
     found, beside = base.part_base(files)
     assert {file.path for file in found + beside} == {file.path for file in files} and found
-    monkeypatch.setattr(base, "_ROWS_BESIDE_MAX", sum(file.rows for file in beside) - 1)
+    monkeypatch.setattr(base, "ROWS_BESIDE_MAX", sum(file.rows for file in beside) - 1)
     assert base.part_base(files) == ([], files)
 
 
-def test_what_is_kept_whole_has_no_base(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_collection_that_keeps_every_time_has_no_base(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, "upsert", keep="all", key=["id"])
     send_phase(lake, Random(0), "upsert", {}, 0)
     lake.compact()
     assert base.part_base(lake.table.files())[0] == []
 
 
-def test_a_predicate_means_the_same_columns_beside_a_base(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_predicate_means_the_same_columns_with_a_base(tmp_path: Path, spark: SparkSession) -> None:
     inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": "long"}]}
     fields = [{"name": "id", "type": "long"}, {"name": "x", "type": "long"}, {"name": "base", "type": inner}]
     record = {"type": "record", "name": "data", "fields": fields}

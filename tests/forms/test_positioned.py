@@ -1,4 +1,4 @@
-"""The positioned form in Delta: as the model has it, through frames, snapshots and compaction."""
+"""The positioned form in Delta agrees with the model, in frames, snapshots and compaction."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ import pytest
 import yaml
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.core.test_positioned import COLUMNS, Ticks, random_source
-from tidelake.antichain import Antichain
-from tidelake.configuration import load_settings
-from tidelake.delta import compaction, key_errors
-from tidelake.delta.catalog import Catalog, Collection
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.compaction import merge_runs
-from tidelake.delta.layout import Store, new_run
-from tidelake.delta.positioned import Shape, keys_in_error, merged_rows, resolved_rows, unknown_values
-from tidelake.delta.runs import write_frame
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.types import spark_schema, updates_schema
-from tidelake.delta.values import HAS_BARRIERS, HAS_ERRORS, HAS_UNAVAILABLE, UPPER
+from tests.model.sources import COLUMNS, Ticks, random_source
+from tidelake.compact import compaction
+from tidelake.compact.compaction import merge_runs
 from tidelake.errors import KeysInError
-from tidelake.positioned import Contents, Statement, contents, merged
+from tidelake.forms import key_errors
+from tidelake.forms.positioned import Shape, keys_in_error, merged_rows, resolved_rows, unknown_values
+from tidelake.model.positioned import Contents, PositionedStatement, contents, merged
+from tidelake.protocol.antichain import Antichain
+from tidelake.read.snapshot import snapshot
+from tidelake.settings.lake import load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.layout import Store, new_run
+from tidelake.store.runs import spark_schema, write_frame
+from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS, HAS_UNAVAILABLE, UPPER
+from tidelake.store.table_schema import updates_schema
 
 pytestmark = pytest.mark.spark
 
@@ -39,7 +41,7 @@ SCHEMA = updates_schema(RECORD, positioned=True)
 SHAPE = Shape(("id", *NAMES), ("id",))
 
 
-def frame(spark: SparkSession, statements: Iterable[Statement]) -> DataFrame:
+def frame(spark: SparkSession, statements: Iterable[PositionedStatement]) -> DataFrame:
     """Statements as rows."""
     rows = [
         {
@@ -56,10 +58,10 @@ def frame(spark: SparkSession, statements: Iterable[Statement]) -> DataFrame:
     return spark.createDataFrame(rows, schema=spark_schema(SCHEMA))
 
 
-def statements_of(rows: DataFrame) -> set[Statement]:
+def statements_of(rows: DataFrame) -> set[PositionedStatement]:
     """Rows as statements."""
     return {
-        Statement(
+        PositionedStatement(
             row["id"],
             tuple(row[name] for name in NAMES) if row["_diff"] else (),
             tuple(row["_position"]),
@@ -85,7 +87,7 @@ def contents_of(rows: DataFrame) -> Contents:
     return found
 
 
-def random_statements(rng: Random) -> list[Statement]:
+def random_statements(rng: Random) -> list[PositionedStatement]:
     """A random history, as ticks have read it."""
     ticks, read = Ticks(rng, random_source(rng, rng.randint(1, 2), rng.randint(6, 14)), 40), []
     while not ticks.done:
@@ -94,7 +96,7 @@ def random_statements(rng: Random) -> list[Statement]:
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(2, 8))])
-def test_frames_say_what_the_model_says(spark: SparkSession, seed: int) -> None:
+def test_frames_agree_with_the_model(spark: SparkSession, seed: int) -> None:
     spark, rng = spark, Random(seed)
     statements = random_statements(rng)
     rows = frame(spark, statements).localCheckpoint()
@@ -121,10 +123,10 @@ class Table:
         file = root / "collections.yaml"
         file.write_text(yaml.safe_dump({"collections": {"people": block | {"schema": RECORD}}}), encoding="utf-8")
         settings = load_settings(file).collection("people")
-        self.collection = Catalog(Store(root)).open_or_create(settings)
+        self.collection = Catalog(Store(root)).open_or_create(settings.spec())
         assert self.collection.updates_schema() == SCHEMA
 
-    def tick(self, statements: list[Statement]) -> None:
+    def tick(self, statements: list[PositionedStatement]) -> None:
         """Store what one tick has read."""
         table = OpenTable(self.collection.paths.updates)
         files = write_frame(frame(self.spark, statements).coalesce(1), table.path, new_run("ingest"), SCHEMA)
@@ -187,9 +189,9 @@ def test_random_histories_through_the_table_end_equal_to_the_model(
 def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark: SparkSession) -> None:
     table = Table(tmp_path, spark)
     for time in range(1, 5):
-        table.tick([Statement(f"k{key}", (str(time), "b", "c"), (time, key), time) for key in range(10)])
-    table.tick([Statement(f"k{key}", (None, None, None), (5, key), 5, -1) for key in range(4)])
-    table.tick([Statement("k9", (None, "new", "c"), (6, 0), 6, 1, frozenset({0}))])
+        table.tick([PositionedStatement(f"k{key}", (str(time), "b", "c"), (time, key), time) for key in range(10)])
+    table.tick([PositionedStatement(f"k{key}", (None, None, None), (5, key), 5, -1) for key in range(4)])
+    table.tick([PositionedStatement("k9", (None, "new", "c"), (6, 0), 6, 1, frozenset({0}))])
     before = table.read(6)
     table.compact(6, full=True)
     # Six live keys, the row that fills an unavailable column, and the deletes of what a connector may still send again.
@@ -197,18 +199,18 @@ def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark:
     assert table.read(6) == before
     assert before["k9"] == ("4", "new", "c")
     week = 7 * 24 * 3600 * 1000
-    table.tick([Statement("k8", ("x", "y", "z"), (7, 0), week + 6)])
+    table.tick([PositionedStatement("k8", ("x", "y", "z"), (7, 0), week + 6)])
     table.compact(week + 6, full=True)
     assert table.rows == 6 + 1
 
 
 def test_a_read_refuses_keys_in_error_by_name_or_leaves_them_out(tmp_path: Path, spark: SparkSession) -> None:
     table = Table(tmp_path, spark)
-    table.tick([Statement("a", ("1", "1", "1"), (1,), 1), Statement("b", ("2", "2", "2"), (2,), 1)])
-    table.tick([Statement("a", (None, None, None), (3,), 2, 1, error="c0 is no string")])
+    table.tick([PositionedStatement("a", ("1", "1", "1"), (1,), 1), PositionedStatement("b", ("2", "2", "2"), (2,), 1)])
+    table.tick([PositionedStatement("a", (None, None, None), (3,), 2, 1, error="c0 is no string")])
     with pytest.raises(KeysInError, match=r'1 key of \'people\' is in error: \{"id":"a"\}'):
         snapshot(spark, table.collection)
     assert table.read(2) == {"b": ("2", "2", "2")}
     assert set(table.read(1)) == {"a", "b"}
-    table.tick([Statement("a", ("3", "3", "3"), (4,), 3)])
+    table.tick([PositionedStatement("a", ("3", "3", "3"), (4,), 3)])
     assert snapshot(spark, table.collection).contents.count() == 2
