@@ -1,4 +1,4 @@
-"""Columns that appear: new ones that may be null come by a commit of their own, and nothing else ever changes."""
+"""New columns: nullable ones are added by a commit of their own, and no other change is accepted."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import compact, current, ingest
-from tests.delta.lake import NAME
-from tests.delta.raw_lake import RawLake
-from tests.delta.test_debezium_schemas import OPTIONAL, connect_row
-from tidelake.delta.catalog import Catalog
-from tidelake.delta.key_errors import keys_in_error
-from tidelake.delta.layout import Store
-from tidelake.delta.quarantine import quarantine_rows
-from tidelake.delta.stops import on_reach
+from tests.lakes.connect_schemas import OPTIONAL, connect_row
+from tests.lakes.lake import NAME
+from tests.lakes.raw_lake import RawLake
 from tidelake.errors import ConfigurationError
+from tidelake.forms.key_errors import keys_in_error
+from tidelake.store.catalog import Catalog
+from tidelake.store.failpoints import on_reach
+from tidelake.store.layout import Store
+from tidelake.store.quarantine import quarantine_rows
 
 pytestmark = pytest.mark.spark
 
@@ -93,7 +93,7 @@ def test_what_is_not_a_new_column_that_may_be_null_is_refused_by_its_name(tmp_pa
         (record(("id", "long"), ("other", TEXT)), "'page' is refused: it is missing"),
         (record(("id", "long"), ("page", "string")), "'page' is refused: it has another type"),
         (record(("id", "int"), ("page", TEXT)), "'id' is refused: it has another type"),
-        (record(("id", "long"), ("page", TEXT), ("n", "int")), "'n' is refused: it is new and may not be null"),
+        (record(("id", "long"), ("page", TEXT), ("n", "int")), "'n' is refused: it is new and cannot be null"),
         (
             record(("id", "long"), ("page", TEXT), ("n", "int"), n=7),
             "(?s)'n' is refused.*hint: let the new column be null",
@@ -146,11 +146,11 @@ def test_a_writer_s_new_column_appears_and_one_that_does_not_fit_is_refused(
         (5, None, None, 8),
     ]
     refused = {row["offset"]: row["detail"] for row in quarantine_rows(lake.collection)}
-    assert "'address' is refused: it is new while 'page' is gone" in refused[5]
-    assert "'m' is refused: it is new, may not be null and has no default" in refused[6]
+    assert "'address' is refused: it is new, but 'page' is missing" in refused[5]
+    assert "'m' is refused: it is new, cannot be null and has no default" in refused[6]
     assert "'id' is refused: it was written as another type" in refused[7]
     lake.configure(evolution="none", schema_ids={1: VISIT})
-    with pytest.raises(ConfigurationError, match="the column 'seconds' is there by now"):
+    with pytest.raises(ConfigurationError, match="the column 'seconds' is present by now"):
         lake.ingest()
 
 
@@ -188,8 +188,8 @@ def test_the_schema_around_json_brings_a_column_and_one_that_is_not_additive_is_
     rows = quarantine_rows(lake.collection)
     refused = [(at, "schema_not_resolved") for at in range(5, 10)]
     assert [(row["offset"], row["reason"]) for row in rows] == [*refused, (10, "undecodable")]
-    assert "'other' is refused: it is new while 'page' is gone" in rows[0]["detail"]
-    assert "'m' is refused: it is new, may not be null and has no default" in rows[1]["detail"]
+    assert "'other' is refused: it is new, but 'page' is missing" in rows[0]["detail"]
+    assert "'m' is refused: it is new, cannot be null and has no default" in rows[1]["detail"]
 
     upserts = RawLake(tmp_path / "upserts", spark, evolution="additive", envelope="upsert", key="id")
     upserts.put(
@@ -201,7 +201,7 @@ def test_the_schema_around_json_brings_a_column_and_one_that_is_not_additive_is_
     assert [tuple(row.values()) for row in upserts.rows(skip_errors=True)] == [(1, "a", 0.5, 1), (2, "b", None, 1)]
     (fault,) = keys_in_error(upserts.collection).first
     assert fault.startswith('{"id":3}: the value cannot be used: schema_not_resolved, its schema is not additive:')
-    assert fault.endswith("'other' is refused: it is new while 'page' is gone, as if it had another name (prices:0:2)")
+    assert fault.endswith("'other' is refused: it is new, but 'page' is missing, as if it were renamed (prices:0:2)")
 
 
 def test_columns_named_as_what_is_around_a_value_are_columns(tmp_path: Path, spark: SparkSession) -> None:
@@ -225,7 +225,7 @@ def test_bare_avro_is_read_as_the_settings_say_and_keeps_a_column_that_they_say_
 
 
 def test_a_compaction_that_knows_of_no_new_column_does_not_lose_it(tmp_path: Path, spark: SparkSession) -> None:
-    from tidelake.delta.compaction import merge_runs
+    from tidelake.compact.compaction import merge_runs
 
     lake = RawLake(tmp_path, spark, evolution="additive")
     lake.put({"id": 1, "page": "a"})
@@ -296,7 +296,7 @@ def test_a_column_by_which_wrapped_values_could_not_be_told_is_refused(tmp_path:
     assert shown(lake) == [(1, "a", None), (3, "c", "m"), (4, "o", None), (6, None, None)]
     first, second = sorted(quarantine_rows(lake.collection), key=lambda row: row["offset"])
     assert first["reason"] == second["reason"] == "schema_not_resolved"
-    assert "column 'payload' is refused: it is new, and with it" in first["detail"]
+    assert "column 'payload' is refused: it is new, but with it" in first["detail"]
     assert "not additive" in second["detail"]
     # Where the settings have such a column, nothing is taken off, and what looks like a schema is a value.
     lake.configure(schema=record(*VISIT_FIELDS, ("schema", TEXT), ("payload", TEXT)))

@@ -1,4 +1,4 @@
-"""Topics as Debezium wrote them from a real PostgreSQL end equal to its tables, row for row, at every moment noted."""
+"""Topics that Debezium wrote from a real PostgreSQL end equal to its tables, row for row, at every recorded moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.captures.lake import EVENT, CaptureLake, ChangeLake, avro_lines, lines, moments
 from tests.captures.workload import RECORD
-from tidelake.delta.quarantine import quarantine_rows
+from tidelake.store.quarantine import quarantine_rows
 
 pytestmark = pytest.mark.spark
 

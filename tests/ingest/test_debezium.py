@@ -1,4 +1,4 @@
-"""Change events as Debezium writes them: each sentence that is promised of them, with its test."""
+"""Change events as Debezium writes them: a test for each promise about them."""
 
 from __future__ import annotations
 
@@ -11,76 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.lake import NAME
-from tests.delta.raw_lake import RawLake
-from tidelake.cli import main
-from tidelake.delta.key_errors import keys_in_error
-from tidelake.delta.snapshot import snapshot, unknown_texts
+from tests.lakes.changes import ROW, Changes
+from tests.lakes.lake import NAME
+from tidelake.cli.app import main
 from tidelake.errors import ConfigurationError, KeysInError
+from tidelake.forms.key_errors import keys_in_error
+from tidelake.read.snapshot import snapshot
 
 pytestmark = pytest.mark.spark
 
-ROW = {
-    "type": "record",
-    "name": "row",
-    "fields": [{"name": "id", "type": "int"}, *({"name": name, "type": ["null", "string"]} for name in ("a", "b"))],
-}
 NUMBERS = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "int"}, {"name": "a", "type": "int"}]}
 UNAVAILABLE = "__debezium_unavailable_value"
 BROKEN = "eyJvcA=="
 """The base64 of an event that ends too early."""
-
-
-class Changes(RawLake):
-    """A collection of change events; the log's places rise by themselves."""
-
-    def __init__(self, root: Path, spark: SparkSession, **more: Any) -> None:
-        super().__init__(root, spark, **{"envelope": "debezium", "key": "id", "schema": ROW, **more})
-        self.lsn = 1000
-
-    def event(
-        self, op: str, row: tuple[Any, ...] | None = None, before: tuple[Any, ...] | None = None, **more: Any
-    ) -> dict[str, Any]:
-        """A record with an event in a transaction of its own; `key` and `lsn` may be given, and `source` fields."""
-        self.lsn += 10
-        lsn = more.pop("lsn", self.lsn)
-        rows = {
-            name: None if values is None else dict(zip(("id", "a", "b"), values, strict=False))
-            for name, values in (("before", before), ("after", row))
-        }
-        key = more.pop("key", {"id": (row or before or (None,))[0]})
-        committed = more.pop("committed", lsn and lsn - 5)
-        processed = more.pop("ts_ms", self.lsn)
-        source = {
-            "connector": "postgresql",
-            "lsn": lsn,
-            "sequence": json.dumps([one and str(one) for one in (committed, lsn)]),
-        }
-        source |= {"snapshot": "false", **more}
-        return {"key": key, "value": {**rows, "source": source, "op": op, "ts_ms": processed}}
-
-    def table_of(self, as_of: int | None = None, **more: Any) -> dict[Any, tuple[Any, ...]]:
-        """The contents by key."""
-        return {row["id"]: (row["a"], row["b"]) for row in self.rows(as_of, **more)}
-
-    def errors(self, as_of: int | None = None) -> dict[Any, str]:
-        """What is wrong with the keys in error, by key, at most ten; AS OF a time they are only named."""
-        try:
-            self.rows(as_of)
-        except KeysInError as refused:
-            named = {json.loads(one)["id"] for one in refused.keys}
-        else:
-            named = set()
-        if as_of is not None:
-            return dict.fromkeys(named, "")
-        found = keys_in_error(self.collection).first
-        told = {json.loads(one.partition("}: ")[0] + "}")["id"]: one.partition("}: ")[2] for one in found}
-        assert set(told) == named, "a read and a status say the same"
-        return told
-
-    def unknown(self) -> tuple[int, list[str]]:
-        """The rows that lack a value which nobody has stated."""
-        return unknown_texts(snapshot(self.spark, self.collection))
 
 
 @pytest.fixture
@@ -119,7 +62,7 @@ def test_positions_are_stored_without_a_dictionary(changes: Changes) -> None:
     changes.ingest()
     encodings = {}
     for file in changes.table.files():
-        chunks = pq.read_metadata(changes.table.path / file.path).row_group(0)
+        chunks = pq.read_metadata(changes.table.path.local / file.path).row_group(0)
         for index in range(chunks.num_columns):
             encodings[chunks.column(index).path_in_schema] = set(chunks.column(index).encodings)
     dictionaries = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
@@ -193,9 +136,9 @@ def test_read_names_rows_that_lack_a_value_beside_its_output(
     changes.ingest()
     changes.put(changes.event("u", (3, UNAVAILABLE, UNAVAILABLE)))
     changes.ingest()
-    monkeypatch.setattr("tidelake.delta.session.start_session", lambda: changes.spark)
+    monkeypatch.setattr("tidelake.spark.session.start_session", lambda: changes.spark)
     one, two = (
-        f"{rows} values that nobody has stated, which are null here: {named}\n"
+        f"{rows} values that were never stated; they are null here: {named}\n"
         for rows, named in (("1 row lacks", '{"id":2}: a'), ("2 rows lack", '{"id":2}: a; {"id":3}: a, b'))
     )
     capsys.readouterr()

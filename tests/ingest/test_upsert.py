@@ -1,4 +1,4 @@
-"""Raw upserts: the newest record of a key counts, a null value deletes, and what cannot be decoded marks its key."""
+"""Reclocked upserts: the newest record of a key counts, a null value deletes, and undecodable values mark their key."""
 
 from __future__ import annotations
 
@@ -13,31 +13,14 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.raw_lake import RawLake
-from tidelake.cli import main
-from tidelake.delta.quarantine import quarantine_rows
-from tidelake.delta.status import CollectionStatus, read_status
+from tests.lakes.raw_lake import RawLake
+from tests.lakes.upserts import ITEM, gone, item, prices
+from tidelake.cli.app import main
 from tidelake.errors import ConfigurationError, KeysInError
+from tidelake.read.status import CollectionStatus, read_status
+from tidelake.store.quarantine import quarantine_rows
 
 pytestmark = pytest.mark.spark
-ITEM = {
-    "type": "record",
-    "name": "item",
-    "fields": [{"name": "id", "type": "long"}, {"name": "price", "type": ["null", "int"]}],
-}
-
-
-def item(key: int, price: int | None = None) -> dict[str, Any]:
-    return {"key": {"id": key}, "value": {"id": key, "price": price}}
-
-
-def gone(key: int) -> dict[str, Any]:
-    return {"key": {"id": key}, "value": None}
-
-
-def prices(rows: list[dict[str, Any]]) -> dict[int, int | None]:
-    assert all(row["_diff"] == 1 for row in rows)
-    return {row["id"]: row["price"] for row in rows}
 
 
 @dataclass
@@ -125,7 +108,7 @@ def test_a_later_good_value_or_a_delete_heals_a_key(history: History) -> None:
 def test_the_command_line_skips_keys_in_error_by_choice(
     history: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tidelake.delta.session.start_session", lambda: history.lake.spark)
+    monkeypatch.setattr("tidelake.spark.session.start_session", lambda: history.lake.spark)
     at = ["--as-of", str(history.times[0])]
     command = ["tidelake", "read", "prices", "--json", "--config", str(history.lake.file), *at]
     for more, status, told in (([], 2, "in error"), (["--skip-errors"], 0, '"price":11')):

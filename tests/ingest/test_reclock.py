@@ -1,4 +1,4 @@
-"""Re-clocking: a tick mints a time, binds it to offsets, and the same time means the same rows for ever."""
+"""Reclocking: a tick mints a time and binds it to offsets, and the time means the same rows forever."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.lake import NAME
-from tests.delta.raw_lake import RawLake
-from tidelake.cli import main
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import discard_run, read_rows
-from tidelake.delta.layout import BINDINGS_SCHEMA
-from tidelake.errors import DamagedTable, RuleBroken, TopicGap, UpperError
+from tests.lakes.lake import NAME
+from tests.lakes.raw_lake import RawLake
+from tidelake.cli.app import main
+from tidelake.errors import DamagedTable, NotReclocked, TopicGap, UpperError
+from tidelake.store.commit import OpenTable
+from tidelake.store.files import discard_run, read_rows
+from tidelake.store.layout import BINDINGS_SCHEMA
 
 pytestmark = pytest.mark.spark
 
@@ -127,7 +127,7 @@ def test_times_lists_the_times_with_their_offsets(
 def test_a_decision_about_a_minted_time_is_refused(
     visits: RawLake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["tidelake", "resolve", NAME, "--time", "9" * 18, "--count", "1", "--reason", "x"]
+    command = ["tidelake", "resolve", "count", NAME, "--time", "9" * 18, "--count", "1", "--reason", "x"]
     monkeypatch.setattr("sys.argv", [*command, "--config", str(visits.file)])
     with pytest.raises(SystemExit) as end:
         main()
@@ -182,11 +182,11 @@ def test_a_lost_binding_is_named_as_damage(tmp_path: Path, spark: SparkSession) 
 def test_a_cdcv2_collection_has_no_minted_times(tmp_path: Path, spark: SparkSession) -> None:
     from typer.testing import CliRunner
 
-    from tests.delta.lake import Lake
-    from tidelake.cli import app
+    from tests.lakes.lake import Lake
+    from tidelake.cli.app import app
 
     lake = Lake(tmp_path, spark)
     lake.ingest()
     told = CliRunner().invoke(app, ["times", NAME, "--config", str(lake.file)])
-    assert isinstance(told.exception, RuleBroken)
+    assert isinstance(told.exception, NotReclocked)
     assert "stated by its topic" in str(told.exception)

@@ -1,4 +1,4 @@
-"""Bad input through the whole pipeline: every row of it ends in the table or in the quarantine, or stops by name."""
+"""Bad input through the whole pipeline: it ends in the table, in the quarantine, or in a named error."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import ingest
-from tests.delta.lake import NAME, RECORD, Lake, encode, progress, updates
-from tidelake.delta.stops import on_reach
-from tidelake.delta.values import UPPER
-from tidelake.errors import ConfigurationError, InvalidUsage, TopicGap
+from tests.lakes.lake import NAME, RECORD, Lake, encode, progress, updates
+from tidelake.errors import ConfigurationError, SourceError, TopicGap
+from tidelake.store.decision import counts_in
+from tidelake.store.failpoints import on_reach
+from tidelake.store.state import UPPER
 
 pytestmark = pytest.mark.spark
 
@@ -66,7 +67,7 @@ def test_each_bad_message_is_in_the_quarantine_with_its_place_and_reason_and_the
     assert (ingested.quarantined, ingested.null_records) == (len(BAD), 1)
     assert lake.seal().upper == 5
     assert lake.contents(4) == {(1, None): 1}
-    from tidelake.delta.quarantine import quarantine_rows
+    from tidelake.store.quarantine import quarantine_rows
 
     kept = quarantine_rows(lake.collection)
     assert [one["value"] for one in kept] == [value for value, _ in BAD]
@@ -159,7 +160,8 @@ def test_of_several_counts_for_one_time_the_newest_stands(lake: Lake) -> None:
     assert lake.run().upper == 1
     for count in (2, 5, 2):
         lake.decide(time=1, count=count)
-    assert [one.count for one in lake.collection.entry.decisions] == [2]
+    assert {time: one.count for time, one in counts_in(lake.collection.entry.decisions).items()} == {1: 2}
+    assert len(lake.collection.entry.decisions) == 1
     lake.decide(time=1, count=7)
     assert lake.seal().upper == 1
     lake.catalog.withdraw(NAME, 1)
@@ -169,7 +171,7 @@ def test_of_several_counts_for_one_time_the_newest_stands(lake: Lake) -> None:
 
 
 def test_a_conflict_s_note_names_the_data(lake: Lake) -> None:
-    from tidelake.delta.status import read_proof_log
+    from tidelake.store.proof_log import read_proof_log
 
     lake.send(updates(((1, None), 1, 1), ((1, None), 1, 2)), progress([0], [3], {1: 1}))
     lake.run()
@@ -227,7 +229,7 @@ def test_a_topic_that_begins_late_vanishes_or_shrinks_is_named(lake: Lake) -> No
 )
 def test_a_file_that_is_not_a_topic_s_is_named(lake: Lake, name: str, content: bytes, message: str) -> None:
     (lake.topic / name).write_bytes(content)
-    with pytest.raises(InvalidUsage, match=message):
+    with pytest.raises(SourceError, match=message):
         lake.ingest()
     assert lake.table.version == 0
 
@@ -235,7 +237,7 @@ def test_a_file_that_is_not_a_topic_s_is_named(lake: Lake, name: str, content: b
 def test_parquet_in_another_shape_is_refused_by_column(lake: Lake) -> None:
     wrong = pa.table({"value": ["text"], "partition": pa.array([0], pa.int32()), "offset": [0]})
     pq.write_table(wrong, lake.topic / "a.parquet")
-    with pytest.raises(InvalidUsage, match="column 'value' is string, not binary"):
+    with pytest.raises(SourceError, match="column 'value' is string, not binary"):
         lake.ingest()
 
 
@@ -337,7 +339,7 @@ def test_nested_nulls_empty_strings_and_a_mebibyte_land(tmp_path: Path, spark: S
     lake.send(encode([{"data": one, "time": 1, "diff": 1} for one in data], record))
     lake.send(encode({"lower": [0], "upper": [2], "counts": counts((1, 2))}, record))
     assert lake.run().upper == 2
-    from tidelake.delta.snapshot import snapshot
+    from tidelake.read.snapshot import snapshot
 
     found = {len(row["b"]): row for row in snapshot(spark, lake.collection, 1).contents.collect()}
     assert bytes(found[len(big)]["b"]) == big

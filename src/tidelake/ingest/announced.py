@@ -1,4 +1,4 @@
-"""What the progress statements of a tick say before its updates are read."""
+"""Derives from a tick's progress statements what to expect of its updates."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from tidelake.delta.catalog import Collection
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import read_rows
-from tidelake.delta.layout import PROGRESS_SCHEMA
-from tidelake.delta.topic import merge_intervals
-from tidelake.order import INT64_MAX
+from tidelake.protocol.intervals import merge_intervals
+from tidelake.protocol.order import INT64_MAX
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import read_rows
+from tidelake.store.layout import PROGRESS_SCHEMA
 
 
 def are_stated_twice(progress: pa.Table) -> bool:
-    """Whether two statements are about one time: then redundant writers, or a writer again, state updates twice too."""
+    """Whether two statements cover the same time. Then redundant or restarted writers also state updates twice."""
     ends = [(min(lower), min(upper, default=INT64_MAX)) for lower, upper in _intervals_of(progress)]
     ends.sort()
     return any(after[0] < before[1] for before, after in pairwise(ends))
 
 
 def _intervals_of(statements: pa.Table) -> Iterator[tuple[list[int], list[int]]]:
-    """Lower and upper of the statements that are about any time."""
+    """Yield lower and upper of the statements that cover any time."""
     for lower, upper in zip(statements["lower"].to_pylist(), statements["upper"].to_pylist(), strict=True):
         if lower:
             yield lower, upper
 
 
 def bounds_of_future(collection: Collection, progress: pa.Table, upper: int) -> tuple[int, int] | None:
-    """Two times that part what can be sealed soon from what comes later, and from the far future.
+    """Find two times that divide the times to seal soon, later times, and the far future.
 
-    The first is the end of what statements cover from upper on; where nothing is covered there, the end of all that is
-    covered. None where no statement is known, or where one closes the stream.
+    The first is the end of the interval that statements cover from upper on, or, without one, of the last interval that
+    they cover. None without statements, or if a statement closes the stream.
     """
     table = OpenTable(collection.paths.progress)
     pending = read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA)
