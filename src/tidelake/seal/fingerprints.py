@@ -1,22 +1,18 @@
-"""The proof by counting: per time, how many rows there are and how many distinct statements, without moving the rows.
+"""Counts by fingerprints: by time, the number of rows and of distinct statements, without moving the rows.
 
-Equal statements have equal fingerprints. So where a time has as many distinct fingerprints as rows, no row is a copy of
-another: a proof. Everywhere else the statements themselves are compared; a fingerprint alone never removes anything.
+Equal statements have equal fingerprints. If a time has as many distinct fingerprints as rows, no row is a copy of
+another: a proof. Otherwise the statements themselves are compared; a fingerprint alone never removes anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, StructType
 
-from tidelake.delta.conditions import all_of
-from tidelake.delta.layout import DIFF, TIME
-
-_BITS = 62
+from tidelake.spark.equality import fingerprint, same_in
+from tidelake.store.layout import DIFF, TIME
 
 
 def count_fingerprints(unsealed: DataFrame, data: Sequence[str]) -> DataFrame:
@@ -38,55 +34,11 @@ def count_fingerprints(unsealed: DataFrame, data: Sequence[str]) -> DataFrame:
     )
 
 
-def fingerprint(frame: DataFrame, names: Sequence[str]) -> tuple[Column, Column]:
-    """128 bits, in two longs, that equal values of some columns share.
-
-    Spark's hash skips what is null, and how long a list is: both go in beside the values.
-    """
-    columns = [F.col(f"`{name}`") for name in names]
-    bits: list[Column] = []
-    lists: list[Column] = []
-    for column, name in zip(columns, names, strict=True):
-        _shape(column, frame.schema[name].dataType, bits, lists)
-    hashed = [*columns, *_packed(bits), *lists]
-    return F.xxhash64(F.lit(1), *hashed), F.xxhash64(F.lit(2), *hashed)
-
-
-def _shape(value: Column, kind: DataType, bits: list[Column], lists: list[Column]) -> None:
-    """Add what a hash skips of a value: to `bits` what is null, to `lists` how long lists are and what is in them."""
-    bits.append(value.isNull())
-    if isinstance(kind, StructType):
-        for one in kind:
-            _shape(value[one.name], one.dataType, bits, lists)
-    elif isinstance(kind, ArrayType):
-        lists.append(F.coalesce(F.size(value), F.lit(-1)))
-        lists.append(F.transform(value, lambda one: _shape_of_item(one, kind.elementType)))
-
-
-def _shape_of_item(item: Column, kind: DataType) -> Column:
-    bits: list[Column] = []
-    lists: list[Column] = []
-    _shape(item, kind, bits, lists)
-    return F.struct(*(one.alias(f"_{index}") for index, one in enumerate([*_packed(bits), *lists])))
-
-
-def _packed(bits: Sequence[Column]) -> list[Column]:
-    """Truth values, 62 to a long."""
-    return [
-        reduce(
-            lambda left, right: left + right,
-            [F.when(one, F.lit(1 << bit)).otherwise(F.lit(0)) for bit, one in enumerate(bits[start : start + _BITS])],
-            F.lit(0).cast("bigint"),
-        )
-        for start in range(0, len(bits), _BITS)
-    ]
-
-
 def group_statements(rows: DataFrame, data: Sequence[str], discards: DataFrame | None) -> DataFrame:
     """Compare the statements themselves.
 
-    In:  the data's columns, _time, _diff; `discards` has the same columns, one row a discarded statement.
-    Out: the same columns (unique), copies bigint (how often it was stated), discarded boolean.
+    In:  the data's columns, _time, _diff; `discards` has the same columns, one row for each discarded statement.
+    Out: the same columns (unique), _copies bigint (the number of times it was stated), _discarded boolean.
     Cost: one exchange of whole rows.
     """
     grouped = rows.groupBy(*(f"`{name}`" for name in data), TIME, DIFF).agg(F.count(F.lit(1)).alias("_copies"))
@@ -101,24 +53,20 @@ def group_statements(rows: DataFrame, data: Sequence[str], discards: DataFrame |
     )
 
 
-def same_in(left: str, right: str, names: Sequence[str]) -> Column:
-    """Whether rows of two frames, by their aliases, agree in these columns; null agrees with null."""
-    return all_of(F.col(f"{left}.`{name}`").eqNullSafe(F.col(f"{right}.`{name}`")) for name in names)
-
-
 def count_statements(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
-    """Count distinct statements by time from what `group_statements` gives.
+    """Count distinct statements by time.
 
+    In:  what `group_statements` gives.
     Out: _time (unique), distinct bigint, copies bigint (surplus rows), conflicts bigint, least, greatest bigint (the
          diffs of one conflict, null without), evidence string (the data of that conflict, as JSON).
     """
-    kept = F.when(~F.col("_discarded"), F.col(DIFF))
+    effective = F.when(~F.col("_discarded"), F.col(DIFF))
     columns = [F.col(f"`{name}`") for name in data]
-    # Names with `_` first cannot be those of a data column.
+    # No data column's name begins with `_`.
     by_data = grouped.groupBy(*columns, TIME).agg(
-        F.count(kept).alias("_diffs"),
-        F.min(kept).alias("_least"),
-        F.max(kept).alias("_greatest"),
+        F.count(effective).alias("_diffs"),
+        F.min(effective).alias("_least"),
+        F.max(effective).alias("_greatest"),
         F.sum(F.when(F.col("_discarded"), F.col("_copies")).otherwise(F.col("_copies") - 1)).alias("_surplus"),
     )
     clash = F.col("_diffs") > 1
@@ -134,7 +82,7 @@ def count_statements(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
 
 
 def compensating_rows(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
-    """Rows that cancel every surplus copy and every discarded statement.
+    """Make rows that cancel every surplus copy and every discarded statement.
 
     In:  what `group_statements` gives, for sealed times.
     Out: the data's columns, _time, _diff; with the rows that were grouped they add up to each statement once.
@@ -150,7 +98,7 @@ def compensating_rows(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
 
 
 def _cancelling(diff: Column, times: Column) -> Column:
-    """Diffs that add up to `-diff * times`, each within int64: one number, unless that could overflow."""
+    """Make diffs that add up to `-diff * times`: one number, or several if that could exceed int64."""
     small = (diff > -(2**31)) & (diff < 2**31) & (times < 2**31)
     half = F.shiftright(diff, 1)
     return F.when(small, F.array(-diff * times)).otherwise(

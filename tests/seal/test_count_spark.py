@@ -1,4 +1,4 @@
-"""Counting what is not sealed: whatever task reads a time's rows, and however many do, the counts are the same."""
+"""Counts of unsealed rows do not depend on how tasks divide them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.delta.lake import Lake, progress, updates
-from tidelake.delta import counting
-from tidelake.delta.counting import OpenTimes, count_open_times, group_by_time
-from tidelake.delta.files import RunFile, write_run
-from tidelake.delta.forms import form_of
-from tidelake.delta.layout import DIFF, TIME
-from tidelake.delta.runs import read_files
-from tidelake.delta.types import data_fields, updates_schema
+from tests.lakes.lake import Lake, progress, updates
+from tidelake.plugins.envelope import form_of
+from tidelake.seal import count_spark as counting
+from tidelake.seal.count_spark import count_open_times, group_by_time
+from tidelake.seal.counts import OpenCounts
+from tidelake.store.files import RunFile, write_run
+from tidelake.store.layout import DIFF, TIME
+from tidelake.store.runs import read_files
+from tidelake.store.table_schema import data_fields, updates_schema
 
 pytestmark = pytest.mark.spark
 
@@ -54,7 +55,7 @@ def test_times_of_two_groups_are_counted_once(
 ) -> None:
     """Copies, two values of a key and conflicts, on both sides of the border between two tasks."""
     lake = Lake(tmp_path, spark, "upsert", key="id")
-    collection = lake.catalog.open_or_create(lake.settings.collections[0])
+    collection = lake.catalog.open_or_create(lake.settings.collections[0].spec())
     record = collection.entry.record_schema
     random, files = Random(7), []
     for number in range(4):
@@ -70,9 +71,9 @@ def test_times_of_two_groups_are_counted_once(
     def read(some: Sequence[RunFile]) -> DataFrame:
         return read_files(spark, collection.paths.updates, some, updates_schema(record))
 
-    def counted(rows_of_a_task: int) -> OpenTimes:
-        monkeypatch.setattr(counting, "_ROWS_OF_A_TASK_MIN", rows_of_a_task)
-        return count_open_times(spark, form_of(collection), data, files, read)
+    def counted(rows_of_a_task: int) -> OpenCounts:
+        monkeypatch.setattr(counting, "ROWS_OF_A_TASK_MIN", rows_of_a_task)
+        return count_open_times(spark, form_of(collection.entry), data, files, read)
 
     in_one, in_two = counted(1000), counted(1)
     groups = group_by_time(files, 2)
@@ -81,7 +82,7 @@ def test_times_of_two_groups_are_counted_once(
     assert in_two == in_one
     assert in_one.rows == 160
     assert in_one.suspects
-    assert set(in_one.distinct) - in_one.suspects
+    assert set(in_one.by_time) - in_one.suspects
 
 
 def test_a_seal_is_no_job_of_spark(tmp_path: Path, spark: SparkSession) -> None:
