@@ -1,26 +1,25 @@
-"""Keeping the small tables small in files: `proofs`, `quarantine` and the like gain a file or more with every tick."""
+"""Merges the files of small tables: `proofs`, `quarantine` and others gain at least one with every tick."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 
-from tidelake.delta.commit import OpenTable, maintain
-from tidelake.delta.compaction import FAN_IN, Run, live_runs
-from tidelake.delta.files import discard_run, read_rows, write_run
-from tidelake.delta.layout import new_run
-from tidelake.delta.stops import reach
+from tidelake.compact.compaction import FAN_IN, Run, live_runs
 from tidelake.errors import Conflict
+from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.failpoints import reach
+from tidelake.store.files import discard_run, read_rows, write_run
+from tidelake.store.layout import new_run
+from tidelake.store.location import Location
 
 _ROWS_MAX = 1_000_000
 _BYTES_MAX = 64 * 2**20
 
 
-def merge_small_files(path: Path, schema: pa.Schema, epoch: int) -> int:
-    """Merge runs of one kind and tier wherever eight have gathered; say how many merges there were.
+def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
+    """Merge eight runs of the same kind and tier, as often as there are as many, and count the merges.
 
-    Rows are kept as they are. Kinds stay apart, as their readers tell them by the names of runs.
+    Rows do not change. Kinds stay apart: readers tell them by the names of runs.
     Cost: amortised logarithmic in the rows; the driver reads at most a million rows and 64 MiB for one merge.
     """
     merges = 0
@@ -34,7 +33,7 @@ def merge_small_files(path: Path, schema: pa.Schema, epoch: int) -> int:
         merged = write_run(path, run, rows)
         reach("tidy.after_write")
         try:
-            table.commit({}, merged, [one.name for one in chosen], epoch)
+            table.commit({}, merged, [old.name for old in chosen], epoch)
         except Conflict:  # somebody has just appended; the next run merges
             discard_run(path, run)
             return merges
