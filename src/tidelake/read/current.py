@@ -1,4 +1,4 @@
-"""`current`: the contents at upper as a plain Delta table for every engine; the one that Spark itself commits."""
+"""`current`: the contents at upper as a plain Delta table for every engine; the only table that Spark commits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from delta.tables import DeltaTable as SparkDeltaTable
 from pyspark.sql import SparkSession
 
-from tidelake.delta.catalog import Collection
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.forms import contents_fields
-from tidelake.delta.snapshot import last_time, snapshot
-from tidelake.delta.status import read_proof_log
-from tidelake.delta.stops import reach
-from tidelake.delta.values import CLOSED, UPPER
 from tidelake.errors import DamagedTable
+from tidelake.plugins.envelope import form_of
+from tidelake.read.snapshot import last_time, snapshot
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.failpoints import reach
+from tidelake.store.proof_log import read_proof_log
+from tidelake.store.state import CLOSED, UPPER
 
 
 @dataclass
@@ -23,15 +23,15 @@ class CurrentReport:
     """What `current` shows now."""
 
     as_of: int | None
-    """The last sealed time it was built at; None while nothing is sealed."""
+    """The last sealed time when it was built; None while nothing is sealed."""
     rows: int
     rebuilt: bool
 
 
 def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentReport:
-    """Overwrite `current` with the contents before upper; leave it where upper has not moved.
+    """Overwrite `current` with the contents before upper; leave it if upper has not moved.
 
-    What was built before damage was found may show it, so it is built anew once that is mended.
+    A table built before damage was found may show it, so it is rebuilt once the damage is repaired.
     The table has the data's columns and `_diff`, how often a row is there.
 
     Raises:
@@ -47,7 +47,7 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     path = str(collection.paths.current)
     shown = _shown(spark, path)
     at = max(last_time(upper, closed), 0)
-    names = {one.name for one in contents_fields(collection.entry)}
+    names = {field.name for field in form_of(collection.entry).fields}
     if (
         shown is not None
         and shown.as_of == at
@@ -57,8 +57,7 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
         return CurrentReport(shown.as_of, shown.rows, False)
     taken = snapshot(spark, collection, at)
     reach("current.before_write")
-    said = {"as_of": taken.as_of, "proofs_at_ms": proofs.newest_at_ms, "collection": collection.name}
-    note = json.dumps(said)
+    note = json.dumps({"as_of": taken.as_of, "proofs_at_ms": proofs.newest_at_ms, "collection": collection.name})
     writer = taken.contents.write.format("delta").mode("overwrite").option("userMetadata", note)
     writer.option("mergeSchema", "true").save(path)
     reach("current.after_write")
@@ -73,13 +72,13 @@ class _Shown:
 
     as_of: int
     rows: int
-    """As its log has it: to count them before they are written would be a pass of its own."""
+    """As its log has it: counting rows before they are written would be another pass."""
     proofs_at_ms: int
-    """When the newest note in `proofs/` was made that was known as it was built."""
+    """When the newest note was made that `proofs/` had at the time."""
 
 
 def _shown(spark: SparkSession, path: str) -> _Shown | None:
-    """What `current` says of itself; None where it is not there."""
+    """What `current` says of itself; None if it does not exist."""
     if not SparkDeltaTable.isDeltaTable(spark, path):
         return None
     newest = SparkDeltaTable.forPath(spark, path).history(1).select("userMetadata", "operationMetrics").first()
