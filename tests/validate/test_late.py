@@ -1,4 +1,4 @@
-"""What is stated about sealed times: copies are counted, contradictions are shown with their place, nothing changes."""
+"""Late statements: copies are counted, contradictions are shown with their place, and published data never changes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pyspark.sql import SparkSession
 
 from expectations.evidence import evidence_of
 from jobs import validate
-from tests.delta import test_debezium as debezium
-from tests.delta.lake import NAME, Lake, encode, progress, updates
-from tidelake.delta import late as late_room
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.evidence import CONTRADICTED_RUN, LateContradiction, LateNotes, kind_of, late_verdicts
-from tidelake.delta.files import read_rows, write_run
-from tidelake.delta.late import LateReport, compare_late
-from tidelake.delta.layout import PROGRESS_SCHEMA, new_run
-from tidelake.delta.statements import read_statement
-from tidelake.delta.status import read_status
-from tidelake.delta.stops import on_reach
-from tidelake.delta.tidy import merge_small_files
-from tidelake.delta.types import late_schema
-from tidelake.json_values import to_text
+from tests.jobs import test_debezium as debezium
+from tests.lakes.lake import NAME, Lake, encode, progress, updates
+from tidelake.codec.typed import read_statement
+from tidelake.compact.small_tables import merge_small_files
+from tidelake.protocol.json_values import to_text
+from tidelake.read.status import read_status
+from tidelake.store.commit import OpenTable
+from tidelake.store.failpoints import on_reach
+from tidelake.store.files import read_rows, write_run
+from tidelake.store.late_notes import CONTRADICTED_RUN, LateContradiction, LateNotes, kind_of, late_verdicts
+from tidelake.store.layout import PROGRESS_SCHEMA, new_run
+from tidelake.store.table_schema import late_schema
+from tidelake.validate import late as late_room
+from tidelake.validate.late import LateReport, compare_late
 
 pytestmark = pytest.mark.spark
 
@@ -206,8 +206,8 @@ def test_a_late_file_that_cannot_be_read_is_told_and_damages_nothing(lake: Lake,
     lake.ingest()
     path = lake.collection.paths.late
     (file,) = OpenTable(path).files()
-    whole = (path / file.path).read_bytes()
-    (path / file.path).write_bytes(b"PAR1 no more")
+    whole = (path / file.path).local.read_bytes()
+    (path / file.path).local.write_bytes(b"PAR1 no more")
     report = validate.run(spark, lake.settings)
     assert "late statements could not be compared" in str(report.errors[NAME])
     found = report.results[NAME]
@@ -217,11 +217,11 @@ def test_a_late_file_that_cannot_be_read_is_told_and_damages_nothing(lake: Lake,
     (line,) = evidence_of(found, status)["late_statements_are_copies"]
     assert line == f"late statements could not be compared: {found.late_problem}"
     assert lake.current().ok  # nothing that was proven is held back
-    (path / file.path).write_bytes(whole)
+    (path / file.path).local.write_bytes(whole)
     assert lake.validate().late == LateReport(contradictions=1)
     notes = lake.collection.paths.proofs
     (note,) = [one for one in OpenTable(notes).files() if kind_of(one.run) == CONTRADICTED_RUN]
-    (notes / note.path).write_bytes(b"PAR1 no more")
+    (notes / note.path).local.write_bytes(b"PAR1 no more")
     status = read_status(lake.collection, "plain")
     assert (status.upper, status.late_verdicts["contradiction"], status.damaged) == (9, 1, None)
     assert "late facts cannot be read" in str(status.late_problem)
@@ -307,7 +307,7 @@ def test_a_late_count_that_is_not_the_proven_one_is_noted_once(lake: Lake) -> No
     for _ in range(2):
         lake.run()
     assert told(lake) == [(1, None, 2, 1, 4), (2, None, 0, 2, 4), (5, None, 4, 0, 4)]
-    assert contradictions(lake)[0].fact() == (
+    assert contradictions(lake)[0].fact == (
         f"time 1 is said to have 2 updates and was sealed with 1 (topic '{NAME}', partition 0, offset 4)"
     )
     path = lake.collection.paths.progress

@@ -1,8 +1,8 @@
-"""Late statements, compared with what was published: copies of it, contradictions to it, or past telling.
+"""Late statements, compared with what was published: copies of it, contradictions to it, or unverifiable.
 
 The verdict is the kind of the run that a late row lies in: ingest writes `late-…`, and a comparison swaps those runs
-for `copy-…`, `contradiction-…`, `settled-…` and `untold-…` in one commit. So each row is compared once, a stop in
-between only repeats work, and the log alone says how many there are of each.
+for `copy-…`, `contradiction-…`, `settled-…` and `untold-…` (unverifiable) in one commit. So each row is compared once,
+a stop in between only repeats work, and the log alone says how many there are of each.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.delta.catalog import Collection
-from tidelake.delta.commit import OpenTable, maintain
-from tidelake.delta.evidence import (
+from tidelake.decode.landing import ROW_TEXT
+from tidelake.decode.typed_rows import statement_frame
+from tidelake.errors import Conflict
+from tidelake.plugins.envelope import form_of
+from tidelake.spark.equality import same_in
+from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.decision import discards_in
+from tidelake.store.entry import Collection
+from tidelake.store.failpoints import reach
+from tidelake.store.files import RunFile, discard_runs, meets
+from tidelake.store.late_notes import (
     CONTRADICTED_RUN,
     CONTRADICTION,
     COPY,
@@ -27,15 +35,11 @@ from tidelake.delta.evidence import (
     UNTOLD,
     kind_of,
 )
-from tidelake.delta.files import RunFile, discard_runs, meets
-from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
-from tidelake.delta.proof import same_in
-from tidelake.delta.runs import append_run, read_files, write_frame
-from tidelake.delta.statements import statement_frame
-from tidelake.delta.stops import reach
-from tidelake.delta.types import ROW_TEXT, data_fields, late_schema, updates_schema
-from tidelake.delta.values import SINCE, offset_value
-from tidelake.errors import Conflict
+from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
+from tidelake.store.retry import LostRace, retry_commit, retry_work
+from tidelake.store.runs import append_run, read_files, write_frame
+from tidelake.store.state import SINCE, offset_value
+from tidelake.store.table_schema import data_fields, late_schema
 
 _ATTEMPTS_MAX = 16
 _TIMES_LISTED_MAX = 500
@@ -44,34 +48,35 @@ _PLACE = ("_topic", "_partition", "_offset")
 
 @dataclass
 class LateReport:
-    """What one comparison found; counts are of statements by their place in the topic, a copy inside a message once."""
+    """What one comparison found. Statements count by their place in the topic, a copy inside a message once."""
 
     copies: int = 0
     contradictions: int = 0
     settled: int = 0
-    """Statements that somebody has decided have no effect."""
+    """Statements without an effect by decision."""
     untold: int = 0
-    """Statements about times that compaction has taken together since: it cannot be told any more what they are."""
+    """Unverifiable statements: compaction has since merged their times with others."""
 
 
 def compare_late(spark: SparkSession, collection: Collection) -> LateReport:
     """Compare the late statements that were not compared yet, and note each contradiction with its evidence.
 
-    Rows of a tick that has not committed its offsets wait: it may be repeated, and set the same aside again.
+    Rows of a tick that has not committed its offsets wait: a repeated tick would set the same rows aside again.
 
-    Cost: those rows, and the files of `updates/` whose times they meet; one exchange of both by data and time.
+    Cost: those rows, and the files of `updates/` that reach their times; one exchange of both by data and time.
 
     Raises:
         Conflict: every attempt lost its runs to a merge, or the commit to others; nothing was compared.
         Fenced: the writer's epoch has moved.
     """
-    for _ in range(_ATTEMPTS_MAX):
+
+    def compare() -> LateReport:
         if not _not_compared(OpenTable(collection.paths.late)):
             return LateReport()
-        report = _Comparison(spark, collection).run()
-        if report is not None:
-            return report
-    raise Conflict(str(collection.paths.late), -1, f"{_ATTEMPTS_MAX} attempts to compare late statements failed")
+        return _Comparison(spark, collection).run()
+
+    failure = f"{_ATTEMPTS_MAX} attempts to compare late statements failed"
+    return retry_work(compare, collection.paths.late, failure, attempts_max=_ATTEMPTS_MAX)
 
 
 def _not_compared(late: OpenTable) -> list[RunFile]:
@@ -84,47 +89,51 @@ class _Comparison:
     def __init__(self, spark: SparkSession, collection: Collection) -> None:
         self.spark, self.collection, self.path = spark, collection, collection.paths.late
         self.schema = late_schema(collection.entry.record_schema)
-        self.data = [one.name for one in data_fields(collection.entry.record_schema)]
-        self.keeps_times = collection.entry.envelope == "upsert"  # what compaction leaves there is where it was
-        # In this order: what a commit of offsets says is read is in `late/` then.
+        self.data = [field.name for field in data_fields(collection.entry.record_schema)]
+        self.form = form_of(collection.entry)
+        # In this order: the late rows of every committed offset are in `late/` then.
         self.updates = OpenTable(collection.paths.updates)
         self.late = OpenTable(self.path)
         self.files = _not_compared(self.late)
 
-    def run(self) -> LateReport | None:
-        """Judge, note, swap; None when a merge has taken the runs away."""
+    def run(self) -> LateReport:
+        """Judge, note, swap.
+
+        Raises:
+            LostRace: a merge has taken the runs away.
+        """
         rows = read_files(self.spark, self.path, self.files, self.schema)
         committed = self._is_committed(rows)
         waiting = rows.where(~committed)
         judged = self._judge(rows.where(committed).distinct()).persist()
         try:
-            found = {one["_verdict"]: one["count"] for one in judged.groupBy("_verdict").count().toArrow().to_pylist()}
-            if not found:
+            verdicts = judged.groupBy("_verdict").count().toArrow().to_pylist()
+            counts = {verdict["_verdict"]: verdict["count"] for verdict in verdicts}
+            if not counts:
                 return LateReport()
-            if CONTRADICTION in found:
+            if CONTRADICTION in counts:
                 self._note(judged.where(F.col("_verdict") == CONTRADICTION))
             reach("validate.after_evidence")
-            runs = {verdict: judged.where(F.col("_verdict") == verdict) for verdict in sorted(found)}
-            if not self._swap(runs | {NOT_COMPARED: waiting}):
-                return None
+            runs = {verdict: judged.where(F.col("_verdict") == verdict) for verdict in sorted(counts)}
+            self._swap(runs | {NOT_COMPARED: waiting})
         finally:
             judged.unpersist()
         reach("validate.after_late")
         maintain(self.path)
         return LateReport(
-            copies=found.get(COPY, 0),
-            contradictions=found.get(CONTRADICTION, 0),
-            settled=found.get(SETTLED, 0),
-            untold=found.get(UNTOLD, 0),
+            copies=counts.get(COPY, 0),
+            contradictions=counts.get(CONTRADICTION, 0),
+            settled=counts.get(SETTLED, 0),
+            untold=counts.get(UNTOLD, 0),
         )
 
     def _is_committed(self, rows: DataFrame) -> Column:
         """Whether the tick that read a row has committed its offsets."""
         places = rows.select("_topic", "_partition").distinct().toArrow().to_pylist()
         read = F.lit(False)
-        for one in places:
-            end = self.updates.value(offset_value(one["_topic"], one["_partition"])) or 0
-            here = (F.col("_topic") == one["_topic"]) & (F.col("_partition") == one["_partition"])
+        for place in places:
+            end = self.updates.value(offset_value(place["_topic"], place["_partition"])) or 0
+            here = (F.col("_topic") == place["_topic"]) & (F.col("_partition") == place["_partition"])
             read = read | (here & (F.col("_offset") < end))
         return read
 
@@ -134,10 +143,10 @@ class _Comparison:
         """Give each late row its verdict.
 
         In:  the columns of `late/`.
-        Out: the same, _published decimal(38,0) (null where nothing is stored), _verdict string.
+        Out: the same, _published decimal(38,0) (null if nothing is stored), _verdict string.
         """
         compacted = self.updates.value(SINCE) or 0
-        # Times up to `compacted` may have moved there, and in the keyed form all but the newest row of a key has gone.
+        # Times up to `compacted` may have moved there, or with keys all but the newest row of a key is gone.
         first = compacted + 1 if compacted else 0
         marked = self._mark_discarded(rows)
         published = self._published(rows, first)
@@ -154,8 +163,8 @@ class _Comparison:
 
     def _mark_discarded(self, rows: DataFrame) -> DataFrame:
         entry = self.collection.entry
-        ruled = [(one.time, one.discard) for one in entry.decisions if one.discard is not None]
-        discards = statement_frame(self.spark, entry.record_schema, ruled)
+        discarded = [(discard.time, discard.statement) for discard in discards_in(entry.decisions)]
+        discards = statement_frame(self.spark, entry.record_schema, discarded)
         if discards is None:
             return rows.withColumn("_discarded", F.lit(False))
         marked = F.broadcast(discards.distinct().withColumn("_ruled", F.lit(True))).alias("ruled")
@@ -163,13 +172,13 @@ class _Comparison:
         return joined.select("stated.*", F.coalesce(F.col("ruled._ruled"), F.lit(False)).alias("_discarded"))
 
     def _published(self, rows: DataFrame, first: int) -> DataFrame:
-        """What is stored at the times of late rows, by data and time, as one diff each.
+        """Sum what is stored at the times of late rows, by data and time.
 
         Out: the data's columns, _time (together unique), _published decimal(38,0).
         """
-        schema = updates_schema(self.collection.entry.record_schema, self.collection.entry.positioned)
+        schema = self.collection.updates_schema()
         times = sorted(rows.select(TIME).distinct().toArrow()[TIME].to_pylist())
-        if not self.keeps_times:
+        if self.form.moves_times:
             times = times[bisect_left(times, first) :]
         files = [file for file in self.updates.files() if meets(file, times)]
         stored = read_files(self.spark, self.updates.path, files, schema)
@@ -178,10 +187,8 @@ class _Comparison:
         else:
             listed = self.spark.createDataFrame(pa.table({TIME: pa.array(times, pa.int64())}))
             stored = stored.join(F.broadcast(listed), TIME, "left_semi")
-        effect = F.sum(F.col(DIFF).cast("decimal(38,0)"))
-        if self.keeps_times:
-            # Copies are stored as they came there, and add nothing.
-            effect = F.max(DIFF)
+        # Copies that nobody cancelled add nothing.
+        effect = F.sum(F.col(DIFF).cast("decimal(38,0)")) if self.form.cancels_copies else F.max(DIFF)
         return stored.groupBy(*(f"`{name}`" for name in self.data), TIME).agg(
             effect.cast("decimal(38,0)").alias("_published")
         )
@@ -189,7 +196,7 @@ class _Comparison:
     # --- write -----------------------------------------------------------------------------------------------------
 
     def _note(self, contradictions: DataFrame) -> None:
-        """Append the evidence, one row for each statement that contradicts, with the first place that states it."""
+        """Append the evidence: one row for each statement that contradicts, with the first place that states it."""
         columns = [f"`{name}`" for name in self.data]
         first = contradictions.groupBy(*columns, TIME, DIFF, "_published").agg(F.min(F.struct(*_PLACE)).alias("_first"))
         evidence = F.struct(
@@ -214,23 +221,25 @@ class _Comparison:
         files = write_frame(notes.coalesce(1), path, new_run(CONTRADICTED_RUN), PROOFS_SCHEMA)
         append_run(path, files, self.collection.entry.epoch)
 
-    def _swap(self, runs: dict[str, DataFrame]) -> bool:
-        """Put runs by verdict in the place of those that were compared, again after each conflict while these live."""
+    def _swap(self, runs: dict[str, DataFrame]) -> None:
+        """Replace the compared runs by one for each verdict, again after each conflict while they live."""
         added = [
             file
             for kind, frame in runs.items()
             for file in write_frame(frame.coalesce(1), self.path, new_run(kind), self.schema)
         ]
         removed = sorted({file.run for file in self.files})
-        table = self.late
-        for _ in range(_ATTEMPTS_MAX):
-            try:
-                table.commit({}, added, removed, epoch=self.collection.entry.epoch)
-            except Conflict:
-                table = OpenTable(self.path)
-                if set(removed) <= {file.run for file in table.files()}:
-                    continue
-                break
-            return True
-        discard_runs(self.path, added)
-        return False
+
+        def commit(late: OpenTable) -> None:
+            late.commit({}, added, removed, epoch=self.collection.entry.epoch)
+
+        def meet_others(late: OpenTable) -> None:
+            if not set(removed) <= {file.run for file in late.files()}:
+                raise LostRace
+
+        try:
+            failure = f"{_ATTEMPTS_MAX} attempts to swap late runs failed"
+            retry_commit(self.late, commit, failure, after_conflict=meet_others, attempts_max=_ATTEMPTS_MAX)
+        except (LostRace, Conflict) as lost:
+            discard_runs(self.path, added)
+            raise LostRace from lost

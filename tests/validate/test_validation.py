@@ -1,4 +1,4 @@
-"""What a recount finds, and what it must not find; the small tables stay small in files."""
+"""What a recount detects, and what it must not report; the small tables keep few files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from jobs import validate
-from tests.delta.lake import NAME, Lake, progress, updates
-from tidelake.cli import app
-from tidelake.delta.commit import EPOCH, OpenTable
-from tidelake.delta.files import write_run
-from tidelake.delta.layout import PROOFS_SCHEMA
-from tidelake.delta.status import read_proof_log, read_proofs
-from tidelake.delta.tidy import merge_small_files
+from tests.lakes.lake import NAME, Lake, progress, updates
+from tidelake.cli.app import app
+from tidelake.compact.small_tables import merge_small_files
 from tidelake.errors import DamagedTable, Fenced
+from tidelake.plugins.framing import framing_of
+from tidelake.store.commit import EPOCH, OpenTable
+from tidelake.store.files import write_run
+from tidelake.store.layout import PROOFS_SCHEMA
+from tidelake.store.proof_log import read_proof_log
 
 pytestmark = pytest.mark.spark
 
@@ -133,7 +134,7 @@ def test_a_closed_stream_stays_undamaged_however_often_it_is_validated(lake: Lak
 
 def test_a_file_that_cannot_be_read_is_damage_and_is_recorded(sealed: Lake) -> None:
     (file,) = sealed.table.files()
-    (sealed.collection.paths.updates / file.path).write_bytes(b"PAR1 no more")
+    (sealed.collection.paths.updates / file.path).local.write_bytes(b"PAR1 no more")
     assert not validate.run_full(sealed.spark, sealed.settings).ok
     damaged = read_proof_log(sealed.collection).damaged or ""
     assert "cannot be read" in damaged
@@ -143,10 +144,10 @@ def test_a_file_that_cannot_be_read_is_damage_and_is_recorded(sealed: Lake) -> N
 def test_a_table_that_vanished_is_never_made_anew(sealed: Lake) -> None:
     import shutil
 
-    shutil.rmtree(sealed.collection.paths.updates)
+    shutil.rmtree(sealed.collection.paths.updates.local)
     with pytest.raises(DamagedTable, match="there is no table"):
         sealed.ingest()
-    assert not sealed.collection.paths.updates.exists()
+    assert not sealed.collection.paths.updates.local.exists()
 
 
 def test_a_validation_looks_only_at_what_was_sealed_since_the_last(sealed: Lake) -> None:
@@ -154,7 +155,7 @@ def test_a_validation_looks_only_at_what_was_sealed_since_the_last(sealed: Lake)
     sealed.run()
     report = sealed.validate()
     assert (report.lower, report.upper, [row["time"] for row in report.times]) == (3, 9, [5])
-    assert list(read_proofs(sealed.collection, 3)) == [5]
+    assert list(framing_of(sealed.collection.entry.framing).proofs(sealed.collection, 3)) == [5]
 
 
 @pytest.mark.sweep
@@ -164,12 +165,12 @@ def test_proofs_stay_few_in_files_and_keep_every_row(lake: Lake) -> None:
         lake.run()
         if time % 3 == 0:
             lake.validate()
-    before = read_proofs(lake.collection, 0)
+    before = framing_of(lake.collection.entry.framing).proofs(lake.collection, 0)
     assert len(before) == 20
     path = lake.collection.paths.proofs
     assert merge_small_files(path, PROOFS_SCHEMA, 0) == 1
     assert len(OpenTable(path).files()) < 16
-    assert read_proofs(lake.collection, 0) == before
+    assert framing_of(lake.collection.entry.framing).proofs(lake.collection, 0) == before
     assert read_proof_log(lake.collection).validated_upper == 19
     assert not lake.validate(full=True).damaged
 
@@ -179,11 +180,11 @@ def test_a_fenced_writer_can_commit_nothing_more(lake: Lake) -> None:
     stale = lake.collection
     lake.catalog.fence(NAME)
     lake.send(updates((1, 1, 1)))
-    from tidelake.delta.tick import ingest_tick
-    from tidelake.delta.topic import FileTopic
+    from tidelake.ingest.tick import ingest_tick
+    from tidelake.topic.files import FileTopic
 
     with pytest.raises(Fenced):
-        ingest_tick(lake.spark, stale, lake.settings.collections[0], FileTopic(lake.topic))
+        ingest_tick(lake.spark, stale, lake.settings.collections[0], [FileTopic(lake.topic)])
     assert lake.table.files() == []
     for small in (stale.paths.progress, stale.paths.proofs, stale.paths.quarantine, stale.paths.late):
         with pytest.raises(Fenced):
@@ -203,7 +204,7 @@ def test_a_clock_that_goes_back_hides_no_damage(sealed: Lake, monkeypatch: pytes
     assert not sealed.validate().damaged
     smuggle(sealed, (1, 1, 77))
     now = clock.time()
-    monkeypatch.setattr("tidelake.delta.validation.clock.time", lambda: now - 3600)
+    monkeypatch.setattr("tidelake.validate.validation.clock.time", lambda: now - 3600)
     assert sealed.validate(full=True).damaged
     assert read_proof_log(sealed.collection).damaged
 
@@ -212,7 +213,7 @@ def test_status_shows_the_others_where_one_collection_cannot_be_read(sealed: Lak
     document = yaml.safe_load(sealed.file.read_text(encoding="utf-8"))
     document["collections"]["others"] = document["collections"][NAME] | {"topic": "others"}
     sealed.file.write_text(yaml.safe_dump(document), encoding="utf-8")
-    shutil.rmtree(sealed.collection.paths.quarantine)
+    shutil.rmtree(sealed.collection.paths.quarantine.local)
     result = CliRunner().invoke(app, ["status", "--config", str(sealed.file)])
     assert result.exit_code == 1
     assert "not ingested yet" in result.stdout
