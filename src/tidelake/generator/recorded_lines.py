@@ -1,6 +1,6 @@
-"""A recorded line as the topic has it: in Avro where Avro can say it, broken rules and all; else bytes that are none.
+"""Recorded lines as values of a topic: in Avro if Avro can state the line, broken rules and all; else as marked bytes.
 
-Any JSON value goes through a record of one column that holds its canonical text, so that equal data are equal rows.
+Any JSON value is stored in a record of one column that holds its canonical text, so that equal data are equal rows.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any
 
 import fastavro
 
-from tidelake.codec import AvroCodec
+from tidelake.codec.avro import AvroCodec
 from tidelake.errors import CodecError, MalformedMessage
-from tidelake.json_values import identity, parse
-from tidelake.message import ANY_WIDTH, Updates
-from tidelake.order import INT64_MAX, INT64_MIN
-from tidelake.replay import Event, parse_line, problems_of
-from tidelake.schema import cdcv2_schema
+from tidelake.protocol.json_values import identity, parse
+from tidelake.protocol.message import ANY_WIDTH, Updates
+from tidelake.protocol.order import INT64_MAX, INT64_MIN
+from tidelake.protocol.replay import Marker, parse_line, problems_of
+from tidelake.schema.avro import cdcv2_schema
 
 COLUMN = "json"
 RECORD: dict[str, Any] = {"type": "record", "name": "data", "fields": [{"name": COLUMN, "type": "string"}]}
 """The schema of `data`."""
 
 NOT_AVRO = b"J"
-"""Stands before a line that Avro cannot say: as the number of a branch it is none that a message has."""
+"""Marks a line that Avro cannot state: as a branch index it matches no branch of a message."""
 
 _SCHEMA = fastavro.parse_schema(cdcv2_schema(RECORD))
 _CODEC = AvroCodec(RECORD)
@@ -34,9 +34,9 @@ _CODEC = AvroCodec(RECORD)
 class TopicLine:
     """One line of a recorded stream.
 
-    `value` is what the topic gets, None for a null record; a restart is not sent. `is_fact` tells whether the line is a
-    message that states something. `data` has what a good message states, by time and canonical text, as the line
-    writes it.
+    `value` is sent to the topic, None for a null record; a restart is not sent. `is_fact` is true if the line is a
+    message that states something. `data` holds the data of a good message as the line writes them, by time and
+    canonical text.
     """
 
     number: int
@@ -48,19 +48,19 @@ class TopicLine:
 
 
 def read_topic_line(number: int, line: bytes, width: int | None) -> TopicLine:
-    """Read one line, whatever it is.
+    """Read one line, valid or not.
 
     Args:
-        number: which line of its file, from 1.
-        line: without its line end.
-        width: what every time has to be as wide as.
+        number: the line number in its file, from 1.
+        line: the line without its line end.
+        width: the width that every time must have.
     """
     try:
         message = parse_line(line, width)
     except (CodecError, MalformedMessage):
         return TopicLine(number, width, _topic_value(line))
-    if isinstance(message, Event):
-        return TopicLine(number, width, is_sent=message is Event.NULL_RECORD)
+    if isinstance(message, Marker):
+        return TopicLine(number, width, is_sent=message is Marker.NULL_RECORD)
     data: dict[tuple[int, str], Any] = {}
     if isinstance(message, Updates):
         for update in message.batch:
@@ -70,12 +70,12 @@ def read_topic_line(number: int, line: bytes, width: int | None) -> TopicLine:
 
 
 def problems_in(value: bytes, reason: str, width: int | None) -> list[tuple[str, object]]:
-    """What is wrong with a message in the quarantine, as `(kind, time)`; its bytes alone tell.
+    """Return the problems of a quarantined message as `(kind, time)`, from its bytes.
 
     Args:
         value: the message's bytes, which the quarantine keeps whole.
-        reason: why the pipeline refused it. It is told, too, where the bytes do not say the same.
-        width: what every time of its stream has to be as wide as.
+        reason: why the pipeline refused it. It is added if the bytes do not show the same problem.
+        width: the width that every time of the stream must have.
     """
     is_avro = not value.startswith(NOT_AVRO)
     try:
@@ -84,10 +84,10 @@ def problems_in(value: bytes, reason: str, width: int | None) -> list[tuple[str,
         else:
             parse_line(value.removeprefix(NOT_AVRO), width)
     except (CodecError, MalformedMessage) as error:
-        found = problems_of(error)
-        if not is_avro or reason in {kind for kind, _ in found}:
-            return found
-        return [(reason, None), *found]
+        problems = problems_of(error)
+        if not is_avro or reason in {kind for kind, _ in problems}:
+            return problems
+        return [(reason, None), *problems]
     return [(reason, None)]
 
 
@@ -101,11 +101,11 @@ def _topic_value(line: bytes) -> bytes:
 
 
 class _NotAvro(Exception):
-    """Avro has no message for this line."""
+    """Avro cannot state this line."""
 
 
 def _avro_message(value: Any) -> Any:
-    """The message that a line states, as Avro has it; whether it breaks a rule of the protocol does not matter."""
+    """Return the message of a line in Avro's form; it may break rules of the protocol."""
     match value:
         case {"updates": [*batch], **others} if not others:
             return [_avro_update(update) for update in batch]

@@ -1,7 +1,7 @@
-"""Replay of recorded streams through the real jobs: the lines go into a file topic, the answers come from the tables.
+"""Replays recorded streams through the real jobs: lines go into a file topic, answers come from the tables.
 
 Each stream has a plain collection of its own. The jobs run for each line that states a fact, together with the lines
-around it that state none; from one run to the next nothing is kept but the tables, as if the process began anew.
+around it that state nothing. Only the tables survive from one run to the next, as if the process had restarted.
 """
 
 from __future__ import annotations
@@ -17,41 +17,44 @@ from typing import Any
 import yaml
 from pyspark.sql import SparkSession
 
-from tidelake.configuration import Settings, load_settings
-from tidelake.delta.catalog import Catalog, Collection
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import read_rows
-from tidelake.delta.layout import DIFF, PROGRESS_SCHEMA, TIME, Store
-from tidelake.delta.quarantine import quarantine_rows
-from tidelake.delta.replay_topic import COLUMN, RECORD, TopicLine, problems_in, read_topic_line
-from tidelake.delta.seal import SealReport
-from tidelake.delta.types import updates_schema
-from tidelake.delta.values import CLOSED, UPPER
-from tidelake.errors import CodecError, MalformedMessage, RuleBroken
-from tidelake.json_values import parse
-from tidelake.message import ANY_WIDTH
-from tidelake.order import INT64_MAX
-from tidelake.replay import Event, parse_line
+from tidelake.errors import CodecError, GeneratorRefused, MalformedMessage
+from tidelake.generator.recorded_lines import COLUMN, RECORD, TopicLine, problems_in, read_topic_line
+from tidelake.protocol.json_values import parse
+from tidelake.protocol.message import ANY_WIDTH
+from tidelake.protocol.order import INT64_MAX
+from tidelake.protocol.replay import Marker, parse_line
+from tidelake.seal.report import SealReport
+from tidelake.settings.lake import Settings, load_settings
+from tidelake.store import blobs
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import read_rows
+from tidelake.store.layout import DIFF, PROGRESS_SCHEMA, TIME, Store
+from tidelake.store.location import locate
+from tidelake.store.quarantine import quarantine_rows
+from tidelake.store.state import CLOSED, UPPER
+from tidelake.store.table_schema import updates_schema
 
 TINY = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
-"""Settings of a session for a handful of rows: adapting plans costs more than it saves. Nothing else differs."""
+"""Session settings for a handful of rows: adaptive plans cost more than they save."""
 
 Job = Callable[[SparkSession, Settings], Any]
-"""`jobs.ingest.run` or `jobs.seal.run`; its report has `results` and `errors` by collection."""
+"""`jobs.ingest.run` or `jobs.seal.run`; its report holds `results` and `errors` by collection."""
 
 Problem = tuple[str, object]
-"""What is wrong, and at which time: an error as `replay` prints it."""
+"""A kind and a time: an error as `replay` prints it."""
 
 _Grounds = dict[tuple[int, str], set[Any]]
-"""By time and kind what makes a contradiction: data, data with diffs, or counts."""
+"""The evidence of a contradiction, by time and kind: data, data with diffs, or counts."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The two jobs that a stream goes through, and the session that they run in."""
+    """The two jobs that process a stream, and their session."""
 
     spark: SparkSession
     ingest: Job
@@ -59,14 +62,14 @@ class Pipeline:
 
     @staticmethod
     def of_tiny(spark: SparkSession, ingest: Job, seal: Job) -> Pipeline:
-        """Take a session beside the given one, set for a handful of rows."""
-        beside = spark.newSession()
+        """Create a pipeline in a new session of the same application, set for a handful of rows."""
+        session = spark.newSession()
         for name, value in TINY.items():
-            beside.conf.set(name, value)
-        return Pipeline(beside, ingest, seal)
+            session.conf.set(name, value)
+        return Pipeline(session, ingest, seal)
 
     def run(self, settings: Settings) -> SealReport:
-        """Ingest and seal the one collection of these settings; what stopped either of them is raised."""
+        """Ingest and seal the one collection of these settings; raise the error of either job."""
         for job in (self.ingest, self.seal):
             report = job(self.spark, settings)
             for error in report.errors.values():
@@ -77,18 +80,20 @@ class Pipeline:
 
 
 def make_streams(folder: Path, streams: int) -> list[Settings]:
-    """Lay out an empty topic for each stream and a `collections.yaml` that names them, and give the settings of each.
+    """Create an empty topic for each stream and a `collections.yaml` for all, and return the settings of each.
 
-    The collections are `stream_1`, `stream_2` and so on; every command that takes `--config` can look at them later.
+    The collections are `stream_1`, `stream_2` and so on; every command that takes `--config` can read them later.
 
     Raises:
-        RuleBroken: the folder is there already and holds something.
+        GeneratorRefused: the folder exists and is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RuleBroken(f"{folder} is not an empty folder", "a replay starts afresh: name a folder that is not there")
+        raise GeneratorRefused(
+            f"{folder} is not an empty folder", "a replay starts afresh: name a folder that is not there"
+        )
     names = [f"stream_{number}" for number in range(1, streams + 1)]
     for name in names:
-        (folder / "topics" / name).mkdir(parents=True)
+        blobs.make_folder(locate(folder / "topics" / name))
     blocks = {name: {"family": "plain", "topic": name, "schema": RECORD} for name in names}
     document = {"store": "store", "topics": "topics", "data_docs": "data_docs", "collections": blocks}
     file = folder / "collections.yaml"
@@ -100,46 +105,46 @@ def make_streams(folder: Path, streams: int) -> list[Settings]:
 def replay_through(
     pipeline: Pipeline, settings: Settings, lines: Sequence[bytes], file_name: str
 ) -> Iterator[dict[str, Any]]:
-    """Run one recorded stream through ingest and seal, and give the same as `tidelake.replay.replay_file`.
+    """Run one recorded stream through ingest and seal, with the output of `tidelake.protocol.replay.replay_file`.
 
     Args:
         pipeline: the jobs.
-        settings: of the stream's own collection, whose topic is empty.
-        lines: without their line ends.
-        file_name: named in the output.
+        settings: settings of the stream's own collection, whose topic is empty.
+        lines: the lines without their line ends.
+        file_name: the name in the output.
 
     Raises:
-        RuleBroken: the stream has product times; nothing was written.
-        TidelakeError: a job has stopped, and says why.
+        GeneratorRefused: the stream has product times; nothing was written.
+        TidelakeError: a job failed.
     """
     first_time = first_line_with_a_time(lines, file_name)
     stream = _Stream(pipeline, settings)
     batch: list[TopicLine] = []
     for number, line in enumerate(lines, start=1):
-        read = read_topic_line(number, line, ANY_WIDTH if number <= first_time else None)
-        if read.is_fact and any(one.is_fact for one in batch):
+        parsed = read_topic_line(number, line, ANY_WIDTH if number <= first_time else None)
+        if parsed.is_fact and any(other.is_fact for other in batch):
             yield from stream.take(batch, file_name)
             batch = []
-        batch.append(read)
+        batch.append(parsed)
     if batch:
         yield from stream.take(batch, file_name)
 
 
 def first_line_with_a_time(lines: Sequence[bytes], file_name: str) -> int:
-    """The line whose message tells how wide times are, the last where none does.
+    """Return the number of the first line with a time, which decides the width; the last line if there is none.
 
     Raises:
-        RuleBroken: they are products.
+        GeneratorRefused: times are products.
     """
     for number, line in enumerate(lines, start=1):
         try:
             message = parse_line(line)
         except (CodecError, MalformedMessage):
             continue
-        if isinstance(message, Event) or message.width == ANY_WIDTH:
+        if isinstance(message, Marker) or message.width == ANY_WIDTH:
             continue
         if message.width is not None:
-            raise RuleBroken(
+            raise GeneratorRefused(
                 f"{file_name}, line {number}: a time is a product of {message.width} integers; a table has plain ones",
                 "replay this file with --engine memory",
             )
@@ -148,21 +153,22 @@ def first_line_with_a_time(lines: Sequence[bytes], file_name: str) -> int:
 
 
 class _Stream:
-    """One stream's topic and collection, and what was told of them already."""
+    """One stream's topic and collection, and what its output has reported so far."""
 
     def __init__(self, pipeline: Pipeline, settings: Settings) -> None:
         self._pipeline, self._settings = pipeline, settings
-        (one,) = settings.collections
-        self._name, self._topic = one.name, one.topics_folder / one.topics[0] / "0.jsonl"
-        self._sent = 0
+        (collection,) = settings.collections
+        self._name = collection.name
+        self._topic = locate(collection.topics_folder / collection.topics[0]) / "0.jsonl"
+        self._sent, self._lines = 0, b""
         self._upper, self._closed = 0, False
         self._grounds: _Grounds = {}
         self._written: dict[tuple[int, str], Any] = {}
-        """By time and canonical text, data as they were first written: one text of several that mean the same."""
+        """Data as the stream first wrote them, by time and canonical text; several texts can mean the same."""
 
     def take(self, batch: Sequence[TopicLine], file_name: str) -> Iterator[dict[str, Any]]:
-        """Send some lines, of which one at most states facts, run the jobs, and tell of each what it led to."""
-        place = {self._sent + index: one for index, one in enumerate(one for one in batch if one.is_sent)}
+        """Send some lines, at most one of them a fact, run the jobs, and yield the outcome of each line."""
+        place = {self._sent + index: line for index, line in enumerate(line for line in batch if line.is_sent)}
         self._send(place)
         sealed = self._pipeline.run(self._settings)
         collection = Catalog(Store(self._settings.store)).find(self._name)
@@ -171,33 +177,33 @@ class _Stream:
             for row in quarantine_rows(collection)
             if row["offset"] in place
         }
-        told = next((one for one in batch if one.is_fact), batch[-1])
-        if told.number not in refused:
-            self._written = told.data | self._written
+        fact = next((line for line in batch if line.is_fact), batch[-1])
+        if fact.number not in refused:
+            self._written = fact.data | self._written
         before, published = self._frontier(), self._advance(collection)
         contradictions = self._new_contradictions(collection, sealed)
-        for one in batch:
-            errors = [*refused.get(one.number, []), *(contradictions if one is told else [])]
+        for line in batch:
+            errors = [*refused.get(line.number, []), *(contradictions if line is fact else [])]
             yield {
                 "file": file_name,
-                "line": one.number,
-                "frontier": before if one.number < told.number else self._frontier(),
-                "updates": published if one is told else [],
+                "line": line.number,
+                "frontier": before if line.number < fact.number else self._frontier(),
+                "updates": published if line is fact else [],
                 "errors": [{"kind": kind, "time": time} for kind, time in errors],
             }
 
     def _send(self, place: dict[int, TopicLine]) -> None:
-        with self._topic.open("a", encoding="utf-8") as topic:
-            for offset, one in place.items():
-                text = None if one.value is None else base64.b64encode(one.value).decode("ascii")
-                topic.write(json.dumps({"offset": offset, "value_b64": text}) + "\n")
+        for offset, line in place.items():
+            text = None if line.value is None else base64.b64encode(line.value).decode("ascii")
+            self._lines += json.dumps({"offset": offset, "value_b64": text}).encode() + b"\n"
+        blobs.write(self._topic, self._lines)
         self._sent += len(place)
 
     def _frontier(self) -> list[int]:
         return [] if self._closed else [self._upper]
 
     def _advance(self, collection: Collection) -> list[Any]:
-        """Take upper from the table, and give the updates that it has passed, in order of time and canonical text."""
+        """Read upper from the table, and return the updates that it passed, in order of time and canonical text."""
         table = OpenTable(collection.paths.updates)
         lower, was_closed = self._upper, self._closed
         self._upper, self._closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
@@ -213,7 +219,7 @@ class _Stream:
         return self._written.pop((time, text)) if (time, text) in self._written else parse(text)
 
     def _new_contradictions(self, collection: Collection, sealed: SealReport) -> list[Problem]:
-        """The contradictions for which there is more to say than there was."""
+        """Return the contradictions that have new evidence."""
         before, self._grounds = self._grounds, {}
         for error in sealed.contradictions:
             time = int(str(error.time))
@@ -226,7 +232,7 @@ class _Stream:
 
 
 def _grounds(collection: Collection, kind: str, time: int) -> set[Any]:
-    """What the tables hold that makes a contradiction."""
+    """Return the evidence of a contradiction that the tables hold."""
     if kind == "conflicting_count":
         return _stated_counts(collection, time)
     stated: dict[str, set[int]] = {}
@@ -238,7 +244,7 @@ def _grounds(collection: Collection, kind: str, time: int) -> set[Any]:
 
 
 def _stated_counts(collection: Collection, time: int) -> set[int]:
-    """What the statements around an unsealed time say of it, 0 where they leave it out."""
+    """Return the counts that statements announce for an unsealed time, 0 if a statement leaves it out."""
     table = OpenTable(collection.paths.progress)
     counts = set()
     for row in read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA).to_pylist():
@@ -248,11 +254,11 @@ def _stated_counts(collection: Collection, time: int) -> set[int]:
 
 
 def _rows(collection: Collection, table: OpenTable, first: int, last: int) -> Iterator[tuple[str, int, int]]:
-    """The stored rows whose time is in `[first, last]`: canonical text, time, diff."""
+    """Yield the stored rows whose time is in `[first, last]`: canonical text, time, diff."""
     files = [
-        one
-        for one in table.files()
-        if (one.time_max is None or one.time_max >= first) and (one.time_min is None or one.time_min <= last)
+        file
+        for file in table.files()
+        if (file.time_max is None or file.time_max >= first) and (file.time_min is None or file.time_min <= last)
     ]
     names = [COLUMN, TIME, DIFF]
     stored = read_rows(collection.paths.updates, files, updates_schema(RECORD), names)
