@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelake.cli_options import CONFIG, ConfigOption, JsonOption
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
 
 if TYPE_CHECKING:
-    from tidelake.delta.kafka_client import KafkaCluster
-    from tidelake.delta.recording import Copied
+    from tidelake.topic.cluster import KafkaCluster
+    from tidelake.topic.recording import Copied
 
 app = typer.Typer(name="topic", help="Topics between Kafka and files.", no_args_is_help=True)
 
@@ -39,7 +39,7 @@ def record(
     as_json: JsonOption = False,
 ) -> None:
     """Record what a topic has now as a file topic: each record as it is, in its place. Starts no JVM."""
-    from tidelake.delta.recording import record_topic
+    from tidelake.topic.recording import record_topic
 
     _say(f"recorded from '{topic}'", record_topic(_cluster(config), topic, folder, form.value), as_json)
 
@@ -49,21 +49,21 @@ def play(
     folder: FolderArgument,
     topic: TopicArgument,
     renumber: Annotated[
-        bool, typer.Option("--renumber", help="Play everything behind what is there, whatever offsets that gives.")
+        bool, typer.Option("--renumber", help="Append everything to what is there, under new offsets.")
     ] = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Play a file topic to a topic of Kafka, from where that one ends. Starts no JVM."""
-    from tidelake.delta.playing import play_topic
+    """Play a file topic to a topic in Kafka, from where the topic in Kafka ends. Starts no JVM."""
+    from tidelake.topic.producing import play_topic
 
     _say(f"played to '{topic}'", play_topic(folder, _cluster(config), topic, renumber=renumber), as_json)
 
 
 def _cluster(config: Path) -> KafkaCluster:
-    from tidelake.configuration import load_settings
-    from tidelake.delta.kafka_client import KafkaCluster
     from tidelake.errors import ConfigurationError
+    from tidelake.settings.lake import load_settings
+    from tidelake.topic.cluster import KafkaCluster
 
     settings = load_settings(config)
     if settings.kafka is None:
@@ -75,5 +75,7 @@ def _say(what: str, copied: Copied, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"messages": copied.messages, "offsets": copied.intervals}))
         return
-    offsets = ", ".join(f"{one}: {start} to {end}" for one, (start, end) in sorted(copied.intervals.items()))
+    offsets = ", ".join(
+        f"{partition}: {start} to {end}" for partition, (start, end) in sorted(copied.intervals.items())
+    )
     typer.echo(f"{copied.messages} messages {what}; offsets by partition: {offsets or 'none'}")
