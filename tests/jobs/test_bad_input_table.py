@@ -1,4 +1,4 @@
-"""Every row of the table of bad input: from the file topic through ingest and seal to status, quarantine and checks."""
+"""Every row of the table of bad input, from the topic to status, quarantine and checks."""
 
 from __future__ import annotations
 
@@ -7,42 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import yaml
 from pyspark.sql import SparkSession
 
-from expectations.frame import result_frame
-from expectations.judge import judge
-from expectations.suite import build_suite
-from jobs import ingest
-from tests.delta.lake import NAME, RECORD, Lake, encode, progress, updates
-from tidelake.delta.quarantine import quarantine_rows
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.status import CollectionStatus, read_status
-from tidelake.delta.topic import open_topics
+from tests.lakes.bad_input import NESTED, extremes_land, failing_checks, refused, status_of
+from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
 from tidelake.errors import TopicGap
+from tidelake.store.quarantine import quarantine_rows
 
 pytestmark = pytest.mark.spark
 
 GOOD = updates((1, 1, 1))
-BEYOND = b"\x80" * 9 + b"\x02"
-"""2^63 as Avro would write it."""
 
 
-def status_of(lake: Lake) -> CollectionStatus:
-    """What `tidelake status` shows."""
-    settings = lake.settings.collection(NAME)
-    return read_status(lake.collection, settings.family, open_topics(settings, lake.collection.entry.decisions))
-
-
-def failing_checks(lake: Lake) -> set[str]:
-    """The checks that a validation would show as failed in Dagster and in the report."""
-    settings = lake.settings.collection(NAME)
-    frame = result_frame(lake.validate(full=True), status_of(lake), frontier_age_s=0)
-    return {one.check for one in judge(frame, build_suite(settings)) if not one.passed}
-
-
-def test_undecodable_bytes_wrong_magic_byte_unknown_schema_id_and_bytes_left_over(
+def test_undecodable_bytes_wrong_magic_byte_unknown_schema_id_and_trailing_bytes(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Lake(tmp_path, spark, encoding="confluent", schema_ids={7: RECORD})
@@ -108,27 +86,6 @@ def test_times_and_diffs_beyond_int64_nested_nulls_empty_strings_and_a_mebibyte(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     extremes_land(Lake(tmp_path, spark, schema=NESTED))
-
-
-_INNER = {"type": "record", "name": "inner", "fields": [{"name": "s", "type": ["null", "string"]}]}
-NESTED = {
-    "type": "record",
-    "name": "data",
-    "fields": [{"name": "n", "type": ["null", _INNER]}, {"name": "text", "type": "string"}],
-}
-
-
-def extremes_land(lake: Lake) -> None:
-    """Of a collection of `NESTED`: what can be said lands as it is, and what is beyond int64 is in the quarantine."""
-    good = [{"n": None, "text": ""}, {"n": {"s": None}, "text": ""}, {"n": {"s": ""}, "text": "x" * 2**20}]
-    lake.send(encode([{"data": one, "time": 1, "diff": 1} for one in good], NESTED))
-    lake.send(b"\x00\x02\x00\x00" + BEYOND + b"\x02\x00", b"\x00\x02\x00\x00\x02" + BEYOND + b"\x00")
-    lake.send(encode({"lower": [0], "upper": [2], "counts": [{"time": 1, "count": 3}]}, NESTED))
-    assert lake.run().upper == 2
-    assert lake.quarantined() == [(1, "undecodable"), (2, "undecodable")]
-    rows = [row.asDict(recursive=True) for row in snapshot(lake.spark, lake.collection, 1).contents.collect()]
-    assert sorted(map(repr, rows)) == sorted(repr({**one, "_diff": 1}) for one in good)
-    assert failing_checks(lake) == {"quarantine_is_explained"}
 
 
 def block(**changes: Any) -> dict[str, Any]:
@@ -207,26 +164,3 @@ def test_map_columns_zoneless_timestamps_and_column_names_that_clash(
     placed: Callable[[str], str],
 ) -> None:
     refused(tmp_path, spark, monkeypatch, capsys, placed(written({NAME: block(schema=schema)})), message)
-
-
-def refused(
-    tmp_path: Path,
-    spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    text: str,
-    message: str,
-) -> None:
-    """The ingest job, called as from the shell, says what is wrong and how to mend it, and writes nothing."""
-    (tmp_path / "topics" / NAME).mkdir(parents=True, exist_ok=True)
-    file = tmp_path / "collections.yaml"
-    file.write_text(text, encoding="utf-8")
-    monkeypatch.setattr("jobs.job.start_session", lambda: spark)
-    status = ingest.main(["--config", str(file)])
-    structlog.reset_defaults()
-    assert status == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert message in said
-    assert "\nhint: " in said
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["collections.yaml", "topics"]

@@ -1,8 +1,7 @@
-"""The Debezium family: events are counted, rows are the contents, whatever was copied, reordered or merged."""
+"""The Debezium family: events are counted and rows are the contents, in any order of arrival and after any merge."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,48 +9,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.core.test_debezium import history
-from tests.delta.lake import NAME, Lake, encode
-from tidelake.debezium import Event
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.status import read_proof_log
+from tests.lakes.change_events import EVENT, events, progress, row
+from tests.lakes.lake import NAME, Lake, encode
+from tests.model.histories import history
 from tidelake.errors import ConfigurationError
+from tidelake.model.events import Event
+from tidelake.read.snapshot import snapshot
+from tidelake.store.proof_log import read_proof_log
 
 pytestmark = pytest.mark.spark
-
-ROW: dict[str, Any] = {
-    "type": "record",
-    "name": "Value",
-    "fields": [{"name": "id", "type": "long"}, {"name": "price", "type": ["null", "int"]}],
-}
-EVENT: dict[str, Any] = {
-    "type": "record",
-    "name": "Envelope",
-    "fields": [
-        {"name": "before", "type": ["null", ROW]},
-        {"name": "after", "type": ["null", "Value"]},
-        {"name": "op", "type": "string"},
-    ],
-}
-
-
-def row(pair: Any) -> dict[str, Any] | None:
-    return None if pair is None else {"id": pair[0], "price": pair[1]}
-
-
-def events(*stated: tuple[Any, Any, int] | tuple[Any, Any, int, int], op: str = "") -> bytes:
-    """An update message of `(before, after, time)`, or with a diff behind; rows are `(id, price)` or None."""
-    batch = []
-    for before, after, time, *diff in stated:
-        kind = op or ("c" if before is None else "d" if after is None else "u")
-        data = {"before": row(before), "after": row(after), "op": kind}
-        batch.append({"data": data, "time": time, "diff": diff[0] if diff else 1})
-    return encode(batch, EVENT)
-
-
-def progress(lower: Iterable[int], upper: Iterable[int], counts: dict[int, int]) -> bytes:
-    entries = [{"time": time, "count": count} for time, count in counts.items()]
-    return encode({"lower": list(lower), "upper": list(upper), "counts": entries}, EVENT)
 
 
 def lake_of(root: Path, spark: SparkSession, key: str | None = None, **more: Any) -> Lake:
@@ -70,7 +36,7 @@ def changes(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession)
     return lake_of(tmp_path, spark, request.param)
 
 
-def test_rows_follow_their_changes_and_counts_are_of_events(changes: Lake) -> None:
+def test_rows_follow_their_changes_and_events_are_counted(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 1), (None, (2, 5), 1)), events(((1, 10), (1, 20), 2), ((2, 5), None, 3)))
     changes.send(events(((1, 10), (1, 20), 2)), progress([0], [9], {1: 2, 2: 1, 3: 1}))
     sealed = changes.run()
@@ -89,7 +55,7 @@ def test_rows_follow_their_changes_and_counts_are_of_events(changes: Lake) -> No
     assert changes.contents(2) == {(1, 20): 1, (2, 5): 1}
 
 
-def test_several_changes_of_a_row_at_one_time_are_the_last_of_them(changes: Lake) -> None:
+def test_the_last_of_several_changes_of_a_row_at_one_time_counts(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 1)))
     changes.send(events(((1, 10), (1, 20), 4), ((1, 20), (1, 30), 4), (None, (7, 7), 4), ((7, 7), None, 4)))
     changes.send(events(((1, 30), (1, 40), 5), ((1, 40), (1, 30), 5)))
@@ -100,14 +66,14 @@ def test_several_changes_of_a_row_at_one_time_are_the_last_of_them(changes: Lake
     assert changes.contents(5) == {(1, 30): 1}
 
 
-def test_a_changed_key_takes_the_row_along(changes: Lake) -> None:
+def test_a_change_of_a_key_moves_its_row(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 1), (None, (2, 10), 1)), events(((1, 10), (3, 10), 2), ((2, 10), (1, 10), 2)))
     changes.send(progress([0], [9], {1: 2, 2: 2}))
     changes.run()
     assert changes.contents(2) == {(3, 10): 1, (1, 10): 1}
 
 
-def test_a_row_before_may_be_just_its_key_where_that_is_said(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_row_before_may_be_just_its_key_if_the_settings_say_so(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark, "id", before="key")
     lake.send(events((None, (1, 10), 1), (None, (2, 5), 1)), events(((1, None), (1, 20), 2), ((2, None), None, 3)))
     lake.send(events(((8, None), (8, 80), 3)), progress([0], [9], {1: 2, 2: 1, 3: 2}))
@@ -123,9 +89,7 @@ def test_a_row_before_may_be_just_its_key_where_that_is_said(tmp_path: Path, spa
     assert sum(file.rows for file in lake.table.files()) == 2
 
 
-def test_several_events_of_a_key_have_no_order_where_before_is_just_its_key(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_several_events_of_a_key_have_no_order_if_before_is_just_its_key(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark, "id", before="key")
     lake.send(events((None, (1, 10), 1)), events((None, (2, 5), 3), ((2, None), None, 3)), events((None, (1, 10), 1)))
     lake.send(progress([0], [9], {1: 1, 3: 2}))
@@ -142,7 +106,7 @@ def test_several_events_of_a_key_have_no_order_where_before_is_just_its_key(
     assert not lake.validate(full=True).damaged
 
 
-def test_what_before_holds_is_said_with_a_key_alone_and_fixed(tmp_path: Path, spark: SparkSession) -> None:
+def test_before_is_only_set_with_a_key_and_never_changes(tmp_path: Path, spark: SparkSession) -> None:
     with pytest.raises(ConfigurationError, match=r"prices\.before.*without change events that have a key"):
         lake_of(tmp_path, spark, before="key")
     lake_of(tmp_path, spark, "id", before="key").ingest()
@@ -150,7 +114,7 @@ def test_what_before_holds_is_said_with_a_key_alone_and_fixed(tmp_path: Path, sp
         lake_of(tmp_path, spark, "id").ingest()
 
 
-def test_two_rows_of_a_key_are_seen_where_only_a_null_inside_parts_them(tmp_path: Path, spark: SparkSession) -> None:
+def test_two_rows_of_a_key_that_differ_only_by_an_inner_null_are_a_breach(tmp_path: Path, spark: SparkSession) -> None:
     inside = {
         "name": "p",
         "type": {
@@ -203,7 +167,7 @@ def test_a_merge_of_some_runs_goes_up_to_the_last_time_there_is(tmp_path: Path, 
     assert lake.contents(8) == before
 
 
-def test_without_a_key_equal_rows_are_there_as_often_as_they_came(tmp_path: Path, spark: SparkSession) -> None:
+def test_without_a_key_equal_rows_add_up(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark)
     lake.send(events((None, (1, 10), 1), (None, (2, 5), 1, 2)), events((None, (1, 10), 2)))
     lake.send(events(((2, 5), None, 3)), progress([0], [9], {1: 2, 2: 1, 3: 1}))
@@ -277,7 +241,7 @@ def test_a_key_left_with_two_rows_waits_until_one_event_is_discarded(tmp_path: P
 @pytest.mark.sweep  # its sibling is in test_generated_streams.py
 @pytest.mark.parametrize("key", ["id", None])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_mangled_history_is_the_databases_contents_whatever_was_merged_when(
+def test_a_mangled_history_ends_with_the_databases_contents_whatever_is_merged(
     tmp_path: Path, spark: SparkSession, seed: int, key: str | None
 ) -> None:
     rng = Random(f"debezium {seed}")
@@ -312,7 +276,7 @@ def _statement(upper: int, stated: dict[int, int]) -> bytes:
 @pytest.mark.parametrize(
     ("key", "problem"), [("shop", "no column 'shop'"), ("price", "may be null"), ("before", "no column 'before'")]
 )
-def test_a_key_that_is_none_is_refused_before_anything_is_written(
+def test_an_invalid_key_is_refused_before_anything_is_written(
     tmp_path: Path, spark: SparkSession, key: str, problem: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=problem) as refused:
@@ -321,13 +285,13 @@ def test_a_key_that_is_none_is_refused_before_anything_is_written(
     assert not (tmp_path / "store").exists()
 
 
-def test_a_schema_that_is_no_change_event_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_schema_that_is_not_a_change_event_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     with pytest.raises(ConfigurationError, match="before` and `after") as refused:
         Lake(tmp_path, spark, family="debezium")
     assert f"collections.{NAME}.schema" in str(refused.value)
 
 
-def test_an_event_on_its_way_is_waited_for_and_contradicts_nothing(tmp_path: Path, spark: SparkSession) -> None:
+def test_an_event_that_has_not_arrived_is_no_contradiction(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark, "id")
     lake.send(events((None, (1, 10), 1)), events(((1, 10), (1, 20), 4), ((1, 30), (1, 40), 4)))
     lake.send(progress([0], [9], {1: 1, 4: 3}))

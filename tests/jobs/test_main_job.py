@@ -1,19 +1,22 @@
-"""From messages to definite contents, and what each step writes and opens on the way."""
+"""From messages to definite contents, and which files each step writes and opens."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.delta.lake import NAME, Lake, encode, progress, updates
-from tidelake.delta.runs import read_files
-from tidelake.delta.types import updates_schema
-from tidelake.delta.values import UPPER
-from tidelake.errors import RuleBroken, SinceError, UpperError
+from tests.lakes.lake import NAME, Lake, encode, progress, updates
+from tidelake.errors import PredicateRefused, SinceError, UnknownColumn, UpperError
+from tidelake.store import blobs
+from tidelake.store.location import Location
+from tidelake.store.runs import read_files
+from tidelake.store.state import UPPER
+from tidelake.store.table_schema import updates_schema
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +40,7 @@ def test_the_published_example_gives_its_published_result(lake: Lake) -> None:
     assert lake.contents(6) == lake.contents(9) == {}
 
 
-def test_copies_change_nothing_in_whatever_tick_they_come(lake: Lake) -> None:
+def test_copies_change_nothing_in_any_tick(lake: Lake) -> None:
     lake.send(PUBLISHED[1], PUBLISHED[1], updates(((5, 12), 4, 1), ((5, 12), 4, 1)))
     lake.ingest()
     lake.send(*PUBLISHED, *reversed(PUBLISHED))
@@ -72,7 +75,7 @@ def test_reads_below_since_and_at_upper_are_refused_by_name(lake: Lake) -> None:
         lake.contents(-1)
 
 
-def test_a_closed_stream_is_readable_at_every_time_and_takes_nothing_more(lake: Lake) -> None:
+def test_a_closed_stream_is_readable_at_every_time_and_accepts_no_update(lake: Lake) -> None:
     last = 2**63 - 1
     lake.send(updates((1, last, 1), (2, 7, 1)), progress([0], [], {7: 1, last: 1}))
     sealed = lake.run()
@@ -113,13 +116,13 @@ def test_without_copies_each_update_is_written_once(lake: Lake) -> None:
     ingested = lake.ingest()
     lake.seal()
     lake.compact(full=False)
-    folder = lake.collection.paths.updates
+    folder = lake.collection.paths.updates.local
     files = list(folder.glob("_run=*/**/*.parquet"))
     assert sum(pq.read_metadata(file).num_rows for file in files) == ingested.updates_stored == 1000
     assert sum(file.stat().st_size for file in files) == ingested.bytes_stored
 
 
-def test_a_seal_with_copies_writes_just_what_cancels_them(lake: Lake) -> None:
+def test_a_seal_with_copies_writes_only_rows_that_cancel_them(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), (2, 2, 3)))
     lake.ingest()
     lake.send(updates((1, 1, 1), (2, 2, 3)), updates((2, 2, 3)), progress([0], [3], {1: 1, 2: 1}))
@@ -139,10 +142,11 @@ def test_a_seal_with_copies_writes_just_what_cancels_them(lake: Lake) -> None:
 def test_a_seal_opens_only_files_that_reach_upper(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[set[str]] = []
 
-    class Spied(pq.ParquetFile):  # type: ignore[misc]
-        def __init__(self, source: Path, *args: object, **more: object) -> None:
-            opened[-1].add(str(source).partition("/updates/")[2])
-            super().__init__(source, *args, **more)
+    open_file = blobs.open_file
+
+    def spied(location: Location) -> pa.NativeFile:
+        opened[-1].add(str(location).partition("/updates/")[2])
+        return open_file(location)
 
     for step in range(3):
         rows = [(row, step * 10 + row % 10, 1) for row in range(100)]
@@ -153,7 +157,7 @@ def test_a_seal_opens_only_files_that_reach_upper(lake: Lake, monkeypatch: pytes
         lake.ingest()
         opened.append(set())
         with monkeypatch.context() as patched:
-            patched.setattr(pq, "ParquetFile", Spied)
+            patched.setattr(blobs, "open_file", spied)
             lake.seal()
     rows_of = {file.path: file.rows for file in lake.table.files()}
     # Each seal saw the new run, and from the first tick only the file of the one update from the far future.
@@ -174,8 +178,8 @@ def test_a_straggler_in_an_old_run_is_split_off_by_the_next_merge(lake: Lake) ->
     assert len(lake.contents(9)) == 6000
 
 
-def test_columns_and_predicates_go_down_to_the_scan_and_add_up(lake: Lake) -> None:
-    from tidelake.delta.snapshot import snapshot
+def test_columns_and_predicates_are_pushed_down_to_the_scan_and_add_up(lake: Lake) -> None:
+    from tidelake.read.snapshot import snapshot
 
     stated = updates(((1, 5), 1, 1), ((1, 6), 1, 1), ((2, 5), 1, 1), ((3, 4), 2, 1))
     lake.send(stated, progress([0], [3], {1: 3, 2: 1}))
@@ -188,21 +192,21 @@ def test_columns_and_predicates_go_down_to_the_scan_and_add_up(lake: Lake) -> No
         taken = snapshot(lake.spark, lake.collection, as_of, ["id"], "price >= 5")
         assert sorted((row["id"], row["_diff"]) for row in taken.contents.collect()) == [(1, 2), (2, 1)]
         assert f"PushedFilters: [{pushed}]" in taken.contents._jdf.queryExecution().toString()
-    with pytest.raises(RuleBroken, match="has no column 'nope'"):
+    with pytest.raises(UnknownColumn, match="has no column 'nope'"):
         snapshot(lake.spark, lake.collection, 1, ["nope"])
 
 
 @pytest.mark.parametrize("where", ["_time < 3", "_diff > 0", "_run = 'x'"])
 def test_a_predicate_on_the_system_s_columns_is_refused(lake: Lake, where: str) -> None:
-    from tidelake.delta.snapshot import snapshot
+    from tidelake.read.snapshot import snapshot
 
     lake.send(updates((1, 1, 1), (1, 3, -1)), progress([0], [5], {1: 1, 3: 1}))
     lake.run()
-    with pytest.raises(RuleBroken, match="does not fit"):
+    with pytest.raises(PredicateRefused, match="does not fit"):
         snapshot(lake.spark, lake.collection, 4, where=where)
 
 
-def test_columns_may_be_called_like_what_seal_and_validate_count(tmp_path: Path, spark: SparkSession) -> None:
+def test_columns_may_have_the_names_of_counts_in_seal_and_validate(tmp_path: Path, spark: SparkSession) -> None:
     names = ["diffs", "least", "greatest", "surplus", "effect", "n", "rows", "distinct", "copies", "values", "high"]
     record = {"type": "record", "name": "data", "fields": [{"name": name, "type": "long"} for name in names]}
     lake = Lake(tmp_path, spark, schema=record)
@@ -227,7 +231,7 @@ def test_zero_and_minus_zero_are_one_datum(tmp_path: Path, spark: SparkSession) 
     assert not lake.validate(full=True).damaged
 
 
-def test_a_job_heals_a_store_whose_making_was_cut_off(lake: Lake) -> None:
+def test_a_job_heals_a_store_that_was_only_partly_created(lake: Lake) -> None:
     log = lake.settings.store / "catalog" / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020d}.json").write_bytes(b'{"protocol":')
@@ -235,7 +239,9 @@ def test_a_job_heals_a_store_whose_making_was_cut_off(lake: Lake) -> None:
     assert lake.run().upper == 10
 
 
-def test_an_engine_s_own_error_stops_its_collection_and_is_told(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_engine_stops_its_collection_and_is_reported(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from jobs import seal as job
 
     def broken(*arguments: object) -> object:

@@ -1,4 +1,4 @@
-"""Collections whose topics are in a real broker: nothing is lost, repeated or taken for something else."""
+"""Collections on a real broker: nothing is lost, repeated or misread."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from tests.delta.kafka_lake import MESSAGE_BYTES_MAX, RAW, KafkaLake, visit
-from tests.delta.lake import NAME, RECORD, Lake, progress, updates
-from tests.delta.raw_lake import RawLake
-from tests.delta.test_bad_input_table import BEYOND, NESTED, extremes_land, failing_checks, refused, status_of
-from tests.delta.test_raw_upsert import ITEM, gone, item, prices
+from tests.lakes.bad_input import BEYOND, NESTED, extremes_land, failing_checks, refused, status_of
+from tests.lakes.kafka_lake import MESSAGE_BYTES_MAX, RAW, KafkaLake, visit
+from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
+from tests.lakes.raw_lake import RawLake
+from tests.lakes.upserts import ITEM, gone, item, prices
 from tests.services.kafka import WAIT_S, Broker, Record
-from tidelake.cli import app
-from tidelake.delta.bindings import read_bindings
-from tidelake.delta.kafka_client import KafkaCluster
-from tidelake.delta.quarantine import quarantine_rows
-from tidelake.delta.snapshot import snapshot
-from tidelake.errors import RuleBroken, TopicChanged, TopicGap, TopicUnreachable
-from tidelake.kafka_configuration import KafkaSettings
+from tidelake.cli.app import app
+from tidelake.errors import TopicChanged, TopicGap, TopicMissing, TopicUnreachable
+from tidelake.read.snapshot import snapshot
+from tidelake.settings.kafka import KafkaSettings
+from tidelake.store.bindings import read_bindings
+from tidelake.store.quarantine import quarantine_rows
+from tidelake.topic.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
@@ -76,9 +76,7 @@ def outcome(lake: Lake) -> dict[str, Any]:
     }
 
 
-def test_each_bad_input_has_the_outcome_that_it_has_in_files(
-    tmp_path: Path, spark: SparkSession, broker: Broker
-) -> None:
+def test_each_bad_input_has_the_same_outcome_as_in_files(tmp_path: Path, spark: SparkSession, broker: Broker) -> None:
     confluent = {"encoding": "confluent", "schema_ids": {7: RECORD}}
     files = Lake(tmp_path / "files", spark, **confluent)
     kafka = KafkaLake(tmp_path / "kafka", spark, broker, {"family": "plain", "schema": RECORD, **confluent})
@@ -118,7 +116,7 @@ def test_nested_nulls_empty_strings_and_a_mebibyte_come_through_a_broker(
     extremes_land(KafkaLake(tmp_path, spark, broker, {"family": "plain", "schema": NESTED}, topic_settings=settings))
 
 
-def test_a_missing_topic_refuses_a_new_collection_and_stops_one_that_is_there(
+def test_a_missing_topic_refuses_a_new_collection_and_stops_an_existing_one(
     tmp_path: Path,
     spark: SparkSession,
     broker: Broker,
@@ -135,14 +133,14 @@ def test_a_missing_topic_refuses_a_new_collection_and_stops_one_that_is_there(
     lake.send(updates((1, 1, 1)), progress([0], [2], {1: 1}))
     assert lake.run().upper == 2
     broker.delete_topic(lake.name)
-    with pytest.raises(RuleBroken, match=f"has no topic '{lake.name}'\nhint: create it"):
+    with pytest.raises(TopicMissing, match=f"has no topic '{lake.name}'\nhint: create it"):
         lake.ingest()
     assert lake.seal().upper == 2
     assert f"has no topic '{lake.name}'" in (status_of(lake).topic_problem or "")
     assert lake.contents(1) == {(1, None): 1}
 
 
-def test_a_new_collection_whose_brokers_cannot_be_asked_is_not_made_yet(
+def test_a_new_collection_is_not_created_while_its_brokers_are_unreachable(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     away = {"bootstrap_servers": "127.0.0.1:1", "request_timeout_s": 1}
@@ -153,12 +151,13 @@ def test_a_new_collection_whose_brokers_cannot_be_asked_is_not_made_yet(
     assert not lake.settings.store.exists()
 
 
-def resolve(lake: Lake, *options: str) -> None:
-    result = CliRunner().invoke(app, ["resolve", NAME, "--reason", "tested", "--config", str(lake.file), *options])
+def resolve(lake: Lake, kind: str, *options: str) -> None:
+    words = ["resolve", kind, NAME, "--reason", "tested", "--config", str(lake.file), *options]
+    result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
 
 
-def test_what_retention_took_and_a_topic_made_anew_stop_ingest_until_they_are_accepted(
+def test_expired_messages_and_a_recreated_topic_stop_ingest_until_they_are_accepted(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     lake = KafkaLake(tmp_path, spark, broker, kafka={"monitoring_group": "tests"})
@@ -169,10 +168,10 @@ def test_what_retention_took_and_a_topic_made_anew_stop_ingest_until_they_are_ac
         lake.ingest()
     status = status_of(lake)
     assert (status.lag_messages, len(status.topic_gaps)) == (2, 1)
-    assert "offsets 0 to 2 are missing" in status.topic_gaps[0] and "--accept-gap" in status.topic_gaps[0]
+    assert "offsets 0 to 2 are missing" in status.topic_gaps[0] and "resolve gap" in status.topic_gaps[0]
     shown = CliRunner().invoke(app, ["status", "--config", str(lake.file)])
     assert "a gap in the topic" in shown.output and "offsets 0 to 2 are missing" in " ".join(shown.output.split())
-    resolve(lake, "--accept-gap", f"{lake.name}:0:0-2")
+    resolve(lake, "gap", "--offsets", f"{lake.name}:0:0-2")
     assert lake.ingest().messages == status_of(lake).lag_messages == 0
     assert status_of(lake).topic_gaps == []
 
@@ -183,17 +182,17 @@ def test_what_retention_took_and_a_topic_made_anew_stop_ingest_until_they_are_ac
     broker.drop_before(lake.name, {0: 7})
     with pytest.raises(TopicGap, match=lost % "4 to 7") as gap:
         lake.ingest()
-    assert f"--accept-gap {lake.name}:0:4-7" in str(gap.value)
-    resolve(lake, "--accept-gap", f"{lake.name}:0:4-7")
+    assert f"resolve gap NAME --offsets {lake.name}:0:4-7" in str(gap.value)
+    resolve(lake, "gap", "--offsets", f"{lake.name}:0:4-7")
     assert lake.run().upper == 3
 
     broker.delete_topic(lake.name)
     broker.create_topic(lake.name, partitions=2)
     lake.send(*[updates((3, 3, 1))] * 3, b"nonsense")
-    with pytest.raises(TopicChanged, match=rf"'{lake.name}', partition 0, was read up to offset 9.*made anew") as anew:
+    with pytest.raises(TopicChanged, match=rf"'{lake.name}', partition 0, was read up to offset 9.*recreated") as anew:
         lake.ingest()
-    assert f"--accept-topic {lake.name}" in str(anew.value)
-    resolve(lake, "--accept-topic", lake.name)
+    assert f"resolve topic NAME --topic {lake.name}" in str(anew.value)
+    resolve(lake, "topic", "--topic", lake.name)
     assert lake.ingest().messages == 4
     cluster = KafkaCluster(KafkaSettings(bootstrap_servers=broker.bootstrap_servers))
     cluster.publish_offsets(lake.name, f"tests.{NAME}", {0: 1, 1: 99})
@@ -211,7 +210,7 @@ def test_what_retention_took_and_a_topic_made_anew_stop_ingest_until_they_are_ac
     assert [(row["topic"], row["offset"]) for row in quarantine_rows(lake.collection)] == [(f"{lake.name}#1", 3)]
 
 
-def test_a_topic_that_a_broker_brings_back_shorter_stops_ingest_and_goes_on_from_its_end(
+def test_a_topic_that_a_broker_restores_shorter_stops_ingest_and_continues_from_its_end(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     lake = KafkaLake(tmp_path, spark, broker)
@@ -227,7 +226,7 @@ def test_a_topic_that_a_broker_brings_back_shorter_stops_ingest_and_goes_on_from
     )
     with pytest.raises(TopicChanged, match=shorter):
         lake.ingest()
-    resolve(lake, "--accept-topic", lake.name)
+    resolve(lake, "topic", "--topic", lake.name)
     assert lake.ingest().messages == 0
     lake.send(updates((2, 2, 1)), progress([2], [3], {2: 1}))
     assert lake.ingest().messages == 2
@@ -242,7 +241,7 @@ def shown_offsets(broker: Broker, group: str) -> dict[tuple[str, int], int]:
     return {(one.topic, one.partition): one.offset for one in future.result(WAIT_S).topic_partitions}
 
 
-def test_a_raw_topic_of_a_broker_is_bound_to_its_offsets_and_a_new_one_goes_on_from_its_beginning(
+def test_a_reclocked_topic_of_a_broker_is_bound_to_its_offsets_and_a_new_one_is_read_from_its_beginning(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     lake = KafkaLake(tmp_path, spark, broker, {**RAW, "metadata": ["partition", "offset", "headers"]}, partitions=2)
@@ -260,7 +259,7 @@ def test_a_raw_topic_of_a_broker_is_bound_to_its_offsets_and_a_new_one_goes_on_f
     broker.drop_before(lake.name, {0: 3})
     with pytest.raises(TopicGap, match="offsets 2 to 3 are missing"):
         lake.ingest()
-    resolve(lake, "--accept-gap", f"{lake.name}:0:2-3")
+    resolve(lake, "gap", "--offsets", f"{lake.name}:0:2-3")
     assert lake.ingest().quarantined == 1
 
     broker.delete_topic(lake.name)
@@ -268,7 +267,7 @@ def test_a_raw_topic_of_a_broker_is_bound_to_its_offsets_and_a_new_one_goes_on_f
     lake.send(visit(4))
     with pytest.raises(TopicChanged):
         lake.ingest()
-    resolve(lake, "--accept-topic", lake.name)
+    resolve(lake, "topic", "--topic", lake.name)
     assert lake.ingest().messages == 1
     assert lake.ingest().messages == 0
     last = read_bindings(lake.collection, lake.table)[-1]
@@ -293,7 +292,7 @@ def as_bytes(stated: Any) -> bytes | None:
     return None if stated is None else (stated if isinstance(stated, str) else json.dumps(stated)).encode()
 
 
-def test_upserts_of_a_broker_end_as_those_of_files(tmp_path: Path, spark: SparkSession, broker: Broker) -> None:
+def test_upserts_from_a_broker_and_from_files_end_equal(tmp_path: Path, spark: SparkSession, broker: Broker) -> None:
     one, two = broker.create_topic(partitions=2), broker.create_topic()
     more = {"envelope": "upsert", "key": "id", "schema": ITEM, "topic": [one, two], "messages_per_tick_max": 10}
     files = RawLake(tmp_path / "files", spark, **more)

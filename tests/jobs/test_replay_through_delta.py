@@ -13,19 +13,19 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from jobs import ingest, seal
-from tests.core.streams import mangled_stream
-from tests.core.test_replay_scripts import CASES, Case
+from tests.protocol.scripts import CASES, Case
+from tests.protocol.streams import mangled_stream
 from tests.sweeps import seeds
-from tidelake.cli import app
-from tidelake.delta.catalog import Catalog
-from tidelake.delta.layout import Store
-from tidelake.delta.replay import Pipeline, first_line_with_a_time, make_streams, replay_through
-from tidelake.delta.replay_topic import COLUMN, problems_in, read_topic_line
-from tidelake.delta.snapshot import snapshot
-from tidelake.errors import RuleBroken
-from tidelake.json_values import identity, to_text
-from tidelake.message import ANY_WIDTH
-from tidelake.replay import replay_file
+from tidelake.cli.app import app
+from tidelake.errors import GeneratorRefused, NoCheckout, OptionRefused
+from tidelake.generator.recorded_lines import COLUMN, problems_in, read_topic_line
+from tidelake.generator.recorded_stream import Pipeline, first_line_with_a_time, make_streams, replay_through
+from tidelake.protocol.json_values import identity, to_text
+from tidelake.protocol.message import ANY_WIDTH
+from tidelake.protocol.replay import replay_file
+from tidelake.read.snapshot import snapshot
+from tidelake.store.catalog import Catalog
+from tidelake.store.layout import Store
 
 LIMIT = 8
 STREAMS_PER_SEED = 3
@@ -61,7 +61,7 @@ def has_integer_times(case: Case) -> bool:
     """Whether the times of a case are those of a table."""
     try:
         first_line_with_a_time([line for line, _ in case.steps], case.title)
-    except RuleBroken:
+    except GeneratorRefused:
         return False
     return True
 
@@ -138,7 +138,9 @@ def check_stream(pipeline: Pipeline, folder: Path, seed: int) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in INTEGER_CASES if case.title in EVERY_DAY], ids=lambda case: case.title
 )
-def test_a_script_goes_through_the_tables_as_through_memory(tmp_path: Path, pipeline: Pipeline, case: Case) -> None:
+def test_a_script_gives_the_same_output_through_tables_and_in_memory(
+    tmp_path: Path, pipeline: Pipeline, case: Case
+) -> None:
     lines = [line for line, _ in case.steps]
     assert through_delta(pipeline, tmp_path / "replay", lines) == through_memory(lines)
 
@@ -148,7 +150,7 @@ def test_a_script_goes_through_the_tables_as_through_memory(tmp_path: Path, pipe
 @pytest.mark.parametrize(
     ("seed", "case"), SWEPT_CASES, ids=lambda one: one.title if isinstance(one, Case) else str(one)
 )
-def test_every_script_goes_through_the_tables_as_through_memory(
+def test_every_script_gives_the_same_output_through_tables_and_in_memory(
     tmp_path: Path, swept: Pipeline, seed: int, case: Case
 ) -> None:
     lines = [line for line, _ in case.steps]
@@ -163,7 +165,9 @@ def test_more_than_a_hundred_scripts_go_through_the_tables() -> None:
 
 
 @pytest.mark.spark
-def test_a_contradictory_stream_goes_through_the_tables_as_through_memory(tmp_path: Path, pipeline: Pipeline) -> None:
+def test_a_contradictory_stream_gives_the_same_output_through_tables_and_in_memory(
+    tmp_path: Path, pipeline: Pipeline
+) -> None:
     check_stream(pipeline, tmp_path / "replay", 301)
 
 
@@ -171,7 +175,7 @@ def test_a_contradictory_stream_goes_through_the_tables_as_through_memory(tmp_pa
 @pytest.mark.sweep
 @pytest.mark.parametrize("stream", range(STREAMS_PER_SEED))
 @pytest.mark.parametrize("seed", seeds())
-def test_a_mangled_stream_goes_through_the_tables_as_through_memory(
+def test_a_mangled_stream_gives_the_same_output_through_tables_and_in_memory(
     tmp_path: Path, swept: Pipeline, seed: int, stream: int
 ) -> None:
     check_stream(swept, tmp_path / "replay", STREAMS_PER_SEED * seed + stream)
@@ -181,7 +185,7 @@ def test_a_mangled_stream_goes_through_the_tables_as_through_memory(
 def test_a_file_of_product_times_is_refused_by_name_and_stops_no_other(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidelake.delta.session.start_session", lambda *_, **__: spark)
+    monkeypatch.setattr("tidelake.spark.session.start_session", lambda *_, **__: spark)
     good, pairs, kept = tmp_path / "good.jsonl", tmp_path / "pairs.jsonl", tmp_path / "kept"
     pairs.write_text('{"restart": {}}\n{"updates": [["a", [1, 0], 1]]}\n')
     good.write_text('{"updates": [["a", 1, 1]]}\n{"progress": {"lower": [0], "upper": [], "counts": [[1, 1]]}}\n')
@@ -195,21 +199,21 @@ def test_a_file_of_product_times_is_refused_by_name_and_stops_no_other(
     status = CliRunner().invoke(app, ["status", "stream_2", "--config", str(kept / "collections.yaml")])
     assert "closed" in status.stdout
     again = CliRunner().invoke(app, arguments)
-    assert isinstance(again.exception, RuleBroken)
+    assert isinstance(again.exception, GeneratorRefused)
     assert "is not an empty folder" in str(again.exception)
 
 
-def test_a_store_is_refused_where_nothing_is_kept(tmp_path: Path) -> None:
+def test_a_store_is_refused_by_the_memory_engine(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["replay", "--store", str(tmp_path), str(tmp_path / "none.jsonl")])
-    assert isinstance(done.exception, RuleBroken)
+    assert isinstance(done.exception, OptionRefused)
 
 
 def test_without_a_checkout_there_are_no_jobs_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelake.cli.__file__", str(tmp_path / "site" / "tidelake" / "cli.py"))
+    monkeypatch.setattr("tidelake.cli.replay.__file__", str(tmp_path / "site" / "tidelake" / "cli" / "replay.py"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.jsonl").write_bytes(b"")
     done = CliRunner().invoke(app, ["replay", "--engine", "delta", "s.jsonl"])
-    assert isinstance(done.exception, RuleBroken)
+    assert isinstance(done.exception, NoCheckout)
     assert "install Tidelake from its checkout" in str(done.exception)
 
 
@@ -225,7 +229,7 @@ def test_the_bytes_in_the_topic_say_what_is_wrong_with_a_line(case: Case) -> Non
             assert identity(problems_in(read.value, str(own[0][0]), None)) == identity(own)
 
 
-def test_what_the_pipeline_refuses_beside_the_protocol_is_told_with_its_reason() -> None:
+def test_what_only_the_pipeline_refuses_is_reported_with_its_reason() -> None:
     good = read_topic_line(1, b'{"updates": [["a", 1, 1]]}', ANY_WIDTH)
     bad = read_topic_line(1, b'{"updates": [["a", 1, 0]]}', ANY_WIDTH)
     assert good.value is not None

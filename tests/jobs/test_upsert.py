@@ -1,4 +1,4 @@
-"""The upsert family: per key the newest statement counts, however statements came, whatever was merged."""
+"""The upsert family: the newest statement of each key counts, in any order of arrival and after any merge."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.core.test_keyed import random_statements
-from tests.delta.lake import NAME, Lake, encode, progress, updates
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.status import read_proof_log
-from tidelake.delta.stops import on_reach
+from tests.lakes.lake import NAME, Lake, encode, progress, updates
+from tests.model.histories import random_statements
 from tidelake.errors import ConfigurationError
-from tidelake.keyed import Statement, contents
+from tidelake.model.keyed import KeyedStatement, contents
+from tidelake.read.snapshot import snapshot
+from tidelake.store.failpoints import on_reach
+from tidelake.store.proof_log import read_proof_log
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +26,7 @@ def upserts(tmp_path: Path, spark: SparkSession) -> Lake:
     return Lake(tmp_path, spark, family="upsert", key="id")
 
 
-def test_the_newest_statement_of_a_key_counts_in_whatever_order_they_come(upserts: Lake) -> None:
+def test_the_newest_statement_of_a_key_counts_in_any_order_of_arrival(upserts: Lake) -> None:
     upserts.send(updates(((1, 30), 3, 1)), updates(((1, 10), 1, 1), ((2, 5), 1, 1)))
     upserts.ingest()
     upserts.send(updates(((1, 20), 2, 1), ((2, 5), 4, -1)), updates(((1, 30), 3, 1)))
@@ -89,14 +89,14 @@ def test_two_values_of_one_key_hold_their_time_back_until_one_is_discarded(upser
     assert not upserts.validate(full=True).damaged
 
 
-def test_a_predicate_on_values_does_not_bring_older_values_back(upserts: Lake) -> None:
+def test_a_predicate_on_values_does_not_resurrect_older_values(upserts: Lake) -> None:
     upserts.send(updates(((1, 10), 1, 1), ((1, 20), 2, 1), ((2, 10), 2, 1)), progress([0], [3], {1: 1, 2: 2}))
     upserts.run()
     found = snapshot(upserts.spark, upserts.collection, 2, ["id"], "price = 10").contents.collect()
     assert [(row["id"], row["_diff"]) for row in found] == [(2, 1)]
 
 
-def test_current_shows_one_row_a_key(upserts: Lake) -> None:
+def test_current_has_one_row_for_each_key(upserts: Lake) -> None:
     upserts.send(updates(((1, 10), 1, 1), ((1, 20), 2, 1)), progress([0], [3], {1: 1, 2: 1}))
     upserts.run()
     assert upserts.current().results[NAME].rows == 1
@@ -169,7 +169,7 @@ def test_random_histories_end_equal_to_the_model(tmp_path: Path, spark: SparkSes
 
 
 def test_the_model_agrees_with_itself_on_replacements() -> None:
-    history = [Statement(1, 5, 1, 1), Statement(1, 5, 2, -1), Statement(1, 6, 2, 1)]
+    history = [KeyedStatement(1, 5, 1, 1), KeyedStatement(1, 5, 2, -1), KeyedStatement(1, 6, 2, 1)]
     assert contents(history, 2) == {1: 6}
 
 
@@ -178,7 +178,7 @@ def discard(price: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("meanwhile", ["another discard", "withdrawn"])
-def test_what_is_decided_while_a_seal_is_at_its_time_changes_nothing_published(upserts: Lake, meanwhile: str) -> None:
+def test_a_decision_during_a_seal_changes_nothing_published(upserts: Lake, meanwhile: str) -> None:
     upserts.send(updates(((1, 5), 1, 1)), updates(((1, 10), 2, 1), ((1, 20), 2, 1)), progress([0], [9], {1: 1, 2: 2}))
     upserts.ingest()
     upserts.decide(time=2, discard=discard(10))
@@ -202,7 +202,7 @@ def test_what_is_decided_while_a_seal_is_at_its_time_changes_nothing_published(u
     assert upserts.contents(8) == {(1, 20): 1}
 
 
-def test_a_reader_that_opened_the_collection_before_a_discard_leaves_it_out_as_well(upserts: Lake) -> None:
+def test_a_reader_that_opened_the_collection_before_a_discard_skips_the_statement_too(upserts: Lake) -> None:
     upserts.send(updates(((1, 20), 5, 1), ((1, 21), 5, 1), ((2, 7), 5, 1)), progress([0], [8], {5: 2}))
     upserts.run()
     opened = upserts.collection
@@ -211,7 +211,7 @@ def test_a_reader_that_opened_the_collection_before_a_discard_leaves_it_out_as_w
     assert {row["price"] for row in snapshot(upserts.spark, opened, 5).contents.collect()} == {20, 7}
 
 
-def test_a_discarded_statement_leaves_with_every_copy_and_nothing_else_does(upserts: Lake) -> None:
+def test_a_discard_removes_every_copy_of_its_statement_and_nothing_else(upserts: Lake) -> None:
     """Copies lie in three runs, beside rows that are sealed already and rows that are not to be sealed yet."""
     upserts.send(updates(((1, 5), 1, 1), ((1, 10), 5, 1)), progress([0], [2], {1: 1}))
     upserts.run()
@@ -229,7 +229,7 @@ def test_a_discarded_statement_leaves_with_every_copy_and_nothing_else_does(upse
     assert not upserts.validate(full=True).damaged
 
 
-def test_a_seal_counts_again_where_a_merge_took_what_it_leaves_out(upserts: Lake) -> None:
+def test_a_seal_counts_again_if_a_merge_took_the_statements_that_it_discards(upserts: Lake) -> None:
     upserts.send(updates(((1, 5), 1, 1), ((1, 10), 5, 1)), progress([0], [2], {1: 1}))
     upserts.run()
     upserts.send(updates(((4, 4), 2, 1)), progress([2], [3], {2: 1}))
@@ -254,7 +254,7 @@ def test_a_seal_counts_again_where_a_merge_took_what_it_leaves_out(upserts: Lake
     assert not upserts.validate(full=True).damaged
 
 
-def test_two_values_of_a_key_are_seen_where_only_a_null_parts_them(tmp_path: Path, spark: SparkSession) -> None:
+def test_two_values_of_a_key_that_differ_only_by_a_null_are_a_breach(tmp_path: Path, spark: SparkSession) -> None:
     fields = [{"name": "id", "type": "long"}, *({"name": name, "type": ["null", "int"]} for name in "ab")]
     schema = {"type": "record", "name": "data", "fields": fields}
     lake = Lake(tmp_path, spark, family="upsert", key="id", schema=schema)

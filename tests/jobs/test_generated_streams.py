@@ -1,4 +1,4 @@
-"""Generated topics of every family through the real jobs, against the memory model, with merges at random moments."""
+"""Generated topics of every family through the real jobs agree with the memory model, with merges at random moments."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.delta.generated import FORMS, Tide
+from tests.lakes.generated import FORMS, Tide
 from tests.sweeps import seeds
-from tidelake.delta.values import CLOSED, UPPER
+from tidelake.store.state import CLOSED, UPPER
 
 pytestmark = pytest.mark.spark
 

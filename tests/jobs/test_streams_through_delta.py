@@ -1,4 +1,4 @@
-"""Mangled streams through the real jobs, against the memory reader; stops at named places; compaction on the way."""
+"""Mangled streams through the real jobs agree with the memory reader, with stops at failpoints and compactions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.core.streams import mangled_stream, new_reader, to_message
 from tests.crash.scenes import OF_PLACES
-from tests.delta.lake import Lake, progress, updates
-from tidelake.delta.stops import STOP_POINTS, TABLES, on_reach
-from tidelake.delta.values import CLOSED, UPPER
+from tests.lakes.lake import Lake, progress, updates
+from tests.protocol.streams import mangled_stream, new_reader, to_message
+from tidelake.store.failpoints import FAILPOINTS, TABLES, on_reach
+from tidelake.store.state import CLOSED, UPPER
 
 pytestmark = pytest.mark.spark
 
@@ -99,9 +99,9 @@ def steps(lake: Lake) -> Iterable[Any]:
 
 
 @pytest.mark.sweep  # real kills at some of them are in tests/crash
-def test_a_stop_at_any_named_place_is_healed_by_the_next_run(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_stop_at_any_failpoint_is_healed_by_the_next_run(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, messages_per_tick_max=4, keep=10)
-    left = [place for place in STOP_POINTS if place not in OF_PLACES]  # those have scenes of their own, and real kills
+    left = [place for place in FAILPOINTS if place not in OF_PLACES]  # those have scenes of their own, and real kills
     expected_rows: dict[Any, int] = {}
     number = 0
     try:
