@@ -1,4 +1,4 @@
-"""A scheduled tick of an upsert collection, its own check, and damage that only that check can see."""
+"""A scheduled tick of an upsert collection, its own check, and damage that only this check detects."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 
 from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
-from tests.delta.lake import RECORD, progress, updates
-from tests.orchestration.lakes import Lakes, failed_checks, materialized, metadata
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import write_run
-from tidelake.delta.layout import new_run
-from tidelake.delta.types import updates_schema
+from tests.lakes.dagster_lakes import Lakes, failed_checks, materialized, metadata
+from tests.lakes.lake import RECORD, progress, updates
+from tidelake.store.commit import OpenTable
+from tidelake.store.files import write_run
+from tidelake.store.layout import new_run
+from tidelake.store.table_schema import updates_schema
 
 pytestmark = pytest.mark.spark
 

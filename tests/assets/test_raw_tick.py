@@ -1,9 +1,8 @@
-"""A scheduled tick of raw collections: ingest seals, and a key in error is told by its check."""
+"""A scheduled tick of reclocked collections: ingest seals, and a check reports keys in error."""
 
 from __future__ import annotations
 
 import html
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +12,11 @@ from pyspark.sql import SparkSession
 
 from expectations.suite import rules_of
 from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
-from tests.orchestration.lakes import Lakes, failed_checks, materialized, metadata
-from tidelake.configuration import load_settings
-from tidelake.delta.commit import OpenTable
+from tests.lakes.dagster_lakes import RawLakes, failed_checks, materialized, metadata
+from tidelake.settings.lake import load_settings
+from tidelake.store.commit import OpenTable
 
 pytestmark = pytest.mark.spark
-
-
-class RawLakes(Lakes):
-    """Raw collections in JSON, each on a topic of its own."""
-
-    def __init__(self, root: Path, families: dict[str, str]) -> None:
-        super().__init__(root, families, framing="reclock", format="json")
-        document = json.loads(json.dumps(self.document))
-        for block in document["collections"].values():
-            if block["family"] in ("upsert", "debezium"):
-                block["key"] = "id"
-        self.write(document)
-
-    def put(self, name: str, *records: dict[str, Any]) -> None:
-        """Append records to a topic."""
-        with (self.root / "topics" / name / "0.jsonl").open("a", encoding="utf-8") as lines:
-            for record in records:
-                lines.write(json.dumps({"offset": self.offsets[name]} | record) + "\n")
-                self.offsets[name] += 1
 
 
 def item(row: int, price: Any) -> dict[str, Any]:
@@ -50,7 +30,7 @@ def change(op: str, row: int, price: Any, lsn: int) -> dict[str, Any]:
     return {"key": {"id": row}, "value": value}
 
 
-def test_raw_collections_go_through_the_scheduled_job(instance: DagsterInstance, tmp_path: Path) -> None:
+def test_reclocked_collections_go_through_the_scheduled_job(instance: DagsterInstance, tmp_path: Path) -> None:
     lakes = RawLakes(tmp_path, {"visits": "append_only", "prices": "upsert"})
     for name in ("visits", "prices"):
         lakes.put(name, item(1, 10), item(1, 10), item(2, "dear"), {"key": {"id": 3}, "value": None})
@@ -78,7 +58,7 @@ def test_raw_collections_go_through_the_scheduled_job(instance: DagsterInstance,
     assert (tmp_path / "docs" / "index.html").is_file()
 
 
-def test_a_key_in_error_is_named_by_checks_and_pages_and_leaves_current_as_it_was(
+def test_checks_and_pages_name_a_key_in_error_and_current_stays_as_it_was(
     instance: DagsterInstance, spark: SparkSession, tmp_path: Path
 ) -> None:
     lakes = RawLakes(tmp_path, {"people": "debezium"})
@@ -110,9 +90,7 @@ def test_a_key_in_error_is_named_by_checks_and_pages_and_leaves_current_as_it_wa
     assert current() == (True, {1: 11, 2: 22})
 
 
-def test_a_lost_binding_fails_every_check_and_stops_what_is_built_on_it(
-    instance: DagsterInstance, tmp_path: Path
-) -> None:
+def test_a_lost_binding_fails_every_check_and_blocks_assets_below(instance: DagsterInstance, tmp_path: Path) -> None:
     lakes = RawLakes(tmp_path, {"visits": "append_only"})
     for row in range(2):
         lakes.put("visits", item(row, 10))

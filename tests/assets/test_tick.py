@@ -1,4 +1,4 @@
-"""A scheduled tick on a real instance: what it leaves in the tables, in the event log, and where it stops."""
+"""A scheduled tick on a real instance: the tables, the event log, and where it stops."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from orchestration.jobs import TICK
 from orchestration.location import build_location
 from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
 from orchestration.settings import Environment
-from tests.delta.lake import RECORD, progress, updates
-from tests.orchestration.lakes import HISTORY, Lakes, failed_checks, materialized, metadata
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import write_run
-from tidelake.delta.layout import new_run
-from tidelake.delta.stops import on_reach
-from tidelake.delta.types import updates_schema
+from tests.lakes.dagster_lakes import HISTORY, Lakes, failed_checks, materialized, metadata
+from tests.lakes.lake import RECORD, progress, updates
+from tidelake.store.commit import OpenTable
+from tidelake.store.failpoints import on_reach
+from tidelake.store.files import write_run
+from tidelake.store.layout import new_run
+from tidelake.store.table_schema import updates_schema
 
 pytestmark = pytest.mark.spark
 
@@ -63,7 +63,7 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     assert (sealed["times_sealed"], sealed["rows_pending"], sealed["dagster/row_count"]) == (3, 0, 4)
     assert [one.name for one in sealed["dagster/column_schema"].columns] == updates_schema(RECORD).names
     assert sealed["dagster/table_name"] == "prices.updates"
-    assert sealed["dagster/uri"] == lakes.collection("prices").paths.updates.as_uri()
+    assert sealed["dagster/uri"] == lakes.collection("prices").paths.updates.local.as_uri()
     (event,) = [
         one
         for one in result.get_asset_materialization_events()
@@ -82,7 +82,7 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     assert metadata(shown, "visits", "current")["as_of"] == 5
 
 
-def test_a_gap_stops_the_reading_of_its_collection_and_nothing_else(
+def test_a_gap_stops_reading_its_topic_and_nothing_else(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY)
@@ -100,9 +100,7 @@ def test_a_gap_stops_the_reading_of_its_collection_and_nothing_else(
     assert lakes.contents(spark, "prices", 5) == CONTENTS
 
 
-def test_a_setting_that_is_wrong_stops_the_run_before_anything_is_written(
-    instance: DagsterInstance, lakes: Lakes
-) -> None:
+def test_a_wrong_setting_stops_the_run_before_anything_is_written(instance: DagsterInstance, lakes: Lakes) -> None:
     lakes.send("prices", *HISTORY)
     (lakes.root / "topics" / "visits").rmdir()
     result = run_tick_job(lakes.config, instance)
@@ -112,7 +110,7 @@ def test_a_setting_that_is_wrong_stops_the_run_before_anything_is_written(
     assert "collections.visits.topic: the topic 'visits' has no folder" in text
 
 
-def test_what_the_source_does_wrong_fails_checks_that_stop_nothing(
+def test_errors_of_the_source_fail_checks_that_stop_nothing(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY, b"\xff\xff", updates(((5, 50), 7, 1), ((6, 60), 7, 1)), progress([6], [9], {7: 1}))
@@ -132,7 +130,7 @@ def test_what_the_source_does_wrong_fails_checks_that_stop_nothing(
     assert metadata(shown, "prices", "current")["as_of"] == 6
 
 
-def test_damage_below_upper_blocks_what_is_built_on_it_until_it_is_mended(
+def test_damage_below_upper_blocks_assets_below_until_it_is_repaired(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     for name in ("prices", "visits"):
@@ -172,15 +170,13 @@ def test_damage_below_upper_blocks_what_is_built_on_it_until_it_is_mended(
     assert metadata(mended, "prices", "current")["as_of"] == 8
 
 
-def test_a_commit_that_is_refused_fails_its_step_and_is_not_told_as_the_topic_s_fault(
-    instance: DagsterInstance, lakes: Lakes
-) -> None:
+def test_a_refused_commit_fails_its_step_and_does_not_blame_the_topic(instance: DagsterInstance, lakes: Lakes) -> None:
     lakes.send("prices", *HISTORY)
     lakes.send("visits", *HISTORY)
 
     def lose_the_run(place: str) -> None:
         if place == "ingest.after_late":
-            for file in lakes.collection("prices").paths.updates.glob("_run=ingest-*/**/*.parquet"):
+            for file in lakes.collection("prices").paths.updates.local.glob("_run=ingest-*/**/*.parquet"):
                 file.unlink()
 
     on_reach(lose_the_run)
@@ -194,14 +190,12 @@ def test_a_commit_that_is_refused_fails_its_step_and_is_not_told_as_the_topic_s_
 
 
 @pytest.mark.sweep
-def test_a_run_file_that_was_changed_blocks_as_well(
-    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
-) -> None:
+def test_a_changed_run_file_blocks_as_well(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
     for name in ("prices", "visits"):
         lakes.send(name, *HISTORY)
     assert run_tick_job(lakes.config, instance).success
     folder = lakes.collection("prices").paths.updates
-    (file,) = [folder / one.path for one in OpenTable(folder).files()]
+    (file,) = [folder.local / one.path for one in OpenTable(folder).files()]
     rows = pq.ParquetFile(file).read()
     at = rows["_time"].to_pylist().index(2)
     times = [*rows["_time"].to_pylist()]

@@ -1,4 +1,4 @@
-"""A scheduled tick of change events, with a primary key and without, and what people see of it."""
+"""A scheduled tick of change events, with and without a primary key, and its metadata."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dagster import DagsterInstance
 from pyspark.sql import SparkSession
 
 from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
-from tests.delta.test_debezium import EVENT, events, progress
-from tests.orchestration.lakes import Lakes, failed_checks, materialized, metadata
+from tests.lakes.change_events import EVENT, events, progress
+from tests.lakes.dagster_lakes import Lakes, failed_checks, materialized, metadata
 
 pytestmark = pytest.mark.spark
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize(
     "more", [{"key": "id"}, pytest.param({}, marks=pytest.mark.sweep)], ids=["with a key", "without a key"]
 )
-def test_change_events_go_through_the_scheduled_jobs_as_the_rows_they_are_about(
+def test_change_events_go_through_the_scheduled_jobs_and_become_rows(
     spark: SparkSession, instance: DagsterInstance, tmp_path: Path, more: dict[str, str]
 ) -> None:
     lakes = Lakes(tmp_path, {"prices": "debezium"}, schema=EVENT, **more)
