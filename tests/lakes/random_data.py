@@ -1,4 +1,4 @@
-"""Random data of any record schema, and what a table holds of them: from the codec's values, and from Arrow's."""
+"""Random data for any record schema, and its rows in a table: from the codec's values, and from Arrow's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from tidelake.schema import branch_name
+from tidelake.schema.avro import branch_name
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS = ("", "a", "tide", "höchst", "\x00", "語" * 3, "x" * 70)
 
 
 def random_datum(random: Random, kind: Any) -> Any:
-    """A value of a resolved type (`tidelake.schema.resolved_schema`), as the codec takes it."""
+    """A value of a resolved type (`tidelake.schema.avro.resolved_schema`), as the codec takes it."""
     if isinstance(kind, list):
         branch = random.choice(kind)
         if branch == "null":
@@ -74,7 +74,7 @@ def landed(kind: Any, value: Any) -> Any:
 
 
 def one_form(value: Any) -> Any:
-    """A value of a table in the same form: structs and lists as tuples, times as numbers, one NaN and one zero."""
+    """A value of a table in the same form: structs and lists as tuples, times as numbers, a single NaN and zero."""
     if isinstance(value, dict):
         return tuple((name, one_form(inner)) for name, inner in value.items())
     if isinstance(value, list):

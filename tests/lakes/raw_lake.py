@@ -1,4 +1,4 @@
-"""A small lake with one raw collection: topics written by hand, and the real jobs."""
+"""A small lake with one reclocked collection: topics written by hand, and the real jobs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import yaml
 from pyspark.sql import SparkSession
 
 from jobs.job import to_json
-from tests.delta.lake import NAME, Lake
-from tidelake.configuration import load_settings
-from tidelake.delta.bindings import read_bindings
-from tidelake.delta.snapshot import snapshot
-from tidelake.framing.reclock import Binding
+from tests.lakes.lake import NAME, Lake
+from tidelake.protocol.binding import Binding
+from tidelake.read.snapshot import snapshot
+from tidelake.settings.lake import load_settings
+from tidelake.store.bindings import read_bindings
 
 VISIT = {
     "type": "record",
@@ -24,7 +24,7 @@ VISIT = {
 
 
 class RawLake(Lake):
-    """One raw collection in a folder of its own; its topic has the collection's name unless others are given."""
+    """One reclocked collection in its own folder; its topic has its name unless the settings name others."""
 
     def __init__(self, root: Path, spark: SparkSession, **more: Any) -> None:
         self.root, self.spark = root, spark
@@ -56,7 +56,7 @@ class RawLake(Lake):
 
     @property
     def times(self) -> list[Binding]:
-        """The bindings that count."""
+        """The bindings of all minted times."""
         return read_bindings(self.collection, self.table)
 
     def rows(self, as_of: int | None = None, **more: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Small lakes whose topics are in a real broker."""
+"""Small lakes whose topics are on a real broker."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 from pyspark.sql import SparkSession
 
-from tests.delta.lake import NAME, RECORD, Lake
-from tests.delta.raw_lake import VISIT
+from tests.lakes.lake import NAME, RECORD, Lake
+from tests.lakes.raw_lake import VISIT
 from tests.services.kafka import Broker, Record
-from tidelake.configuration import load_settings
+from tidelake.settings.lake import load_settings
 
 PLAIN = {"family": "plain", "schema": RECORD}
 RAW = {"framing": "reclock", "envelope": "append_only", "format": "json", "schema": VISIT}
@@ -22,7 +22,7 @@ MESSAGE_BYTES_MAX = 2**21
 
 
 class KafkaLake(Lake):
-    """One collection on one topic of a broker: in CDCv2 framing, or a raw one with `RAW`."""
+    """One collection on one topic of a broker: in CDCv2 framing, or reclocked with `RAW`."""
 
     def __init__(
         self,
@@ -55,5 +55,5 @@ class KafkaLake(Lake):
 
 
 def visit(id: int, page: str | None = None) -> bytes:
-    """One record of a raw topic."""
+    """One record of a reclocked topic."""
     return json.dumps({"id": id, "page": page}).encode()

@@ -1,4 +1,4 @@
-"""A generated topic of any family that arrives piece by piece in a lake, and the memory model's answers about it."""
+"""A lake on a generated topic that arrives in pieces, with the memory model's answers about it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tests.delta.lake import NAME, Lake
-from tidelake import debezium, keyed
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.values import CLOSED, UPPER
+from tests.lakes.lake import NAME, Lake
 from tidelake.errors import SinceError
 from tidelake.generator.generate import Generated, generate
 from tidelake.generator.options import GenerateOptions
+from tidelake.model import events, keyed
+from tidelake.read.snapshot import snapshot
+from tidelake.store.state import CLOSED, UPPER
 
 FORMS: dict[str, tuple[str, str | None]] = {
     "sum": ("plain", None),
@@ -29,7 +29,7 @@ FORMS: dict[str, tuple[str, str | None]] = {
 
 
 def random_options(rng: Random, family: str, updates: int, times: int) -> GenerateOptions:
-    """Choices of one stream: a small history, mangled in every way; in one of three the source contradicts itself."""
+    """The options of one stream: a small history, mangled in every way; every third source contradicts itself."""
     sealed = times - rng.choice((0, 0, 2))
     held_back: dict[str, Any] = {}
     if rng.random() < 0.34:
@@ -91,7 +91,7 @@ class Tide:
         ]
 
     def arrive(self, files: int) -> None:
-        """Let some more files of the topic come."""
+        """Add more files to the topic."""
         for file in self.files[:files]:
             file.rename(self.lake.topic / file.name)
         self.files = self.files[files:]
@@ -105,14 +105,14 @@ class Tide:
         return range(since[0] if since else upper, upper)
 
     def check(self, as_of: int) -> None:
-        """The contents AS OF a time are those of the memory model."""
+        """The contents AS OF a time equal those of the memory model."""
         found: Counter[str] = Counter()
         for row in snapshot(self.lake.spark, self.lake.collection, as_of).contents.toArrow().to_pylist():
             found[_text(row)] += row.pop("_diff")
         assert dict(found) == self.expected(as_of), f"contents AS OF {as_of} are not the model's"
 
     def check_refused_before_since(self) -> None:
-        """What was forgotten is not answered wrongly, but not at all."""
+        """A read before since is refused, not answered wrongly."""
         if self.readable.start > 0:
             try:
                 snapshot(self.lake.spark, self.lake.collection, self.readable.start - 1)
@@ -121,19 +121,18 @@ class Tide:
             raise AssertionError("a time before since was answered")
 
     def expected(self, as_of: int) -> dict[str, int]:
-        """What the memory model has at a time: each row and how often."""
+        """The contents of the memory model at a time: each row and its number."""
         if self.family == "upsert":
-            statements = [keyed.Statement(row["id"], _text(row), time, diff) for row, time, diff in self.stated]
+            statements = [keyed.KeyedStatement(row["id"], _text(row), time, diff) for row, time, diff in self.stated]
             return {str(value): 1 for value in keyed.contents(statements, as_of).values()}
         if self.family == "debezium":
-            events = [
-                debezium.Event(_keyed(row["before"]), _keyed(row["after"]), time, diff)
-                for row, time, diff in self.stated
+            stated = [
+                events.Event(_keyed(row["before"]), _keyed(row["after"]), time, diff) for row, time, diff in self.stated
             ]
             rows = (
-                debezium.summed_contents(events, as_of)
+                events.summed_contents(stated, as_of)
                 if self.key is None
-                else debezium.keyed_contents(events, as_of, lambda row: row[0])  # type: ignore[index]
+                else events.keyed_contents(stated, as_of, lambda row: row[0])  # type: ignore[index]
             )
             return {row[1]: diff for row, diff in rows.items()}  # type: ignore[index]
         found: Counter[str] = Counter()
@@ -147,6 +146,6 @@ def _keyed(row: dict[str, Any] | None) -> tuple[int, str] | None:
 
 
 def _text(row: dict[str, Any]) -> str:
-    """A row as one text, whichever engine has read it."""
+    """A row as text, equal for every engine."""
     shown = {name: value for name, value in row.items() if name != "_diff"}
     return repr(shown | {"placed_at": row["placed_at"].timestamp()})

@@ -18,15 +18,17 @@ from pyspark.sql import SparkSession
 from jobs import compact, current, ingest, seal, validate
 from jobs.ingest import IngestReport
 from jobs.job import Report
-from tidelake.configuration import Settings, load_settings
-from tidelake.delta.catalog import Catalog, Collection, Decision
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.compaction import CompactReport
-from tidelake.delta.layout import Store
-from tidelake.delta.seal import SealReport
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.validation import ValidateReport
-from tidelake.schema import cdcv2_schema
+from tidelake.compact.compaction import CompactReport
+from tidelake.read.snapshot import snapshot
+from tidelake.schema.avro import cdcv2_schema
+from tidelake.seal.report import SealReport
+from tidelake.settings.lake import Settings, load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import DecisionDocument
+from tidelake.store.entry import Collection
+from tidelake.store.layout import Store
+from tidelake.validate.validation import ValidateReport
 
 NAME = "prices"
 RECORD: dict[str, Any] = {
@@ -37,7 +39,7 @@ RECORD: dict[str, Any] = {
 
 
 def encode(value: Any, record: dict[str, Any] = RECORD) -> bytes:
-    """The bytes of a message, malformed ones too: nothing is checked but the types."""
+    """The bytes of a message. Only types are checked, so it may be malformed."""
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, fastavro.parse_schema(cdcv2_schema(record)), value)
     return buffer.getvalue()
@@ -59,7 +61,7 @@ def progress(lower: Iterable[int], upper: Iterable[int], counts: dict[int, int] 
 
 
 class Lake:
-    """One collection on one topic of one partition, in a folder of its own."""
+    """One collection on one topic with one partition, in its own folder."""
 
     def __init__(self, root: Path, spark: SparkSession, family: str = "plain", **more: Any) -> None:
         self.root, self.spark = root, spark
@@ -73,7 +75,7 @@ class Lake:
         self.settings: Settings = load_settings(self.file)
 
     def copy(self, root: Path) -> Lake:
-        """A lake of its own in another folder, with all that is in this one."""
+        """Copy this lake with all its files to another folder."""
         shutil.copytree(self.root, root)
         lake = copy(self)
         lake.root, lake.topic, lake.file = root, root / self.topic.relative_to(self.root), root / self.file.name
@@ -138,11 +140,11 @@ class Lake:
         return OpenTable(self.collection.paths.updates)
 
     def decide(self, reason: str = "tested", **what: Any) -> None:
-        """Store a decision, as `tidelake resolve` does."""
-        self.catalog.decide(NAME, Decision(reason=reason, at_ms=0, **what))
+        """Store a decision, given as its document, without the checks of `tidelake resolve`."""
+        self.catalog.decide(NAME, DecisionDocument(reason=reason, at_ms=0, **what).decision())
 
     def contents(self, as_of: int) -> dict[Any, int]:
-        """What a reader sees AS OF a time: `(id, price)` to how often."""
+        """The contents AS OF a time: `(id, price)` to its number."""
         rows = snapshot(self.spark, self.collection, as_of).contents.collect()
         found: dict[Any, int] = {}
         for row in rows:
@@ -150,8 +152,8 @@ class Lake:
         return found
 
     def quarantined(self) -> list[tuple[int, str]]:
-        """`(offset, reason)` of the quarantine, in order."""
-        from tidelake.delta.quarantine import quarantine_rows
+        """`(offset, reason)` of each quarantined message, in order."""
+        from tidelake.store.quarantine import quarantine_rows
 
         return [(row["offset"], row["reason"]) for row in quarantine_rows(self.collection)]
 

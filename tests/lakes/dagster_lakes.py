@@ -1,4 +1,4 @@
-"""Several collections on topics written by hand, and what the event log says of a run over them."""
+"""Several collections on topics written by hand, and the event log of a run over them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import yaml
 from dagster import ExecuteInProcessResult
 from pyspark.sql import SparkSession
 
-from tests.delta.lake import RECORD, progress, updates
-from tidelake.configuration import load_settings
-from tidelake.delta.catalog import Catalog, Collection
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.layout import Store
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.values import UPPER
+from tests.lakes.lake import RECORD, progress, updates
+from tidelake.read.snapshot import snapshot
+from tidelake.settings.lake import load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.layout import Store
+from tidelake.store.state import UPPER
 
 HISTORY = (
     updates(((1, 10), 1, 1), ((2, 20), 1, 1)),
@@ -28,7 +29,7 @@ HISTORY = (
     progress([0], [3], {1: 2, 2: 1}),
     progress([2], [6], {2: 1, 4: 1}),
 )
-"""Four distinct updates before 6, two of them stated twice."""
+"""Four distinct updates before 6, two of them with a copy."""
 
 
 class Lakes:
@@ -68,13 +69,13 @@ class Lakes:
         return OpenTable(self.collection(name).paths.updates).value(UPPER) or 0
 
     def contents(self, spark: SparkSession, name: str, as_of: int) -> dict[Any, int]:
-        """What a reader sees AS OF a time: `(id, price)` to how often."""
+        """The contents AS OF a time: `(id, price)` to its number."""
         rows = snapshot(spark, self.collection(name), as_of).contents.collect()
         return {(row["id"], row["price"]): row["_diff"] for row in rows}
 
 
 def metadata(result: ExecuteInProcessResult, *key: str) -> dict[str, Any]:
-    """What a run's materialization of an asset says, as plain values."""
+    """The metadata of an asset's materialization in a run, as plain values."""
     (event,) = [
         one for one in result.get_asset_materialization_events() if one.asset_key and one.asset_key.path == [*key]
     ]
@@ -94,3 +95,22 @@ def failed_checks(result: ExecuteInProcessResult) -> dict[str, str]:
         for one in result.get_asset_check_evaluations()
         if not one.passed
     }
+
+
+class RawLakes(Lakes):
+    """Reclocked collections in JSON, each on its own topic."""
+
+    def __init__(self, root: Path, families: dict[str, str]) -> None:
+        super().__init__(root, families, framing="reclock", format="json")
+        document = json.loads(json.dumps(self.document))
+        for block in document["collections"].values():
+            if block["family"] in ("upsert", "debezium"):
+                block["key"] = "id"
+        self.write(document)
+
+    def put(self, name: str, *records: dict[str, Any]) -> None:
+        """Append records to a topic."""
+        with (self.root / "topics" / name / "0.jsonl").open("a", encoding="utf-8") as lines:
+            for record in records:
+                lines.write(json.dumps({"offset": self.offsets[name]} | record) + "\n")
+                self.offsets[name] += 1

@@ -1,4 +1,4 @@
-"""Messages that something has happened to on their way: bits flipped, parts lost, foreign parts, absurd numbers."""
+"""Damaged messages: flipped bits, lost parts, foreign parts, absurd numbers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ HUGE = (
 )
 
 
-def flip_bits(random: Random, value: bytes, _: bytes) -> bytes:
-    """Flip one bit, or a few."""
+def flip_bits(random: Random, value: bytes, other: bytes) -> bytes:
+    """Flip a few bits."""
     changed = bytearray(value)
     for _ in range(random.choice((1, 1, 2, 5))):
         changed[random.randrange(len(changed))] ^= 1 << random.randrange(8)
@@ -33,31 +33,31 @@ def flip_bits(random: Random, value: bytes, _: bytes) -> bytes:
 
 
 def cut(random: Random, value: bytes, _: bytes) -> bytes:
-    """Lose the end, or something in the middle."""
+    """Cut off the end, or cut out a part."""
     start = random.randrange(len(value))
     end = len(value) if random.random() < 0.5 else min(len(value), start + random.randint(1, 4))
     return value[:start] + value[end:]
 
 
 def insert(random: Random, value: bytes, _: bytes) -> bytes:
-    """Put random bytes somewhere."""
+    """Insert random bytes."""
     at = random.randrange(len(value) + 1)
     return value[:at] + random.randbytes(random.randint(1, 6)) + value[at:]
 
 
 def splice(random: Random, value: bytes, other: bytes) -> bytes:
-    """Go on with the end of another message."""
+    """Continue with the end of another message."""
     return value[: random.randrange(len(value) + 1)] + other[random.randrange(len(other)) :]
 
 
 def make_huge(random: Random, value: bytes, _: bytes) -> bytes:
-    """Put a number where a byte was that is near the end of its type, or beyond it."""
+    """Replace a byte by a number near the limit of its type, or beyond it."""
     at = random.randrange(len(value))
     return value[:at] + random.choice(HUGE) + value[at + 1 :]
 
 
 def lengthen(random: Random, value: bytes, _: bytes) -> bytes:
-    """Write a number of one byte with more bytes than it needs."""
+    """Write a one-byte number as a non-canonical varint."""
     places = [at for at, byte in enumerate(value) if byte < 0x80]
     at = random.choice(places)
     padding = b"\x80" * random.choice((0, 0, 1, 3, 4, 8, 9))
@@ -65,13 +65,13 @@ def lengthen(random: Random, value: bytes, _: bytes) -> bytes:
 
 
 def change_branch(random: Random, value: bytes, _: bytes) -> bytes:
-    """Name another branch, of the message or of something in it."""
+    """Change the branch of a union."""
     at = 0 if random.random() < 0.5 else random.randrange(len(value))
     return value[:at] + bytes([random.choice((0, 1, 2, 3, 4, 6, 8, 127))]) + value[at + 1 :]
 
 
 def replace_by_text(random: Random, value: bytes, _: bytes) -> bytes:
-    """Send something else altogether, or behind a head that is right."""
+    """Replace the message, or what follows a valid prefix, by a text."""
     head = value[: random.choice((0, 0, 1, 2, 5))]
     return head + random.choice(TEXTS)
 
@@ -89,7 +89,7 @@ MUTATIONS: tuple[Callable[[Random, bytes, bytes], bytes], ...] = (
 
 
 def mutate(random: Random, originals: Sequence[bytes], count: int) -> list[bytes]:
-    """Make messages out of good ones, each kind by turns, some of them changed twice."""
+    """Damage messages with each mutation in turn, some of them twice."""
     made = []
     for number in range(count):
         value = MUTATIONS[number % len(MUTATIONS)](random, random.choice(originals), random.choice(originals))
