@@ -9,6 +9,7 @@ PYTHON := python3.11
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet --retries 10
 ROOMS := $(patsubst %/__init__.py,%,$(wildcard jobs/__init__.py assets/__init__.py expectations/__init__.py orchestration/__init__.py))
+HELPERS = $(shell find tests -name "*.py" ! -name "test_*.py")
 
 export PIP_NO_INPUT := 1
 
@@ -18,6 +19,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make sweep   kills, races and random histories; TIDELAKE_SWEEP_SEEDS=10 runs ten seeds of each"
 	@echo "make check   lint, format, types, and which room may import which"
+	@echo "make docs    the documentation as a site, in build/site; it works offline"
 	@echo "make bench   speed beside what a user would pick instead; bench-quick is bounded, bench-large has 100 M rows"
 	@echo "make bench-peers  what stands beside it there: Pathway, and a reader in Rust; without it those are left out"
 	@echo "make ui      Dagster's pages, on this machine only"
@@ -30,17 +32,17 @@ help:
 
 .PHONY: setup
 setup: .venv/.project | toolchain
-	@$(BIN)/python -m tidelake.setup.jars
+	@$(BIN)/python -m tidelake.spark.jars
 	@$(BIN)/python -m orchestration.class_archive
 
 # What tests start beside it: a broker, Connect and Debezium. PostgreSQL comes with the packages.
 .PHONY: services
 services: setup
-	@$(BIN)/python -m tidelake.setup.jars --services
+	@$(BIN)/python -m tidelake.spark.jars --services
 
 .PHONY: toolchain
 toolchain:
-	@sh src/tidelake/setup/java.sh
+	@sh src/tidelake/spark/java.sh
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  command -v $(PYTHON) >/dev/null && \
 	    echo "python: $(PYTHON) is here without venv. hint: apt-get install $(PYTHON)-venv" >&2 || \
@@ -67,7 +69,7 @@ toolchain:
 
 .PHONY: run
 run: setup
-	@$(BIN)/python -m orchestration.demo
+	@$(BIN)/python -m examples.demo
 
 .PHONY: test
 test: services
@@ -78,6 +80,11 @@ export TIDELAKE_SWEEP_SEEDS ?= 1
 .PHONY: sweep
 sweep: services
 	@$(BIN)/pytest -m sweep -n 2
+
+# The variable silences an advertisement of a successor.
+.PHONY: docs
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "docs: build/site/index.html"
 
 # Beside each other on one machine and in one run; results.json and a chart go to data/benchmarks.
 .PHONY: bench bench-quick bench-large
@@ -104,7 +111,7 @@ bench-peers: toolchain
 check: setup
 	@echo "check: ruff" && $(BIN)/ruff check --quiet .
 	@echo "check: format" && $(BIN)/ruff format --quiet --check .
-	@echo "check: types" && $(BIN)/mypy --no-error-summary src $(ROOMS)
+	@echo "check: types" && $(BIN)/mypy --no-error-summary src $(ROOMS) $(HELPERS)
 	@echo "check: imports" && $(BIN)/lint-imports
 
 # Beside a src/ folder, dg looks for every module there: the workspace file says where ours are.
@@ -126,15 +133,15 @@ lock: setup
 	  $$uv lock --quiet --python $(PYTHON); \
 	  $$uv export --quiet --all-groups --no-emit-project --no-header --no-annotate --output-file pins.txt >/dev/null; \
 	  $$uv pip compile --quiet --python $(PYTHON) --no-strip-extras --no-annotate --no-header \
-	    --group dev --group build --constraint pins.txt pyproject.toml \
+	    --group dev --group build --group docs --constraint pins.txt pyproject.toml \
 	    | sed -nE 's/^([a-z0-9._-]+)(\[[^]]+\])==.*/s|^\1==|\1\2==|/p' > extras.sed; \
 	  sed -f extras.sed pins.txt > "$(CURDIR)/requirements.lock"
-	@$(BIN)/python -m tidelake.setup.jars --relock
-	@$(BIN)/python -m tidelake.setup.jars --services --relock
+	@$(BIN)/python -m tidelake.spark.jars --relock
+	@$(BIN)/python -m tidelake.spark.jars --services --relock
 	@echo "lock: requirements.lock, jars.lock and services.lock are new; read the change, then make test"
 
 .PHONY: clean
 clean:
-	@rm -rf .venv .jars .peers .dagster_home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
+	@rm -rf .venv .jars .peers .logs .dagster_home .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
 	  build dist spark-warehouse metastore_db derby.log
 	@find src $(ROOMS) $(wildcard tests benchmarks examples) -name __pycache__ -type d -prune -exec rm -rf {} +

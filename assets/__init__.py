@@ -1,1 +1,1 @@
-"""One family of Dagster assets for each kind of collection; `family` has what they share."""
+"""The Dagster assets of a collection, with a file for each family of collections; `family` builds them."""

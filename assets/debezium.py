@@ -1,21 +1,21 @@
-"""Collections of change events: the contents are the rows that the events are about."""
+"""Collections of change events: their contents are the rows that the events change."""
 
 from __future__ import annotations
 
 from dagster import AssetsDefinition
 
 from assets.family import Family, build_assets
-from tidelake.configuration import CollectionSettings
+from tidelake.settings.collection import CollectionSettings
 
 DEBEZIUM = Family(
     name="debezium",
     statement=(
-        "A change event takes the row `before` away and brings the row `after`. Events are counted, and the contents "
-        "are the rows: with a key the newest of each, without one their sum."
+        "A change event removes the row `before` and adds the row `after`. Seal counts events. The contents are rows: "
+        "the newest of each key, or the sum of all rows if the collection has no key."
     ),
     refusal=(
-        "An event with neither row, or with a diff that is not positive, goes to the quarantine; a key that is left "
-        "with two rows at one time breaks the envelope. The time stays unsealed until somebody decides."
+        "An event goes to the quarantine if it has neither row or its diff is not positive. A key that has two rows "
+        "at one time breaks the envelope. Both keep the time unsealed until somebody decides."
     ),
 )
 

@@ -1,7 +1,7 @@
-"""What all families share: a collection is a group of assets, one for each verb and one for the contents.
+"""The assets of every family: a collection is a group of four assets.
 
-`<name>/ingest` appends, `<name>/seal` proves, `<name>/compact` forgets, and `<name>/current` is the contents at upper.
-Frontier ranges are no partitions: their bounds are not known in advance, and a sealed range is never opened again.
+`<name>/ingest` appends, `<name>/seal` proves, `<name>/compact` forgets, `<name>/current` holds the contents at upper.
+The assets are not partitioned by ranges of times: bounds are not known in advance, and a sealed range never reopens.
 """
 
 from collections.abc import Iterator
@@ -13,60 +13,60 @@ from dagster import (
     AssetCheckResult,
     AssetCheckSeverity,
     AssetCheckSpec,
-    AssetExecutionContext,
     AssetKey,
     AssetsDefinition,
+    Config,
     DataVersion,
     Failure,
-    Field,
     MaterializeResult,
+    ResourceParam,
     asset,
 )
+from pydantic import Field
 
 from assets.metadata import Metadata, current_metadata, frontier_metadata, listed, status_of, updates_metadata
 from jobs.lake import Lake, open_collection
-from tidelake.configuration import CollectionSettings
-from tidelake.errors import CommitRefused, RegistryUnreachable, RuleBroken, TidelakeError, TopicGap, TopicUnreachable
+from tidelake.errors import SourceError, TidelakeError, TopicGap
+from tidelake.settings.collection import CollectionSettings
 
 if TYPE_CHECKING:
     from jobs.ingest import IngestReport
-    from tidelake.delta.catalog import Collection
-    from tidelake.delta.seal import SealReport
+    from tidelake.seal.report import SealReport
+    from tidelake.store.entry import Collection
 
 TOPIC_COMPLETE = "topic_complete"
-"""The check of `ingest` that fails where offsets are missing, or a file of the topic cannot be read."""
+"""The check of `ingest` that fails if offsets are missing or a file of the topic cannot be read."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """What sets one family apart, in words that the UI shows."""
+    """The texts that the UI shows for one family."""
 
     name: str
     statement: str
-    """What one statement of its topics means."""
+    """What one statement in its topics means."""
     refusal: str
-    """Which statements go to the quarantine although their bytes fit."""
+    """Which statements are refused although they can be decoded."""
 
 
 def pool_of(name: str) -> str:
-    """The concurrency pool of one collection: at most one run at a time works on it."""
+    """The concurrency pool of a collection: at most one run works on it at a time."""
     return f"collection_{name}"
 
 
 def build_assets(settings: CollectionSettings, family: Family) -> list[AssetsDefinition]:
-    """The four assets of one collection."""
+    """Build the four assets of a collection."""
     return [_ingest(settings, family), _seal(settings, family), _compact(settings), _current(settings)]
 
 
 class _Common(TypedDict):
-    """What Dagster is told of every asset of a collection."""
+    """The arguments of `@asset` that all assets of a collection share."""
 
     key: AssetKey
     group_name: str
     pool: str
     kinds: set[str]
     tags: dict[str, str]
-    required_resource_keys: set[str]
     metadata: dict[str, str]
 
 
@@ -77,14 +77,13 @@ def _common(settings: CollectionSettings, verb: str) -> _Common:
         "pool": pool_of(settings.name),
         "kinds": {"spark", "deltalake"},
         "tags": {"tidelake/family": settings.family},
-        "required_resource_keys": {"lake"},
         "metadata": {"family": settings.family, "envelope": settings.envelope, "topic": settings.topic},
     }
 
 
 @contextmanager
 def _shown_as_failure() -> Iterator[None]:
-    """An error of ours fails its step with its own text, once: a retry would meet the same."""
+    """Fail the step with the text of our own errors. It is not retried, as the error would come again."""
     try:
         yield
     except TidelakeError as error:
@@ -98,34 +97,28 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
         **_common(settings, "ingest"),
         description=(
             f"**Appends.** Reads the topic `{settings.topic}` in bounded ticks, up to the end that it has when the run "
-            f"starts; each tick is one commit of its rows and its offsets. {family.statement} {family.refusal}"
+            f"starts. Each tick commits its rows and its offsets together. {family.statement} {family.refusal}"
         ),
         check_specs=[
             AssetCheckSpec(
                 TOPIC_COMPLETE,
                 asset=key,
-                description="No offset is missing: what lies before a gap is in, nothing is skipped in silence.",
+                description="No offset is missing. If one is, ingest stops before it, and skips nothing.",
             )
         ],
     )
-    def ingest(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
+    def ingest(lake: ResourceParam[Lake]) -> Iterator[MaterializeResult[None]]:
         from jobs.ingest import IngestReport, drain
-        from jobs.job import Report
 
-        lake: Lake = context.resources.lake
-        stopped: TopicGap | RuleBroken | TopicUnreachable | RegistryUnreachable | None = None
-        report = Report("ingest")
+        stopped: SourceError | None = None
+        ingested = IngestReport()
         with _shown_as_failure():
-            collection = open_collection(lake, settings.name)
+            collection = open_collection(lake.session(), lake.settings, settings.name)
             try:
-                drain(lake.session(), collection, lake.settings.collection(settings.name), report)
-            except CommitRefused:  # a defect of ours, and no fault of the topic's
-                raise
-            except (TopicGap, RuleBroken, TopicUnreachable, RegistryUnreachable) as error:
-                # What is wrong with a topic is the source's business: it stops this collection's reading, and nothing
-                # else. What was committed before it is as good as ever, so seal goes on.
+                drain(lake.session(), collection, lake.settings.collection(settings.name), ingested)
+            except SourceError as error:
+                # A problem of the topic stops reading it, and nothing else: seal goes on with what was committed.
                 stopped = error
-            ingested = report.results.get(settings.name, IngestReport())
             status = status_of(lake, collection)
             metadata = _ingest_metadata(ingested) | frontier_metadata(status, _upper_of(collection))
             metadata["quarantine_total"] = status.quarantine
@@ -158,13 +151,11 @@ def _ingest_metadata(ingested: "IngestReport") -> Metadata:
     return metadata
 
 
-def _topic_complete(
-    ingested: "IngestReport", stopped: TopicGap | RuleBroken | TopicUnreachable | RegistryUnreachable | None
-) -> AssetCheckResult:
+def _topic_complete(ingested: "IngestReport", stopped: SourceError | None) -> AssetCheckResult:
     gaps = ingested.gaps or ([stopped] if isinstance(stopped, TopicGap) else [])
     metadata: Metadata = {"gaps": len(gaps), "offsets_missing": sum(gap.to_offset - gap.from_offset for gap in gaps)}
     if gaps:
-        metadata["where"] = listed([gap.fact() for gap in gaps])
+        metadata["where"] = listed([gap.fact for gap in gaps])
     if stopped is not None and not gaps:
         metadata["problem"] = str(stopped)
     return AssetCheckResult(
@@ -177,12 +168,12 @@ def _topic_complete(
 
 
 _PROVES = (
-    "**Proves.** Moves upper over every time whose announced updates are all there, and cancels copies. "
+    "**Proves.** Moves upper past every time that has all of its announced updates, and cancels copies. "
     "Everything before upper is definite: no later commit changes it."
 )
 _PROVES_NOTHING = (
-    "There is nothing to prove apart: each tick of ingest mints a time, and one commit binds it to the offsets that it "
-    "has read and moves upper. Everything before upper is definite: no later commit changes it."
+    "Nothing is left to prove: each tick of ingest mints a time, and one commit binds it to the offsets of the tick "
+    "and moves upper. Everything before upper is definite: no later commit changes it."
 )
 
 
@@ -190,16 +181,14 @@ def _seal(settings: CollectionSettings, family: Family) -> AssetsDefinition:
     @asset(
         **_common(settings, "seal"),
         deps=[AssetKey([settings.name, "ingest"])],
-        description=_PROVES_NOTHING if settings.framing == "reclock" else _PROVES,
+        description=_PROVES_NOTHING if settings.mints_times else _PROVES,
     )
-    def seal(context: AssetExecutionContext) -> MaterializeResult[None]:
-        from jobs.job import Report
-        from jobs.seal import seal_one
+    def seal(lake: ResourceParam[Lake]) -> MaterializeResult[None]:
+        from jobs.seal import seal_collection
 
-        lake: Lake = context.resources.lake
         with _shown_as_failure():
-            collection = open_collection(lake, settings.name)
-            sealed = seal_one(lake.session(), collection, lake.settings.collection(settings.name), Report("seal"))
+            collection = open_collection(lake.session(), lake.settings, settings.name)
+            sealed = seal_collection(lake.session(), collection)
             status = status_of(lake, collection)
             metadata = _seal_metadata(sealed) | frontier_metadata(status, sealed.upper)
             metadata["quarantine_total"] = status.quarantine
@@ -220,46 +209,51 @@ def _seal_metadata(sealed: "SealReport") -> Metadata:
         "files_opened": sealed.files_opened,
     }
     if sealed.sealed_by_ingest:
-        metadata["sealed_by"] = "ingest: each of its ticks mints a time, and its binding to offsets is the proof"
+        metadata["sealed_by"] = "ingest: each tick mints a time, and its binding to offsets is the proof"
     if sealed.decided_times:
         metadata["decided"] = listed([f"time {time}, sealed by decision: {why}" for time, why in sealed.decided_times])
     if sealed.contradictions:
-        metadata["contradicted_by"] = listed([f"{one.kind}: {one.fact()}" for one in sealed.contradictions])
+        metadata["contradicted_by"] = listed([f"{error.kind}: {error.fact}" for error in sealed.contradictions])
     if sealed.waiting_for:
-        metadata["waiting_for"] = listed([_waiting(*one) for one in sealed.waiting_for])
+        metadata["waiting_for"] = listed([_waiting_time(*waiting) for waiting in sealed.waiting_for])
     return metadata
 
 
-def _waiting(time: int, announced: int | None, counted: int) -> str:
+def _waiting_time(time: int, announced: int | None, counted: int) -> str:
     if announced is None:
-        return f"time {time}: no progress statement covers it yet; {counted} updates are here"
-    return f"time {time}: {announced} updates are announced, {counted} are here"
+        return f"time {time}: no progress statement covers it yet; {counted} updates arrived"
+    return f"time {time}: {announced} updates are announced, {counted} arrived"
+
+
+class CompactConfig(Config):
+    """Configuration of the asset `compact`."""
+
+    full: bool = Field(default=False, description="Merge all sealed rows into one run.")
 
 
 def _compact(settings: CollectionSettings) -> AssetsDefinition:
     @asset(
         **_common(settings, "compact"),
         deps=[AssetKey([settings.name, "seal"])],
-        config_schema={"full": Field(bool, default_value=False, description="Merge all that is sealed into one run.")},
         description=(
-            "**Forgets.** Lets since follow the retention rule, then merges runs: within a budget in every tick, "
-            "all that is sealed in the nightly job. No read at or after since changes."
+            "**Forgets.** Moves since by the retention rule, then merges runs: within a budget in every tick, "
+            "and all sealed rows in the nightly job. No read at or after since changes."
         ),
     )
-    def compact(context: AssetExecutionContext) -> MaterializeResult[None]:
-        from jobs.compact import compact_one
-        from tidelake.delta.catalog import Catalog
-        from tidelake.delta.layout import Store
+    def compact(config: CompactConfig, lake: ResourceParam[Lake]) -> MaterializeResult[None]:
+        from jobs.compact import compact_collection
+        from tidelake.store.catalog import Catalog
+        from tidelake.store.layout import Store
 
-        lake: Lake = context.resources.lake
-        full: bool = context.op_execution_context.op_config["full"]
         with _shown_as_failure():
-            collection = open_collection(lake, settings.name)
+            collection = open_collection(lake.session(), lake.settings, settings.name)
             catalog = Catalog(Store(lake.settings.store))
-            compacted = compact_one(lake.session(), catalog, collection, lake.settings.collection(settings.name), full)
+            compacted = compact_collection(
+                lake.session(), catalog, collection, lake.settings.collection(settings.name), config.full
+            )
             status = status_of(lake, collection)
         metadata: Metadata = {
-            "full": full,
+            "full": config.full,
             "merges": compacted.merges,
             "runs": compacted.runs_after,
             "runs_before": compacted.runs_before,
@@ -282,20 +276,16 @@ def _current(settings: CollectionSettings) -> AssetsDefinition:
         **_common(settings, "current"),
         deps=[AssetKey([settings.name, "seal"])],
         description=(
-            "The contents at upper as a plain Delta table, for every engine. `_diff` says how often a row is there. "
-            "Left as it is where upper has not moved, and wherever something below upper is damaged."
+            "The contents at upper as a plain Delta table, for every engine. `_diff` is the number of times that a row "
+            "occurs. The table stays as it is if upper has not moved or data below upper is damaged."
         ),
     )
-    def current(context: AssetExecutionContext) -> MaterializeResult[None]:
-        from jobs.current import rebuild_one
-        from jobs.job import Report
+    def current(lake: ResourceParam[Lake]) -> MaterializeResult[None]:
+        from jobs.current import rebuild_collection
 
-        lake: Lake = context.resources.lake
         with _shown_as_failure():
-            collection = open_collection(lake, settings.name)
-            rebuilt = rebuild_one(
-                lake.session(), collection, lake.settings.collection(settings.name), Report("current")
-            )
+            collection = open_collection(lake.session(), lake.settings, settings.name)
+            rebuilt = rebuild_collection(lake.session(), collection)
             metadata: Metadata = {"rows": rebuilt.rows, "rebuilt": rebuilt.rebuilt}
             metadata |= current_metadata(collection, rebuilt.rows)
         if rebuilt.as_of is None:
@@ -308,20 +298,19 @@ def _current(settings: CollectionSettings) -> AssetsDefinition:
 
 
 def _upper_of(collection: "Collection") -> int:
-    from tidelake.delta.commit import OpenTable
-    from tidelake.delta.values import UPPER
+    from tidelake.store.commit import OpenTable
+    from tidelake.store.state import UPPER
 
     return OpenTable(collection.paths.updates).value(UPPER) or 0
 
 
 def _offsets_of(collection: "Collection", settings: CollectionSettings) -> dict[str, int]:
-    """The next offset of every partition, as the last commit has them; with its topic where there are several."""
-    from tidelake.delta.bindings import known_offsets
-    from tidelake.delta.commit import OpenTable
-    from tidelake.delta.topic import open_topics
+    """The next offset of each partition by the last commit. Names include the topic if there are several."""
+    from tidelake.store.bindings import known_offsets
+    from tidelake.store.commit import OpenTable
+    from tidelake.topic.open import open_topics
 
-    topics = {one.name for one in open_topics(settings, collection.entry.decisions)}
-
+    topics = {topic.name for topic in open_topics(settings, collection.entry.decisions)}
     offsets = known_offsets(OpenTable(collection.paths.updates), topics)
     return {
         f"{topic}:{partition}" if len(topics) > 1 else str(partition): offset

@@ -1,4 +1,4 @@
-"""What a materialization says of its collection: numbers, so that the UI draws them, and the table's shape."""
+"""The metadata of materializations: numbers, which the UI plots over time, and the columns of the tables."""
 
 from __future__ import annotations
 
@@ -8,86 +8,92 @@ from typing import TYPE_CHECKING, Any
 from dagster import MetadataValue, TableColumn, TableSchema
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from jobs.lake import Lake
-    from tidelake.delta.catalog import Collection
-    from tidelake.delta.status import CollectionStatus
+    from tidelake.read.status import CollectionStatus
+    from tidelake.store.entry import Collection
+    from tidelake.store.location import Location
 
 Metadata = dict[str, Any]
 MEANINGS = {
     "_time": "the logical time of an update",
-    "_diff": "how often the data is added; where it is negative, taken away",
-    "_run": "which run of files the row is in; it means nothing",
+    "_diff": "how often the data is added; a negative diff removes it",
+    "_run": "the run of files that holds the row; readers ignore it",
 }
-"""What the columns say that are not the data's."""
+"""The description of each column that is not part of the data."""
 
 
 def status_of(lake: Lake, collection: Collection) -> CollectionStatus:
-    """The collection as it stands now, read without Spark."""
-    from tidelake.delta.status import read_status
-    from tidelake.delta.topic import open_topics
+    """The current status of a collection, read without Spark."""
+    from tidelake.read.status import read_status
+    from tidelake.topic.open import open_topics
 
     settings = lake.settings.collection(collection.name)
     return read_status(collection, settings.family, open_topics(settings, collection.entry.decisions))
 
 
 def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:
-    """Since, upper, and how far behind the topic the collection is.
+    """Since, upper, and how far the collection is behind its topics.
 
     Args:
-        status: as it stands.
-        upper: the number of the table, which a closed collection has as well.
+        status: the current status.
+        upper: the upper of the table, which is a number even if the collection is closed.
     """
-    found: Metadata = {"upper": upper, "closed": status.closed, "rows_pending": status.pending}
+    metadata: Metadata = {"upper": upper, "closed": status.closed, "rows_pending": status.pending}
     if status.since is not None:
-        found["since"] = status.since
+        metadata["since"] = status.since
     if status.lag_messages is not None:
-        found["lag_messages"] = status.lag_messages
+        metadata["lag_messages"] = status.lag_messages
     if status.lag_s is not None:
-        found["lag_s"] = float(status.lag_s)
-    return found
+        metadata["lag_s"] = float(status.lag_s)
+    return metadata
 
 
-def table_metadata(collection: Collection, path: Path, rows: int, columns: Iterable[Any]) -> Metadata:
-    """Dagster's own keys for a table: its rows, name, place and columns.
+def table_metadata(collection: Collection, path: Location, rows: int, columns: Iterable[Any]) -> Metadata:
+    """The keys that Dagster defines for a table: its number of rows, name, location and columns.
 
     Args:
-        collection: whose table it is.
-        path: the table's folder.
-        rows: how many it has.
-        columns: its Arrow fields, in the table's order.
+        collection: the owner of the table.
+        path: the folder of the table.
+        rows: the number of rows.
+        columns: its Arrow fields, in the order of the table.
     """
-    described = [TableColumn(one.name, str(one.type), description=MEANINGS.get(one.name)) for one in columns]
+    described = [
+        TableColumn(column.name, str(column.type), description=MEANINGS.get(column.name)) for column in columns
+    ]
     return {
         "dagster/row_count": rows,
         "dagster/table_name": f"{collection.name}.{path.name}",
-        "dagster/uri": path.resolve().as_uri(),
+        "dagster/uri": path.uri,
         "dagster/column_schema": MetadataValue.table_schema(TableSchema(columns=described)),
     }
 
 
 def updates_metadata(collection: Collection, rows: int) -> Metadata:
-    """The same for the table of updates, `rows` of which count."""
-    from tidelake.delta.types import updates_schema
+    """The keys for the table of updates.
+
+    Args:
+        collection: the owner of the table.
+        rows: the number of rows to show; the table may hold more that are not sealed.
+    """
+    from tidelake.store.table_schema import updates_schema
 
     schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
     return table_metadata(collection, collection.paths.updates, rows, schema)
 
 
 def current_metadata(collection: Collection, rows: int) -> Metadata:
-    """The same for the table of the contents."""
-    from tidelake.delta.forms import contents_fields
-    from tidelake.delta.layout import DIFF
-    from tidelake.delta.types import updates_schema
+    """The keys for `current`."""
+    from tidelake.plugins.envelope import form_of
+    from tidelake.store.layout import DIFF
+    from tidelake.store.table_schema import updates_schema
 
-    columns = [*contents_fields(collection.entry), updates_schema(collection.entry.record_schema).field(DIFF)]
+    columns = [*form_of(collection.entry).fields, updates_schema(collection.entry.record_schema).field(DIFF)]
     return table_metadata(collection, collection.paths.current, rows, columns)
 
 
-def listed(lines: list[str], most: int = 20) -> MetadataValue[Any]:
-    """Some lines for a person, as text, which the page shows without a click; the rest is counted."""
-    shown = lines[:most]
-    if len(lines) > most:
-        shown = [*shown, f"and {len(lines) - most} more"]
+def listed(lines: list[str], shown_max: int = 20) -> MetadataValue[Any]:
+    """The first lines of a list as text, which the UI shows without a click, and the number of the others."""
+    shown = lines[:shown_max]
+    if len(lines) > shown_max:
+        shown = [*shown, f"and {len(lines) - shown_max} more"]
     return MetadataValue.text("; ".join(shown))

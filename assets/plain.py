@@ -1,16 +1,16 @@
-"""Plain collections: any diff but 0; the contents are the data whose diffs do not add up to nothing."""
+"""Plain collections: any diff but 0; the contents are the data whose diffs do not add up to 0."""
 
 from __future__ import annotations
 
 from dagster import AssetsDefinition
 
 from assets.family import Family, build_assets
-from tidelake.configuration import CollectionSettings
+from tidelake.settings.collection import CollectionSettings
 
 PLAIN = Family(
     name="plain",
-    statement="A statement adds its data as often as its diff says, or takes it away.",
-    refusal="A diff of 0 is no statement, and goes to the quarantine.",
+    statement="A statement adds its data `diff` times; a negative diff removes it.",
+    refusal="A statement whose diff is 0 goes to the quarantine.",
 )
 
 

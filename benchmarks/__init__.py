@@ -1,1 +1,1 @@
-"""Tidelake beside what a user would pick instead: one run, interleaved, with counters; `python -m benchmarks`."""
+"""Compares Tidelake with its alternatives: one run, interleaved, with counters; `python -m benchmarks`."""

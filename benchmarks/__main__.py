@@ -25,7 +25,7 @@ from benchmarks.small import measure_ledger, measure_seal, measure_start
 from benchmarks.targets import ROWS
 from benchmarks.ticks import measure_ticks
 from benchmarks.written import measure_written
-from tidelake.delta.session import start_session
+from tidelake.spark.session import start_session
 
 ROUNDS, ROUNDS_QUICK = 5, 1
 _M = 1_000_000
@@ -39,49 +39,49 @@ class Task:
     name: str
     size: int
     seconds_max: float
-    """After so long no further round of it begins; what it has got by then counts, and the table says so."""
+    """After this time no further round begins; the rounds so far count, and the table says so."""
     measure: Callable[[Bench, int], Samples]
 
 
 def main() -> int:
-    """Measure, print, write."""
-    given = arguments()
-    rounds = given.rounds or (ROUNDS_QUICK if given.quick else ROUNDS)
+    """Measure, print and write the results."""
+    options = arguments()
+    rounds = options.rounds or (ROUNDS_QUICK if options.quick else ROUNDS)
     facts = machine() | {"rounds": rounds}
-    # Spark forgets a stage when there are more: a measurement has to find its own.
+    # Spark drops stages beyond this number, and a measurement must find its own.
     spark = start_session("tidelake-benchmarks", "local[2]", {"spark.ui.retainedStages": "10000"})
-    end = time.monotonic() + given.seconds
-    bench = Bench(spark, given.work.absolute(), rounds, given.quick, lambda text: print(text, flush=True))
-    given.out.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + options.seconds
+    bench = Bench(spark, options.work.absolute(), rounds, options.quick, lambda text: print(text, flush=True))
+    options.out.mkdir(parents=True, exist_ok=True)
     results: Results = {}
     left_out = dict.fromkeys(NAMES, "not asked for")
     failed = False
-    for task in tasks(given.quick, given.large):
+    for task in tasks(options.quick, options.large):
         kind = task.name.partition(" ")[0]
-        if given.only and kind not in given.only:
+        if options.only and kind not in options.only:
             continue
         start = time.monotonic()
         if start > end:
-            left_out[kind] = f"{given.seconds:.0f} s were used up"
+            left_out[kind] = f"{options.seconds:.0f} s were used up"
             bench.say(f"{task.name} {task.size:,}: left out, {left_out[kind]}")
             continue
-        bench.end = min(end, start + task.seconds_max * given.patience)
+        bench.end = min(end, start + task.seconds_max * options.patience)
         try:
             results.setdefault(task.name, {})[str(task.size)] = task.measure(bench, task.size)
-        except Exception as error:  # the others are still measured, and the status says that this one was not
+        except Exception as error:  # the other tasks still run, and the exit status reports this one
             left_out[kind] = f"failed: {type(error).__name__}"
             traceback.print_exc()
             failed = True
         bench.say(f"{task.name} {task.size:,}: {time.monotonic() - start:.0f} s in all")
-        report.write_json(given.out / "results.json", results, facts)
+        report.write_json(options.out / "results.json", results, facts)
     report.show(results, facts, left_out)
-    report.write_charts(results, given.out)
+    report.write_charts(results, options.out)
     spark.stop()
     return 1 if failed else 0
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="small and few: under three minutes, for every change")
@@ -96,7 +96,7 @@ def arguments() -> argparse.Namespace:
 
 
 def tasks(quick: bool, large: bool) -> list[Task]:
-    """What to measure, in which order."""
+    """Return the measurements, in order."""
     skewed = partial(measure_ticks, skew="80/20")
     if large:
         return [

@@ -1,4 +1,4 @@
-"""What all measurements share: the session, the meter, a folder for their data, and a Tidelake store in it."""
+"""Shared by all measurements: the session, the meter, a folder for their data, and a Tidelake store in it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from benchmarks.data import KEY, RECORD
 from benchmarks.measure import Measured, Meter, Samples, interleave
 from jobs import ingest, seal
 from jobs.job import Report
-from tidelake.configuration import Settings, load_settings
-from tidelake.delta.catalog import Catalog, Collection
-from tidelake.delta.layout import Store
+from tidelake.settings.lake import Settings, load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.entry import Collection
+from tidelake.store.layout import Store
 
 
 @dataclass
@@ -30,12 +31,12 @@ class Bench:
     root: Path
     rounds: int
     quick: bool = False
-    """Whether only the most telling peers take part."""
+    """Whether only the most relevant peers take part."""
     say: Callable[[str], None] = print
     end: float = math.inf
     """On the monotonic clock: no further round begins after it."""
     warm: bool = False
-    """Whether the session has done so many ticks that it gets no faster."""
+    """Whether the session has run enough ticks to reach its full speed."""
     meter: Meter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,11 +45,11 @@ class Bench:
         self.meter = Meter(self.spark)
 
     def interleave(self, contestants: Mapping[str, Callable[[int], Measured]]) -> Samples:
-        """Measure them by turns."""
+        """Measure the contestants in turn."""
         return interleave(contestants, self.rounds, self.say, self.end)
 
     def folder(self, name: str) -> Path:
-        """A fresh folder of this name."""
+        """Create an empty folder of this name."""
         folder = self.root / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -56,7 +57,7 @@ class Bench:
 
 
 class Lake:
-    """A Tidelake store with some collections, each on the topic of its own name."""
+    """A Tidelake store with some collections, each with a topic of its own name."""
 
     def __init__(
         self,
@@ -66,13 +67,13 @@ class Lake:
         keep: dict[str, int] | None = None,
         raw: dict[str, dict[str, Any]] | None = None,
     ) -> None:
-        """Write `collections.yaml`; nothing else is there yet.
+        """Write `collections.yaml`, and create empty topics.
 
         Args:
             spark: the session.
             root: a folder of its own.
-            families: by collection.
-            keep: how much history a compaction keeps of a collection; all of it where nothing is said.
+            families: the family of each collection.
+            keep: how much history compaction keeps, by collection; all of it by default.
             raw: further collections, with the whole block of each.
         """
         self.spark, self.root = spark, root
@@ -88,30 +89,30 @@ class Lake:
 
     @classmethod
     def opened(cls, spark: SparkSession, file: Path) -> Lake:
-        """The store that settings name, in another session."""
+        """Open the store of existing settings in another session."""
         lake = cls.__new__(cls)
         lake.spark, lake.root, lake.settings = spark, file.parent, load_settings(file)
         return lake
 
     @property
     def store(self) -> Path:
-        """Where all tables lie."""
+        """The folder of all tables."""
         return self.root / "store"
 
     def topic(self, name: str) -> Path:
-        """A topic's folder."""
+        """Return the folder of a topic."""
         return self.root / "topics" / name
 
     def show(self, name: str, file: Path) -> None:
-        """Let a file appear in a topic."""
+        """Link a file into a topic."""
         (self.topic(name) / file.name).hardlink_to(file)
 
     def collection(self, name: str) -> Collection:
-        """The collection as the catalog has it."""
+        """Return the collection from the catalog."""
         return Catalog(Store(self.settings.store)).find(name)
 
     def tick(self, name: str) -> None:
-        """Ingest and seal, by the jobs; all that is there has to be sealed."""
+        """Ingest and seal with the jobs; everything must be sealed afterwards."""
         self.run(name, ingest.run)
         sealed = self.run(name, seal.run)
         assert not sealed.waiting_for, sealed
@@ -126,15 +127,15 @@ class Lake:
 def afresh(
     bench: Bench, root: Path, name: str, files: Sequence[Path], block: str | dict[str, Any], act: Callable[[Lake], Any]
 ) -> Callable[[int], Measured]:
-    """What measures an act on a collection that begins with an empty store, in every round, and a whole topic.
+    """Return a measurement that starts each round with an empty store and the whole topic.
 
     Args:
         bench: the run.
-        root: where the store goes.
-        name: the collection's, and its topic's.
-        files: the topic's.
+        root: the folder of the store.
+        name: the name of the collection and its topic.
+        files: the files of the topic.
         block: the collection's family, or its whole block.
-        act: what is measured.
+        act: the action to measure.
     """
     families, raw = ({name: block}, None) if isinstance(block, str) else ({}, {name: block})
 

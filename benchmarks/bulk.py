@@ -1,4 +1,4 @@
-"""Bulk ingest to sealed and proven, beside decoding the same bytes unchecked, the engine's floor, and fastavro."""
+"""Bulk ingest, sealed and proven, compared with unchecked decoding of the same bytes, a plain copy, and fastavro."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FASTAVRO_MESSAGES = 2_000
 
 
 def measure_bulk(bench: Bench, rows: int) -> Samples:
-    """Measure so many updates in one go; every round of Tidelake begins with an empty store."""
+    """Measure the ingest of `rows` updates in one tick; every round of Tidelake begins with an empty store."""
     bench.say(f"bulk ingest of {rows:,} updates")
     root = bench.folder(f"bulk-{rows}")
     spark, stream = bench.spark, Stream(rows, "plain", state_updates_per_time=UPDATES_PER_TIME)

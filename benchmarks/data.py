@@ -1,7 +1,7 @@
-"""The data of all measurements, made on the JVM: a state of so many rows, and ticks of fresh keys that change it.
+"""Generates the data of all measurements on the JVM: a state of many rows, and ticks of fresh keys that change it.
 
-Statement number `n` of a stream says something of key `(n * STEP + SHIFT) mod rows`: a permutation, so that every tick
-meets keys that the ticks before it have not met. A MERGE that meets them again finds them in its own small file.
+Statement number `n` of a stream concerns key `(n * STEP + SHIFT) mod rows`: a permutation, so that each tick changes
+keys that earlier ticks did not. A MERGE would otherwise find repeated keys in its own small file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
-from tidelake.schema import PROGRESS
+from tidelake.schema.avro import PROGRESS
 
 RECORD: dict[str, Any] = {
     "type": "record",
@@ -37,7 +37,7 @@ KEY = "id"
 Kind = Literal["upsert", "plain"]
 Skew = Literal["uniform", "80/20"]
 Writers = Literal["one", "two in step", "two in turn", "two a tick apart"]
-"""Two state everything twice: the second a little behind the first, after it, or when the first's is sealed."""
+"""Two writers state everything twice: the second slightly behind the first, after it, or once the first is sealed."""
 
 UPDATES_PER_MESSAGE = 100
 UPDATES_PER_TIME = 100
@@ -70,10 +70,10 @@ class Stream:
     """Numbered statements about a state of `rows` rows.
 
     Args:
-        rows: how many rows the state has.
-        kind: `upsert` states new values; `plain` retracts the old row and adds the new one, by turns.
-        skew: whether every key is as likely, or 80 % of the statements are about 20 % of the keys.
-        state_updates_per_time: the state's own; few times make it quick to load.
+        rows: the number of rows in the state.
+        kind: `upsert` states new values; `plain` alternately retracts the old row and adds the new one.
+        skew: whether all keys are equally likely, or 80 % of the statements concern 20 % of the keys.
+        state_updates_per_time: the number of updates at each time of the state; few times load faster.
     """
 
     rows: int
@@ -83,25 +83,25 @@ class Stream:
 
     @property
     def state_times(self) -> int:
-        """How many times the state's statements have: from 0 on, before those of the ticks."""
+        """Number of times of the state's statements: from 0 on, before those of the ticks."""
         return -(-self.rows // self.state_updates_per_time)
 
     @property
     def tick_times(self) -> int:
-        """How many times a tick has."""
+        """Number of times in a tick."""
         return TICK_UPDATES // UPDATES_PER_TIME
 
     def tick_start(self, tick: int) -> int:
-        """The first time of a tick, the first being 0."""
+        """Return the first time of a tick; ticks are numbered from 0."""
         return self.state_times + tick * self.tick_times
 
     def state(self, number: str = "n") -> str:
-        """The statement with a number of the state, as SQL."""
+        """Return a numbered statement of the state, as SQL."""
         time = f"{number} div {self.state_updates_per_time}"
         return f"named_struct('data', {_row(number, '0L')}, 'time', {time}, 'diff', 1L)"
 
     def change(self) -> str:
-        """The statement with number `n` of all ticks' changes, as SQL."""
+        """Return statement `n` of all ticks' changes, as SQL."""
         time = f"{self.state_times}L + n div {UPDATES_PER_TIME}"
         if self.kind == "upsert":
             key, version = self._key("n")
@@ -111,7 +111,7 @@ class Stream:
         return f"named_struct('data', {data}, 'time', {time}, 'diff', 2 * (n % 2) - 1)"
 
     def _key(self, number: str) -> tuple[str, str]:
-        """The key that a change is about, and how many changes of it came before."""
+        """Return the key of a change, and the number of its earlier changes."""
         if self.skew == "uniform":
             return _permuted(number, self.rows), f"({number} div {self.rows})"
         hot = self.rows // 5
@@ -138,7 +138,7 @@ def _row(key: str, version: str) -> str:
 
 
 def _numbers(message: str, first: int) -> str:
-    """The numbers of a message's statements: a tenth of each of ten times, so that a copy touches ten times."""
+    """Return the numbers of a message's statements: a tenth of each of ten times, so that a copy touches ten times."""
     block = UPDATES_PER_TIME * _TIMES_PER_BLOCK
     per_block = block // UPDATES_PER_MESSAGE
     start = f"{first}L + ({message} div {per_block}) * {block} + {message} % {per_block}"
@@ -187,15 +187,15 @@ def _topic_frame(messages: DataFrame, topic: str) -> DataFrame:
 
 
 def write_bulk(spark: SparkSession, folder: Path, rows: int, statement: str, updates_per_time: int, prefix: str) -> int:
-    """Write statements 0 to `rows` as a topic's files `<prefix>-…`, then what announces them; return the next offset.
+    """Write statements 0 to `rows` as topic files `<prefix>-…`, then their progress; return the next offset.
 
     Args:
         spark: the session.
         folder: the topic; its name is the topic's name.
-        rows: how many statements; a multiple of ten thousand.
-        statement: the one with number `n`, as SQL.
-        updates_per_time: how many of them a time has.
-        prefix: what the files' names begin with.
+        rows: the number of statements; a multiple of ten thousand.
+        statement: statement number `n`, as SQL.
+        updates_per_time: the number of statements at each time.
+        prefix: the prefix of the file names.
     """
     messages = rows // UPDATES_PER_MESSAGE
     times = -(-rows // updates_per_time)
@@ -211,10 +211,10 @@ def write_bulk(spark: SparkSession, folder: Path, rows: int, statement: str, upd
 
 @dataclass
 class Ticks:
-    """Standard ticks, written one by one before they are measured, and shown to readers one by one.
+    """Standard ticks, written one by one before the measurement, and shown to readers one by one.
 
-    A tick is 100,000 updates in 1,000 messages, 2 % of these again, 5 % again of the tick before, which is sealed by
-    then, and a progress statement for each 100 times.
+    A tick has 100,000 updates in 1,000 messages, copies of 2 % of these, late copies of 5 % of the tick before, which
+    is sealed by then, and a progress statement for each 100 times.
     """
 
     spark: SparkSession
@@ -226,7 +226,7 @@ class Ticks:
     disturbed: bool = True
     """Whether there are copies and late messages."""
     writers: Writers = "one"
-    """Two are not disturbed otherwise."""
+    """With two writers there are no other disturbances."""
 
     def make(self, ticks: int) -> None:
         """Write more ticks."""
@@ -234,7 +234,7 @@ class Ticks:
             self._make_one()
 
     def file(self, tick: int) -> Path:
-        """Where a tick lies that is not shown yet."""
+        """Return the file of a tick."""
         return self.folder / f"tick-{tick:05d}.parquet"
 
     def _make_one(self) -> None:
@@ -279,15 +279,15 @@ class Ticks:
 
 
 def write_ticks(spark: SparkSession, stream: Stream, folder: Path, topic: str, ticks: int, updates: int) -> list[Path]:
-    """Write many ticks at once, a file each: so many updates without copies, and one statement for their times.
+    """Write many ticks at once, one file for each: updates without copies, and one statement for their times.
 
     Args:
         spark: the session.
-        stream: whose changes; its state is left out, so that its times begin where a state's would end.
-        folder: where the files go, in the order of their ticks.
-        topic: its name.
-        ticks: how many.
-        updates: how many a tick has; a multiple of a thousand.
+        stream: the source of the changes; its state is left out, but times begin where the state would end.
+        folder: the folder of the files, which are named in the order of ticks.
+        topic: the name of the topic.
+        ticks: the number of ticks.
+        updates: the number of updates in a tick; a multiple of a thousand.
     """
     messages, times = updates // UPDATES_PER_MESSAGE, updates // UPDATES_PER_TIME
     low = f"(if(tick = 0, 0L, {stream.state_times}L + tick * {times}))"
@@ -313,7 +313,7 @@ def write_ticks(spark: SparkSession, stream: Stream, folder: Path, topic: str, t
 
 
 def write_rows_of(spark: SparkSession, stream: Stream, updates: int, folder: Path) -> None:
-    """Write the first so many changes as Parquet of two files in the order of time: what nobody can do without."""
+    """Write the first `updates` changes as two Parquet files in the order of time: the minimum that must be written."""
     rows = spark.range(0, updates, 1, 2).select(F.col("id").alias("n")).select(F.expr(stream.change()).alias("u"))
     decoded = rows.select("u.data.*", F.col("u.time").alias("_time"), F.col("u.diff").alias("_diff"))
     decoded.write.mode("overwrite").parquet(str(folder))
@@ -329,7 +329,7 @@ def _write_files(frame: DataFrame, folder: Path, prefix: str) -> None:
 
 
 def state_rows(spark: SparkSession, stream: Stream) -> DataFrame:
-    """The state as plain rows, with `_time`: what a peer's table begins with."""
+    """Return the state as plain rows with `_time`, to initialise a peer's table."""
     return (
         spark.range(0, stream.rows, 1, max(2, stream.rows // 2_500_000))
         .select(F.expr(stream.state("id")).alias("u"))

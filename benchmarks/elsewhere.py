@@ -1,4 +1,4 @@
-"""What needs something beside this session: Pathway in its own environment, and a cluster of two workers."""
+"""Measurements outside this session: Pathway in its own environment, and a cluster of two workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.measure import Measured, Meter, Samples
 from benchmarks.peers import Apart, pathway
 from benchmarks.states import seed_state
 from tests.cluster.standalone import standalone
-from tidelake.delta.session import start_session
+from tidelake.spark.session import start_session
 
 TIDELAKE, PATHWAY = "tidelake", "Pathway with persistence"
 LOCAL, CLUSTER = "one process", "two workers"
@@ -24,9 +24,9 @@ _WORKER_MEMORY = "1g"
 
 
 def measure_pathway(bench: Bench, rows: int) -> Samples:
-    """Take so many updates from where they lie to where they are durable: ours are also sealed and proven.
+    """Measure the ingest of `rows` updates until they are durable; Tidelake's are also sealed and proven.
 
-    Pathway is given decoded rows as JSON lines and writes CSV: its writer of Delta tables asks for a licence.
+    Pathway reads decoded rows as JSON lines and writes CSV: its writer for Delta tables requires a licence.
     """
     bench.say(f"{rows:,} updates by Pathway")
     if not pathway.PYTHON.exists():
@@ -47,9 +47,9 @@ def measure_pathway(bench: Bench, rows: int) -> Samples:
 
 
 def measure_cluster(bench: Bench, rows: int) -> Samples:
-    """Run standard ticks on a state of so many rows, in this session and on two workers of one core each.
+    """Measure standard ticks on a state of `rows` rows, in this session and on two workers with one core each.
 
-    The driver of the cluster is a process of its own. Its processor time leaves the workers out.
+    The driver of the cluster is a separate process. Its processor time does not include the workers'.
     """
     bench.say(f"ticks on {rows:,} rows, on a cluster of two workers")
     root = bench.folder("cluster")
@@ -83,11 +83,11 @@ def measure_cluster(bench: Bench, rows: int) -> Samples:
 
 
 _sessions: list[SparkSession] = []
-"""The session of a process apart, once it has started one."""
+"""The session of a separate process, once it has started one."""
 
 
 def _tick_on(url: str, config: str, name: str) -> dict[str, Any]:
-    """Tick on a cluster, in a process that keeps its session."""
+    """Run a tick on a cluster, in a process that keeps its session."""
     if not _sessions:
         _sessions.append(start_session(master=url, settings={"spark.executor.memory": "768m"}))
     (spark,) = _sessions

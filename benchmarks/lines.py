@@ -1,4 +1,4 @@
-"""From samples to the lines of the table of targets."""
+"""Computes the lines of the table of targets from samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAP_MB = 2048
 
 @dataclass(frozen=True)
 class Line:
-    """One line under a row of the table; `reached` None where it was not measured, and `note` says why."""
+    """One line under a row of the table; if it was not measured, `reached` is None and `note` says why."""
 
     row: Row
     what: str
@@ -35,26 +35,26 @@ class Line:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is reached; None where there is none, or nothing was measured."""
+        """Whether the target is reached; None if there is no target or no measurement."""
         if self.target is None or self.reached is None or math.isnan(self.reached):
             return None
         return self.reached <= self.target if self.at_most else self.reached >= self.target
 
 
 Results = dict[str, dict[str, Samples]]
-"""By measurement and by size."""
+"""Samples by measurement and size."""
 
 
 def lines_of(results: Results) -> list[Line]:
-    """Every line that these results can fill, and one for each contestant that was not measured."""
-    found: list[Line] = []
+    """Return every line that these results can fill, and one for each contestant that was not measured."""
+    filled: list[Line] = []
     for measurement, of_size in results.items():
         kind = measurement.partition(" ")[0]
         row = next(row for row in targets.ROWS if row.measurement == kind)
         for size, samples in of_size.items():
             lines = list(_LINES[kind](int(size), samples, measurement))
-            found += [line for line in lines if line.reached is None or not math.isnan(line.reached)]
-            found += [
+            filled += [line for line in lines if line.reached is None or not math.isnan(line.reached)]
+            filled += [
                 Line(row, f"{measurement} {int(size):,}", name, None, None, note=why)
                 for name, why in samples.absent.items()
             ]
@@ -62,7 +62,7 @@ def lines_of(results: Results) -> list[Line]:
         *_growth(targets.GROWTH, results.get("ticks uniform", {}), (ticks.UPSERT, ticks.PLAIN)),
         *_growth(targets.RAW_GROWTH, results.get(raw.GROWTH, {}), (raw.TICK,)),
     ]
-    return found + [line for line in growth if line.reached is not None and not math.isnan(line.reached)]
+    return filled + [line for line in growth if line.reached is not None and not math.isnan(line.reached)]
 
 
 def _tick_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
@@ -134,7 +134,7 @@ def _raw_lines(records: int, samples: Samples, measurement: str) -> Iterator[Lin
 
 
 def _no_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
-    """It says something only beside another size: see `_growth`."""
+    """Yield nothing: the measurement only matters compared with another size; see `_growth`."""
     yield from ()
 
 

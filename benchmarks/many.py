@@ -1,4 +1,4 @@
-"""Many ticks, one after the other, with compaction beside them: do ticks, commits and the log stay as they were?"""
+"""Many ticks in sequence, with compaction between them: do ticks, commits and the log stay as fast and short?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from benchmarks.bench import Bench, Lake
 from benchmarks.data import Stream, write_rows_of, write_ticks
 from benchmarks.measure import Measured, Samples
 from jobs import compact
-from tidelake.delta.commit import OpenTable
+from tidelake.store.commit import OpenTable
+from tidelake.store.location import Location
 
 TICK, COMPACTION, COMMIT, MINIMAL = "tick", "compaction, a slice", "commit", "minimal Parquet of all updates"
 RUNS, ENTRIES = "live runs", "log entries"
@@ -18,10 +19,10 @@ _COMPACT_EVERY, _COMMIT_EVERY = 8, 5
 
 
 def measure_many(bench: Bench, ticks: int, updates: int) -> Samples:
-    """Run so many ticks of so many updates on a table that is empty at first, and bounded merges after every eighth.
+    """Run `ticks` ticks of `updates` updates on an initially empty table, with a bounded merge after every eighth.
 
-    The topic keeps one tick. A commit without files is timed after every fifth tick. The first ticks warm up and are
-    not kept, but what they write is.
+    The topic holds one tick at a time. A commit without files is timed after every fifth tick. The first ticks warm up:
+    their times are dropped, but the bytes that they write count.
     """
     bench.say(f"{ticks:,} ticks of {updates:,} updates")
     root, spark = bench.folder("many"), bench.spark
@@ -44,8 +45,8 @@ def measure_many(bench: Bench, ticks: int, updates: int) -> Samples:
             samples.of[COMPACTION].append(merged)
             written += merged.bytes_written
         table = OpenTable(lake.collection("upsert").paths.updates)
-        samples.series[RUNS].append(float(len({one.run for one in table.files()})))
-        samples.series[ENTRIES].append(float(len(list((table.path / "_delta_log").glob("*.json")))))
+        samples.series[RUNS].append(float(len({file.run for file in table.files()})))
+        samples.series[ENTRIES].append(float(len(list((table.path.local / "_delta_log").glob("*.json")))))
         if done % _COMMIT_EVERY == 0:
             samples.of[COMMIT].append(_commit(bench, table.path))
         if done % 100 == 0:
@@ -68,5 +69,5 @@ def _compact(bench: Bench, lake: Lake) -> Measured:
     return bench.meter.measure(lambda: lake.run("upsert", bounded), [lake.store])
 
 
-def _commit(bench: Bench, path: Path) -> Measured:
-    return bench.meter.measure(lambda: OpenTable(path).commit({}), [path])
+def _commit(bench: Bench, path: Location) -> Measured:
+    return bench.meter.measure(lambda: OpenTable(path).commit({}), [path.local])

@@ -1,4 +1,4 @@
-"""What an action costs: time, processor time, Spark's own counters, commits and bytes that lie there afterwards."""
+"""Measures the cost of an action: time, processor time, Spark's own counters, commits and bytes written."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Measured:
-    """One action, once. Spark's counters are 0 where Spark had no part in it."""
+    """One measurement of an action. Spark's counters are 0 if Spark took no part."""
 
     seconds: float
     cpu_s: float
-    """Of this process, its JVM, and the children that it has waited for; user and system."""
+    """Processor time, user and system, of this process, its JVM, and the children that it has waited for."""
     jobs: int = 0
     stages: int = 0
     tasks: int = 0
@@ -36,47 +36,47 @@ class Measured:
     bytes_written: int = 0
     files_written: int = 0
     peak_mb: int = 0
-    """Of the JVM's heap while it ran, at most; of the whole process where another one did the work."""
+    """Peak of the JVM's heap; peak of the whole process if a separate one did the work."""
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """Return the same as JSON values."""
         return asdict(self)
 
 
 @dataclass
 class Samples:
-    """What was measured of each contestant, round by round."""
+    """The measurements of each contestant, round by round."""
 
     of: dict[str, list[Measured]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     """Contestants that were not measured, and why."""
     facts: dict[str, float] = field(default_factory=dict)
-    """What was counted and belongs to no contestant."""
+    """Numbers that belong to no contestant."""
     series: dict[str, list[float]] = field(default_factory=dict)
-    """What was counted again and again, in order."""
+    """Numbers counted repeatedly, in order."""
     cut: str = ""
-    """What was left out because the time was used up; empty where nothing was."""
+    """What was left out because the time was used up; empty if nothing was."""
 
     def median(self, name: str, what: str = "seconds") -> float:
-        """The median over the rounds; no number of a contestant that was not measured."""
+        """Return the median over the rounds; NaN for a contestant that was not measured."""
         if name in self.absent:
             return math.nan
-        return statistics.median(getattr(one, what) for one in self.of[name])
+        return statistics.median(getattr(sample, what) for sample in self.of[name])
 
     def total(self, name: str, what: str) -> float:
-        """The sum over the rounds."""
-        return float(sum(getattr(one, what) for one in self.of[name]))
+        """Return the sum over the rounds."""
+        return float(sum(getattr(sample, what) for sample in self.of[name]))
 
     def ratio(self, name: str, against: str, what: str = "seconds") -> float:
-        """The median over the rounds of how many times more `against` took; a round's two are neighbours in time."""
+        """Return the median over the rounds of how many times more `against` took; a round measures both in turn."""
         if name in self.absent or against in self.absent:
             return math.nan
         pairs = zip(self.of[name], self.of[against], strict=True)
         return statistics.median(getattr(b, what) / max(getattr(a, what), 1e-9) for a, b in pairs)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
-        of = {name: [one.as_json() for one in all_of] for name, all_of in self.of.items()}
+        """Return the same as JSON values."""
+        of = {name: [sample.as_json() for sample in all_of] for name, all_of in self.of.items()}
         return {"of": of, "absent": self.absent, "facts": self.facts, "series": self.series, "cut": self.cut}
 
 
@@ -84,14 +84,14 @@ class Meter:
     """Measures actions in one session."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Look up the JVM's process and Spark's own books."""
+        """Look up the JVM's process and Spark's own counters."""
         self._context = spark.sparkContext._jsc.sc()
         self._jvm = spark.sparkContext._jvm
         assert self._jvm is not None
         self.jvm_pid = int(self._jvm.java.lang.ProcessHandle.current().pid())
 
     def measure(self, action: Callable[[], object], folders: Sequence[Path] = ()) -> Measured:
-        """Run an action; `folders` are where it writes."""
+        """Measure an action that writes to `folders`."""
         before_files = _files_in(folders)
         first_job, first_stage = self._next_ids()
         self._reset_peak()
@@ -111,35 +111,35 @@ class Meter:
 
     @property
     def heap_max_mb(self) -> float:
-        """How large the JVM's heap may get."""
+        """Maximum size of the JVM's heap."""
         return float(self._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20)
 
     def _cpu_s(self) -> float:
         return cpu_s(self.jvm_pid) + time.process_time() + waited_cpu_s()
 
     def _next_ids(self) -> tuple[int, int]:
-        self._wait_for_books()
+        self._wait_for_events()
         scheduler = self._context.dagScheduler()
         return int(scheduler.nextJobId()), int(scheduler.nextStageId())
 
-    def _wait_for_books(self) -> None:
+    def _wait_for_events(self) -> None:
         self._context.listenerBus().waitUntilEmpty()
 
     def _spark(self, first_job: int, first_stage: int) -> dict[str, int]:
         end_job, end_stage = self._next_ids()
         store = self._context.statusStore()
-        found = {"jobs": end_job - first_job, "stages": 0, "tasks": 0}
-        found |= {"rows_read": 0, "bytes_read": 0, "bytes_shuffled": 0}
+        counters = {"jobs": end_job - first_job, "stages": 0, "tasks": 0}
+        counters |= {"rows_read": 0, "bytes_read": 0, "bytes_shuffled": 0}
         for number in range(first_stage, end_stage):
             stage = store.lastStageAttempt(number)
             if stage.status().toString() == "SKIPPED":
                 continue
-            found["stages"] += 1
-            found["tasks"] += stage.numCompleteTasks()
-            found["rows_read"] += stage.inputRecords()
-            found["bytes_read"] += stage.inputBytes()
-            found["bytes_shuffled"] += stage.shuffleWriteBytes()
-        return found
+            counters["stages"] += 1
+            counters["tasks"] += stage.numCompleteTasks()
+            counters["rows_read"] += stage.inputRecords()
+            counters["bytes_read"] += stage.inputBytes()
+            counters["bytes_shuffled"] += stage.shuffleWriteBytes()
+        return counters
 
     def _heap_pools(self) -> list[Any]:
         pools = self._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
@@ -150,7 +150,7 @@ class Meter:
             pool.resetPeakUsage()
 
     def _peak_mb(self) -> int:
-        # The pools do not peak together: added up they may come to more than the heap ever has.
+        # The pools do not peak at the same time: their sum may exceed the size of the heap.
         added_up = sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap_pools()) >> 20
         return min(added_up, int(self.heap_max_mb))
 
@@ -161,15 +161,15 @@ def interleave(
     say: Callable[[str], None] = lambda text: None,
     end: float = math.inf,
 ) -> Samples:
-    """Let each contestant do its round, by turns, A B A B; round 0 warms up and is not kept.
+    """Run the rounds of all contestants in turn, A B A B; round 0 warms up and is dropped.
 
-    One that fails takes no further part, and what it has done does not count.
+    A contestant that fails takes no further part, and its rounds do not count.
 
     Args:
-        contestants: by name, what does a round; it is told the round's number.
-        rounds: how many are kept.
-        say: is told what every round took.
-        end: on the monotonic clock; no further round begins after it, but one is always kept.
+        contestants: functions that run a round, by name; each receives the number of the round.
+        rounds: the number of rounds that count.
+        say: receives a line about each round.
+        end: a time on the monotonic clock after which no further round begins; at least one round always counts.
     """
     samples = Samples({name: [] for name in contestants})
     for number in range(1 + rounds):
@@ -182,7 +182,7 @@ def interleave(
                 continue
             try:
                 measured = turn(number)
-            except Exception as error:  # the others go on, and the table names this one
+            except Exception as error:  # the others continue, and the table names this one
                 say(f"  round {number} {name}: {traceback.format_exc()}")
                 samples.absent[name] = f"failed: {type(error).__name__}"
                 del samples.of[name]
@@ -194,19 +194,19 @@ def interleave(
 
 
 def cpu_s(process_id: int) -> float:
-    """The processor time that a process has used, user and system."""
+    """Return the processor time of a process, user and system."""
     fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
 def waited_cpu_s() -> float:
-    """The processor time of all child processes that this one has waited for."""
+    """Return the processor time of all child processes that this process has waited for."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return children.ru_utime + children.ru_stime
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on."""
+    """Describe this machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "processor": _processor_name(),
@@ -226,13 +226,13 @@ def _processor_name() -> str:
 
 
 def _files_in(folders: Sequence[Path]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for folder in folders:
         for root, _, names in os.walk(folder):
             for name in names:
                 path = os.path.join(root, name)
-                found[path] = os.path.getsize(path)
-    return found
+                sizes[path] = os.path.getsize(path)
+    return sizes
 
 
 def _is_entry(path: str) -> bool:

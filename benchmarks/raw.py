@@ -1,4 +1,4 @@
-"""A raw topic of Debezium's JSON to a sealed table, beside Spark reading and parsing the same records alone."""
+"""Ingest of a reclocked Debezium JSON topic to a sealed table, compared with Spark only parsing the same records."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ ROW: dict[str, Any] = {
         {"name": "place", "type": ["null", "string"]},
     ],
 }
-"""What the events' rows are."""
+"""The row of the events."""
 
 _EVENT = """struct<before: struct<id: bigint>, after: struct<id: bigint, customer: string, price: double,
 quantity: bigint, seen: bigint, place: string>, source: struct<connector: string, snapshot: string, sequence: string,
 lsn: bigint>, op: string, ts_ms: bigint>"""
-"""As what Spark alone parses an event: what Tidelake reads of it, with the types that the values have."""
+"""The type with which Spark alone parses an event: the fields that Tidelake reads, with the types of their values."""
 
 BLOCK: dict[str, Any] = {
     "topic": _NAME,
@@ -55,9 +55,9 @@ BLOCK: dict[str, Any] = {
 
 
 def measure_raw(bench: Bench, records: int) -> Samples:
-    """Measure so many records in one go; every round begins with an empty store.
+    """Measure `records` records in one tick; every round begins with an empty store.
 
-    Before that both warm up on few records: a session gets faster for some twenty ticks.
+    Before that, both warm up on a few records: a session gets faster for about twenty ticks.
     """
     if not bench.quick and records > TICK_RECORDS:
         start = time.monotonic()
@@ -78,13 +78,13 @@ def measure_raw(bench: Bench, records: int) -> Samples:
 
 
 def measure_raw_ticks(bench: Bench, rows: int) -> Samples:
-    """Measure ticks of a table that has so many rows: each changes a tenth of a million of them."""
+    """Measure ticks on a table of `rows` rows; each tick changes 100,000 of them."""
     bench.say(f"ticks of change events on {rows:,} rows")
     root = bench.folder(f"raw-ticks-{rows}")
     lake = Lake(bench.spark, root / "lake", {}, raw={_NAME: BLOCK})
     write_events(bench.spark, lake.topic(_NAME), 0, rows, rows)
     lake.run(_NAME, ingest.run)
-    for file in lake.topic(_NAME).iterdir():  # known by its offsets, so that a topic does not grow with the state
+    for file in lake.topic(_NAME).iterdir():  # offsets are recorded, so the files are no longer needed
         file.unlink()
     made = root / "made"
     for number in range(bench.rounds + 1):
@@ -99,9 +99,9 @@ def measure_raw_ticks(bench: Bench, rows: int) -> Samples:
 
 
 def write_events(spark: SparkSession, folder: Path, first: int, records: int, keys: int) -> None:
-    """Write change events with numbers from `first` on as a topic's files: two partitions, about 600 bytes each.
+    """Write change events numbered from `first` on as topic files: two partitions, about 600 bytes for each event.
 
-    Event `n` is about one of `keys` keys, and stands at offset `n div 2`.
+    Event `n` changes one of `keys` keys, and has offset `n div 2`.
     """
     files = max(2, records // _RECORDS_PER_FILE)
     event = F.format_string(
@@ -111,8 +111,8 @@ def write_events(spark: SparkSession, folder: Path, first: int, records: int, ke
         '"ts_us":1795285966913388,"ts_ns":1795285966913388000,"schema":"public","table":"boats","txId":756,'
         '"lsn":%d,"xmin":null},"transaction":null,"op":"%s","ts_ms":1795285967378,"ts_us":1795285967378844,'
         '"ts_ns":1795285967378844158}',
-        *(F.expr(one) for one in ("key", "key % 1000003", "id % 1000", "id % 77", "id", "key % 997", "key % 89")),
-        *(F.expr(one) for one in ("id * 64 - 64", "id * 64", "id * 64", f"if(id < {keys}, 'c', 'u')")),
+        *(F.expr(sql) for sql in ("key", "key % 1000003", "id % 1000", "id % 77", "id", "key % 997", "key % 89")),
+        *(F.expr(sql) for sql in ("id * 64 - 64", "id * 64", "id * 64", f"if(id < {keys}, 'c', 'u')")),
     )
     numbered = spark.range(first, first + records, 1, files).withColumn("key", F.expr(f"id * 618033989L % {keys}"))
     numbered.select(
@@ -131,7 +131,7 @@ def write_events(spark: SparkSession, folder: Path, first: int, records: int, ke
 
 
 def parse_events(spark: SparkSession, files: list[Path]) -> DataFrame:
-    """What Spark makes of the records by itself: unchecked, with null for what does not fit."""
+    """Parse the records with Spark alone: unchecked, with null for values that do not fit."""
     read = spark.read.parquet(*(str(file) for file in files))
     event = F.from_json(F.col("value").cast("string"), _EVENT).alias("event")
     return read.select("partition", "offset", event).select("partition", "offset", "event.*")

@@ -13,9 +13,9 @@ from benchmarks.measure import Measured, Samples
 from benchmarks.peers import read_all
 from benchmarks.states import seed_state
 from jobs import compact
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.values import UPPER
+from tidelake.read.snapshot import snapshot
+from tidelake.store.commit import OpenTable
+from tidelake.store.state import UPPER
 
 PLAIN_TABLE = "plain read of an optimised table"
 STEADY, COMPACTED = "steady state", "just after compaction"
@@ -23,21 +23,23 @@ AT_SINCE, AT_MIDDLE, AT_LAST = " AS OF since", " AS OF the middle", " AS OF the 
 YOUNG, OLD = "one version before since, read", "eight versions before since, read"
 SCAN_FRESH, PART_FRESH = "all of time, fresh runs", "1 % of time, fresh runs"
 SCAN_MERGED, PART_MERGED = "all of time, compacted runs", "1 % of time, compacted runs"
-_TICKS, _VERSIONS = 7, 8  # one fewer than a merge takes: the most fresh runs that there are
+_TICKS, _VERSIONS = 7, 8  # one fewer than a merge takes: the maximum number of fresh runs
 _ROWS_OF_OLD_MAX = 1_000_000
 
 
 def measure_reads(bench: Bench, rows: int) -> Samples:
-    """Measure reads of a state of so many rows after seven standard ticks.
+    """Measure reads of a state of `rows` rows after seven standard ticks.
 
-    `steady` has these as fresh runs beside its base; the others were compacted after them. `merged` keeps all of
-    history, in the order of time, and `compacted` none.
+    `steady` has the ticks as fresh runs beside its base; the others are compacted after them. `merged` keeps all
+    history, in the order of time, and `compacted` keeps none.
     """
     bench.say(f"reads of {rows:,} rows")
     root, spark = bench.folder(f"reads-{rows}"), bench.spark
     names = ("steady", "compacted", "merged", "young", "old")
     lake = Lake(spark, root, dict.fromkeys(names, "upsert"), keep={"steady": 1, "compacted": 1, "young": 1, "old": 1})
-    stream = Stream(rows, "upsert", state_updates_per_time=UPDATES_PER_TIME)  # as many for each time as in a tick
+    stream = Stream(
+        rows, "upsert", state_updates_per_time=UPDATES_PER_TIME
+    )  # as many updates at each time as in a tick
     made = root / "made"
     made.mkdir()
     ticks = Ticks(spark, stream, made, "steady", 0)
@@ -85,7 +87,7 @@ def _as_of_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable
 
 
 def _time_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable[[int], Measured]]:
-    """Read rows by their time as any Delta reader does: the log names files, their footers row groups and pages."""
+    """Read rows by time as any Delta reader does: the log selects files, and their footers row groups and pages."""
 
     def scan(name: str, start: int, end: int) -> Callable[[int], Measured]:
         def rows() -> DataFrame:

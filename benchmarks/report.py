@@ -1,4 +1,4 @@
-"""From samples to the table of targets, the table of counters, a JSON file and a chart."""
+"""Reports samples as the table of targets, the table of counters, a JSON file and charts."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def show(results: Results, machine: dict[str, Any], left_out: Mapping[str, str])
     """Print every row of the table of targets, and the counters behind it.
 
     Args:
-        results: what was measured.
-        machine: on what.
-        left_out: why a measurement was not made, by its name.
+        results: the measured samples.
+        machine: the machine they were measured on.
+        left_out: why a measurement was left out, by name.
     """
     console = Console(width=170)
     table = Table("target", "what", "against", "reached", "asked", "", title="Targets", show_lines=False)
-    found = lines_of(results)
+    filled = lines_of(results)
     for row in ROWS:
         table.add_section()
-        lines = [line for line in found if line.row == row]
+        lines = [line for line in filled if line.row == row]
         for number, line in enumerate(lines):
             table.add_row("" if number else row.what, *_cells(line))
         if not lines:
@@ -48,22 +48,22 @@ def show(results: Results, machine: dict[str, Any], left_out: Mapping[str, str])
 
 
 def _cells(line: Line) -> tuple[str, ...]:
-    """A line's cells after the first."""
+    """Return a line's cells after the first."""
     asked = "" if line.target is None else f"{'at most' if line.at_most else 'at least'} {line.target:g}{line.unit}"
     verdict = {None: "", True: "met", False: "missed"}[line.met]
     reached = "not measured" if line.reached is None else f"{line.reached:.3g}{line.unit}"
-    return line.what, line.against, reached, asked, "; ".join(one for one in (verdict, line.note) if one)
+    return line.what, line.against, reached, asked, "; ".join(text for text in (verdict, line.note) if text)
 
 
 def write_json(file: Path, results: Results, machine: dict[str, Any]) -> None:
     """Write every sample, and the lines."""
-    samples = {name: {size: one.as_json() for size, one in of_size.items()} for name, of_size in results.items()}
+    samples = {name: {size: sample.as_json() for size, sample in of_size.items()} for name, of_size in results.items()}
     lines = [{**vars(line), "row": line.row.what, "met": line.met} for line in lines_of(results)]
     file.write_text(json.dumps({"machine": machine, "lines": lines, "samples": samples}, indent=1), encoding="utf-8")
 
 
 def write_charts(results: Results, folder: Path) -> None:
-    """Draw what a tick takes as the table grows, and tick by tick: each as a page of its own and as a picture."""
+    """Draw the duration of a tick as the table grows, and tick by tick: each chart as a page and as a picture."""
     import altair
 
     grown = [

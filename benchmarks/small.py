@@ -1,4 +1,4 @@
-"""What is measured without big data: a seal without copies, the ledger in the wrong order, and starting."""
+"""Measurements without big data: a seal without copies, the ledger in reverse order, and start-up times."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from benchmarks.data import TICK_UPDATES, Stream, Ticks, write_bulk
 from benchmarks.measure import Measured, Samples, interleave, waited_cpu_s
 from benchmarks.peers import differential
 from jobs import ingest, seal
-from tidelake.antichain import Antichain
-from tidelake.delta.commit import OpenTable
-from tidelake.ledger import Ledger
-from tidelake.message import Progress
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.ledger.ledger import Ledger
+from tidelake.protocol.message import Progress
+from tidelake.store.commit import OpenTable
 
 SEAL, APPEND, COMMIT = "seal without copies", "Spark-Delta append of 1,000 rows", "commit"
 IN_ORDER, REVERSED = "in order", "reversed"
@@ -32,7 +32,7 @@ spark.range(100_000).selectExpr("sum(id)").collect()
 
 
 def measure_seal(bench: Bench, updates: int) -> Samples:
-    """Seal a tick of so many updates without copies, beside an append by Spark; and a commit without files."""
+    """Measure the seal of a tick without copies, an append by Spark, and a commit without files."""
     assert updates == TICK_UPDATES
     bench.say("seal without copies")
     root, spark = bench.folder("seal"), bench.spark
@@ -53,13 +53,13 @@ def measure_seal(bench: Bench, updates: int) -> Samples:
 
     def commit(number: int) -> Measured:
         table = OpenTable(lake.collection("plain").paths.updates)
-        return bench.meter.measure(lambda: table.commit({}), [table.path])
+        return bench.meter.measure(lambda: table.commit({}), [table.path.local])
 
     return bench.interleave({SEAL: seal_tick, APPEND: append, COMMIT: commit})
 
 
 def small_ticks(bench: Bench, lake: Lake, root: Path, number: int) -> Ticks:
-    """Ticks without copies on a small state that is sealed."""
+    """Prepare ticks without copies on a small sealed state."""
     stream = Stream(TICK_UPDATES, "plain")
     end = write_bulk(
         bench.spark, lake.topic("plain"), stream.rows, stream.state(), stream.state_updates_per_time, "state"
@@ -73,9 +73,9 @@ def small_ticks(bench: Bench, lake: Lake, root: Path, number: int) -> Ticks:
 
 
 def measure_ledger(bench: Bench, times: int) -> Samples:
-    """Let a ledger that has counted one update at each time take a statement for each time, in order and reversed.
+    """Measure a ledger with one counted update at each time that receives a statement for each, in order and reversed.
 
-    The published reader gets the same facts in the same order, once: it takes minutes.
+    The published reader receives the same facts in the same order, only once, as it takes minutes.
     """
     bench.say(f"ledger over {times:,} times")
     statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times)]
@@ -83,7 +83,7 @@ def measure_ledger(bench: Bench, times: int) -> Samples:
     def run(order: list[Progress]) -> Measured:
         cpu, start = time.process_time(), time.perf_counter()
         ledger = Ledger(Antichain.of(0))
-        ledger.count_all((one, 1) for one in range(times))
+        ledger.count_all((at, 1) for at in range(times))
         for statement in order:
             ledger.announce(statement)
             ledger.advance()
@@ -102,25 +102,25 @@ def measure_ledger(bench: Bench, times: int) -> Samples:
 
 
 def _held_bytes(times: int) -> dict[str, float]:
-    """What a ledger holds of statements that came too early, and what is left of that once they are settled."""
+    """Return the memory of a ledger with statements that came too early, and after they are settled."""
     statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times - 1, -1, -1)]
     tracemalloc.start()
     try:
         ledger = Ledger(Antichain.of(0))
-        ledger.count_all((one, 1) for one in range(times))
+        ledger.count_all((at, 1) for at in range(times))
         ledger.announce_all(statements[:-1])
         ledger.advance()
         open_bytes = tracemalloc.get_traced_memory()[0]
         ledger.announce(statements[-1])
         ledger.advance()
-        ledger.advance()  # the times that the one before has settled are told until the next
+        ledger.advance()  # settled times are held until the next call
         return {"open_bytes": open_bytes, "settled_bytes": tracemalloc.get_traced_memory()[0]}
     finally:
         tracemalloc.stop()
 
 
 def measure_start(bench: Bench, updates: int) -> Samples:
-    """Start processes: a bare session with one job, the ingest of so many updates to a commit, an import, `status`."""
+    """Measure starts of processes: a bare session with one job, an ingest to its first commit, an import, `status`."""
     assert updates == TICK_UPDATES
     bench.say("starts")
     root = bench.folder("start")
@@ -145,7 +145,7 @@ def measure_start(bench: Bench, updates: int) -> Samples:
 
 
 def _started(arguments: list[str], folder: Path) -> Measured:
-    """Run Python from the checkout to its end."""
+    """Run Python from the checkout until it ends."""
     checkout = Path(__file__).parent.parent
     environment = {**os.environ, "PYTHONPATH": f"{checkout / 'src'}:{checkout}"}
     cpu, start = waited_cpu_s(), time.perf_counter()

@@ -1,4 +1,4 @@
-"""A state of many sealed rows in a store, made without taking it through Avro."""
+"""Seeds a store with a state of many sealed rows, without Avro."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from pyspark.sql import functions as F
 
 from benchmarks.bench import Lake
 from benchmarks.data import Stream, state_rows
-from tidelake.delta.base import BASE
-from tidelake.delta.catalog import Catalog
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.compaction import move_since
-from tidelake.delta.layout import DIFF, Store, new_run
-from tidelake.delta.runs import write_frame
-from tidelake.delta.types import updates_schema
-from tidelake.delta.values import UPPER
+from tidelake.compact.compaction import move_since
+from tidelake.forms.base import BASE
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.layout import DIFF, Store, new_run
+from tidelake.store.runs import write_frame
+from tidelake.store.state import UPPER
+from tidelake.store.table_schema import updates_schema
 
 
 def seed_state(lake: Lake, name: str, stream: Stream, versions: int = 1) -> None:
-    """Put a state there as ingest, seal and one full compaction leave it: a run in the order of time, and its upper.
+    """Write a state as ingest, seal and one full compaction leave it: a run in the order of time, and its upper.
 
-    Where the collection forgets history, all of the state is its base, and since follows.
+    If the collection forgets history, the whole state is its base, and since follows.
 
-    There are no proofs of it, so it cannot be validated; ticks and reads do not look at proofs.
+    The state has no proofs, so it cannot be validated; ticks and reads do not use proofs.
 
     Args:
         lake: the store; its topic stays empty.
         name: the collection.
-        stream: whose state.
-        versions: how often each row was stated, each time as a whole; all but the last are history.
+        stream: the source of the state.
+        versions: how often each row was stated; all versions but the last are history.
     """
     catalog, settings = Catalog(Store(lake.settings.store)), lake.settings.collection(name)
-    collection = catalog.open_or_create(settings)
+    collection = catalog.open_or_create(settings.spec())
     path = collection.paths.updates
     schema = updates_schema(collection.entry.record_schema, collection.entry.positioned)
     for version in range(versions):

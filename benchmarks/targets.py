@@ -1,4 +1,4 @@
-"""The table of targets: every row is printed, also where nothing was measured; then it says why."""
+"""The table of targets: every row is printed, with a reason if it was not measured."""
 
 from __future__ import annotations
 

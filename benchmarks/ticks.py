@@ -1,4 +1,4 @@
-"""Whole ticks as the table grows: Tidelake, Delta MERGE, delta-rs merge; and what reading the contents adds."""
+"""Whole ticks as the table grows: Tidelake, Delta MERGE and delta-rs merge, with and without a read of the contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.measure import Measured, Samples
 from benchmarks.peers import Apart, MergeTable, delta_rs_merge, read_all, write_decoded
 from benchmarks.states import seed_state
 from jobs import current
-from tidelake.delta.snapshot import snapshot
+from tidelake.read.snapshot import snapshot
 
 UPSERT, PLAIN = "tidelake upsert", "tidelake plain"
 MERGE_VECTORS, MERGE, MERGE_USUAL = "MERGE tuned, vectors", "MERGE tuned", "MERGE as usual"
@@ -26,11 +26,11 @@ Turn = Callable[[int], Measured]
 
 _ROUNDS_TO_WARM_UP, _ROWS_TO_WARM_UP = 8, 100_000
 _ROWS_OF_CURRENT_MAX = 10_000_000
-"""To write larger ones takes minutes a round."""
+"""Writing larger ones takes minutes in each round."""
 
 
 def measure_ticks(bench: Bench, rows: int, skew: Skew = "uniform") -> Samples:
-    """Measure standard ticks against a state of `rows` rows; before the first of all, everybody warms up."""
+    """Measure standard ticks against a state of `rows` rows; all contestants warm up before the first measurement."""
     if not (bench.warm or bench.quick):
         _warm_up(bench)
     bench.say(f"ticks on {rows:,} rows, keys {skew}")
@@ -53,9 +53,9 @@ def measure_ticks(bench: Bench, rows: int, skew: Skew = "uniform") -> Samples:
 
 
 def _warm_up(bench: Bench) -> None:
-    """Let all contestants do some ticks on a small state, which do not count and take nobody's time.
+    """Run some ticks of all contestants on a small state; they do not count, and do not use up the time limit.
 
-    A session gets faster for some twenty ticks, as each runs the code that those before it have run.
+    A session gets faster for about twenty ticks, as later ticks reuse compiled code.
     """
     start = time.monotonic()
     bench.warm = True
@@ -64,7 +64,7 @@ def _warm_up(bench: Bench) -> None:
 
 
 def _prepare(bench: Bench, lake: Lake, stream: Stream, root: Path) -> Ticks:
-    """Put the state there; write the ticks."""
+    """Seed the state, and write the ticks."""
     kind = stream.kind
     seed_state(lake, kind, stream)
     made = root / f"made-{kind}"

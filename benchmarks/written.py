@@ -1,4 +1,4 @@
-"""What lies on disk after a tick for each distinct update: without copies, standard, and with two redundant writers."""
+"""Bytes on disk after a tick for each distinct update: without copies, standard, and with two redundant writers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATE_ROWS = 100_000
 
 
 def measure_written(bench: Bench, updates: int) -> Samples:
-    """Take ticks of so many distinct updates, which is a standard tick's, through ingest and seal."""
+    """Measure the bytes written by ingest and seal for ticks of a standard number of distinct updates."""
     assert updates == TICK_UPDATES
     bench.say(f"bytes written for {updates:,} updates")
     root = bench.folder("written")
@@ -46,7 +46,7 @@ def measure_written(bench: Bench, updates: int) -> Samples:
 
 
 def _turn(bench: Bench, lake: Lake, name: str, ticks: Ticks) -> Callable[[int], Measured]:
-    store = lake.collection(name).paths.root
+    store = lake.collection(name).paths.root.local
 
     def tick(number: int) -> Measured:
         lake.show(name, ticks.file(number))

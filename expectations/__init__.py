@@ -1,1 +1,1 @@
-"""What must be true of every collection, said as Great Expectations; `checks` is the one bridge to Dagster."""
+"""What must be true of every collection, as Great Expectations; `checks` shows the results in Dagster."""

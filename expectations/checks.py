@@ -1,6 +1,6 @@
-"""The one bridge to Dagster: a validation becomes one asset check of `<name>/seal` for each expectation.
+"""Dagster's checks: a validation becomes one asset check of `<name>/seal` for each expectation.
 
-A failing check that is blocking stops whatever lies below `seal`: merges and `current` of that collection.
+A blocking check that fails stops the assets below `seal`: `compact` and `current` of that collection.
 """
 
 import time as clock
@@ -14,26 +14,28 @@ from dagster import (
     AssetCheckSeverity,
     AssetCheckSpec,
     AssetKey,
-    Field,
+    Config,
     MetadataValue,
+    ResourceParam,
     multi_asset_check,
 )
+from pydantic import Field
 
+from assets.metadata import listed
 from expectations.data_docs import Notes
 from expectations.evidence import decided_times, evidence_of
 from expectations.frame import result_frame
 from expectations.judge import Verdict, judge
 from expectations.suite import Rule, build_suite, rules_of
 from jobs.lake import Lake, open_collection
-from tidelake.configuration import CollectionSettings
+from tidelake.settings.collection import CollectionSettings
 
 if TYPE_CHECKING:
-    from tidelake.delta.catalog import Collection
-    from tidelake.delta.status import CollectionStatus
-    from tidelake.delta.validation import ValidateReport
+    from tidelake.read.status import CollectionStatus
+    from tidelake.store.entry import Collection
+    from tidelake.validate.validation import ValidateReport
 
 _INT64_MAX = 2**63 - 1
-_LINES_SHOWN_MAX = 20
 _COUNTS = ("times", "announced", "counted", "recounted")
 _OWN_NUMBERS = {
     "announced_is_counted": _COUNTS,
@@ -53,16 +55,25 @@ _OWN_NUMBERS = {
     "quarantine_is_explained": ("quarantined", "quarantined_unexplained"),
     "frontier_moves": ("frontier_age_s",),
 }
-"""By check, the numbers that it shows and others do not: the page sorts them by name, so few are easy to read."""
+"""The numbers that only this check shows. The page sorts all by name, so a few are easier to read."""
+
+
+class ValidateConfig(Config):
+    """Configuration of the step that validates a collection."""
+
+    full: bool = Field(
+        default=False,
+        description="Recount everything that compaction has left, not only new times, and write the Data Docs.",
+    )
 
 
 def checks_name(name: str) -> str:
-    """What the step that validates a collection is called."""
+    """The name of the step that validates a collection."""
     return f"{name}__validate"
 
 
 def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefinition:
-    """The checks of one collection, made by one step: it recounts once, and then judges."""
+    """Build the checks of a collection. One step recounts once, and answers all of them."""
     key = AssetKey([settings.name, "seal"])
     rules = rules_of(settings)
     specs = [
@@ -72,22 +83,14 @@ def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefiniti
     @multi_asset_check(
         name=checks_name(settings.name),
         specs=specs,
-        description=f"Recounts {settings.name} independently of its seals, and holds the result against the suite.",
-        required_resource_keys={"lake"},
+        description=f"Recounts {settings.name} independently of its seals, and validates the result against the suite.",
         pool=pool,
-        config_schema={
-            "full": Field(
-                bool,
-                default_value=False,
-                description="Recount all that compaction has left, not only what is new, and write the Data Docs.",
-            )
-        },
     )
-    def validate(context: AssetCheckExecutionContext) -> Iterator[AssetCheckResult]:
-        lake: Lake = context.resources.lake
-        full: bool = context.op_execution_context.op_config["full"]
+    def validate(
+        context: AssetCheckExecutionContext, config: ValidateConfig, lake: ResourceParam[Lake]
+    ) -> Iterator[AssetCheckResult]:
         try:
-            verdicts, numbers, evidence = _validate(lake, settings.name, full)
+            verdicts, numbers, evidence = _validate(lake, settings.name, config.full)
         except _unreadable() as error:
             context.log.exception("the recount could not read the table")
             for rule in rules:
@@ -101,22 +104,25 @@ def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefiniti
 
 
 def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[str, Any], dict[str, list[str]]]:
-    """Recount and judge; the verdicts, the numbers that all checks show, and by check what it goes by.
+    """Recount and judge.
+
+    Returns:
+        The verdicts, the numbers that checks show, and the evidence by check.
 
     Raises:
-        DamagedTable: there is nothing to judge by; it is noted, so `current` stops as well.
+        DamagedTable: the proofs cannot be read. The damage is recorded, so `current` stops as well.
     """
-    from jobs.validate import validate_one
-    from tidelake.delta.status import read_status
-    from tidelake.delta.topic import open_topics
+    from jobs.validate import validate_collection
+    from tidelake.read.status import read_status
+    from tidelake.topic.open import open_topics
 
     settings = lake.settings.collection(name)
-    collection = open_collection(lake, name)
-    report = validate_one(lake.session(), collection, full)
+    collection = open_collection(lake.session(), lake.settings, name)
+    report = validate_collection(lake.session(), collection, full)
     if report.proofs_problem is not None:
         raise report.proofs_problem
-    # A raw topic may be quiet: only what is in it and was not read says that upper should have moved.
-    topics = open_topics(settings, collection.entry.decisions) if settings.framing == "reclock" else ()
+    # A reclocked topic may be quiet: upper should have moved only if the topic has unread messages.
+    topics = open_topics(settings, collection.entry.decisions) if settings.mints_times else ()
     status = read_status(collection, settings.family, topics)
     frame = result_frame(report, status, frontier_age_s(collection, status))
     evidence = evidence_of(report, status)
@@ -128,7 +134,7 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
         verdicts = judge(frame, suite)
     numbers = _numbers(report, status, frame)
     if decided:
-        numbers["decided"] = _listed(decided)
+        numbers["decided"] = listed(decided)
     if full:
         numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / "index.html").resolve().as_uri())
     return verdicts, numbers, evidence
@@ -159,25 +165,25 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
         "frontier_age_s": int(total["frontier_age_s"]),
         "table_version": report.version,
     }
-    # The event log holds integers of 64 bits; what is greater is shown as its digits.
+    # Dagster's event log holds 64-bit integers; larger numbers are shown as text.
     return {
         name: value if abs(value) <= _INT64_MAX else str(value) for name, value in numbers.items() if value is not None
     }
 
 
 def _shown_by(check: str, numbers: dict[str, Any]) -> dict[str, Any]:
-    """The numbers that a check goes by, and those that every check shows."""
+    """The numbers of one check: its own, and those that every check shows."""
     own = _OWN_NUMBERS.get(check, ())
     others = {name for names in _OWN_NUMBERS.values() for name in names} - set(own)
     return {name: value for name, value in numbers.items() if name not in others}
 
 
 def frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
-    """How long ago upper last moved, or the collection was made, where it never did; 0 where it need not move.
+    """Seconds since upper last moved, or since the collection was created if it never did.
 
-    It need not where the stream is closed, nor where all that is in a raw topic was read.
+    It is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
     """
-    is_read = collection.entry.framing == "reclock" and status.lag_messages == 0
+    is_read = collection.entry.mints_times and status.lag_messages == 0
     if status.closed or is_read:
         return 0
     if status.lag_s is not None:
@@ -190,7 +196,7 @@ def _answered(
 ) -> AssetCheckResult:
     metadata = {"rows_compared": verdict.rows, "rows_failed": verdict.failed, **_shown_by(rule.name, numbers)}
     if evidence:
-        metadata = {"evidence": _listed(evidence), **metadata}
+        metadata = {"evidence": listed(evidence), **metadata}
     if verdict.times and rule.blocking:
         metadata["failed_at_times"] = MetadataValue.json(verdict.times)
     return AssetCheckResult(
@@ -207,19 +213,11 @@ def _what_failed(rule: Rule, verdict: Verdict, evidence: list[str]) -> str:
     if verdict.problem is not None:
         return f"could not be judged: {verdict.problem}"
     at = f" at times {', '.join(map(str, verdict.times))}" if verdict.times and rule.blocking else ""
-    return f"not so{at}: {rule.description}" + (f"; the first: {evidence[0]}" if evidence else "")
-
-
-def _listed(lines: list[str]) -> MetadataValue[Any]:
-    """Some lines for a person, as text, which the page shows without a click; the rest is counted."""
-    shown = lines[:_LINES_SHOWN_MAX]
-    if len(lines) > _LINES_SHOWN_MAX:
-        shown = [*shown, f"and {len(lines) - _LINES_SHOWN_MAX} more"]
-    return MetadataValue.text("; ".join(shown))
+    return f"failed{at}: {rule.description}" + (f"; first: {evidence[0]}" if evidence else "")
 
 
 def _unanswered(key: AssetKey, rule: Rule, error: BaseException) -> AssetCheckResult:
-    """A table that cannot be read proves nothing, so nothing may be built on it."""
+    """Fail the check: a table that cannot be read proves nothing, so nothing may be built on it."""
     return AssetCheckResult(
         asset_key=key,
         check_name=rule.name,
@@ -231,7 +229,7 @@ def _unanswered(key: AssetKey, rule: Rule, error: BaseException) -> AssetCheckRe
 
 
 def _unreadable() -> tuple[type[BaseException], ...]:
-    """What reading a damaged table raises."""
+    """The errors of reading a damaged table."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

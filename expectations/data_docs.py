@@ -1,4 +1,4 @@
-"""The Data Docs: where their pages and what they are made of lie, and how many results stay."""
+"""The Data Docs on disk: the folders of pages, results and notes, and how many results are kept."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 
 SITE = "tidelake"
 RUN_NAME = "full"
-"""What every result in the Data Docs comes from: a full validation."""
-_RESULTS_KEPT = 30
-"""How many results of one collection stay, the one to come included."""
+"""The run name of every result: only full validations are written."""
+RESULTS_KEPT = 30
+"""Maximum number of results of one collection, with the one to come."""
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What a result's page says besides what the library writes."""
+    """What the page of a result says in addition to the library's text."""
 
     decided: list[str] = field(default_factory=list)
-    """Every time that was sealed by decision, in a sentence."""
+    """A sentence for each time that was sealed by decision."""
     evidence: dict[str, list[str]] = field(default_factory=dict)
-    """By check, what it goes by."""
+    """The evidence by check."""
 
 
 def notes_file(data_docs: Path, result: Path) -> Path:
-    """Where the notes lie beside a result, or beside the result that a page shows."""
+    """The file with the notes of a result, for the result or its page."""
     root = data_docs / "validations"
     if result.is_relative_to(root):
         result = results_folder(data_docs) / result.relative_to(root)
@@ -34,24 +34,24 @@ def notes_file(data_docs: Path, result: Path) -> Path:
 
 
 def write_notes(data_docs: Path, suite: str, notes: Notes) -> None:
-    """Keep notes beside the newest result of a suite; they go when it goes."""
+    """Write notes next to the newest result of a suite. They are removed with it."""
     newest = max((results_folder(data_docs) / suite).glob("*/*/*.json"), key=lambda path: path.parent.name)
     notes_file(data_docs, newest).write_text(json.dumps(asdict(notes)), encoding="utf-8")
 
 
 def read_notes(data_docs: Path, result: Path) -> Notes:
-    """The notes of a result or a page; none where it came before there were any."""
+    """The notes of a result or its page; empty if it has none."""
     file = notes_file(data_docs, result)
     return Notes(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else Notes()
 
 
 def results_folder(data_docs: Path) -> Path:
-    """Where the results lie that the pages are made of: one JSON file each, by suite, run name and time."""
+    """The folder of results, which pages are made from: JSON files by suite, run name and time."""
     return data_docs / ".results" / "validations"
 
 
 def site_config(data_docs: Path) -> dict[str, Any]:
-    """How Great Expectations builds the site."""
+    """Great Expectations' configuration of the site."""
     return {
         "class_name": "SiteBuilder",
         "show_how_to_buttons": False,
@@ -61,16 +61,16 @@ def site_config(data_docs: Path) -> dict[str, Any]:
 
 
 def store_config(kind: str, folder: Path) -> dict[str, Any]:
-    """A store of Great Expectations in a folder."""
+    """Great Expectations' configuration of a store in a folder."""
     return {
         "class_name": kind,
         "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder)},
     }
 
 
-def forget_old_results(data_docs: Path, suite: str) -> None:
-    """Remove the oldest results of a suite and their pages, so that a new one finds a place."""
+def remove_old_results(data_docs: Path, suite: str, kept: int) -> None:
+    """Remove the oldest results of a suite, with their pages."""
     for root in (results_folder(data_docs), data_docs / "validations"):
-        found = sorted((root / suite).glob("*/*"), key=lambda path: path.name)
-        for folder in found[: max(0, len(found) - _RESULTS_KEPT + 1)]:
+        folders = sorted((root / suite).glob("*/*"), key=lambda path: path.name)
+        for folder in folders[: max(0, len(folders) - kept)]:
             shutil.rmtree(folder)

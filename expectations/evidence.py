@@ -1,20 +1,22 @@
-"""What each check goes by, as sentences for people: the same in Dagster and in the Data Docs."""
+"""The evidence of each check, as sentences: the same in Dagster and in the Data Docs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelake.delta.status import CollectionStatus
-    from tidelake.delta.validation import ValidateReport
+    from tidelake.read.status import CollectionStatus
+    from tidelake.validate.validation import ValidateReport
 
 
 def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, list[str]]:
-    """By check, the first things that it fails for; no entry where there is nothing to show."""
-    found = {
+    """The first reasons of each check that fails; a check without a reason has no entry."""
+    evidence = {
         "announced_is_recounted": report.mismatches,
         "nothing_is_contradicted": [
-            f"time {one['time']}: {one['detail']}" for one in status.contradictions if not one["decided"]
+            f"time {contradiction['time']}: {contradiction['detail']}"
+            for contradiction in status.contradictions
+            if not contradiction["decided"]
         ],
         "late_statements_are_copies": [
             *([f"late statements could not be compared: {report.late_problem}"] if report.late_problem else []),
@@ -28,12 +30,12 @@ def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, l
             for reason, count in sorted(status.quarantine_unexplained.items())
         ],
     }
-    return {check: lines for check, lines in found.items() if lines}
+    return {check: lines for check, lines in evidence.items() if lines}
 
 
 def decided_times(status: CollectionStatus) -> list[str]:
-    """Every time that was sealed by decision, with the count and the reason."""
+    """A sentence for each time that was sealed by decision, with the count and the reason."""
     return [
-        f"time {one['time']}, sealed by decision with {one['announced']} updates: {one['reason']}"
-        for one in status.sealed_by_decision
+        f"time {sealed['time']}, sealed by decision with {sealed['announced']} updates: {sealed['reason']}"
+        for sealed in status.sealed_by_decision
     ]

@@ -1,6 +1,6 @@
-"""The small frame that expectations are held against: one row a time, and one row for the collection as a whole.
+"""The small frame that is validated: one row for each time, and one for the collection as a whole.
 
-All heavy sums are done by Spark before; this is a few thousand rows at most.
+Spark has done all heavy sums before. The frame has a few thousand rows at most.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidelake.delta.status import CollectionStatus
-    from tidelake.delta.validation import ValidateReport
+    from tidelake.read.status import CollectionStatus
+    from tidelake.validate.validation import ValidateReport
 
 TIME_ROW = "time"
 TOTAL_ROW = "total"
@@ -35,44 +35,43 @@ COLUMNS = (
     "below_zero",
     "keys_in_error",
 )
-"""`row` is `time` or `total`. What a row of the other kind would say is 0, so that every number stays an integer."""
+"""`row` is `time` or `total`. Columns of the other kind of row are 0, so that every number stays an integer."""
 
 
 def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_s: int) -> pd.DataFrame:
-    """Lay a validation out for the suite.
+    """Build the frame for one validation.
 
     Args:
-        report: what the recount found.
-        status: the collection as it stands.
-        frontier_age_s: how long ago upper last moved; 0 where it need not move any more.
+        report: the result of the recount.
+        status: the current status of the collection.
+        frontier_age_s: seconds since upper last moved; 0 if it need not move.
 
     Returns:
-        `COLUMNS`; the total row comes last, is always there, and has upper as its time. `diff_sum_found` is what was
-        recorded where the validation was not full, and so looked for nothing else.
+        `COLUMNS`. The total row is always there, comes last, and has upper as its time. Its `diff_sum_found` is the
+        recorded sum unless the validation was full, as others do not add diffs up.
     """
     import pandas as pd
 
-    rows = []
-    for one in report.times:
-        rows.append({"row": TIME_ROW, **{name: one[name] for name in COLUMNS[1:7]}})
-    found = report.diff_sum_found
+    times = report.times
+    rows = [{"row": TIME_ROW, **{name: time[name] for name in COLUMNS[1:7]}} for time in times]
+    diff_sum_found = report.diff_sum_found
     rows.append(
         {
             "row": TOTAL_ROW,
             "time": report.upper,
-            "announced": sum(one["announced"] for one in report.times),
-            "counted": sum(one["counted"] for one in report.times),
-            "recounted": sum(one["recounted"] for one in report.times),
-            "diff_min": min((one["diff_min"] for one in report.times), default=0),
-            "diff_sum": sum(one["diff_sum"] for one in report.times),
+            "announced": sum(time["announced"] for time in times),
+            "counted": sum(time["counted"] for time in times),
+            "recounted": sum(time["recounted"] for time in times),
+            "diff_min": min((time["diff_min"] for time in times), default=0),
+            "diff_sum": sum(time["diff_sum"] for time in times),
             "readable_beyond_upper": report.readable_beyond_upper,
             "diff_sum_recorded": report.diff_sum_recorded,
-            "diff_sum_found": report.diff_sum_recorded if found is None else found,
-            "contradictions": sum(not one["decided"] for one in status.contradictions),
+            "diff_sum_found": report.diff_sum_recorded if diff_sum_found is None else diff_sum_found,
+            "contradictions": sum(not contradiction["decided"] for contradiction in status.contradictions),
             "quarantine_unexplained": sum(status.quarantine_unexplained.values()),
             "frontier_age_s": frontier_age_s,
             "doubled": report.doubled,
-            "late_contradictions": status.late_undecided + _late_unknown(report, status),
+            "late_contradictions": status.late_undecided + _late_not_compared(report, status),
             "below_zero": report.below_zero or 0,
             "keys_in_error": status.keys_in_error,
         }
@@ -81,6 +80,6 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
     return pd.DataFrame(columns)
 
 
-def _late_unknown(report: ValidateReport, status: CollectionStatus) -> int:
-    """One contradiction more where late facts could not be compared or read: nobody knows that there is none."""
+def _late_not_compared(report: ValidateReport, status: CollectionStatus) -> int:
+    """1 if late statements could not be compared or read: some may be contradictions, so the check has to fail."""
     return int(report.late_problem is not None or status.late_problem is not None)

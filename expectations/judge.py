@@ -1,4 +1,4 @@
-"""Holds a frame against a suite, with a context that leaves nothing behind but the pages it is asked for."""
+"""Validates a frame against a suite, in a context that leaves nothing behind but the Data Docs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.data_docs import (
+    RESULTS_KEPT,
     RUN_NAME,
     SITE,
     Notes,
-    forget_old_results,
+    remove_old_results,
     results_folder,
     site_config,
     store_config,
@@ -28,32 +29,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one expectation."""
+    """The result of one expectation."""
 
     check: str
     passed: bool
     rows: int
-    """How many rows it was held against."""
+    """Number of rows that it was checked on."""
     failed: int
     times: list[int] = field(default_factory=list)
-    """The first times at which it failed."""
+    """The first times that failed."""
     problem: str | None = None
-    """Why it could not be held against the frame at all."""
+    """Why it could not be checked at all."""
 
 
 def judge(
-    frame: pd.DataFrame, suite: ExpectationSuite, data_docs: Path | None = None, notes: Notes | None = None
+    frame: pd.DataFrame,
+    suite: ExpectationSuite,
+    data_docs: Path | None = None,
+    notes: Notes | None = None,
+    results_kept: int = RESULTS_KEPT,
 ) -> list[Verdict]:
-    """Validate a frame; write the result into the Data Docs, where a folder is given, with notes for people.
+    """Validate a frame, and write the result into the Data Docs if there is a folder for them.
 
-    Cost: importing the library takes some seconds, once a process; a few thousand rows take a tenth of one.
+    Args:
+        frame: see `result_frame`.
+        suite: the expectations.
+        data_docs: the folder of the Data Docs; None writes nothing.
+        notes: what the page of this result says in addition.
+        results_kept: maximum number of results of this suite, with this one.
+
+    Cost: importing the library takes some seconds, once a process; a few thousand rows take a tenth of a second.
     """
     import great_expectations as gx
     from great_expectations.checkpoint.actions import UpdateDataDocsAction
 
     data_docs = None if data_docs is None else data_docs.resolve()
     if data_docs is not None:
-        forget_old_results(data_docs, suite.name)
+        remove_old_results(data_docs, suite.name, results_kept - 1)
     context = _context(data_docs)
     source = context.data_sources.add_or_update_pandas(name="recount")
     batch = source.add_dataframe_asset(name=suite.name).add_batch_definition_whole_dataframe("by time")
@@ -77,7 +89,7 @@ def judge(
         write_notes(data_docs, suite.name, notes or Notes())
         make_readable_offline(data_docs)
     (validation,) = outcome.run_results.values()
-    return [_verdict(frame, one) for one in validation.results]
+    return [_verdict(frame, result) for result in validation.results]
 
 
 def _context(data_docs: Path | None) -> EphemeralDataContext:
@@ -90,7 +102,7 @@ def _context(data_docs: Path | None) -> EphemeralDataContext:
 
     stores = InMemoryStoreBackendDefaults()
     if data_docs is not None:
-        # Pages without a stored suite or result would be taken out of the index.
+        # The library removes pages from its index if their suite or result is not stored.
         suites = data_docs / ".results" / "suites"
         stores.stores[stores.expectations_store_name] = store_config("ExpectationsStore", suites)
         results = results_folder(data_docs)
@@ -108,17 +120,17 @@ def _context(data_docs: Path | None) -> EphemeralDataContext:
 
 def _verdict(frame: pd.DataFrame, result: Any) -> Verdict:
     check = str(result.expectation_config.meta["check"])
-    found = result.result or {}
+    numbers = result.result or {}
     raised = result.exception_info
     if raised and raised.get("raised_exception"):
         return Verdict(check, False, 0, 0, problem=str(raised.get("exception_message")))
-    if not found and not result.success:
+    if not numbers and not result.success:
         return Verdict(check, False, 0, 0, problem=str(raised))
-    places = found.get("partial_unexpected_index_list") or []
+    places = numbers.get("partial_unexpected_index_list") or []
     return Verdict(
         check=check,
         passed=bool(result.success),
-        rows=int(found.get("element_count") or 0),
-        failed=int(found.get("unexpected_count") or 0),
+        rows=int(numbers.get("element_count") or 0),
+        failed=int(numbers.get("unexpected_count") or 0),
         times=[int(frame["time"].iloc[place]) for place in places],
     )

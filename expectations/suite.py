@@ -1,13 +1,14 @@
-"""The one suite: what is held against every collection, how bad it is when it fails, and what it says to a person."""
+"""The rules of every collection: what is expected, and how bad a failure is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expectations.frame import TIME_ROW, TOTAL_ROW
-from tidelake.configuration import CollectionSettings
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.terms import framing_terms
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
@@ -16,31 +17,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rule:
-    """One expectation: its name as a check, and what its failing means."""
+    """One expectation: its name as a check, and what a failure means."""
 
     name: str
     description: str
-    blocking: bool
-    """Whether a failure is damage below upper: nothing may be built on the collection then."""
-    warning: bool
-    """Whether it only asks somebody to look soon."""
     build: Callable[[dict[str, Any], CollectionSettings], Expectation]
+    blocking: bool = False
+    """Whether a failure is damage below upper, so that nothing may be built on the collection."""
+    warning: bool = False
+    """Whether a failure only asks somebody to look soon."""
 
 
 def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
-    """The rules of a collection, by its envelope and whether it has a key."""
-    if settings.framing == "reclock":
-        # Nothing is announced by anybody, so nothing is contradicted or late, and a count is what was bound.
-        attention = tuple(rule for rule in _ATTENTION if rule.name in _RAW_ATTENTION)
-        return (*_DAMAGE[1:], *(_APPEND_ONLY if settings.envelope == "append_only" else _RAW_KEYED), *attention)
-    if settings.key:
-        return (*_DAMAGE, *_KEYED, *_ATTENTION)
-    sums = {"none": _PLAIN, "append_only": _APPEND_ONLY, "debezium": _EVENTS}
-    return (*_DAMAGE, *sums[settings.envelope], *_ATTENTION)
+    """The rules of a collection: those of its framing, and of its key or its envelope."""
+    framing, envelope = framing_terms(settings.framing), settings.terms
+    names = {*framing.checks, *(framing.key_checks if settings.key else envelope.checks)}
+    chosen = (rule for rule in _RULES if rule.name in names)
+    return tuple(replace(rule, warning=True) if rule.name in envelope.warnings else rule for rule in chosen)
 
 
 def build_suite(settings: CollectionSettings) -> ExpectationSuite:
-    """The rules as a suite that is called like the collection; each expectation's meta names its check."""
+    """The rules as a suite with the name of the collection. The meta of each expectation names its check."""
     from great_expectations import ExpectationSuite
 
     expectations = []
@@ -68,7 +65,7 @@ def _equal(row: str, first: str, second: str) -> Callable[[dict[str, Any], Colle
 
 
 def _at_most(
-    column: str, most: Callable[[CollectionSettings], int]
+    column: str, maximum: Callable[[CollectionSettings], int]
 ) -> Callable[[dict[str, Any], CollectionSettings], Expectation]:
     def build(common: dict[str, Any], settings: CollectionSettings) -> Expectation:
         from great_expectations.expectations.core.expect_column_values_to_be_between import (
@@ -78,7 +75,7 @@ def _at_most(
 
         condition = Column("row") == TOTAL_ROW
         return ExpectColumnValuesToBeBetween(
-            column=column, min_value=0, max_value=most(settings), row_condition=condition, **common
+            column=column, min_value=0, max_value=maximum(settings), row_condition=condition, **common
         )
 
     return build
@@ -90,119 +87,86 @@ def _never_falls(common: dict[str, Any], settings: CollectionSettings) -> Expect
     )
     from great_expectations.expectations.row_conditions import Column
 
-    # A time that was emptied by decision has no row, and no least diff.
+    # A time that a decision emptied has no updates, so it has no smallest diff.
     condition = (Column("row") == TIME_ROW) & (Column("recounted") > 0)
     return ExpectColumnValuesToBeBetween(column="diff_min", min_value=1, row_condition=condition, **common)
 
 
-def _none(settings: CollectionSettings) -> int:
+def _zero(settings: CollectionSettings) -> int:
     return 0
 
 
-_DAMAGE = (
+_RULES = (
     Rule(
         "announced_is_counted",
-        "at every sealed time, as many distinct updates were counted as were announced",
-        True,
-        False,
+        "at every sealed time, the seal counted as many distinct updates as were announced",
         _equal(TIME_ROW, "announced", "counted"),
+        blocking=True,
     ),
     Rule(
         "announced_is_recounted",
-        "at every sealed time, a recount that knows nothing of the seal finds what was announced",
-        True,
-        False,
+        "at every sealed time, a recount that is independent of the seal finds as many updates as were announced",
         _equal(TIME_ROW, "announced", "recounted"),
+        blocking=True,
     ),
     Rule(
         "nothing_readable_beyond_upper",
-        "every read at or after upper is refused",
-        True,
-        False,
-        _at_most("readable_beyond_upper", _none),
+        "reads at or after upper are refused",
+        _at_most("readable_beyond_upper", _zero),
+        blocking=True,
     ),
-)
-_SUM = (
     Rule(
         "sum_of_diffs_is_as_recorded",
-        "all diffs before upper add up to what was recorded as they were sealed; looked for in full validations",
-        True,
-        False,
+        "the sum of all diffs before upper equals the sum recorded by seals; checked in full validations",
         _equal(TOTAL_ROW, "diff_sum_recorded", "diff_sum_found"),
+        blocking=True,
     ),
-)
-
-
-def _below_zero(warning: bool) -> Rule:
-    return Rule(
+    Rule(
         "nothing_accumulates_below_zero",
-        "no row is taken away more often than it came, just before upper; looked for in full validations",
-        False,
-        warning,
-        _at_most("below_zero", _none),
-    )
-
-
-_PLAIN = (*_SUM, _below_zero(warning=True))
-_EVENTS = (*_SUM, _below_zero(warning=False))
-_APPEND_ONLY = (
-    *_SUM,
+        "no row is removed more often than it was added, just before upper; checked in full validations",
+        _at_most("below_zero", _zero),
+    ),
     Rule(
         "contents_never_fall",
-        "no update before upper takes anything away: contents fall only by recorded retention",
-        True,
-        False,
+        "no update before upper removes anything: contents shrink only by recorded retention",
         _never_falls,
+        blocking=True,
     ),
-)
-_KEYED = (
     Rule(
         "one_value_a_key",
-        "no key has two values at any sealed time that was recounted",
-        True,
-        False,
-        _at_most("doubled", _none),
+        "no key has two values at a recounted time",
+        _at_most("doubled", _zero),
+        blocking=True,
     ),
-)
-_RAW_KEYED = (
     Rule(
         "no_key_is_in_error",
-        "every key's newest record could be decoded; a later good value or a delete heals one that could not, and "
-        "until then reads refuse it, or leave it out",
-        False,
-        False,
-        _at_most("keys_in_error", _none),
+        "the newest record of every key could be decoded; a later value or delete heals a key, and until then reads "
+        "refuse it, or skip it",
+        _at_most("keys_in_error", _zero),
     ),
-)
-_ATTENTION = (
     Rule(
         "nothing_is_contradicted",
-        "no time waits because its source contradicts itself; `tidelake resolve` settles one that does",
-        False,
-        False,
-        _at_most("contradictions", _none),
+        "no time waits because its source contradicts itself; `tidelake resolve` settles such a time",
+        _at_most("contradictions", _zero),
     ),
     Rule(
         "late_statements_are_copies",
-        "what is stated about a sealed time says again what was published; `tidelake late` shows what does not, and "
-        "`tidelake resolve` settles it",
-        False,
-        False,
-        _at_most("late_contradictions", _none),
+        "every statement about a sealed time repeats what was published; `tidelake late` shows the others, and "
+        "`tidelake resolve` settles them",
+        _at_most("late_contradictions", _zero),
     ),
     Rule(
         "quarantine_is_explained",
-        "every message could be used, or somebody has decided about it; `tidelake quarantine` shows the others",
-        False,
-        True,
-        _at_most("quarantine_unexplained", _none),
+        "every message could be used, or somebody decided about it; `tidelake quarantine` shows the others",
+        _at_most("quarantine_unexplained", _zero),
+        warning=True,
     ),
     Rule(
         "frontier_moves",
-        "upper has moved within `stalled_after_s`, or need not: the stream is closed, or all of a raw topic was read",
-        False,
-        True,
+        "upper has moved within `stalled_after_s`, or need not: the stream is closed, or the reclocked topic was read "
+        "to its end",
         _at_most("frontier_age_s", lambda settings: settings.stalled_after_s),
+        warning=True,
     ),
 )
-_RAW_ATTENTION = ("quarantine_is_explained", "frontier_moves")
+"""Every rule there is; which of them a collection has is said by its framing and its envelope."""

@@ -1,1 +1,1 @@
-"""The four steps of the main job, each a page: the order of the steps, and what is committed when."""
+"""The steps of the main job, one page each: their order, and what is committed when."""

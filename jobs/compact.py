@@ -1,4 +1,4 @@
-"""Compact: let since follow the retention rule, in a commit of its own; only then merge runs, in a second commit."""
+"""Compact: move since by the retention rule in one commit, then merge runs in a second one."""
 
 from __future__ import annotations
 
@@ -8,51 +8,48 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
-from tidelake.configuration import CollectionSettings, Settings
-from tidelake.delta.catalog import Catalog, Collection
-from tidelake.delta.compaction import CompactReport, merge_runs, move_since, sweep
-from tidelake.delta.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, Store
-from tidelake.delta.stops import reach
-from tidelake.delta.tidy import merge_small_files
-from tidelake.delta.types import late_schema
+from tidelake.compact.compaction import CompactReport, merge_runs, move_since, sweep
+from tidelake.compact.small_tables import merge_small_files
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.lake import Settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.entry import Collection
+from tidelake.store.failpoints import reach
+from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, Store
+from tidelake.store.table_schema import late_schema
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
-    """Compact every collection: everything that is sealed, or bounded merges only.
+    """Compact every collection: all sealed rows, or bounded merges only.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
-    store = Store(settings.store)
+    catalog = Catalog(Store(settings.store))
 
-    def step(spark: SparkSession, collection: Collection, one: CollectionSettings, report: Report) -> CompactReport:
-        return compact_one(spark, Catalog(store), collection, one, full)
+    def step(collection: Collection, settings: CollectionSettings, report: Report) -> CompactReport:
+        return compact_collection(spark, catalog, collection, settings, full)
 
     return run_step(spark, settings, "compact", step)
 
 
-def compact_one(
+def compact_collection(
     spark: SparkSession, catalog: Catalog, collection: Collection, settings: CollectionSettings, full: bool
 ) -> CompactReport:
-    """Compact one collection, and remove what no log names and no reader can still be using."""
+    """Compact one collection, and remove files that no log names and no reader can still be using."""
     entry = move_since(catalog, collection, settings.keep)
     compacted = merge_runs(spark, Collection(entry, collection.paths), entry.since, full, settings.merge_rows_max)
     paths = collection.paths
-    merge_small_files(paths.proofs, PROOFS_SCHEMA, entry.epoch)
-    merge_small_files(paths.quarantine, QUARANTINE_SCHEMA, entry.epoch)
-    merge_small_files(paths.late, late_schema(entry.record_schema), entry.epoch)
-    bindings = [paths.bindings] if entry.framing == "reclock" else []
-    for path in bindings:
-        merge_small_files(path, BINDINGS_SCHEMA, entry.epoch)
-    for table in (
-        *bindings,
-        paths.updates,
-        paths.progress,
-        paths.proofs,
-        paths.quarantine,
-        paths.late,
-        catalog.store.catalog,
-    ):
+    small_tables = {
+        paths.proofs: PROOFS_SCHEMA,
+        paths.quarantine: QUARANTINE_SCHEMA,
+        paths.late: late_schema(entry.record_schema),
+    }
+    if entry.mints_times:
+        small_tables[paths.bindings] = BINDINGS_SCHEMA
+    for table, schema in small_tables.items():
+        merge_small_files(table, schema, entry.epoch)
+    for table in (*small_tables, paths.updates, paths.progress, catalog.store.catalog):
         sweep(table, compacted)
     reach("compact.after_sweep")
     log.info(

@@ -1,4 +1,4 @@
-"""Current: rebuild each collection's plain table of the contents before upper, unless something below it is damaged."""
+"""Current: rebuild each collection's plain table of the contents before upper, unless data below upper is damaged."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
-from tidelake.configuration import CollectionSettings, Settings
-from tidelake.delta.catalog import Collection
-from tidelake.delta.current import CurrentReport, rebuild_current
+from tidelake.read.current import CurrentReport, rebuild_current
+from tidelake.settings.lake import Settings
+from tidelake.store.entry import Collection
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:
@@ -19,18 +19,18 @@ def run(spark: SparkSession, settings: Settings) -> Report:
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
-    return run_step(spark, settings, "current", rebuild_one)
+    return run_step(spark, settings, "current", lambda collection, *_: rebuild_collection(spark, collection))
 
 
-def rebuild_one(spark: SparkSession, collection: Collection, one: CollectionSettings, report: Report) -> CurrentReport:
-    """Rebuild one."""
+def rebuild_collection(spark: SparkSession, collection: Collection) -> CurrentReport:
+    """Rebuild `current` of one collection."""
     rebuilt = rebuild_current(spark, collection)
     log.info("current", collection=collection.name, as_of=rebuilt.as_of, rows=rebuilt.rows, rebuilt=rebuilt.rebuilt)
     return rebuilt
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it from spark-submit or the shell."""
+    """Run the job from spark-submit or the shell."""
     return run_main(run, __doc__ or "", argv)
 
 

@@ -1,30 +1,47 @@
-"""Ingest: drain each collection's topic in bounded ticks; every tick is one commit of its run and its offsets."""
+"""Ingest: read each collection's topics in bounded ticks; each tick commits its run and its offsets together."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
-from tidelake.configuration import CollectionSettings, Settings
-from tidelake.delta.catalog import Collection
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.position import next_offsets
-from tidelake.delta.raw_tick import raw_tick
-from tidelake.delta.tick import TickReport, ingest_tick
-from tidelake.delta.topic import Topic, open_topics
 from tidelake.errors import TopicGap, TopicUnreachable
+from tidelake.ingest.tick import ingest_tick
+from tidelake.plugins.tick import TickReport
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.lake import Settings
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.state import next_offsets
+from tidelake.topic.open import open_topics
+from tidelake.topic.topic import Topic
 
 Offsets = dict[str, dict[int, int]]
-"""By topic and partition, an offset."""
+"""The next offset by topic and partition."""
+
+_SUMS = (
+    "messages",
+    "null_records",
+    "quarantined",
+    "progress_statements",
+    "updates_read",
+    "updates_stored",
+    "updates_late",
+    "copies_dropped",
+    "bytes_stored",
+    "values_in_error",
+)
+"""The numbers of a tick that add up."""
 
 
 @dataclass
 class IngestReport:
-    """All ticks of one run, added up."""
+    """The sum of all ticks of one run."""
 
     ticks: int = 0
     messages: int = 0
@@ -38,116 +55,133 @@ class IngestReport:
     bytes_stored: int = 0
     values_in_error: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+    """Quarantined messages by reason."""
     gaps: list[TopicGap] = field(default_factory=list)
     partitions_added: list[str] = field(default_factory=list)
-    """`TOPIC:PARTITION` of those that a topic has got since it was first read; they are read from their beginning."""
+    """`TOPIC:PARTITION` of each partition that a topic got since it was first read. It is read from its beginning."""
 
     def add(self, tick: TickReport) -> None:
         """Add one tick."""
         self.ticks += 1
-        for name in ("messages", "null_records", "quarantined", "progress_statements", "updates_read"):
+        for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(tick, name))
-        for name in ("updates_stored", "updates_late", "copies_dropped", "bytes_stored", "values_in_error"):
-            setattr(self, name, getattr(self, name) + getattr(tick, name))
-        for reason, count in tick.reasons.items():
-            self.reasons[reason] = self.reasons.get(reason, 0) + count
+        self.reasons = dict(Counter(self.reasons) + Counter(tick.reasons))
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:
-    """Read every topic up to the end that it has now.
+    """Read every topic up to its current end.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
-    return run_step(spark, settings, "ingest", drain)
+
+    def step(collection: Collection, settings: CollectionSettings, report: Report) -> IngestReport:
+        ingested = report.results[collection.name] = IngestReport()
+        drain(spark, collection, settings, ingested)
+        return ingested
+
+    return run_step(spark, settings, "ingest", step)
 
 
-def drain(spark: SparkSession, collection: Collection, settings: CollectionSettings, report: Report) -> IngestReport:
-    """Tick up to the ends that the topics have now; a gap stops the collection after what lies before it is in.
+def drain(spark: SparkSession, collection: Collection, settings: CollectionSettings, ingested: IngestReport) -> None:
+    """Tick until the topics are read up to the ends they have now. A gap stops after the messages before it.
 
-    What comes meanwhile is left for the next run: a topic that never pauses would keep seal waiting for ever.
+    Messages that arrive meanwhile are left for the next run: otherwise a topic that never pauses would keep seal
+    waiting forever.
+
+    Args:
+        spark: the session.
+        collection: where to store the messages.
+        settings: its settings.
+        ingested: gets every tick, also if a later one fails.
 
     Raises:
-        TopicGap: naming the partition and the offsets that are missing.
+        TopicGap: offsets are missing from a partition.
     """
     topics = open_topics(settings, collection.entry.decisions)
-    ingested = IngestReport()
-    report.results[collection.name] = ingested
     before = _offsets_of(collection, topics)
     after: Offsets | None = None
     try:
-        after = _tick_until_caught_up(spark, collection, settings, topics, ingested)
+        after = _tick_to_the_ends(spark, collection, settings, topics, ingested)
     finally:
         after = after or _offsets_of(collection, topics)
         ingested.partitions_added = _partitions_added(before, after)
-        for one in ingested.partitions_added:
-            log.warning("a partition was added", collection=collection.name, partition=one)
+        for partition in ingested.partitions_added:
+            log.warning("a partition was added", collection=collection.name, partition=partition)
         if after != before:
             _show_offsets(collection.name, topics, after)
-    return ingested
 
 
-def _tick_until_caught_up(
+def _tick_to_the_ends(
     spark: SparkSession,
     collection: Collection,
     settings: CollectionSettings,
     topics: Sequence[Topic],
     ingested: IngestReport,
 ) -> Offsets | None:
-    """Tick; return how far the topics are read, where that was looked up already."""
-    ends = {one.name: one.end_offsets() for one in topics}
+    """Tick to the ends of the topics.
+
+    Returns:
+        The next offsets, if the last tick has looked them up.
+    """
+    ends = {topic.name: topic.end_offsets() for topic in topics}
     while True:
-        if settings.framing == "reclock":
-            tick = raw_tick(spark, collection, settings, topics)
-        else:
-            tick = ingest_tick(spark, collection, settings, topics[0])
+        tick = ingest_tick(spark, collection, settings, topics)
         if tick is None:
             return None
-        if tick.messages:
-            ingested.add(tick)
-            log.info(
-                "ingested",
-                collection=collection.name,
-                tick=ingested.ticks,
-                messages=tick.messages,
-                updates=tick.updates_stored,
-                copies=tick.copies_dropped,
-                quarantined=tick.quarantined,
-                late=tick.updates_late,
-            )
-            read = _offsets_of(collection, topics)
-            if not tick.gaps and _are_reached(ends, read):
-                return read
-            continue
-        ingested.gaps = tick.gaps
-        raise tick.gaps[0]
+        if not tick.messages:
+            ingested.gaps = tick.gaps
+            raise tick.gaps[0]
+        ingested.add(tick)
+        log.info(
+            "ingested",
+            collection=collection.name,
+            tick=ingested.ticks,
+            messages=tick.messages,
+            updates=tick.updates_stored,
+            copies=tick.copies_dropped,
+            quarantined=tick.quarantined,
+            late=tick.updates_late,
+        )
+        offsets = _offsets_of(collection, topics)
+        if not tick.gaps and _has_reached(offsets, ends):
+            return offsets
 
 
-def _are_reached(ends: Offsets, read: Offsets) -> bool:
-    return all(read[topic].get(one, 0) >= end for topic, of_topic in ends.items() for one, end in of_topic.items())
+def _has_reached(offsets: Offsets, ends: Offsets) -> bool:
+    return all(
+        offsets[topic].get(partition, 0) >= end
+        for topic, partitions in ends.items()
+        for partition, end in partitions.items()
+    )
 
 
 def _offsets_of(collection: Collection, topics: Sequence[Topic]) -> Offsets:
     table = OpenTable(collection.paths.updates)
-    return {one.name: next_offsets(table, one.name) for one in topics}
+    return {topic.name: next_offsets(table, topic.name) for topic in topics}
 
 
 def _partitions_added(before: Offsets, after: Offsets) -> list[str]:
-    """The partitions that came to a topic of which others were read before."""
-    return [f"{topic}:{one}" for topic, read in before.items() if read for one in sorted(set(after[topic]) - set(read))]
+    """The partitions that are new in a topic of which others were read before."""
+    return [
+        f"{topic}:{partition}"
+        for topic, partitions in before.items()
+        if partitions
+        for partition in sorted(set(after[topic]) - set(partitions))
+    ]
 
 
 def _show_offsets(name: str, topics: Sequence[Topic], offsets: Offsets) -> None:
-    """Let monitoring see how far a collection has read; that it cannot be shown stops nothing."""
-    for one in topics:
+    """Show monitoring how far a collection has read. A failure is logged, and stops nothing."""
+    for topic in topics:
         try:
-            one.show_offsets(name, offsets[one.name])
+            topic.show_offsets(name, offsets[topic.name])
         except TopicUnreachable as error:
-            log.warning("offsets are not shown", collection=name, topic=one.name, reason=str(error))
+            log.warning("offsets are not shown", collection=name, topic=topic.name, reason=str(error))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it from spark-submit or the shell."""
+    """Run the job from spark-submit or the shell."""
     return run_main(run, __doc__ or "", argv)
 
 

@@ -1,4 +1,4 @@
-"""What the jobs share: a report for every collection, and a `main` that spark-submit can call."""
+"""The frame of every job: one report for all collections, and a `main` for spark-submit."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 from pyspark.sql import SparkSession
 
-from tidelake.configuration import CollectionSettings, Settings, check_topics, load_settings
-from tidelake.delta.catalog import Catalog, Collection
-from tidelake.delta.engines import engine_fact
-from tidelake.delta.layout import Store
-from tidelake.delta.message_schemas import with_schema
-from tidelake.delta.new_topics import ask_for_new_topics
-from tidelake.delta.session import start_session
+from jobs.lake import check_lake, open_collection
 from tidelake.errors import StepFailed, TidelakeError
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.lake import Settings, load_settings
+from tidelake.spark.engine_errors import engine_fact
+from tidelake.spark.session import start_session
+from tidelake.store.entry import Collection
 
 log = structlog.get_logger("tidelake")
 
 
 @dataclass
 class Report:
-    """What a job did, by collection.
+    """The result of a job, by collection.
 
-    `results` has what each collection's step returned, `errors` why a collection stopped; a collection may have both,
-    when it went on for a while. Other collections are not stopped by it.
+    `results` holds what each step returned, `errors` why a collection stopped. A collection has both if it stopped
+    after some of the work. It never stops another collection.
     """
 
     job: str
@@ -40,11 +39,11 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every collection went through."""
+        """Whether no collection stopped."""
         return not self.errors
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The report as JSON values."""
         return {
             "job": self.job,
             "ok": self.ok,
@@ -53,48 +52,49 @@ class Report:
         }
 
 
-Step = Callable[[SparkSession, Collection, CollectionSettings, Report], Any]
-"""One collection's share of a job; it returns a result, and may put one into the report before it stops."""
+Step = Callable[[Collection, CollectionSettings, Report], Any]
+"""The work of a job on one collection. It returns a result, and may add to the report before it stops."""
 
 
 def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> Report:
-    """Check all settings, then take one collection after the other.
+    """Check all settings, then run a step on every collection.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
-    check_topics(settings)
-    catalog = Catalog(Store(settings.store))
-    catalog.check(settings.collections)
-    unreachable = ask_for_new_topics(catalog, settings)
+    known, unreachable = check_lake(settings)
     report = Report(job)
-    for one in settings.collections:
+    for collection in settings.collections:
+        name = collection.name
         try:
-            if one.name in unreachable:
-                raise unreachable[one.name]
-            collection = catalog.open_or_create(with_schema(spark, catalog, one))
-            report.results[one.name] = step(spark, collection, one, report)
+            if name in unreachable:
+                raise unreachable[name]
+            report.results[name] = step(open_collection(spark, settings, name, known), collection, report)
         except TidelakeError as error:
-            log.error(f"{job} stopped", collection=one.name, error=type(error).__name__, reason=str(error))
-            report.errors[one.name] = error
-        except Exception as error:  # an engine's own: it stops this collection, and is told, like ours
-            log.exception(f"{job} stopped", collection=one.name)
-            report.errors[one.name] = StepFailed(job, one.name, type(error).__name__, engine_fact(error))
+            log.error(f"{job} stopped", collection=name, error=type(error).__name__, reason=str(error))
+            report.errors[name] = error
+        except Exception as error:  # an engine's error stops this collection alone, as ours do
+            log.exception(f"{job} stopped", collection=name)
+            report.errors[name] = StepFailed(job, name, type(error).__name__, engine_fact(error))
     return report
 
 
 def run_main(
     run: Callable[[SparkSession, Settings], Report], description: str, argv: Sequence[str] | None = None
 ) -> int:
-    """Read the arguments, run the job, print its report as JSON; 0 when every collection went through."""
+    """Parse the arguments, run the job, and print its report as JSON.
+
+    Returns:
+        The exit status: 0 if no collection stopped, 1 if some did, 2 if nothing was run.
+    """
     parser = argparse.ArgumentParser(description=description)
     default = Path(os.environ.get("TIDELAKE_CONFIG") or "collections.yaml")
     parser.add_argument("--config", type=Path, default=default, help="the collections.yaml to use")
     parser.add_argument("--collection", action="append", default=[], help="only this collection; may be repeated")
-    given = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     log_to_stderr()
     try:
-        settings = load_settings(given.config).only(tuple(given.collection))
+        settings = load_settings(arguments.config).only(tuple(arguments.collection))
         report = run(start_session(), settings)
     except TidelakeError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -104,23 +104,18 @@ def run_main(
 
 
 def log_to_stderr() -> None:
-    """Keep standard output for the report."""
+    """Send logs to standard error, as standard output is for the report."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
 
 def to_json(value: Any) -> Any:
-    """Reports as JSON values: dataclasses as objects, errors as their text."""
+    """A report as JSON values: dataclasses become objects, errors their text."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: to_json(one) for name, one in asdict_shallow(value).items()}
+        return {item.name: to_json(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, BaseException):
         return str(value)
     if isinstance(value, dict):
-        return {str(name): to_json(one) for name, one in value.items()}
+        return {str(name): to_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(one) for one in value]
+        return [to_json(item) for item in value]
     return value
-
-
-def asdict_shallow(value: Any) -> dict[str, Any]:
-    """A dataclass's fields, not copied; `asdict` would take errors apart."""
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}

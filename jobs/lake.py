@@ -1,4 +1,4 @@
-"""What every step is given: the settings, the one Spark session, and through both the collections of the store."""
+"""The lake that every step works on: its settings, its Spark session, and the collections of its store."""
 
 from __future__ import annotations
 
@@ -7,38 +7,68 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidelake.configuration import Settings
-    from tidelake.delta.catalog import Collection
+    from tidelake.errors import TopicUnreachable
+    from tidelake.settings.lake import Settings
+    from tidelake.store.entry import Collection
+
+# Dagster imports this file to name collections. Imports inside the functions keep Delta out of that.
 
 
 class Lake(Protocol):
-    """Settings that were checked, and a session that starts when it is first asked for."""
+    """Checked settings, and a session that starts when it is first used."""
 
     @property
     def settings(self) -> Settings:
-        """What `collections.yaml` says."""
+        """The settings in `collections.yaml`."""
 
     def session(self) -> SparkSession:
-        """The one session of this process."""
+        """The only session of this process."""
 
 
-def open_collection(lake: Lake, name: str) -> Collection:
-    """The collection of this name, created where it is not there yet.
+def check_lake(settings: Settings) -> tuple[frozenset[str], dict[str, TopicUnreachable]]:
+    """Check all settings against the topics and the store.
+
+    Returns:
+        The names of the collections that the store has; and by collection that it does not have yet, why its brokers
+        cannot be reached. Such a collection cannot be created now; others can.
 
     Raises:
-        ConfigurationError: the settings have no such collection, or the store has it with another family or schema; or
-            it is not there yet, and neither is its topic.
-        TopicUnreachable: it is not there yet, and the brokers of its topic cannot be asked; nothing was written.
+        ConfigurationError: a setting is wrong; nothing was written.
     """
-    from tidelake.delta.catalog import Catalog  # late: whoever only names a collection needs no Delta
-    from tidelake.delta.layout import Store
-    from tidelake.delta.new_topics import ask_for_new_topics
+    from tidelake.ingest.new_topics import ask_for_new_topics
+    from tidelake.settings.lake import check_topics
+    from tidelake.store.catalog import Catalog
+    from tidelake.store.layout import Store
 
-    catalog, settings = Catalog(Store(lake.settings.store)), lake.settings.collection(name)
-    for error in ask_for_new_topics(catalog, lake.settings.only((name,))).values():
-        raise error
-    if not settings.record_schema:
-        from tidelake.delta.message_schemas import with_schema
+    check_topics(settings)
+    known = Catalog(Store(settings.store)).check(collection.spec() for collection in settings.collections)
+    return known, ask_for_new_topics(known, settings)
 
-        settings = with_schema(lake.session(), catalog, settings)
-    return catalog.open_or_create(settings)
+
+def open_collection(
+    spark: SparkSession, settings: Settings, name: str, known: frozenset[str] | None = None
+) -> Collection:
+    """Open a collection, and create it if it does not exist.
+
+    Args:
+        spark: the session, in case the schema has to be read from messages.
+        settings: all settings.
+        name: the name of the collection.
+        known: the names of the collections that the store has, if `check_lake` has just checked them all.
+
+    Raises:
+        ConfigurationError: the settings have no such collection; the store has it with another family or schema; or
+            neither it nor its topic exists.
+        TopicUnreachable: it does not exist, and the brokers of its topic cannot be reached; nothing was written.
+    """
+    from tidelake.ingest.new_topics import ask_for_new_topics
+    from tidelake.ingest.source_schemas import resolve_spec
+    from tidelake.store.catalog import Catalog
+    from tidelake.store.layout import Store
+
+    catalog, collection = Catalog(Store(settings.store)), settings.collection(name)
+    if known is None:
+        known = catalog.check([collection.spec()])
+        for error in ask_for_new_topics(known, settings.only((name,))).values():
+            raise error
+    return catalog.open_or_create(resolve_spec(spark, collection, name in known))

@@ -1,4 +1,4 @@
-"""Seal: move each collection's upper as far as what is stored proves what was announced."""
+"""Seal: move each collection's upper as far as the stored updates prove what was announced."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
-from tidelake.configuration import CollectionSettings, Settings
-from tidelake.delta.catalog import Collection
-from tidelake.delta.seal import SealReport, seal
+from tidelake.seal.report import SealReport
+from tidelake.seal.seal import seal
+from tidelake.settings.lake import Settings
+from tidelake.store.entry import Collection
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:
@@ -19,11 +20,11 @@ def run(spark: SparkSession, settings: Settings) -> Report:
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
-    return run_step(spark, settings, "seal", seal_one)
+    return run_step(spark, settings, "seal", lambda collection, *_: seal_collection(spark, collection))
 
 
-def seal_one(spark: SparkSession, collection: Collection, settings: CollectionSettings, report: Report) -> SealReport:
-    """Seal one collection; contradictions are in its report and stop nothing before them."""
+def seal_collection(spark: SparkSession, collection: Collection) -> SealReport:
+    """Seal one collection. Its report lists the contradictions, which hold back their own times and later ones."""
     sealed = seal(spark, collection)
     if sealed.sealed_by_ingest:
         log.info("nothing to seal: each tick of ingest seals its own time", collection=collection.name)
@@ -37,12 +38,12 @@ def seal_one(spark: SparkSession, collection: Collection, settings: CollectionSe
         copies=sealed.copies_cancelled,
     )
     for error in sealed.contradictions:
-        log.error("contradiction", collection=collection.name, kind=error.kind, time=error.time, fact=error.fact())
+        log.error("contradiction", collection=collection.name, kind=error.kind, time=error.time, fact=error.fact)
     return sealed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it from spark-submit or the shell."""
+    """Run the job from spark-submit or the shell."""
     return run_main(run, __doc__ or "", argv)
 
 

@@ -1,4 +1,4 @@
-"""Validate: recount independently of seal what was published, record whether it agrees, and compare what came late."""
+"""Validate: recount published updates independently of seal, record the outcome, and compare late statements."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
-from tidelake.configuration import CollectionSettings, Settings
-from tidelake.delta.catalog import Collection
-from tidelake.delta.status import read_late
-from tidelake.delta.validation import ValidateReport, validate
 from tidelake.errors import DamagedTable, StepFailed
+from tidelake.read.status import read_late
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.lake import Settings
+from tidelake.store.entry import Collection
+from tidelake.validate.validation import ValidateReport, validate
 
 _LATE_LOGGED_MAX = 5
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
-    """Recount every collection: what was sealed since the last recount that agreed, or all of it.
+    """Recount every collection: the times sealed since the last recount that agreed, or all of them.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
 
-    def step(spark: SparkSession, collection: Collection, one: CollectionSettings, report: Report) -> ValidateReport:
-        validated = validate_one(spark, collection, full)
+    def step(collection: Collection, settings: CollectionSettings, report: Report) -> ValidateReport:
+        validated = validate_collection(spark, collection, full)
         if validated.damaged:
             report.errors[collection.name] = DamagedTable(
                 str(collection.paths.updates), "; ".join(validated.mismatches)
@@ -39,8 +40,8 @@ def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
     return run_step(spark, settings, "validate", step)
 
 
-def validate_one(spark: SparkSession, collection: Collection, full: bool) -> ValidateReport:
-    """Recount one collection; what it finds is in its report."""
+def validate_collection(spark: SparkSession, collection: Collection, full: bool) -> ValidateReport:
+    """Recount one collection. Damage is in the report, and raises nothing."""
     validated = validate(spark, collection, full)
     log.info("validated", collection=collection.name, upper=validated.upper, times=len(validated.times))
     if validated.late.contradictions:
@@ -61,7 +62,7 @@ def run_full(spark: SparkSession, settings: Settings) -> Report:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Recount everything, from spark-submit or the shell."""
+    """Run a full recount from spark-submit or the shell."""
     return run_main(run_full, __doc__ or "", argv)
 
 

@@ -1,1 +1,1 @@
-"""Wires collections, jobs and schedules together; the only room that reads the environment."""
+"""Dagster's code location: assets, checks, jobs, schedules and sensors. Only this room reads the environment."""

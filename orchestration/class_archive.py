@@ -1,6 +1,6 @@
-"""Makes the archive of the classes that Spark loads, by taking a small topic through the jobs.
+"""Creates the archive of the classes that Spark loads, by running all jobs on a small topic.
 
-`make setup` runs it, and it does nothing where the archive is there: `python -m orchestration.class_archive`.
+`make setup` runs `python -m orchestration.class_archive`, which does nothing if the archive exists.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 import yaml
 
 from jobs import compact, current, ingest, seal, validate
-from tidelake.delta.session import start_session
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
-from tidelake.setup.classes import archive_of_this_java, archives, options_to_make
+from tidelake.spark.class_archive import archive_of_this_java, archives, options_to_make
+from tidelake.spark.session import start_session
 
 _MODULE = "orchestration.class_archive"
 _TIMEOUT_S = 600.0
@@ -24,31 +24,31 @@ _EXIT_TIMEOUT_S = 120.0
 
 
 def main() -> int:
-    """Make it where it is missing; 0 also where none could be made, as all that it saves is time."""
+    """Create the archive if it is missing. A failure is reported, and exits with 0: the archive only saves time."""
     archive = archive_of_this_java()
     if archive.exists():
         return 0
-    print("classes: an archive of what Spark loads, so that it starts in less time (190 MB; half a minute, once)")
+    print("classes: an archive of what Spark loads, so that it starts faster (190 MB; half a minute, once)")
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=archive.parent) as folder:
-        made = Path(folder) / "classes.jsa"
-        command = [sys.executable, "-c", f"from {_MODULE} import work; work({folder!r}, {str(made)!r})"]
+        unfinished = Path(folder) / "classes.jsa"
+        command = [sys.executable, "-c", f"from {_MODULE} import work; work({folder!r}, {str(unfinished)!r})"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        if done.returncode != 0 or not made.exists():
-            said = "\n".join(done.stderr.splitlines()[-5:])
-            print(f"classes: there is none; everything works without it, and starts more slowly. Said last:\n{said}")
+        if done.returncode != 0 or not unfinished.exists():
+            output = "\n".join(done.stderr.splitlines()[-5:])
+            print(f"classes: no archive; everything works without it, but starts more slowly. Last output:\n{output}")
             return 0
         for other in archives():
             other.unlink()
-        made.replace(archive)
+        unfinished.replace(archive)
     return 0
 
 
 def work(folder: str, archive: str) -> None:
-    """Generate a topic and run every job on it, in a JVM that writes the archive when it ends.
+    """Generate a topic and run every job on it, in a JVM that writes the archive when it exits.
 
     Args:
-        folder: for the topic and the store.
-        archive: the file.
+        folder: a folder for the topic and the store.
+        archive: the file to write.
     """
     root = Path(folder)
     options = GenerateOptions(name="orders", updates=2_000, times=20, writers=2, copies=0.2, undecodable=1)
@@ -66,7 +66,7 @@ def work(folder: str, archive: str) -> None:
     process: subprocess.Popen[bytes] = gateway.proc
     gateway.shutdown()
     assert process.stdin is not None
-    process.stdin.close()  # PySpark's JVM ends with this
+    process.stdin.close()  # PySpark's JVM exits when this closes
     process.wait(_EXIT_TIMEOUT_S)
 
 

@@ -1,7 +1,7 @@
-"""Runs whose process is gone: Dagster would wait for them for ever, and keep their collections' pools.
+"""Dead runs: Dagster waits forever for a run whose process was killed, and keeps the pools of its collections.
 
-A run notes the process that executes it. Where that process is not there any more, the run is marked as failed; the
-next one starts over from what is committed.
+Each run is tagged with the process that executes it. If that process is gone, the run is marked as failed; the next run
+goes on from what is committed.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from pathlib import Path
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 PROCESS_TAG = "tidelake/process"
-"""`<host> <pid> <start>`: start tells a process from a later one with the same number."""
+"""`<host> <pid> <start>`; `start` tells the process from a later process with the same pid."""
 
 _EXECUTING = [DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 
-def mark_process(instance: DagsterInstance, run_id: str) -> None:
-    """Note on a run that this process executes it."""
-    pid = os.getpid()
+def mark_process(instance: DagsterInstance, run_id: str, pid: int | None = None) -> None:
+    """Tag a run with the process of this host that executes it; None is this process."""
+    pid = os.getpid() if pid is None else pid
     instance.add_run_tags(run_id, {PROCESS_TAG: f"{socket.gethostname()} {pid} {_start_of(pid)}"})
 
 
 def fail_dead_runs(instance: DagsterInstance) -> list[str]:
-    """Mark every run of this host whose process is gone as failed; return their ids."""
+    """Mark every run of this host whose process is gone as failed, and return their ids."""
     failed = []
     for run in instance.get_runs(RunsFilter(statuses=_EXECUTING)):
         if _is_dead(run):
             instance.report_run_failed(
-                run, "The process of this run ended without a word. The next run goes on from what is committed."
+                run, "The process of this run was killed. The next run goes on from what is committed."
             )
             failed.append(run.run_id)
     return failed
@@ -45,14 +45,14 @@ def _is_dead(run: DagsterRun) -> bool:
 
 
 def _start_of(pid: int) -> str:
-    """When a process began, in a form that only serves to compare; empty where there is none."""
+    """The start time of a process, in a form that can only be compared; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
     except FileNotFoundError:
         pass
     if Path("/proc/self/stat").exists():
         return ""
-    try:  # no /proc, as on macOS: only the number tells
+    try:  # no /proc, as on macOS: only the pid can be compared
         os.kill(pid, 0)
     except ProcessLookupError:
         return ""

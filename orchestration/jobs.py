@@ -1,50 +1,52 @@
-"""The three jobs, each one run in one process with one Spark session, for all collections."""
+"""The three jobs over all collections. Each run is one process with one Spark session."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from dagster import AssetSelection, define_asset_job
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+from dagster import AssetSelection, Definitions, RunConfig, define_asset_job
 
-from expectations.checks import checks_name
+from assets.family import CompactConfig
+from expectations.checks import ValidateConfig, checks_name
 
 TICK = "tick"
 CURRENT = "rebuild_current"
 NIGHTLY = "nightly"
 
 
-def build_jobs(names: Sequence[str]) -> list[UnresolvedAssetJobDefinition]:
-    """The jobs over these collections.
+def build_jobs(names: Sequence[str]) -> Definitions:
+    """Build the jobs over these collections.
 
-    Checks on `seal` are part of all three, so that damage is looked for before anything is built on a collection.
+    All three include the checks of `seal`, so that damage is found before anything is built on a collection.
     """
     seals = AssetSelection.assets(*([name, "seal"] for name in names))
     checks = AssetSelection.checks_for_assets(*([name, "seal"] for name in names))
     ingests = AssetSelection.assets(*([name, "ingest"] for name in names))
     compacts = AssetSelection.assets(*([name, "compact"] for name in names))
     currents = AssetSelection.assets(*([name, "current"] for name in names))
-    return [
-        define_asset_job(
-            TICK,
-            selection=ingests | seals | checks | compacts,
-            description="Ingest, seal, validate what is new, merge within a budget, for all collections.",
-        ),
-        define_asset_job(
-            CURRENT,
-            selection=checks | currents,
-            description="Validate what is new, then bring every `current` table to upper.",
-        ),
-        define_asset_job(
-            NIGHTLY,
-            selection=checks | compacts,
-            config=_full(names),
-            description="Validate all that compaction has left, write the Data Docs, then compact everything.",
-        ),
-    ]
+    return Definitions(
+        jobs=[
+            define_asset_job(
+                TICK,
+                selection=ingests | seals | checks | compacts,
+                description="For all collections: ingest, seal, validate new times, and merge within a budget.",
+            ),
+            define_asset_job(
+                CURRENT,
+                selection=checks | currents,
+                description="Validate new times, then bring every `current` table to upper.",
+            ),
+            define_asset_job(
+                NIGHTLY,
+                selection=checks | compacts,
+                config=_full(names),
+                description="Validate everything that compaction has left, write the Data Docs, then compact.",
+            ),
+        ]
+    )
 
 
-def _full(names: Sequence[str]) -> dict[str, Any]:
-    steps = [step for name in names for step in (checks_name(name), f"{name}__compact")]
-    return {"ops": {step: {"config": {"full": True}} for step in steps}}
+def _full(names: Sequence[str]) -> RunConfig:
+    validations = {checks_name(name): ValidateConfig(full=True) for name in names}
+    compactions = {f"{name}__compact": CompactConfig(full=True) for name in names}
+    return RunConfig(ops=validations | compactions)

@@ -1,4 +1,4 @@
-"""Puts the code location together from what the environment says; starts nothing."""
+"""Builds the code location from the environment; it starts neither Spark nor a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dagster import AssetsDefinition, AssetSpec, Definitions, MetadataValue, in_
 
 from assets.append_only import append_only_assets
 from assets.debezium import debezium_assets
-from assets.family import pool_of
+from assets.family import Family, build_assets, pool_of
 from assets.plain import plain_assets
 from assets.upsert import upsert_assets
 from expectations.checks import build_checks
@@ -18,7 +18,8 @@ from orchestration.resources import LakeResource
 from orchestration.schedules import build_schedules, build_sensors
 from orchestration.sensors import build_new_offsets_sensor
 from orchestration.settings import Environment
-from tidelake.configuration import CollectionSettings, Settings, load_settings
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.lake import Settings, load_settings
 
 log = logging.getLogger("tidelake")
 
@@ -28,9 +29,9 @@ FAMILIES: dict[str, Callable[[CollectionSettings], list[AssetsDefinition]]] = {
     "upsert": upsert_assets,
     "debezium": debezium_assets,
 }
-"""What `family` may be in `collections.yaml`, and what it becomes."""
+"""The assets of each `family` in `collections.yaml`."""
 
-_NOTE = """There is no `{file}` yet. Write one, then reload this location:
+_NOTE = """`{file}` does not exist yet. Write it, then reload this location:
 
 ```yaml
 store: data/store
@@ -47,7 +48,7 @@ collections:
 
 
 def build_location(environment: Environment) -> Definitions:
-    """All assets, checks, jobs and schedules of the collections that the environment names.
+    """Build all assets, checks, jobs, schedules and sensors of the collections that the environment names.
 
     Raises:
         ConfigurationError: `collections.yaml` or a variable is wrong.
@@ -60,10 +61,9 @@ def build_location(environment: Environment) -> Definitions:
 
 def _location(environment: Environment, settings: Settings) -> Definitions:
     collections = settings.collections
-    return Definitions(
-        assets=[one for collection in collections for one in FAMILIES[collection.family](collection)],
+    defs = Definitions(
+        assets=[definition for collection in collections for definition in _assets_of(collection)],
         asset_checks=[build_checks(collection, pool_of(collection.name)) for collection in collections],
-        jobs=build_jobs([collection.name for collection in collections]),
         schedules=build_schedules(environment),
         sensors=[*build_sensors(), build_new_offsets_sensor(environment, settings)],
         resources={"lake": LakeResource(config_file=str(environment.config_file), master=environment.spark_master)},
@@ -74,10 +74,20 @@ def _location(environment: Environment, settings: Settings) -> Definitions:
             "data docs": MetadataValue.path(str(settings.data_docs / "index.html")),
         },
     )
+    return Definitions.merge(defs, build_jobs([collection.name for collection in collections]))
+
+
+def _assets_of(collection: CollectionSettings) -> list[AssetsDefinition]:
+    """The assets of a collection; those of a plug-in's envelope have the texts that all families share."""
+    build = FAMILIES.get(collection.family)
+    if build is not None:
+        return build(collection)
+    statement = f"The envelope `{collection.envelope}` says what a statement means."
+    return build_assets(collection, Family(collection.family, statement, refusal=""))
 
 
 def _empty_location(environment: Environment) -> Definitions:
-    """A location that says how to get a first collection."""
+    """A location that explains how to add a first collection."""
     log.warning("no collections: write %s, or let TIDELAKE_CONFIG name another file", environment.config_file)
     note = AssetSpec(
         "add_a_collection",

@@ -1,4 +1,4 @@
-"""What a run's steps share: one Spark session for all of them, and settings that are checked before the first."""
+"""The resource that all steps of a run share: a Spark session, and settings that are checked before the first step."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,28 +6,29 @@ from typing import TYPE_CHECKING
 from dagster import ConfigurableResource, InitResourceContext
 from pydantic import PrivateAttr
 
+from jobs.lake import check_lake
 from orchestration.dead_runs import mark_process
-from tidelake.configuration import Settings, check_topics, load_settings
+from tidelake.settings.lake import Settings, load_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 class SparkResource(ConfigurableResource[None]):
-    """One session for the whole process, started by the first step that asks; it ends with the process."""
+    """One Spark session for the whole process. The first step that needs it starts it; it ends with the process."""
 
     master: str | None = None
-    """The URL of a Spark master; None is every core of this machine, or what spark-submit chose."""
+    """The URL of a Spark master; None uses all cores of this machine, or the master that spark-submit chose."""
 
     def session(self) -> "SparkSession":
-        """The session; the first call starts it, which takes some seconds."""
-        from tidelake.delta.session import start_session  # late: looking at the location starts no JVM
+        """The Spark session. The first call takes some seconds, as it starts the session."""
+        from tidelake.spark.session import start_session  # imported late: loading the location needs no Spark
 
         return start_session("tidelake", self.master)
 
 
 class LakeResource(SparkResource):
-    """The session, and the settings beside it. A wrong setting fails the run before its first step."""
+    """The session and the settings. A wrong setting fails the run before its first step."""
 
     config_file: str
     _settings: Settings | None = PrivateAttr(default=None)
@@ -36,23 +37,16 @@ class LakeResource(SparkResource):
         """Read and check all settings.
 
         Raises:
-            ConfigurationError: something is wrong; nothing was written.
+            ConfigurationError: a setting is wrong; nothing was written.
         """
-        from tidelake.delta.catalog import Catalog
-        from tidelake.delta.layout import Store
-        from tidelake.delta.new_topics import ask_for_new_topics
-
         if context.instance is not None and context.run is not None:
             mark_process(context.instance, context.run.run_id)
         settings = load_settings(Path(self.config_file))
-        check_topics(settings)
-        catalog = Catalog(Store(settings.store))
-        catalog.check(settings.collections)
-        ask_for_new_topics(catalog, settings)  # brokers that cannot be asked fail the steps that need them
+        check_lake(settings)  # unreachable brokers fail the steps that need them, not the run
         self._settings = settings
 
     @property
     def settings(self) -> Settings:
-        """What `collections.yaml` said when the run began."""
+        """The settings in `collections.yaml` when the run began."""
         assert self._settings is not None, "the resource was not set up"
         return self._settings

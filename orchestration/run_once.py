@@ -1,4 +1,4 @@
-"""Runs a job of the location in this process, against a real instance: the same steps that the schedules start."""
+"""Runs a job of the location in this process, on a real instance, as the schedules do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run_tick_job(settings_path: Path, instance: DagsterInstance, log_level: str 
 def run_current_job(
     settings_path: Path, instance: DagsterInstance, log_level: str = "WARNING"
 ) -> ExecuteInProcessResult:
-    """Validate what is new and rebuild every `current` table."""
+    """Validate new times and rebuild every `current` table."""
     return run_job(CURRENT, settings_path, instance, log_level)
 
 
@@ -31,13 +31,13 @@ def run_nightly_job(
 
 
 def run_job(job: str, settings_path: Path, instance: DagsterInstance, log_level: str) -> ExecuteInProcessResult:
-    """Run one job to its end, whatever becomes of its steps; the result says so.
+    """Run a job to its end. A step that fails is in the result, and raises nothing.
 
     Args:
-        job: its name in `orchestration.jobs`.
+        job: the name of a job in `orchestration.jobs`.
         settings_path: the `collections.yaml`.
-        instance: where runs and materializations are recorded.
-        log_level: what of the run's log goes to the console; all of it is in the instance.
+        instance: records the run and its materializations.
+        log_level: the lowest level that is printed; the instance has the whole log.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.

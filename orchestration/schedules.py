@@ -1,4 +1,4 @@
-"""When the jobs run, and the sensor that clears away runs whose process died."""
+"""The schedules of the jobs, and the sensor that fails dead runs."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ UNFINISHED = [
     DagsterRunStatus.STARTED,
     DagsterRunStatus.CANCELING,
 ]
-_LOOK_FOR_DEAD_RUNS_EVERY_S = 30
+_DEAD_RUNS_INTERVAL_S = 30
 
 
 def build_schedules(environment: Environment) -> list[ScheduleDefinition]:
-    """A schedule for each job, in UTC; they start with the location only if the environment says so.
+    """Build a schedule in UTC for each job. They start with the location only if the environment says so.
 
     Raises:
-        ConfigurationError: a cron expression is none.
+        ConfigurationError: a cron expression is not valid.
     """
     return [
         _schedule(environment, TICK, "tick_cron", "Keeps every collection up with its topic."),
-        _schedule(environment, CURRENT, "current_cron", "Keeps the `current` tables up with upper."),
-        _schedule(environment, NIGHTLY, "nightly_cron", "Checks and compacts everything while nobody looks."),
+        _schedule(environment, CURRENT, "current_cron", "Keeps every `current` table up with upper."),
+        _schedule(environment, NIGHTLY, "nightly_cron", "Validates and compacts everything at night."),
     ]
 
 
 def build_sensors() -> list[SensorDefinition]:
-    """The sensor that is always on: it looks at this host's processes only."""
+    """Build the sensor that is always on. It only looks at processes of this host."""
 
     @sensor(
         name="clear_dead_runs",
-        minimum_interval_seconds=_LOOK_FOR_DEAD_RUNS_EVERY_S,
+        minimum_interval_seconds=_DEAD_RUNS_INTERVAL_S,
         default_status=DefaultSensorStatus.RUNNING,
-        description="Marks runs as failed whose process was killed, so that the next run need not wait for them.",
+        description="Marks runs as failed if their process was killed, so that the next run need not wait for them.",
     )
     def clear_dead_runs(context: SensorEvaluationContext) -> SkipReason:
         failed = fail_dead_runs(context.instance)
-        return SkipReason(f"marked as failed: {', '.join(failed)}" if failed else "every run that is going on is alive")
+        return SkipReason(f"marked as failed: {', '.join(failed)}" if failed else "every unfinished run is alive")
 
     return [clear_dead_runs]
 
@@ -65,7 +65,7 @@ def _schedule(environment: Environment, job: str, field: str, description: str) 
     cron: str = getattr(environment, field)
 
     def evaluate(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        # Runs do not queue up behind a slow one: the next tick reads whatever has come.
+        # Runs do not queue up behind a slow run: the next tick reads everything that has arrived.
         unfinished = context.instance.get_runs(RunsFilter(job_name=job, statuses=UNFINISHED), limit=1)
         if unfinished:
             return SkipReason(f"run {unfinished[0].run_id} is not finished")
@@ -84,5 +84,8 @@ def _schedule(environment: Environment, job: str, field: str, description: str) 
         )
     except DagsterInvalidDefinitionError as error:
         raise ConfigurationError(
-            "environment", CRON_VARIABLES[field], f"is no cron expression: {cron!r}", "write one like `*/5 * * * *`"
+            "environment",
+            CRON_VARIABLES[field],
+            f"is not a cron expression: {cron!r}",
+            "write, for example, `*/5 * * * *`",
         ) from error

@@ -1,4 +1,4 @@
-"""The only reader of the environment: which collections, which Spark, which clock."""
+"""The environment variables: which collections, which Spark master, which schedules."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ VARIABLES: dict[str, str] = {
     "TIDELAKE_CURRENT_CRON": "when to rebuild the `current` tables; by default every hour",
     "TIDELAKE_NIGHTLY_CRON": "when to validate and compact everything; by default at 02:30 UTC",
 }
-"""Every variable that is read, and what it means. None is needed."""
+"""The meaning of every variable. All are optional."""
 
 
 class Environment(BaseModel):
-    """What the environment says, checked."""
+    """The checked values of the environment variables."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     config_file: Path = DEFAULT_CONFIG
     config_required: bool = False
-    """Whether somebody named the file; the default one may be missing."""
+    """Whether the file has to exist, because a variable names it. The default file may be missing."""
     spark_master: str | None = None
     schedules: Literal["running", "stopped"] = "stopped"
     tick_cron: str = "*/5 * * * *"
@@ -40,30 +40,30 @@ class Environment(BaseModel):
 
     @property
     def has_config(self) -> bool:
-        """Whether there is a file to read, or one must be there."""
+        """Whether the file is to be read: it exists, or has to."""
         return self.config_required or self.config_file.exists()
 
 
 def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
-    """Read the environment; an empty variable is as good as none.
+    """Read the environment. An empty variable counts as unset.
 
     Args:
-        variables: in its place, for tests.
+        variables: the variables to read; None reads those of the process.
 
     Raises:
         ConfigurationError: naming the variable, what is wrong and what to write.
     """
-    given = {name: value for name, value in (os.environ if variables is None else variables).items() if value}
-    schedules = given.get("TIDELAKE_SCHEDULES", "stopped")
+    present = {name: value for name, value in (os.environ if variables is None else variables).items() if value}
+    schedules = present.get("TIDELAKE_SCHEDULES", "stopped")
     if schedules not in ("running", "stopped"):
         raise ConfigurationError(
             "environment", "TIDELAKE_SCHEDULES", f"is {schedules!r}", "write `running` or `stopped`"
         )
-    crons = {field: given[name] for field, name in CRON_VARIABLES.items() if name in given}
+    crons = {field: present[name] for field, name in CRON_VARIABLES.items() if name in present}
     return Environment(
-        config_file=Path(given.get("TIDELAKE_CONFIG", DEFAULT_CONFIG)).absolute(),
-        config_required="TIDELAKE_CONFIG" in given,
-        spark_master=given.get("TIDELAKE_SPARK_MASTER"),
+        config_file=Path(present.get("TIDELAKE_CONFIG", DEFAULT_CONFIG)).absolute(),
+        config_required="TIDELAKE_CONFIG" in present,
+        spark_master=present.get("TIDELAKE_SPARK_MASTER"),
         schedules=schedules,
         **crons,
     )
@@ -74,4 +74,4 @@ CRON_VARIABLES = {
     "current_cron": "TIDELAKE_CURRENT_CRON",
     "nightly_cron": "TIDELAKE_NIGHTLY_CRON",
 }
-"""By field of `Environment`, the variable with its cron expression."""
+"""The variable of each cron expression, by field of `Environment`."""

@@ -1,4 +1,4 @@
-"""Headless Chromium over its debugging pipe, with no network but this machine: looks at pages as a person would."""
+"""Headless Chromium over its debugging pipe, without any network but this machine."""
 
 from __future__ import annotations
 

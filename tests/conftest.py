@@ -1,4 +1,4 @@
-"""Fixtures for all tests: one Spark session, broker, database and worker for the whole run, started when asked for."""
+"""Fixtures for all tests: one Spark session, broker, database and worker for the run, each started on first use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ import pytest
 from tests.sweeps import command, in_turn, is_over, seconds
 
 if TYPE_CHECKING:
+    from dagster import DagsterInstance
     from pyspark.sql import SparkSession
 
+    from tests.lakes.dagster_lakes import Lakes
+    from tests.lakes.lake import Lake
     from tests.services.connect import Connect
     from tests.services.kafka import Broker
     from tests.services.postgres import Postgres
@@ -49,18 +52,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say how to run a failed case of a sweep again."""
+    """Report the command that repeats a failed case of a sweep."""
     report = yield
     seed = item.callspec.params.get("seed") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
     if report.failed and seed is not None and item.get_closest_marker("sweep") is not None:
-        report.sections.append((f"again, with seed {seed}", command(seed, item.nodeid)))
+        report.sections.append((f"again, with seed {seed}", command(int(str(seed)), item.nodeid)))
     return report
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session that every Spark test shares."""
-    from tidelake.delta.session import start_session
+    from tidelake.spark.session import start_session
 
     settings = {"spark.sql.shuffle.partitions": "2"}
     if not os.environ.get("TIDELAKE_TEST_CODEGEN"):
@@ -68,6 +71,50 @@ def spark() -> Iterator[SparkSession]:
     session = start_session("tidelake-tests", "local[2]", settings)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def interpreted(spark: SparkSession) -> SparkSession:
+    """A session beside the other that interprets its plans: a sweep runs each once, and compiling costs half of all.
+
+    The everyday siblings of the sweeps run in the other.
+    """
+    beside = spark.newSession()
+    beside.conf.set("spark.sql.shuffle.partitions", "1")
+    beside.conf.set("spark.sql.adaptive.enabled", "false")
+    beside.conf.set("spark.sql.codegen.wholeStage", "false")
+    beside.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return beside
+
+
+@pytest.fixture
+def lake(tmp_path: Path, spark: SparkSession) -> Lake:
+    """A plain collection on an empty topic."""
+    from tests.lakes.lake import Lake
+
+    return Lake(tmp_path, spark)
+
+
+@pytest.fixture
+def lakes(tmp_path: Path) -> Lakes:
+    """A plain and an append-only collection on empty topics, for Dagster."""
+    from tests.lakes.dagster_lakes import Lakes
+
+    return Lakes(tmp_path / "lakes", {"prices": "plain", "visits": "append_only"})
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
+    """A real Dagster instance on SQLite, with the project's own settings."""
+    from dagster import DagsterInstance
+
+    from orchestration.settings import PROJECT
+
+    home = tmp_path / "home"
+    home.mkdir()
+    shutil.copy(PROJECT / "orchestration" / "dagster.yaml", home / "dagster.yaml")
+    with DagsterInstance.from_config(str(home)) as real:
+        yield real
 
 
 @pytest.fixture(scope="session")

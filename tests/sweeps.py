@@ -1,4 +1,4 @@
-"""Which seeds a sweep runs and for how long; how a failed case is run again is added by `tests/conftest.py`."""
+"""The seeds of a sweep and its time limit, and the command that repeats a failed case."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def seeds() -> range:
 
 
 def command(seed: int, test: str) -> str:
-    """What runs one case of a sweep again."""
+    """The command that repeats one case of a sweep."""
     return f"TIDELAKE_SWEEP_FIRST_SEED={seed} TIDELAKE_SWEEP_SEEDS=1 .venv/bin/pytest -m sweep '{test}'"
 
 
 def seconds() -> float | None:
-    """How long this run may go on before it starts no further case: `TIDELAKE_SWEEP_SECONDS`; by default for ever."""
+    """The time limit for starting further cases, from `TIDELAKE_SWEEP_SECONDS`; None if there is none."""
     given = os.environ.get("TIDELAKE_SWEEP_SECONDS")
     return float(given) if given else None
 

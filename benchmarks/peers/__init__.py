@@ -1,4 +1,4 @@
-"""What a user would pick instead: Delta MERGE, delta-rs merge, and the engine's own floors. They check nothing."""
+"""The alternatives: Delta MERGE, delta-rs merge, and the engine's own lower bounds. They check nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 
 
 def decode(spark: SparkSession, *files: Path) -> DataFrame:
-    """A topic's updates as people decode them: no check of any kind. Out: the data's columns, _time, _diff."""
+    """Decode a topic's updates without any check. Out: the data's columns, _time, _diff."""
     raw = spark.read.parquet(*(str(file) for file in files))
     decoded = raw.select(from_avro("value", json.dumps(wrapped_schema()), {"mode": "PERMISSIVE"}).alias("_m"))
     return decoded.select(F.explode("_m.m.member0").alias("_u")).select(
@@ -35,7 +35,7 @@ def decode(spark: SparkSession, *files: Path) -> DataFrame:
 
 
 def newest_by_key(updates: DataFrame) -> DataFrame:
-    """The last statement of each key that sets a value, as a MERGE needs its source."""
+    """Return the last statement that sets a value for each key, as MERGE requires of its source."""
     whole = F.struct(*COLUMNS, "_time")
     newest = updates.where(F.col("_diff") > 0).groupBy(KEY).agg(F.max_by(whole, "_time").alias("_newest"))
     return newest.select("_newest.*")
@@ -58,7 +58,7 @@ class MergeTable:
     tuned: bool = True
 
     def create(self, state: DataFrame) -> None:
-        """Fill it."""
+        """Create the table from a state."""
         properties = {"delta.enableDeletionVectors": str(self.vectors).lower()}
         if self.tuned:
             properties["delta.dataSkippingStatsColumns"] = KEY
@@ -68,7 +68,7 @@ class MergeTable:
         writer.save(str(self.folder))
 
     def tick(self, file: Path) -> None:
-        """Decode a tick, take the last row of each key, merge."""
+        """Decode a tick, select the last row of each key, and merge."""
         before = self.spark.conf.get(SNAPSHOT_PARTITIONS)
         self.spark.conf.set(SNAPSHOT_PARTITIONS, "1" if self.tuned else "50")
         try:
@@ -95,7 +95,7 @@ def read_all(frame: DataFrame) -> None:
 
 
 class Apart:
-    """A process of its own, so that its memory can be told."""
+    """A separate process, so that its memory can be measured."""
 
     def __init__(self) -> None:
         """Start nothing yet."""
@@ -120,7 +120,7 @@ def _measured(action: Callable[..., dict[str, Any]], *arguments: Any) -> dict[st
 
 
 def delta_rs_merge(folder: str, decoded: str) -> dict[str, Any]:
-    """Merge rows that are decoded and in memory already; only the merge is timed."""
+    """Merge rows that are already decoded and in memory; only the merge is timed."""
     from deltalake import DeltaTable
 
     source = pq.read_table(decoded)
@@ -141,7 +141,7 @@ def delta_rs_merge(folder: str, decoded: str) -> dict[str, Any]:
 
 
 def fastavro_decode(file: str, messages: int) -> dict[str, Any]:
-    """Decode so many messages with fastavro on one core; to Python values, nothing more."""
+    """Decode `messages` messages with fastavro on one core, to Python values only."""
     import io
 
     import fastavro
@@ -156,7 +156,7 @@ def fastavro_decode(file: str, messages: int) -> dict[str, Any]:
 
 
 def write_decoded(spark: SparkSession, file: Path, target: Path) -> None:
-    """The last row of each key of a tick as one Parquet file."""
+    """Write the last row of each key of a tick as one Parquet file."""
     scratch = target.with_suffix(".scratch")
     newest_by_key(decode(spark, file)).coalesce(1).write.parquet(str(scratch))
     (written,) = scratch.glob("*.parquet")

@@ -1,4 +1,4 @@
-"""Where `make bench-peers` puts what is no part of the product: other environments, compiled readers."""
+"""The folder in which `make bench-peers` builds other environments and readers, which are not part of the product."""
 
 from __future__ import annotations
 

@@ -1,3 +1,55 @@
-"""Tidelake turns change-data topics into definite Delta tables."""
+"""Tidelake turns change-data topics into definite Delta tables.
 
+    import tidelake
+
+    lake = tidelake.open_lake("collections.yaml")
+    orders = lake.collection("orders")
+    orders.upper                                     # the first time that is not sealed
+    orders.snapshot(spark, as_of=10).contents        # a DataFrame: the contents AS OF 10, and `_diff`
+
+`tidelake.errors` has every error, `tidelake.decisions` what `LakeCollection.decide` takes. Importing the package is
+light: settings, tables and Spark are imported when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelake import errors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidelake.lake import Lake
+
+__all__ = ["errors", "open_lake"]
 __version__ = "0.1.0"
+
+
+def open_lake(file: str | Path | None = None) -> Lake:
+    """Open the lake that a `collections.yaml` describes; nothing is written, and no JVM starts.
+
+    Args:
+        file: the path. Without it, what TIDELAKE_CONFIG names, or else ./collections.yaml, as the command line does.
+
+    Raises:
+        ConfigurationError: the file is missing or wrong; the field or line is named.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "collections.yaml")
+    ...     _ = file.write_text('''
+    ... collections:
+    ...   orders:
+    ...     family: plain
+    ...     topic: orders
+    ...     schema: {type: record, name: order, fields: [{name: id, type: long}]}
+    ... ''')
+    ...     lake = open_lake(file)
+    ...     lake.collections(), lake.status()
+    ([LakeCollection('orders')], {'orders': None})
+    """
+    from tidelake.lake import Lake
+
+    return Lake.open(file)

@@ -1,18 +1,37 @@
-"""Every error of Tidelake, in one tree: who has to act decides where an error hangs.
+"""Every error of Tidelake, in one tree. Who has to act decides where an error hangs.
 
-`ProtocolError`: the source contradicts itself. `CodecError`: bytes do not fit. `InvalidUsage`: the caller broke a rule.
-`CapabilityError`: a right is unknown or gone. `CommitError`: a commit did not happen, or perhaps did.
+| family | what happened | who acts |
+|---|---|---|
+| `ProtocolError` | what a source states contradicts itself | whoever writes the stream |
+| `CodecError` | bytes do not fit | nobody: they go to the quarantine |
+| `SourceError` | a topic or a registry is away, cut or out of shape | whoever runs it; what was read stays good |
+| `InvalidUsage` | the caller broke a rule; nothing was changed | the caller |
+| `CapabilityError` | a right is unknown or gone | its holder |
+| `CommitError` | a commit did not happen, or perhaps did | the writer: retry, stop, or read back |
+| `DamagedTable` | a table breaks its own invariants | a person, now |
+| `StoreUnreadable` | a file of the store cannot be read | whoever runs the store |
+| `StepFailed` | an engine below us failed | whoever reads the log |
 
-Every error keeps its values as attributes and as `args`, so that it survives a pickle from an executor to the driver.
+A class is a row of a table: fields, a `fact` and a `hint`. Annotations declare the fields; the constructor takes them
+in that order and keeps them as attributes and as `args`, so that an error survives a pickle from an executor to the
+driver. `fact` and `hint` are formats over the attributes, which know three specs besides Python's:
+`{time:line}` shows any value in at most a line, `{upper:frontier}` a frontier, `{names:list}` a list or `none`. If a
+format cannot say it, a property does.
+
+>>> error = OverCount(7, 1, 2)
+>>> error.fact, error.args
+('time 7 is announced with 1 updates, but 2 distinct ones arrived', (7, 1, 2))
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, fields
+from string import Formatter
+from typing import Any, ClassVar, dataclass_transform
 
-if TYPE_CHECKING:
-    from tidelake.order import Time
+_Time = int | tuple[int, ...]
+"""A time as `protocol.order` has it; this file imports no room."""
 
 SHOWN_CHARACTERS_MAX = 120
 
@@ -30,41 +49,83 @@ def show(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS_MAX else text[: SHOWN_CHARACTERS_MAX - 3] + "..."
 
 
-def show_frontier(elements: Iterable[Time]) -> str:
+def show_frontier(elements: Iterable[_Time]) -> str:
     """Write a frontier as its elements in brackets; `[]` is the closed one."""
     return "[" + ", ".join(show(element) for element in elements) + "]"
 
 
+class _Texts(Formatter):
+    """Fills in the attributes of an error."""
+
+    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
+        return getattr(kwargs["error"], str(key))
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        match format_spec:
+            case "line":
+                return show(value)
+            case "frontier":
+                return show_frontier(value)
+            case "list":
+                return ", ".join(map(str, value)) or "none"
+            case _:
+                return str(format(value, format_spec))
+
+
+class _Text:
+    """A format that reads as its text on an error, and as itself on the class."""
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+
+    def __get__(self, error: TidelakeError | None, owner: type) -> str:
+        return self.template if error is None else _Texts().vformat(self.template, (), {"error": error})
+
+
+@dataclass_transform(eq_default=False)
 class TidelakeError(Exception):
     """The root: a fact in lower case, then what to do about it after `hint:`."""
 
+    def __init_subclass__(cls) -> None:
+        """Make a row of the table a class with a constructor."""
+        dataclass(eq=False, repr=False, match_args=False)(cls)
+        for name in ("fact", "hint"):
+            if isinstance(template := vars(cls).get(name), str):
+                setattr(cls, name, _Text(template))
+
+    def __post_init__(self) -> None:
+        """Keep the fields as `args` too; a field declared as an iterable is kept as a tuple."""
+        for field in fields(self):  # type: ignore[arg-type]
+            if str(field.type).startswith("Iterable"):
+                setattr(self, field.name, tuple(getattr(self, field.name)))
+        self.args = tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+
+    @property
     def fact(self) -> str:
-        """Say what is the case, with its values, in one lower-case sentence."""
+        """What is the case, with its values, in one lower-case sentence."""
         return ", ".join(show(value) for value in self.args)
 
     @property
     def hint(self) -> str | None:
-        """What a person can do about it; None where there is nothing general to say."""
+        """What a person can do about it; None if there is nothing general to say."""
         return None
 
     def __str__(self) -> str:
-        return self.fact() if self.hint is None else f"{self.fact()}\nhint: {self.hint}"
+        return self.fact if self.hint is None else f"{self.fact}\nhint: {self.hint}"
 
 
 # --- the source contradicts itself, or says what cannot be said ---------------------------------------------------
 
 
 class ProtocolError(TidelakeError):
-    """What a source said breaks the protocol."""
+    """A source's statements break the protocol."""
 
 
 class MalformedMessage(ProtocolError):
-    """A message that is wrong in itself: it contributes nothing, as a whole.
+    """A message that is wrong in itself: it contributes nothing, as a whole."""
 
-    Args:
-        problems: `(kind, time)`, each once, in order of appearance; the time is in the form it came in, None where the
-            problem has none. Never empty.
-    """
+    problems: Iterable[tuple[str, object]]
+    """`(kind, time)`, each once, in order of appearance; the time in the form it came in, or None. Never empty."""
 
     FACTS: ClassVar[dict[str, str]] = {
         "zero_diff": "an update has diff 0",
@@ -78,22 +139,19 @@ class MalformedMessage(ProtocolError):
         "bad_message": "the message has none of the known forms",
     }
 
-    def __init__(self, problems: Iterable[tuple[str, object]]) -> None:
-        self.problems: tuple[tuple[str, object], ...] = tuple(problems)
-        super().__init__(self.problems)
-
     @property
     def kind(self) -> str:
         """The kind of the first problem."""
-        return self.problems[0][0]
+        return next(iter(self.problems))[0]
 
     @property
     def time(self) -> object:
         """The time of the first problem, in the form it came in."""
-        return self.problems[0][1]
+        return next(iter(self.problems))[1]
 
+    @property
     def fact(self) -> str:
-        """Name every problem with its time."""
+        """Every problem with its time."""
         return "; ".join(
             self.FACTS.get(kind, kind) + ("" if time is None else f" (at time {show(time)})")
             for kind, time in self.problems
@@ -104,54 +162,38 @@ class Contradiction(ProtocolError):
     """Two facts about one time cannot both be true; the time does not seal until somebody decides."""
 
     kind: ClassVar[str] = "contradiction"
-    time: Time
-
-    @property
-    def hint(self) -> str | None:
-        """The way out of every stop is the same."""
-        return f"earlier times go on sealing; settle this one with `tidelake resolve NAME --time {show(self.time)}`"
+    time: _Time
+    hint = (
+        "earlier times still seal; settle this one with `tidelake resolve count NAME --time {time:line} --count N "
+        "--reason …`, or leave a statement out with `tidelake resolve discard`"
+    )
 
 
 class ConflictingDiff(Contradiction):
     """One `(data, time)` is stated with two diffs."""
 
     kind = "conflicting_diff"
-
-    def __init__(self, time: Time, first: int, second: int) -> None:
-        super().__init__(time, first, second)
-        self.time, self.first, self.second = time, first, second
-
-    def fact(self) -> str:
-        """Name the time and both diffs."""
-        return f"one update at time {self.time} is stated with diff {self.first} and with diff {self.second}"
+    first: int
+    second: int
+    fact = "one update at time {time} is stated with diff {first} and with diff {second}"
 
 
 class ConflictingCount(Contradiction):
     """Two statements announce different counts for one time; a count that a statement leaves out is 0."""
 
     kind = "conflicting_count"
-
-    def __init__(self, time: Time, first: int, second: int) -> None:
-        super().__init__(time, first, second)
-        self.time, self.first, self.second = time, first, second
-
-    def fact(self) -> str:
-        """Name the time and both counts."""
-        return f"time {self.time} is announced with {self.first} updates and with {self.second}"
+    first: int
+    second: int
+    fact = "time {time} is announced with {first} updates and with {second}"
 
 
 class OverCount(Contradiction):
     """More distinct updates arrived at a time than any statement announces for it."""
 
     kind = "over_count"
-
-    def __init__(self, time: Time, announced: int, counted: int) -> None:
-        super().__init__(time, announced, counted)
-        self.time, self.announced, self.counted = time, announced, counted
-
-    def fact(self) -> str:
-        """Name the time and both numbers."""
-        return f"time {self.time} is announced with {self.announced} updates, and {self.counted} distinct ones arrived"
+    announced: int
+    counted: int
+    fact = "time {time} is announced with {announced} updates, but {counted} distinct ones arrived"
 
 
 TWO_VALUES = "keys with two values"
@@ -162,53 +204,129 @@ class EnvelopeBreach(Contradiction):
     """What is stated at a time is not what the collection's envelope allows; the time waits."""
 
     kind = "envelope_breach"
-
-    def __init__(self, time: Time, detail: str) -> None:
-        super().__init__(time, detail)
-        self.time, self.detail = time, detail
-
-    def fact(self) -> str:
-        """Name the time and the rule."""
-        return f"time {self.time} breaks the envelope: {self.detail}"
-
-
-class LateContradiction(Contradiction):
-    """A late fact disagrees with what was published at its time; what was published stays."""
-
-    kind = "late_contradiction"
-
-    def __init__(self, time: Time, detail: str) -> None:
-        super().__init__(time, detail)
-        self.time, self.detail = time, detail
-
-    def fact(self) -> str:
-        """Name the time and how the facts differ."""
-        return f"a late statement disagrees with what is sealed at time {self.time}: {self.detail}"
-
-    @property
-    def hint(self) -> str | None:
-        """Nothing is taken back."""
-        return "what was sealed stays as it is; look for a second source that writes to the same topic"
+    detail: str
+    fact = "time {time} breaks the envelope: {detail}"
 
 
 # --- bytes do not fit ----------------------------------------------------------------------------------------------
 
 
 class CodecError(TidelakeError):
-    """Bytes that are no message: they go to the quarantine and stop nothing.
+    """Bytes that are not a message: they go to the quarantine and stop nothing."""
 
-    Args:
-        reason: a slug to group by: `undecodable`, `wrong_magic_byte`, `unknown_schema_id`, `bytes_left_over`.
-        detail: one sentence for a person.
-    """
+    reason: str
+    """A slug to group by: `undecodable`, `wrong_magic_byte`, `unknown_schema_id`, `bytes_left_over`."""
+    detail: str
+    fact = "{reason}: {detail}"
 
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(reason, detail)
-        self.reason, self.detail = reason, detail
 
-    def fact(self) -> str:
-        """Name the reason and the detail."""
-        return f"{self.reason}: {self.detail}"
+# --- a topic or a registry is away, cut or out of shape ------------------------------------------------------------
+
+
+class SourceError(TidelakeError):
+    """What a collection is read from cannot be read on; nothing was skipped, and what was read stays good."""
+
+
+class TopicGap(SourceError):
+    """Offsets of a topic that should be there are not; nothing was skipped."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    """The first offset that is there again; equal to `from_offset` if the topic shrank."""
+    why: str
+    fact = "topic '{topic}', partition {partition}: offsets {from_offset} to {to_offset} are missing: {why}"
+    hint = (
+        "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets "
+        "{topic}:{partition}:{from_offset}-{to_offset} --reason …`; what was in it is then lost"
+    )
+
+
+class TopicChanged(TopicGap):
+    """A topic was recreated, or ends before what was read: `from_offset` is left of what was read to `to_offset`."""
+
+    fact = (
+        "topic '{topic}', partition {partition}, was read up to offset {to_offset}, of which {from_offset} are there "
+        "now: {why}"
+    )
+    hint = (
+        "correct the topic or its name, or continue with what is there: `tidelake resolve topic NAME --topic {name} "
+        "--reason …`; what was not read before is then lost"
+    )
+
+    @property
+    def name(self) -> str:
+        """The topic's name in Kafka, without the number of its recreation."""
+        return self.topic.partition("#")[0]
+
+
+class TopicMissing(SourceError):
+    """Kafka has no such topic."""
+
+    servers: str
+    topic: str
+    fact = "Kafka at {servers} has no topic '{topic}'"
+    hint = "create it, or correct its name"
+
+
+class FolderMissing(SourceError):
+    """A topic in files has no folder."""
+
+    topic: str
+    folder: str
+    fact = "the topic '{topic}' has no folder {folder}"
+    hint = "create it, or correct the topic's name"
+
+
+class MalformedTopic(SourceError):
+    """A file of a topic is not in the shape of one."""
+
+    file: str
+    problem: str
+    fix: str
+    fact = "{file} {problem}"
+    hint = "{fix}"
+
+
+class MalformedLine(SourceError):
+    """A line of a topic in JSON lines is not a message."""
+
+    file: str
+    line: int
+    problem: str
+    fact = "{file}, line {line}: {problem}"
+    hint = 'write one message per line: {{"offset": 0, "timestamp_ms": 0, "value_b64": "…"}}'
+
+
+class RepeatedOffset(SourceError):
+    """A topic in files has two messages with one offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    where: str
+    fact = "the offset {offset} of partition {partition} of the topic '{topic}' is {where}"
+    hint = "an offset is one message: remove the copy, or give the other message an offset of its own"
+
+
+class TopicUnreachable(SourceError):
+    """The brokers of a topic did not answer, or did not let us in; nothing was read, and nothing is lost."""
+
+    topic: str
+    servers: str
+    detail: str
+    fact = "the topic '{topic}' cannot be read from {servers}: {detail}"
+    hint = "check that the brokers run and that the settings below `kafka:` fit; the next run continues from here"
+
+
+class RegistryUnreachable(SourceError):
+    """The schema registry did not answer, or not as a registry does; nothing was read, and nothing is lost."""
+
+    url: str
+    detail: str
+    fact = "the schema registry at {url} cannot be queried: {detail}"
+    hint = "check that it runs and that the settings below `registry:` fit; the next run continues from here"
 
 
 # --- the caller broke a rule ---------------------------------------------------------------------------------------
@@ -218,325 +336,232 @@ class InvalidUsage(TidelakeError):
     """The caller broke a rule of the interface; nothing was changed."""
 
 
-class RuleBroken(InvalidUsage):
-    """A rule of some room was broken that has no error of its own.
-
-    Args:
-        problem: the fact, in lower case, with its values.
-        fix: what to do about it.
-    """
-
-    def __init__(self, problem: str, fix: str) -> None:
-        super().__init__(problem, fix)
-        self.problem, self.fix = problem, fix
-
-    def fact(self) -> str:
-        """Say what is the case."""
-        return self.problem
-
-    @property
-    def hint(self) -> str | None:
-        """Say what to do about it."""
-        return self.fix
-
-
-class CommitRefused(RuleBroken):
-    """A commit that may not be made: whoever prepared it is wrong, not what it was made from."""
-
-
 class MixedTimes(InvalidUsage):
-    """Two times of different width were compared, or a time is no time at all."""
+    """Two times of different width were compared, or a value is not a time."""
 
-    def __init__(self, first: object, second: object) -> None:
-        super().__init__(first, second)
-        self.first, self.second = first, second
+    first: object
+    second: object
+    fact = "times {first:line} and {second:line} cannot be compared: their widths differ"
 
-    def fact(self) -> str:
-        """Name both times."""
-        return f"times {show(self.first)} and {show(self.second)} cannot be compared: their widths differ"
+
+class ArgumentRefused(InvalidUsage):
+    """An argument is not within its rule."""
+
+    name: str
+    value: object
+    rule: str
+    """A clause that follows the value: `but must be at least 1`."""
+    fix: str
+    fact = "{name} is {value:line}, {rule}"
+    hint = "{fix}"
 
 
 class SchemaRefused(InvalidUsage):
-    """A record schema that a collection cannot hold.
+    """A record schema that a collection cannot hold."""
 
-    Args:
-        column: the path of the column, with dots; empty for the record itself.
-        reason: why, in one lower-case clause.
-    """
+    column: str
+    """The path of the column, with dots; empty for the record itself."""
+    reason: str
 
-    def __init__(self, column: str, reason: str) -> None:
-        super().__init__(column, reason)
-        self.column, self.reason = column, reason
-
+    @property
     def fact(self) -> str:
-        """Name the column and the reason."""
+        """The column and the reason."""
         return f"column {self.column!r} is refused: {self.reason}" if self.column else f"schema refused: {self.reason}"
 
 
 class ConfigurationError(InvalidUsage):
-    """A setting is wrong; nothing was started.
+    """A setting is wrong; nothing was started."""
 
-    Args:
-        file: where it stands.
-        field: the path of the setting, with dots, or a line number.
-        problem: what is wrong.
-        fix: what to write instead.
-    """
-
-    def __init__(self, file: str, field: str, problem: str, fix: str) -> None:
-        super().__init__(file, field, problem, fix)
-        self.file, self.field, self.problem, self.fix = file, field, problem, fix
-
-    def fact(self) -> str:
-        """Name the place and the problem."""
-        return ": ".join(part for part in (self.file, self.field, self.problem) if part)
+    file: str
+    field: str
+    """The path of the setting, with dots, or a line number."""
+    problem: str
+    fix: str
+    hint = "{fix}"
 
     @property
-    def hint(self) -> str | None:
-        """The fix."""
-        return self.fix
+    def fact(self) -> str:
+        """The place and the problem."""
+        return ": ".join(part for part in (self.file, self.field, self.problem) if part)
+
+
+class UnknownPlugin(InvalidUsage):
+    """Settings or a store name a framing or an envelope that is not installed."""
+
+    kind: str
+    name: str
+    group: str
+    fact = "the {kind} '{name}' is not installed"
+    hint = "install the package that brings it (entry points `{group}`); for the built-in ones: make setup"
+
+
+class UnknownCollection(InvalidUsage):
+    """The store has no collection of this name."""
+
+    store: str
+    collection: str
+    fact = "the store {store} has no collection '{collection}'"
+    hint = "run its ingest once, or correct the name"
+
+
+class UnknownColumn(InvalidUsage):
+    """A read asks for a column that the collection does not have."""
+
+    collection: str
+    column: str
+    columns: Iterable[str]
+    fact = "'{collection}' has no column '{column}'"
+    hint = "its columns are: {columns:list}"
+
+
+class PredicateRefused(InvalidUsage):
+    """A read asks for rows by a predicate that is not one, or that fails on a row."""
+
+    predicate: str
+    problem: str
+    fix: str
+    fact = "the predicate {predicate!r} {problem}"
+    hint = "{fix}"
 
 
 class SinceError(InvalidUsage):
     """A read asks for a time that is not at or after `since`: its history was forgotten."""
 
-    def __init__(self, as_of: Time, since: Iterable[Time]) -> None:
-        self.as_of, self.since = as_of, tuple(since)
-        super().__init__(self.as_of, self.since)
-
-    def fact(self) -> str:
-        """Name both."""
-        return f"time {self.as_of} is not at or after since {show_frontier(self.since)}"
+    as_of: _Time
+    since: Iterable[_Time]
+    fact = "time {as_of} is not at or after since {since:frontier}"
 
     @property
-    def hint(self) -> str | None:
+    def hint(self) -> str:
         """What can be read instead."""
         return (
-            "read at since or after it" if self.since else "the collection is unreadable for ever: its since is empty"
+            "read at since or after it"
+            if self.since
+            else "the collection is permanently unreadable: its since is empty"
         )
 
 
 class UpperError(InvalidUsage):
     """A read asks for a time at or after `upper`: it is not definite yet."""
 
-    def __init__(self, as_of: Time, upper: Iterable[Time]) -> None:
-        self.as_of, self.upper = as_of, tuple(upper)
-        super().__init__(self.as_of, self.upper)
-
-    def fact(self) -> str:
-        """Name both."""
-        return f"time {self.as_of} is not before upper {show_frontier(self.upper)}"
-
-    @property
-    def hint(self) -> str | None:
-        """What can be done."""
-        return "wait until upper has passed it, or read before upper"
+    as_of: _Time
+    upper: Iterable[_Time]
+    fact = "time {as_of} is not before upper {upper:frontier}"
+    hint = "wait until upper has passed it, or read before upper"
 
 
 class KeysInError(InvalidUsage):
-    """A read would leave keys out whose newest record could not be decoded.
+    """A read would leave keys out whose newest record could not be decoded."""
 
-    Args:
-        collection: its name.
-        as_of: the time of the read.
-        count: how many keys.
-        keys: the first of them, each as JSON.
-    """
-
-    def __init__(self, collection: str, as_of: int, count: int, keys: Iterable[str]) -> None:
-        self.collection, self.as_of, self.count, self.keys = collection, as_of, count, tuple(keys)
-        super().__init__(collection, as_of, count, self.keys)
-
-    def fact(self) -> str:
-        """Name the keys."""
-        more = f" and {self.count - len(self.keys)} more" if self.count > len(self.keys) else ""
-        keys = "1 key" if self.count == 1 else f"{self.count} keys"
-        are = "is" if self.count == 1 else "are"
-        return f"{keys} of '{self.collection}' {are} in error: {', '.join(self.keys)}{more} (AS OF {self.as_of})"
+    collection: str
+    as_of: int
+    count: int
+    keys: Iterable[str]
+    """The first of them, each as JSON."""
+    hint = "a later good value or a delete heals a key; read the others with --skip-errors"
 
     @property
-    def hint(self) -> str | None:
-        """What heals a key, and how to read the others."""
-        return "a later good value or a delete heals a key; read the others with --skip-errors"
+    def fact(self) -> str:
+        """The number of keys, and the first of them."""
+        keys = "1 key" if self.count == 1 else f"{self.count} keys"
+        are = "is" if self.count == 1 else "are"
+        more = f" and {rest} more" if (rest := self.count - len(tuple(self.keys))) > 0 else ""
+        return f"{keys} of '{self.collection}' {are} in error: {', '.join(self.keys)}{more} (AS OF {self.as_of})"
 
 
 class SealedTime(InvalidUsage):
     """An update was appended at a time that is sealed already."""
 
-    def __init__(self, time: Time, upper: Iterable[Time]) -> None:
-        self.time, self.upper = time, tuple(upper)
-        super().__init__(self.time, self.upper)
-
-    def fact(self) -> str:
-        """Name both."""
-        return f"time {self.time} is before upper {show_frontier(self.upper)}, and so sealed"
+    time: _Time
+    upper: Iterable[_Time]
+    fact = "time {time} is before upper {upper:frontier}, and so sealed"
 
 
 class FrontierRegression(InvalidUsage):
-    """A frontier was asked to go back.
+    """A frontier was asked to go backwards."""
 
-    Args:
-        role: which one: `since`, `upper`, `frontier`.
-        current: its elements now.
-        asked: the elements asked for.
-    """
-
-    def __init__(self, role: str, current: Iterable[Time], asked: Iterable[Time]) -> None:
-        self.role, self.current, self.asked = role, tuple(current), tuple(asked)
-        super().__init__(self.role, self.current, self.asked)
-
-    def fact(self) -> str:
-        """Name both frontiers."""
-        return f"{self.role} is {show_frontier(self.current)} and never goes back to {show_frontier(self.asked)}"
+    role: str
+    """Which frontier: `since`, `upper`, `frontier`."""
+    current: Iterable[_Time]
+    asked: Iterable[_Time]
+    fact = "{role} is {current:frontier} and never goes back to {asked:frontier}"
 
 
-class TopicGap(InvalidUsage):
-    """Offsets of a topic that should be there are not; nothing was skipped.
+class EncodingRefused(InvalidUsage):
+    """Values that were to be written as a message do not fit its schema."""
 
-    Args:
-        topic: its name.
-        partition: the partition.
-        from_offset: the first offset that is missing.
-        to_offset: the first offset that is there again; equal to `from_offset` where the topic shrank.
-        why: what was noticed.
-    """
-
-    def __init__(self, topic: str, partition: int, from_offset: int, to_offset: int, why: str) -> None:
-        super().__init__(topic, partition, from_offset, to_offset, why)
-        self.topic, self.partition, self.from_offset, self.to_offset = topic, partition, from_offset, to_offset
-        self.why = why
-
-    def fact(self) -> str:
-        """Name the exact gap."""
-        return (
-            f"topic {self.topic!r}, partition {self.partition}: offsets {self.from_offset} to {self.to_offset} "
-            f"are missing: {self.why}"
-        )
-
-    @property
-    def hint(self) -> str | None:
-        """Restore, or accept by an explicit flag."""
-        gap = f"{self.topic}:{self.partition}:{self.from_offset}-{self.to_offset}"
-        return (
-            f"restore what is missing, or accept the gap: `tidelake resolve NAME --accept-gap {gap} --reason …`; "
-            "what was in it is then lost"
-        )
+    problem: str
+    fact = "the message does not fit its schema: {problem}"
 
 
-class TopicChanged(TopicGap):
-    """What was read of a topic is no longer what it is: it was made anew, or ends before what was read.
+class DataRefused(InvalidUsage):
+    """Data that a person states do not fit the collection's schema."""
 
-    Args: those of `TopicGap`; `from_offset` is what is left of what was read, `to_offset` how far it was read.
-    """
-
-    def fact(self) -> str:
-        """Name the topic, and what was read of it."""
-        return (
-            f"topic {self.topic!r}, partition {self.partition}, was read up to offset {self.to_offset}, of which "
-            f"{self.from_offset} are there now: {self.why}"
-        )
-
-    @property
-    def hint(self) -> str | None:
-        """Restore, or go on by an explicit flag."""
-        return (
-            f"mend the topic or its name, or go on with what is there: `tidelake resolve NAME --accept-topic "
-            f"{self.topic.partition('#')[0]} --reason …`; what was not read before is then lost"
-        )
+    problem: str
+    fact = "the data does not fit the collection's schema: {problem}"
+    hint = "give every column as JSON, as `tidelake read --json` prints it"
 
 
-class TopicUnreachable(TidelakeError):
-    """The brokers of a topic did not answer, or did not let us in; nothing was read, and nothing is lost.
+class NotReclocked(InvalidUsage):
+    """The collection mints no times, so it has no bindings."""
 
-    Args:
-        topic: its name.
-        servers: where the brokers were looked for.
-        detail: what the client said.
-    """
-
-    def __init__(self, topic: str, servers: str, detail: str) -> None:
-        super().__init__(topic, servers, detail)
-        self.topic, self.servers, self.detail = topic, servers, detail
-
-    def fact(self) -> str:
-        """Name the topic, the brokers and what they, or the client, said."""
-        return f"the topic '{self.topic}' cannot be read from {self.servers}: {self.detail}"
-
-    @property
-    def hint(self) -> str | None:
-        """Look at the way there first; the next run goes on where this one stopped."""
-        return "see whether the brokers run and the settings below `kafka:` fit them; the next run goes on from here"
+    collection: str
+    fact = "the times of '{collection}' are stated by its topic"
+    hint = "only collections with `framing: reclock` mint times"
 
 
-class RegistryUnreachable(TidelakeError):
-    """The schema registry did not answer, or not as one does; nothing was read, and nothing is lost.
+class NoCheckout(InvalidUsage):
+    """The jobs are run from a checkout, and this is not one."""
 
-    Args:
-        url: where it was looked for.
-        detail: what came instead.
-    """
+    folder: str
+    fact = "there is no folder `jobs` in {folder}"
+    hint = "install Tidelake from its checkout: make setup"
 
-    def __init__(self, url: str, detail: str) -> None:
-        super().__init__(url, detail)
-        self.url, self.detail = url, detail
 
-    def fact(self) -> str:
-        """Name the place, and what came."""
-        return f"the schema registry at {self.url} cannot be asked: {self.detail}"
+class Refusal(InvalidUsage):
+    """A request that is refused in a sentence that is said once; a class below says which kind of request."""
 
-    @property
-    def hint(self) -> str | None:
-        """Look at the way there first; the next run goes on where this one stopped."""
-        return "see whether it runs and the settings below `registry:` fit it; the next run goes on from here"
+    problem: str
+    """The fact, in lower case, with its values."""
+    fix: str
+    fact = "{problem}"
+    hint = "{fix}"
+
+
+class OptionRefused(Refusal):
+    """Options of the command line that are missing, cannot be read, or cannot be combined."""
+
+
+class DecisionRefused(Refusal):
+    """A decision that cannot be read, or does not fit what waits for one."""
+
+
+class StatementRefused(Refusal):
+    """A statement that is not an update: JSON with data and a diff."""
+
+
+class GeneratorRefused(Refusal):
+    """A stream that the generator cannot write with these options, or into this folder."""
+
+
+class CopyRefused(Refusal):
+    """A topic that cannot be recorded into this folder, or a recording that cannot be played into this topic."""
+
+
+class CommitRefused(Refusal):
+    """A commit that may not be made: whoever prepared it is wrong, not what it was made from."""
 
 
 # --- a right is gone -----------------------------------------------------------------------------------------------
 
 
-class StepFailed(TidelakeError):
-    """An engine below us failed in a way that has no error of ours; the collection's step stopped there.
-
-    Args:
-        step: which one.
-        collection: whose.
-        kind: the engine's own error.
-        detail: its first line.
-    """
-
-    def __init__(self, step: str, collection: str, kind: str, detail: str) -> None:
-        super().__init__(step, collection, kind, detail)
-        self.step, self.collection, self.kind, self.detail = step, collection, kind, detail
-
-    def fact(self) -> str:
-        """Name the step and the engine's error."""
-        return f"{self.step} of '{self.collection}' failed: {self.kind}: {self.detail}"
-
-    @property
-    def hint(self) -> str | None:
-        """Where to look."""
-        return "nothing was committed by the step that failed; the whole error is in the log"
-
-
 class CapabilityError(TidelakeError):
-    """A capability is unknown, expired, dropped, or somebody else's.
+    """A capability is unknown, expired, dropped, or somebody else's."""
 
-    Args:
-        capability_id: which one.
-        detail: what is wrong with it, in one lower-case clause.
-    """
-
-    def __init__(self, capability_id: str, detail: str) -> None:
-        super().__init__(capability_id, detail)
-        self.capability_id, self.detail = capability_id, detail
-
-    def fact(self) -> str:
-        """Name the capability and what is wrong."""
-        return f"capability {self.capability_id!r}: {self.detail}"
-
-    @property
-    def hint(self) -> str | None:
-        """A right is never repaired, only acquired anew."""
-        return "acquire a new capability; its since may be later than the one that was lost"
+    capability_id: str
+    detail: str
+    fact = "capability {capability_id!r}: {detail}"
+    hint = "acquire a new capability; its since may be later than the one that was lost"
 
 
 # --- a commit did not happen, or perhaps did -----------------------------------------------------------------------
@@ -549,69 +574,64 @@ class CommitError(TidelakeError):
 class Conflict(CommitError):
     """Somebody else committed this version first; nothing was written."""
 
-    def __init__(self, table: str, version: int, detail: str) -> None:
-        super().__init__(table, version, detail)
-        self.table, self.version, self.detail = table, version, detail
-
-    def fact(self) -> str:
-        """Name the table and version."""
-        return f"version {self.version} of {self.table} was not committed: {self.detail}"
-
-    @property
-    def hint(self) -> str | None:
-        """Retry from fresh state."""
-        return "load the table again and retry from what it says now"
+    table: str
+    version: int
+    detail: str
+    fact = "version {version} of {table} was not committed: {detail}"
+    hint = "load the table again and retry from its current state"
 
 
 class Fenced(CommitError):
     """Another writer took over: this one can commit nothing more."""
 
-    def __init__(self, table: str, expected_epoch: int, found_epoch: int) -> None:
-        super().__init__(table, expected_epoch, found_epoch)
-        self.table, self.expected_epoch, self.found_epoch = table, expected_epoch, found_epoch
-
-    def fact(self) -> str:
-        """Name both epochs."""
-        return f"the writer of {self.table} with epoch {self.expected_epoch} was fenced by epoch {self.found_epoch}"
-
-    @property
-    def hint(self) -> str | None:
-        """Stop."""
-        return "stop this writer: the other one goes on from the stored offsets"
+    table: str
+    expected_epoch: int
+    found_epoch: int
+    fact = "the writer of {table} with epoch {expected_epoch} was fenced by epoch {found_epoch}"
+    hint = "stop this writer: the other one continues from the stored offsets"
 
 
 class Indeterminate(CommitError):
     """The commit may have been written."""
 
-    def __init__(self, table: str, version: int, nonce: str, detail: str) -> None:
-        super().__init__(table, version, nonce, detail)
-        self.table, self.version, self.nonce, self.detail = table, version, nonce, detail
-
-    def fact(self) -> str:
-        """Name the version, the nonce to look for, and what the engine said."""
-        return f"version {self.version} of {self.table} may be written or not; its nonce is {self.nonce}: {self.detail}"
-
-    @property
-    def hint(self) -> str | None:
-        """Read back, then decide."""
-        return "read the table back and look for the nonce before anything else is done"
+    table: str
+    version: int
+    nonce: str
+    detail: str
+    fact = "version {version} of {table} may be written or not; its nonce is {nonce}: {detail}"
+    hint = "read the table back and look for the nonce before you do anything else"
 
 
-class DamagedTable(CommitError):
+# --- somebody should look ------------------------------------------------------------------------------------------
+
+
+class DamagedTable(TidelakeError):
     """The table breaks one of its own invariants: somebody should look now."""
 
-    def __init__(self, table: str, detail: str) -> None:
-        super().__init__(table, detail)
-        self.table, self.detail = table, detail
+    table: str
+    detail: str
+    fact = "{table} is damaged: {detail}"
+    hint = (
+        "run nothing that writes to it; restore its folder from a copy, or rebuild the collection from its topic "
+        "under a new name"
+    )
 
-    def fact(self) -> str:
-        """Name the table and the damage."""
-        return f"{self.table} is damaged: {self.detail}"
 
-    @property
-    def hint(self) -> str | None:
-        """Not to make it worse, and how to come back."""
-        return (
-            "run nothing that writes to it; restore its folder from a copy, or rebuild the collection from its topic "
-            "under a new name"
-        )
+class StoreUnreadable(TidelakeError):
+    """A file of a store cannot be read, so its contents are unknown."""
+
+    detail: str
+    fact = "the store cannot be read: {detail}"
+    hint = "fix the problem with the file, or restore the store's folder from a copy; run nothing that writes before"
+
+
+class StepFailed(TidelakeError):
+    """An engine below us failed in a way that has no error of ours; the collection's step stopped there."""
+
+    step: str
+    collection: str
+    kind: str
+    """The engine's own error."""
+    detail: str
+    fact = "{step} of '{collection}' failed: {kind}: {detail}"
+    hint = "nothing was committed by the step that failed; the whole error is in the log"

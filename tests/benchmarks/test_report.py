@@ -1,4 +1,4 @@
-"""What the benchmarks say about samples."""
+"""The benchmarks' statements about samples."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_reversed_ledger_is_held_against_its_own_order() -> None:
     assert (line.reached, line.met) == (1.5, False)
 
 
-def test_a_peer_that_is_not_there_has_a_line_that_says_why() -> None:
+def test_a_missing_peer_has_a_line_that_says_why() -> None:
     samples = Samples({small.IN_ORDER: took(2), small.REVERSED: took(2)}, absent={differential.READER: "no cargo"})
     line = next(one for one in lines_of({"ledger": {"40000": samples}}) if one.against == differential.READER)
     assert (line.reached, line.met, line.note) == (None, None, "no cargo")
@@ -105,7 +105,7 @@ def test_what_is_measured_has_a_target_and_the_other_way_round() -> None:
             inspect.signature(task.measure).bind(None, task.size)
 
 
-def test_a_tick_of_many_that_takes_longer_than_two_others_is_told() -> None:
+def test_ticks_over_twice_the_median_are_reported() -> None:
     samples = Samples({many.TICK: took(1, 1, 3), many.COMPACTION: took(5), many.COMMIT: took(0.01, 0.02)})
     samples.series = {many.RUNS: [3.0, 9.0], many.ENTRIES: [70.0]}
     samples.facts = {"ticks": 8.0, "updates": 1000.0, "written": 40.0, "minimal": 10.0}

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from benchmarks.bench import Lake
 from benchmarks.data import Stream, write_ticks
 from benchmarks.states import seed_state
-from tidelake.delta.snapshot import snapshot
+from tidelake.read.snapshot import snapshot
 
 pytestmark = pytest.mark.spark
 

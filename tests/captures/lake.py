@@ -1,4 +1,4 @@
-"""A collection on a captured topic, of which more and more is there."""
+"""A collection on a captured topic that arrives in pieces."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from pyspark.sql import SparkSession
 
 from jobs import compact, ingest, validate
 from tests.captures.workload import COLUMNS, RECORD
-from tidelake.configuration import load_settings
-from tidelake.connect_types import declared_row
-from tidelake.delta.catalog import Catalog, Collection
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.decode import without_logical_types
-from tidelake.delta.layout import Store
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.values import UPPER
+from tidelake.decode.sentinel import without_logical_types
+from tidelake.read.snapshot import snapshot
+from tidelake.schema.connect import declared_row
+from tidelake.settings.lake import load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.layout import Store
+from tidelake.store.state import UPPER
 
 FOLDER = Path(__file__).parent
 
@@ -121,7 +122,7 @@ class ChangeLake:
     def __init__(self, root: Path, spark: SparkSession, topic: str, record: Mapping[str, Any], **more: Any) -> None:
         self.spark, self.topic = spark, root / "topics" / topic
         self.topic.mkdir(parents=True)
-        document = {"collections": {"table": change_collection(topic, record, **more)}}
+        document: dict[str, Any] = {"collections": {"table": change_collection(topic, record, **more)}}
         document |= {"store": "store", "topics": "topics", "data_docs": "docs"}
         self.file = root / "collections.yaml"
         self.file.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")

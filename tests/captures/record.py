@@ -106,7 +106,7 @@ class Capture:
         end = time.monotonic() + _WAIT_S
         while True:
             try:
-                self.services.connect._call("DELETE", f"/connectors/{self.name}/offsets")
+                self.services.connect.call("DELETE", f"/connectors/{self.name}/offsets")
                 return
             except OSError:
                 assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""Topics between a broker and files: each record as it is, in its place."""
+"""Topics copied between a broker and files: every record is unchanged, and at its offset."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from typer.testing import CliRunner
 
 from tests.services.kafka import WAIT_S, Broker, Record
-from tidelake.cli import app
-from tidelake.delta.topic import FileTopic
-from tidelake.errors import RuleBroken, TidelakeError
+from tidelake.cli.app import app
+from tidelake.errors import CopyRefused, TidelakeError
+from tidelake.topic.files import FileTopic
 
 pytestmark = pytest.mark.services
 
@@ -64,7 +64,7 @@ def test_a_topic_comes_back_from_files_as_it_was(tmp_path: Path, broker: Broker,
     assert broker.consume(second)[1][-1][1].value == b"more"
     broker.delete_topic(first)
     broker.create_topic(first, partitions=2)
-    with pytest.raises(TidelakeError, match="another topic"):
+    with pytest.raises(TidelakeError, match="an earlier topic"):
         call(config, "record", first, str(folder))
 
 
@@ -76,8 +76,8 @@ def test_a_record_that_the_topic_does_not_take_is_named_and_none_behind_it_moves
     broker.produce(first, [Record(b"a"), Record(b"x" * 2**20, b"k"), Record(b"b")], message_max_bytes=2**21)
     folder = tmp_path / "topics" / first
     assert call(config, "record", first, str(folder))["messages"] == 3
-    refused = f"offset 1 of partition 0, with 1048576 bytes, is larger than the topic '{second}' takes"
-    with pytest.raises(RuleBroken, match=f"{refused}\nhint: raise its `max.message.bytes`"):
+    refused = f"offset 1 of partition 0, with 1048576 bytes, is larger than the topic '{second}' accepts"
+    with pytest.raises(CopyRefused, match=f"{refused}\nhint: raise its `max.message.bytes`"):
         call(config, "play", str(folder), second)
     assert [one.value for _, one in broker.consume(second)[0]] == [b"a"]
     resource = ConfigResource(ConfigResource.Type.TOPIC, second)

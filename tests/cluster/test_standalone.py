@@ -1,4 +1,4 @@
-"""The jobs by spark-submit on a cluster of two workers make the tables that they make within one process."""
+"""The jobs by spark-submit on a cluster of two workers make the same tables as in one process."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from pyspark.sql import SparkSession
 
 from jobs import compact, current, ingest, seal, validate
 from tests.cluster.standalone import Standalone, standalone
-from tests.delta.lake import RECORD, progress, updates
-from tests.delta.test_debezium import EVENT, events
 from tests.docs.blocks import PROJECT, blocks_of
 from tests.docs.shell import link_checkout, run_by_bash
-from tidelake.configuration import Settings, load_settings
-from tidelake.delta.catalog import Catalog, Collection
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import read_rows
-from tidelake.delta.layout import DIFF, PROOFS_SCHEMA, QUARANTINE_SCHEMA, RUN, Store
-from tidelake.delta.snapshot import snapshot
-from tidelake.delta.table_log import check_log
-from tidelake.delta.types import late_schema, updates_schema
-from tidelake.delta.values import CLOSED, SINCE, UPPER, offset_value
+from tests.lakes.change_events import EVENT, events
+from tests.lakes.lake import RECORD, progress, updates
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
+from tidelake.read.snapshot import snapshot
+from tidelake.settings.lake import Settings, load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import read_rows
+from tidelake.store.layout import DIFF, PROOFS_SCHEMA, QUARANTINE_SCHEMA, RUN, Store
+from tidelake.store.state import CLOSED, SINCE, UPPER, offset_value
+from tidelake.store.table_log import check_log
+from tidelake.store.table_schema import late_schema, updates_schema
 
 pytestmark = pytest.mark.spark
 
@@ -109,8 +110,8 @@ def run_in_local_mode(spark: SparkSession, settings: Settings, steps: tuple[str,
 
 
 def run_on(cluster: Standalone, folder: Path, steps: tuple[str, ...]) -> None:
-    """Run the README's commands for a cluster, on this one."""
-    (block,) = [one for one in blocks_of(PROJECT / "README.md") if one.text.startswith(MASTER)]
+    """Run the commands for a cluster that the documentation gives, on this one."""
+    (block,) = [one for one in blocks_of(PROJECT / "docs" / "operations.md") if one.text.startswith(MASTER)]
     text = block.text
     for stated, ours in (
         (MASTER, f"MASTER={cluster.url}\nexport SPARK_LOCAL_IP=127.0.0.1"),
@@ -136,7 +137,7 @@ def everything(spark: SparkSession, collection: Collection) -> dict[str, Any]:
         folder = paths.root / name
         rows = read_rows(folder, OpenTable(folder).files(), schema).drop_columns([RUN]).to_pylist()
         found[name] = Counter(text_of({**row, "at_ms": None}) for row in rows)
-    if paths.current.exists():
+    if paths.current.local.exists():
         shown = [row for file in DeltaTable(str(paths.current)).file_uris() for row in pq.read_table(file).to_pylist()]
         found["current"] = Counter(map(text_of, shown))
     since = max(*collection.entry.since, found[SINCE] or 0)
@@ -217,7 +218,7 @@ def check_executors(cluster: Standalone, applications: int) -> None:
 @pytest.mark.sweep
 def test_a_process_of_its_own_finds_its_cluster_by_the_master_s_address_alone(tmp_path: Path) -> None:
     script = (
-        "import sys; from tidelake.delta.session import start_session;"
+        "import sys; from tidelake.spark.session import start_session;"
         " session = start_session(master=sys.argv[1], settings={'spark.executor.memory': '512m'});"
         " print(session.range(1000).count())"
     )

@@ -1,4 +1,4 @@
-"""One nursery for all tests here, on the JVM of the shared session, and what all lives of a seed have in common."""
+"""Fixtures for these tests: one nursery on the JVM of the shared session, and what all lives of a seed share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The side of the test: a nursery's line, what a lake's tables say, and what victims have said that has to be true."""
+"""The test's side: the line to a nursery, the contents of a lake's tables, and checks of what victims reported."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from orchestration.settings import PROJECT
-from tests.delta.lake import NAME, Lake
-from tidelake.delta.catalog import Catalog, Collection
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import read_rows
-from tidelake.delta.layout import Store
-from tidelake.delta.quarantine import quarantine_rows
-from tidelake.delta.status import read_proofs
-from tidelake.delta.stops import TABLES
-from tidelake.delta.table_log import check_log, read_entry
-from tidelake.delta.values import CLOSED, SINCE, UPPER, partitions_value
+from tests.lakes.lake import NAME, Lake
+from tidelake.plugins.framing import framing_of
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.failpoints import TABLES
+from tidelake.store.files import read_rows
+from tidelake.store.layout import Store
+from tidelake.store.location import Location, locate
+from tidelake.store.quarantine import quarantine_rows
+from tidelake.store.state import CLOSED, SINCE, UPPER, partitions_value
+from tidelake.store.table_log import check_log, read_entry
 
 WAIT_MAX_S = 300.0
 
@@ -58,11 +60,11 @@ class Nursery:
         return self._ask(order)
 
     def wait(self, victim: int) -> int:
-        """Its exit code once it has ended; minus the signal, where one ended it."""
+        """The exit code once it has ended, or minus the signal that ended it."""
         return self._ask({"wait": victim})
 
     def run(self, order: dict[str, Any]) -> int:
-        """Bear one and wait for its end."""
+        """Fork a victim and wait for its end."""
         return self.wait(self.start(order))
 
     def _ask(self, what: dict[str, Any]) -> int:
@@ -97,9 +99,9 @@ def collection_of(lake: Lake) -> Collection:
     return Catalog(Store(lake.settings.store)).find(NAME)
 
 
-def path_of(lake: Lake, table: str) -> Path:
-    """Where one of the tables lies."""
-    return lake.settings.store / "catalog" if table == "catalog" else collection_of(lake).paths.root / table
+def path_of(lake: Lake, table: str) -> Location:
+    """The folder of a table."""
+    return Store(lake.settings.store).catalog if table == "catalog" else collection_of(lake).paths.root / table
 
 
 def state_of(lake: Lake) -> dict[str, Any]:
@@ -131,7 +133,7 @@ def state_of(lake: Lake) -> dict[str, Any]:
         "late": {tuple(value for name, value in row.items() if name != "_run") for row in late_rows},
         "proofs": {
             time: (proof["announced"], proof["counted"], proof["decision"])
-            for time, proof in read_proofs(collection, 0).items()
+            for time, proof in framing_of(collection.entry.framing).proofs(collection, 0).items()
             if time < upper
         },
     }
@@ -147,7 +149,7 @@ def contents(rows: list[dict[str, Any]], as_of: int) -> dict[tuple[int, int | No
 
 
 def said(path: Path) -> list[dict[str, Any]]:
-    """What a victim has said before its end; a line that its death has cut off was not said."""
+    """The lines that a victim wrote; a line without its end does not count."""
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -155,10 +157,10 @@ def said(path: Path) -> list[dict[str, Any]]:
 
 
 def check_acknowledged(lake: Lake, words: list[dict[str, Any]]) -> None:
-    """Each commit that was acknowledged is in its log, chains are whole, and what jobs reported is still so."""
+    """Acknowledged commits are in their logs, logs have no gaps, and the reports of jobs are still true."""
     commits = [one for one in words if "nonce" in one]
     for one in commits:
-        entry = read_entry(Path(one["table"]), one["version"])
+        entry = read_entry(locate(one["table"]), one["version"])
         if entry is not None:  # cleaning the log up behind a checkpoint may have removed it
             assert {line["commitInfo"]["nonce"] for line in entry if "commitInfo" in line} == {one["nonce"]}, one
     places = [(one["table"], one["version"]) for one in commits]

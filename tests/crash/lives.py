@@ -1,4 +1,4 @@
-"""Two lakes on one topic: one whose process is killed and started again, and one that nobody touches."""
+"""Two lakes on one topic: the process of one is killed and restarted, the other is left alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from tests.crash.harness import Nursery, check_acknowledged, check_steps, path_of, said, state_of, wait_until_stopped
 from tests.crash.pieces import PIECES, pieces_of
 from tests.crash.scenes import CYCLE, Scene, prepare, scene_of, tear_next_entry
-from tests.delta.lake import NAME, Lake
+from tests.lakes.lake import NAME, Lake
 
 KEEP = 12
 _PLAIN = Scene()
@@ -33,7 +33,7 @@ class Whole:
 
 
 class Lives:
-    """All lives of one seed; what several have in common is lived once and copied."""
+    """All lives of one seed; their common start is run once and copied."""
 
     def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int, words: Path | None = None) -> None:
         self.root, self.spark, self.nursery, self.seed = root, spark, nursery, seed
@@ -58,7 +58,7 @@ class Lives:
         self._ends_as(lake, whole, piece, scene.steps)
 
     def wake_late(self, place: str, meanwhile: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Let a process stand still at this place, others do `meanwhile`, and it go on; what it said then.
+        """Pause a process at a failpoint, run `meanwhile`, resume it, and return what it wrote afterwards.
 
         Nobody can tell in the end that it was there.
         """
@@ -89,7 +89,7 @@ class Lives:
         self._ends_as(lake, whole, piece, CYCLE)
 
     def fill_up(self, left_bytes: int) -> list[dict[str, Any]]:
-        """Live on a disk with only so many bytes left, then on one with space again; what was said before that."""
+        """Run on a disk with few free bytes, then with space again; return what was written before that."""
         piece = self._piece(_PLAIN)
         whole = self._whole(_PLAIN, piece)
         lake = self._from_base(piece, f"full-{left_bytes}")
@@ -133,7 +133,7 @@ class Lives:
         return self._wholes[scene, piece]
 
     def _run_on(self, lake: Lake, piece: int, steps: tuple[str, ...]) -> Any:
-        """Do what the next schedule does, and all that is still to come; what `current` shows in the end."""
+        """Run the next schedule and all later ones, and return the final `current`."""
         words = self._words(lake)
         before = len(said(words))
         for index in range(piece, PIECES):

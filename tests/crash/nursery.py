@@ -23,7 +23,7 @@ from tests.crash.victim import attach, live
 
 
 def bear(order: dict[str, Any]) -> int:
-    """Fork a victim that carries an order out; its output goes to a file beside what it says."""
+    """Fork a victim that carries out an order; its output goes to a file beside its messages."""
     child = os.fork()
     if child:
         return child

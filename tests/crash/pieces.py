@@ -1,4 +1,4 @@
-"""A topic for a lake that is to be killed: mangled pieces from a seed, each with something for every path."""
+"""A topic for a lake that is killed: mangled pieces from a seed, with messages for every code path."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from tests.core.streams import batches, covered, random_history
-from tests.delta.lake import progress, updates
+from tests.lakes.lake import progress, updates
+from tests.protocol.streams import batches, covered, random_history
 
 PIECES = 3
 WINDOW = 10
@@ -28,7 +28,7 @@ def pieces_of(seed: int, count: int = PIECES) -> list[list[bytes | None]]:
 
 
 def _window(rng: Random, index: int) -> dict[tuple[int, int], int]:
-    """`(id, time)` to diff: one at the window's first time, one at the second, and random ones."""
+    """`(id, time)` to diff: an update at the window's first time, another at its second, and random ones."""
     start = WINDOW * index
     history = {(_IDS[data], start + 1 + time): diff for (data, time), diff in random_history(rng, 8, False).items()}
     return {(_EARLY, start): 1, (_IDS["a"], start + 1): 1} | history

@@ -1,4 +1,4 @@
-"""Processes that race on one table with commits of small runs, appended or swapped; no Spark."""
+"""Processes that race on one table, without Spark: each commits small runs, by append or by swap."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelake.delta.commit import Committed, OpenTable, create_table, maintain
-from tidelake.delta.files import discard_run, read_rows, write_run
-from tidelake.delta.layout import RUN, new_run
 from tidelake.errors import Conflict
+from tidelake.store.commit import Committed, OpenTable, create_table, maintain
+from tidelake.store.files import discard_run, read_rows, write_run
+from tidelake.store.layout import RUN, new_run
+from tidelake.store.location import Location, locate
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("worker", pa.int64()), (RUN, pa.string())])
 _MERGED_MAX = 6
@@ -24,16 +25,16 @@ _MERGED_MAX = 6
 
 @dataclass(frozen=True)
 class Race:
-    """What a race has left: each acknowledged commit, and the rows that were appended by one."""
+    """The result of a race: each acknowledged commit, and the rows that commits appended."""
 
-    table: Path
+    table: Location
     acknowledged: list[dict[str, Any]]
     rows: set[tuple[int, int]]
 
 
 def race(folder: Path, seed: int, workers: int, operations: int) -> Race:
     """Let `workers` processes make `operations` commits together, each from the newest state until it wins."""
-    table = folder / "updates"
+    table = locate(folder) / "updates"
     create_table(table, SCHEMA, {"upper": 0})
     shares = [operations // workers + (one < operations % workers) for one in range(workers)]
     context = multiprocessing.get_context("spawn")
@@ -56,13 +57,13 @@ def make_tables(folder: str, number: int, start: Barrier) -> None:
     """Make some tables, each at the same moment as the other processes do."""
     for one in range(number):
         start.wait(60)
-        create_table(Path(folder) / f"table-{one}", SCHEMA, {"upper": 0})
+        create_table(locate(folder) / f"table-{one}", SCHEMA, {"upper": 0})
 
 
 def run_one(table: str, seed: int, worker: int, operations: int, words: str) -> None:
-    """Append a row of one's own, or now and then swap some of the live runs for one that has their rows."""
+    """Append rows, and sometimes swap some live runs for one that has their rows."""
     rng = Random(f"{seed} {worker}")
-    path = Path(table)
+    path = locate(table)
     with Path(words).open("a", encoding="utf-8") as said:
         for number in range(operations):
             merges = rng.random() < 0.25
@@ -77,8 +78,8 @@ def run_one(table: str, seed: int, worker: int, operations: int, words: str) -> 
                 maintain(path)
 
 
-def _append(path: Path, row: tuple[int, int]) -> Committed:
-    """Commit one row; a loser commits the same file again, as ingest does."""
+def _append(path: Location, row: tuple[int, int]) -> Committed:
+    """Commit a row; the loser of a race commits the same file again, as ingest does."""
     files = write_run(path, new_run("ingest"), pa.table({"_time": [row[0]], "worker": [row[1]]}))
     while True:
         table = OpenTable(path)
@@ -89,8 +90,8 @@ def _append(path: Path, row: tuple[int, int]) -> Committed:
             continue
 
 
-def _merge(path: Path, rng: Random, worker: int) -> Committed | None:
-    """Swap a few live runs for one; None when there were too few, or others took them each time."""
+def _merge(path: Location, rng: Random, worker: int) -> Committed | None:
+    """Swap a few live runs for one; None if there were too few, or others always took them first."""
     for _ in range(20):
         table = OpenTable(path)
         files = table.files()
@@ -107,7 +108,7 @@ def _merge(path: Path, rng: Random, worker: int) -> Committed | None:
     return None
 
 
-def rows_of(table: Path) -> Counter[tuple[int, int]]:
+def rows_of(table: Location) -> Counter[tuple[int, int]]:
     """How often each row is in the live files."""
     rows = read_rows(table, OpenTable(table).files(), SCHEMA)
     return Counter(zip(rows["_time"].to_pylist(), rows["worker"].to_pylist(), strict=True))

@@ -1,4 +1,4 @@
-"""For each stop point a scene that comes by it: what is prepared, whom the victim meets on its way, what it does."""
+"""A scene for each failpoint: the preparation, what the victim does, and what it meets."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from random import Random
 import pyarrow as pa
 
 from tests.crash.harness import collection_of
-from tests.delta.lake import Lake, progress, updates
-from tidelake.delta.commit import OpenTable, maintain
-from tidelake.delta.files import read_rows, write_run
-from tidelake.delta.layout import QUARANTINE_SCHEMA, RUN, new_run
-from tidelake.delta.stops import STOP_POINTS, TABLES
-from tidelake.delta.values import UPPER
+from tests.lakes.lake import Lake, progress, updates
+from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.failpoints import FAILPOINTS, TABLES
+from tidelake.store.files import read_rows, write_run
+from tidelake.store.layout import QUARANTINE_SCHEMA, RUN, new_run
+from tidelake.store.location import Location
+from tidelake.store.state import UPPER
 
 CYCLE = ("ingest", "seal", "validate", "compact", "current")
 """What a schedule does, in its order."""
@@ -76,8 +77,8 @@ OF_PLACES = {
 
 
 def scene_of(place: str) -> Scene:
-    """The scene in which this stop point is reached."""
-    assert place in STOP_POINTS, f"tidelake.delta.stops has no {place}"
+    """The scene that reaches a failpoint."""
+    assert place in FAILPOINTS, f"tidelake.store.failpoints has no {place}"
     return OF_PLACES.get(place, _PLAIN)
 
 
@@ -100,10 +101,10 @@ def _tear(lake: Lake, seed: int) -> None:
     tear_next_entry(lake.table.path, Random(seed))
 
 
-def tear_next_entry(path: Path, rng: Random) -> None:
-    """Lay out a next entry that is the newest one, cut somewhere; half of the time between two lines."""
+def tear_next_entry(path: Location, rng: Random) -> None:
+    """Write a next entry that is a truncated copy of the newest; every other one ends between two lines."""
     version = OpenTable(path).version
-    entry = path / "_delta_log" / f"{version:020d}.json"
+    entry = path.local / "_delta_log" / f"{version:020d}.json"
     text = entry.read_bytes()
     ends = [index for index, byte in enumerate(text) if byte == ord("\n")]
     cut = rng.choice(ends) if rng.random() < 0.5 else rng.randrange(len(text))
@@ -111,7 +112,7 @@ def tear_next_entry(path: Path, rng: Random) -> None:
 
 
 def _age(lake: Lake, seed: int) -> None:
-    """So many commits that the next one is followed by a checkpoint."""
+    """Make enough commits that a checkpoint follows the next one."""
     for _ in range(32):
         lake.table.commit({})
 
@@ -121,7 +122,7 @@ def _blunt(lake: Lake, seed: int) -> None:
     _age(lake, seed)
     path = lake.table.path
     assert maintain(path)
-    (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
+    (checkpoint,) = (path.local / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.write_bytes(checkpoint.read_bytes()[: checkpoint.stat().st_size // 2])
 
 
@@ -146,7 +147,7 @@ def _crowd(lake: Lake, seed: int) -> None:
 def _litter(lake: Lake, seed: int) -> None:
     """What processes that died have left, two days ago."""
     paths = collection_of(lake).paths
-    for folder in (paths.updates / f"{RUN}=ingest-dead", paths.progress / f"{RUN}=progress-dead"):
+    for folder in (paths.updates.local / f"{RUN}=ingest-dead", paths.progress.local / f"{RUN}=progress-dead"):
         folder.mkdir()
         part = folder / "part-0.parquet"
         part.write_bytes(b"PAR1")

@@ -1,4 +1,4 @@
-"""Seal and compaction finish beside an ingest that never stops."""
+"""Seal and compaction finish while an ingest never stops."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.victim import store_copies
-from tests.delta.lake import Lake, progress, updates
-from tidelake.delta.stops import on_reach
-from tidelake.delta.values import UPPER
+from tests.lakes.lake import Lake, progress, updates
 from tidelake.errors import Conflict
+from tidelake.store.failpoints import on_reach
+from tidelake.store.state import UPPER
 
 pytestmark = pytest.mark.spark
 

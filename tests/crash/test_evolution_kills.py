@@ -1,4 +1,4 @@
-"""A collection whose columns are growing when its process is killed has all of them after the next run."""
+"""A collection that is killed while it gets columns has all of them after the next run."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery, check_steps, said
-from tests.delta.raw_lake import RawLake
+from tests.lakes.raw_lake import RawLake
 from tests.sweeps import seeds
-from tidelake.delta.stops import EVOLUTION_STOP_POINTS
+from tidelake.store.failpoints import EVOLUTION_FAILPOINTS
 
 pytestmark = pytest.mark.spark
 
 _TEXT = ["null", "string"]
 _PLACES = (
-    *EVOLUTION_STOP_POINTS,
+    *EVOLUTION_FAILPOINTS,
     "commit.before_call.updates",
     "commit.after_call.updates",
     "commit.after_sync.updates",

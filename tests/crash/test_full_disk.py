@@ -1,4 +1,4 @@
-"""A disk that is full stops the work with a clear word, and nothing that was said becomes untrue."""
+"""A full disk stops the work with a clear error, and everything published stays true."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery
 from tests.crash.lives import Lives
-from tests.delta.lake import NAME
+from tests.lakes.lake import NAME
 from tests.sweeps import seeds
-from tidelake.delta.commit import OpenTable, create_table
-from tidelake.delta.files import write_run
-from tidelake.delta.table_log import check_log
 from tidelake.errors import Indeterminate
+from tidelake.store.commit import OpenTable, create_table
+from tidelake.store.files import write_run
+from tidelake.store.location import locate
+from tidelake.store.table_log import check_log
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 
@@ -38,7 +39,7 @@ def files_at_most(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("size", [0, 100, 600])
 def test_a_log_entry_that_does_not_fit_is_no_commit(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "t"
+    path = locate(tmp_path) / "t"
     create_table(path, SCHEMA)
     files = write_run(path, "r1", pa.table({"_time": [1]}))
     with files_at_most(size), pytest.raises(Indeterminate, match="File too large"):
@@ -50,7 +51,7 @@ def test_a_log_entry_that_does_not_fit_is_no_commit(tmp_path: Path, size: int) -
 
 @pytest.mark.parametrize("size", [0, 4, 300])
 def test_a_run_that_does_not_fit_is_named_by_no_log(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "t"
+    path = locate(tmp_path) / "t"
     create_table(path, SCHEMA)
     with files_at_most(size), pytest.raises(OSError, match="File too large"):
         write_run(path, "r1", pa.table({"_time": [1]}))

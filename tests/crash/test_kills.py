@@ -1,4 +1,4 @@
-"""A process that is killed at a named place, and started again, ends where one ends that nobody has killed."""
+"""A process that is killed at a failpoint and restarted ends with the tables of one that was not killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from orchestration.settings import PROJECT
 from tests.crash.lives import Lives
 from tests.sweeps import seeds
-from tidelake.delta.stops import EVOLUTION_STOP_POINTS, RAW_STOP_POINTS, STOP_POINTS, TABLES
+from tidelake.store.failpoints import EVOLUTION_FAILPOINTS, FAILPOINTS, RAW_FAILPOINTS, TABLES
 
 EVERYDAY = ("commit.after_call.updates",)
 
@@ -20,8 +20,8 @@ def test_every_stop_point_is_called_with_its_name_somewhere() -> None:
         for path in file:
             for name, table in re.findall(r'\breach\("([a-z_.]+)"(, [a-z_.]+)?\)', path.read_text(encoding="utf-8")):
                 called |= {f"{name}.{one}" for one in (*TABLES, "bindings")} if table else {name}
-    assert called == {*STOP_POINTS, *RAW_STOP_POINTS, *EVOLUTION_STOP_POINTS}
-    assert len(set(STOP_POINTS)) == len(STOP_POINTS) >= 40
+    assert called == {*FAILPOINTS, *RAW_FAILPOINTS, *EVOLUTION_FAILPOINTS}
+    assert len(set(FAILPOINTS)) == len(FAILPOINTS) >= 40
 
 
 @pytest.mark.spark
@@ -32,7 +32,7 @@ def test_a_kill_changes_nothing(lives: dict[int, Lives], place: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.sweep
-@pytest.mark.parametrize("place", STOP_POINTS)
+@pytest.mark.parametrize("place", FAILPOINTS)
 @pytest.mark.parametrize("seed", seeds())
 def test_a_kill_at_any_place_changes_nothing(lives: dict[int, Lives], seed: int, place: str) -> None:
     lives[seed].kill_at(place)

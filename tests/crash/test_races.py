@@ -1,4 +1,4 @@
-"""Processes that race leave one chain of commits, in which each of theirs is exactly once."""
+"""Racing processes leave one chain of commits that has each of their commits exactly once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from tests.crash.lives import KEEP
 from tests.crash.pieces import pieces_of
 from tests.crash.racers import make_tables, race, rows_of
 from tests.crash.scenes import CYCLE
-from tests.delta.lake import Lake
+from tests.lakes.lake import Lake
 from tests.sweeps import seeds
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.table_log import check_log, read_entry
+from tidelake.store.commit import OpenTable
+from tidelake.store.location import locate
+from tidelake.store.table_log import check_log, read_entry
 
 
 def check_race(folder: Path, seed: int, workers: int, operations: int) -> None:
@@ -53,8 +54,8 @@ def test_processes_that_race_to_make_a_table_make_one(tmp_path: Path) -> None:
         one.join(120)
     assert [one.exitcode for one in racers] == [0] * 4
     for number in range(tables):
-        table = tmp_path / f"table-{number}"
-        assert [one.name for one in table.iterdir()] == ["_delta_log"]
+        table = locate(tmp_path) / f"table-{number}"
+        assert [one.name for one in table.local.iterdir()] == ["_delta_log"]
         assert (check_log(table), OpenTable(table).version, OpenTable(table).value("upper")) == (1, 0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Whole process groups, the JVM with them, are killed at moments that nobody chose."""
+"""Whole process groups, with their JVM, are killed at random moments."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.crash.harness import WAIT_MAX_S, Nursery, check_acknowledged, check_s
 from tests.crash.lives import KEEP
 from tests.crash.pieces import pieces_of
 from tests.crash.scenes import CYCLE
-from tests.delta.lake import RECORD, Lake
+from tests.lakes.lake import RECORD, Lake
 from tests.sweeps import seeds
-from tidelake.schema import cdcv2_schema
+from tidelake.schema.avro import cdcv2_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep]
 

@@ -1,4 +1,4 @@
-"""A raw tick that is killed, or meets another, leaves times that stand for the offsets that their bindings say."""
+"""A reclocked tick that is killed or meets another one leaves times that match the offsets of their bindings."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery, check_steps, collection_of, contents, said, wait_until_stopped
-from tests.delta.lake import NAME
-from tests.delta.raw_lake import RawLake
+from tests.lakes.lake import NAME
+from tests.lakes.raw_lake import RawLake
 from tests.sweeps import seeds
-from tidelake.delta.bindings import append_binding, read_bindings
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.files import read_rows
-from tidelake.delta.layout import DIFF, POSITION, TIME
-from tidelake.delta.stops import RAW_STOP_POINTS
-from tidelake.framing.reclock import Binding
+from tidelake.protocol.binding import Binding
+from tidelake.store.bindings import append_binding, read_bindings
+from tidelake.store.commit import OpenTable
+from tidelake.store.failpoints import RAW_FAILPOINTS
+from tidelake.store.files import read_rows
+from tidelake.store.layout import DIFF, POSITION, TIME
 
 pytestmark = pytest.mark.spark
 
@@ -125,7 +125,7 @@ def test_a_killed_tick_leaves_times_that_stand_for_their_offsets(
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("envelope", _FAMILIES)
-@pytest.mark.parametrize("place", RAW_STOP_POINTS)
+@pytest.mark.parametrize("place", RAW_FAILPOINTS)
 @pytest.mark.parametrize("seed", seeds())
 def test_a_tick_that_is_killed_anywhere_leaves_times_that_stand_for_their_offsets(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, place: str, envelope: str

@@ -1,4 +1,4 @@
-"""Log entries and checkpoints that a loss of power has cut were not acknowledged: they are set aside."""
+"""Log entries and checkpoints that a power loss has truncated were not acknowledged, and are set aside."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from pyspark.sql import SparkSession
 from tests.crash.harness import Nursery
 from tests.crash.lives import Lives
 from tests.sweeps import seeds
-from tidelake.delta.commit import OpenTable, create_table, maintain
-from tidelake.delta.files import write_run
-from tidelake.delta.stops import TABLES
-from tidelake.delta.table_log import check_log
 from tidelake.errors import DamagedTable
+from tidelake.store.commit import OpenTable, create_table, maintain
+from tidelake.store.failpoints import TABLES
+from tidelake.store.files import write_run
+from tidelake.store.location import Location, locate
+from tidelake.store.table_log import check_log
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 
 
-def run_of(path: Path, name: str) -> list:
+def run_of(path: Location, name: str) -> list:
     return write_run(path, name, pa.table({"_time": [1]}))
 
 
-def entry_of(path: Path, version: int) -> Path:
-    return path / "_delta_log" / f"{version:020d}.json"
+def entry_of(path: Location, version: int) -> Path:
+    return path.local / "_delta_log" / f"{version:020d}.json"
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path: Path) -> Location:
     """Two runs, and as the newest entry a swap that moves two values."""
-    path = tmp_path / "t"
+    path = locate(tmp_path) / "t"
     create_table(path, SCHEMA, {"upper": 1})
     for name in "ab":
         OpenTable(path).commit({"offset/t/0": 1}, run_of(path, name))
@@ -41,7 +42,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_entry_is_set_aside_wherever_it_was_cut(table: Path) -> None:
+def test_an_entry_is_set_aside_wherever_it_was_cut(table: Location) -> None:
     entry = entry_of(table, 3)
     whole = entry.read_bytes()
     lines = [index for index, byte in enumerate(whole) if byte == ord("\n")]
@@ -59,7 +60,7 @@ def test_an_entry_is_set_aside_wherever_it_was_cut(table: Path) -> None:
 
 
 def test_a_table_is_made_anew_wherever_its_first_entry_was_cut(tmp_path: Path) -> None:
-    path = tmp_path / "t"
+    path = locate(tmp_path) / "t"
     create_table(path, SCHEMA, {"upper": 3, "epoch": 2})
     whole = entry_of(path, 0).read_bytes()
     for cut in [index for index, byte in enumerate(whole) if byte == ord("\n")]:
@@ -69,7 +70,7 @@ def test_a_table_is_made_anew_wherever_its_first_entry_was_cut(tmp_path: Path) -
         assert (opened.value("upper"), opened.value("epoch"), opened.seq) == (3, 2, 0), cut
 
 
-def test_an_entry_of_another_engine_is_never_set_aside(table: Path) -> None:
+def test_an_entry_of_another_engine_is_never_set_aside(table: Location) -> None:
     DeltaTable(str(table)).delete("_time = 1")
     with pytest.raises(DamagedTable, match="was committed by something else"):
         OpenTable(table)
@@ -98,12 +99,12 @@ def _newest(log: Path) -> Path:
 )
 @pytest.mark.parametrize("checkpoints", [1, 2])
 def test_a_checkpoint_that_cannot_be_read_is_set_aside(
-    table: Path, checkpoints: int, damage: Callable[[Path], object]
+    table: Location, checkpoints: int, damage: Callable[[Path], object]
 ) -> None:
     for upper in range(10, 10 + 32 * checkpoints):
         OpenTable(table).commit({"upper": upper})
         maintain(table)
-    log = table / "_delta_log"
+    log = table.local / "_delta_log"
     assert len(list(log.glob("*.checkpoint.parquet"))) == checkpoints
     before = OpenTable(table)
     damage(log)
@@ -114,11 +115,11 @@ def test_a_checkpoint_that_cannot_be_read_is_set_aside(
     assert OpenTable(table).value("upper") == 1000
 
 
-def test_a_checkpoint_that_cannot_be_read_and_has_no_entries_any_more_is_damage(table: Path) -> None:
+def test_a_checkpoint_that_cannot_be_read_and_has_no_entries_any_more_is_damage(table: Location) -> None:
     for upper in range(10, 10 + 40):
         OpenTable(table).commit({"upper": upper})
         maintain(table)
-    log = table / "_delta_log"
+    log = table.local / "_delta_log"
     checkpoint = _newest(log)
     for version in range(int(checkpoint.name[:20])):
         entry_of(table, version).unlink()

@@ -1,4 +1,4 @@
-"""A process that stood still before its commit, and wakes up when others have done its work, changes nothing."""
+"""A process that paused before its commit changes nothing if others did its work meanwhile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.crash.lives import Lives
 from tests.crash.scenes import CYCLE
-from tests.delta.lake import NAME
+from tests.lakes.lake import NAME
 from tests.sweeps import seeds
 
 pytestmark = pytest.mark.spark

@@ -21,14 +21,16 @@ from pyspark.sql import SparkSession
 
 from jobs import compact, current, ingest, seal, validate
 from jobs.job import Report
-from tests.delta.lake import NAME
-from tidelake.configuration import Settings, load_settings
-from tidelake.delta.catalog import Catalog, Decision
-from tidelake.delta.commit import Committed, OpenTable
-from tidelake.delta.files import read_rows, write_run
-from tidelake.delta.layout import RUN, TIME, Store, new_run
-from tidelake.delta.stops import on_reach
-from tidelake.delta.values import UPPER
+from tests.lakes.lake import NAME
+from tidelake.settings.lake import Settings, load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import Committed, OpenTable
+from tidelake.store.decision import Count
+from tidelake.store.failpoints import on_reach
+from tidelake.store.files import read_rows, write_run
+from tidelake.store.layout import RUN, TIME, Store, new_run
+from tidelake.store.location import Location
+from tidelake.store.state import UPPER
 
 # Tiny data: compiling a plan would take longer than running it.
 _QUICK = {
@@ -39,7 +41,7 @@ _QUICK = {
 }
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}
 _FAR = 10**9
-"""A time that nothing is said about, for decisions without effect."""
+"""A time without any statement, for decisions without effect."""
 
 
 def attach(compiled: bool = False) -> SparkSession:
@@ -48,7 +50,7 @@ def attach(compiled: bool = False) -> SparkSession:
     Args:
         compiled: whether plans are compiled, as every user's are.
     """
-    gateway = launch_gateway()
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
     there = gateway.jvm.SparkSession.getDefaultSession().get()
     context = gateway.jvm.JavaSparkContext.fromSparkContext(there.sparkContext())
@@ -59,8 +61,8 @@ def attach(compiled: bool = False) -> SparkSession:
     return session
 
 
-def store_copies(path: Path, open_time: int) -> None:
-    """Commit a run, as an ingest would, that states again what is stored at one of the times from upper on."""
+def store_copies(path: Location, open_time: int) -> None:
+    """Commit a run, as an ingest would, that repeats a stored update at or after upper."""
     table = OpenTable(path)
     rows = read_rows(path, table.files(), table.schema())
     times = sorted(time for time in set(rows[TIME].to_pylist()) if time >= (table.value(UPPER) or 0))
@@ -71,7 +73,7 @@ def store_copies(path: Path, open_time: int) -> None:
 
 @dataclass
 class Steps:
-    """What a victim can be told to do, by name, on the one collection of a lake."""
+    """The steps of an order, by name, on the only collection of a lake."""
 
     spark: SparkSession
     settings: Settings
@@ -100,7 +102,7 @@ class Steps:
         return current.run(self.spark, self.settings)
 
     def decide(self) -> Report:
-        self.catalog.decide(NAME, Decision(time=_FAR, count=0, reason="tested", at_ms=0))
+        self.catalog.decide(NAME, Count(time=_FAR, count=0, reason="tested", at_ms=0))
         return Report("decide")
 
     def withdraw(self) -> Report:
@@ -117,7 +119,7 @@ class Steps:
 
     def bump(self, table: str) -> None:
         """A commit by somebody else that changes nothing but the table's version."""
-        path = self.settings.store / "catalog"
+        path = self.catalog.store.catalog
         if table != "catalog":
             path = self.catalog.find(NAME).paths.root / table
         OpenTable(path).commit({})
@@ -131,10 +133,10 @@ class Victim:
     steps: Steps
     passed: Counter[str] = field(default_factory=Counter)
     busy: bool = False
-    """Whether somebody else is at work; where they come by counts for nothing."""
+    """Whether another process is at work; the failpoints it reaches do not count."""
 
     def reach(self, name: str) -> None:
-        """Count a place; let somebody else in, stand still, or die, where the order says so."""
+        """Count a failpoint; meet another process, pause or die if the order says so."""
         if self.busy:
             return
         before = self.passed[name]
@@ -149,7 +151,7 @@ class Victim:
             os.kill(os.getpid(), getattr(signal, self.order.get("signal", "SIGKILL")))
 
     def act(self, step: str) -> dict[str, Any]:
-        """Run one step; `bump:updates` has an argument."""
+        """Run a step; `bump:updates` has an argument."""
         name, _, argument = step.partition(":")
         run: Callable[..., Any] = getattr(self.steps, name)
         done = run(argument) if argument else run()
@@ -163,7 +165,7 @@ class Victim:
 
 
 def live(order: Mapping[str, Any], spark: SparkSession) -> None:
-    """Carry an order out: its `steps` in `rounds`, on the way `stop` at its `passing`, and whom to `meet` where."""
+    """Carry out an order: its `steps` in `rounds`, where to `stop` at which `passing`, and whom to `meet` where."""
     victim = Victim(order, Steps(spark, load_settings(Path(order["config"]))))
     victim.say({"begun": os.getpid()})
     commit = OpenTable.commit

@@ -1,4 +1,4 @@
-"""A process with a JVM of its own that carries out an order over and over: `python -m tests.crash.whole_run ORDER`."""
+"""A process with its own JVM that carries out an order repeatedly: `python -m tests.crash.whole_run ORDER`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 
 from tests.crash.victim import live
-from tidelake.delta.session import start_session
+from tidelake.spark.session import start_session
 
 if __name__ == "__main__":
     session = start_session("whole-run", "local[2]", {"spark.sql.shuffle.partitions": "2"})

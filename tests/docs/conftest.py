@@ -15,7 +15,7 @@ from tests.docs.shell import link_checkout
 @pytest.fixture
 def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
     """Whoever starts a session gets the one that is there, with its settings as they are."""
-    monkeypatch.setattr("tidelake.delta.session.start_session", lambda *_, **__: spark)
+    monkeypatch.setattr("tidelake.spark.session.start_session", lambda *_, **__: spark)
     monkeypatch.setattr("jobs.job.start_session", lambda *_, **__: spark)
     yield spark
     structlog.reset_defaults()  # a job's `main` has let it write to what this test captured

@@ -1,4 +1,4 @@
-"""A folder that looks like a checkout, and a shell that runs the text of a page in it."""
+"""A folder that looks like a checkout, and a shell that runs a page's commands in it."""
 
 from __future__ import annotations
 
@@ -67,6 +67,10 @@ class Shell:
     def run(self, command: str) -> Ran:
         """Run one command to its end."""
         words = shlex.split(command)
+        if words[0] == "export":
+            for name, value in (word.split("=", 1) for word in words[1:]):
+                self.monkeypatch.setenv(name, value.replace("$PWD", str(self.folder)))
+            return Ran(command, 0, "")
         if words[0] == ".venv/bin/tidelake":
             return self._called(command, "tidelake.cli", words[1:])
         if words[:2] == [".venv/bin/python", "-m"]:

@@ -1,4 +1,4 @@
-"""The guides go as they say: their files are written, their commands run, and what is printed is what stands below."""
+"""The guides work as written: their files, commands and outputs are real."""
 
 from __future__ import annotations
 

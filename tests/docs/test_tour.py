@@ -1,4 +1,4 @@
-"""The README's commands, one after the other, in a folder of their own: what they print is what the README says."""
+"""The README's tour and the pages that continue it print what they say, in a folder of their own."""
 
 from __future__ import annotations
 
@@ -15,67 +15,82 @@ from tests.docs.shell import Ran, Shell, run_by_bash, write_file
 pytestmark = pytest.mark.spark
 
 README = list(blocks_of(PROJECT / "README.md"))
+FURTHER = [
+    block
+    for name in ("topics.md", "recordings.md", "operations.md", "reference/python.md")
+    for block in blocks_of(PROJECT / "docs" / name)
+]
+"""Pages that use what the tour has made."""
 
 
 def test_the_tour_goes_as_the_readme_says(
     folder: Path, one_session: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell = Shell(folder, monkeypatch, capsys)
+    check_what_the_readme_says(run_blocks(shell, README))
+    check_what_the_pages_say(run_blocks(shell, FURTHER))
+
+
+def run_blocks(shell: Shell, blocks: list[Block]) -> list[Ran]:
+    """Run blocks one after the other; one that has to fail has to say why."""
     ran: list[Ran] = []
-    for block in README:
+    for block in blocks:
         if block.marker in ("not run", "own process"):
             continue
         if block.marker == "file":
-            write_file(folder, block)
+            write_file(shell.folder, block)
         elif block.language == "python":
-            exec(compile(block.text, str(block), "exec"), {"__name__": "readme"})
-            ran.append(Ran(block.text, 0, capsys.readouterr().out))
+            exec(compile(block.text, str(block), "exec"), {"__name__": "page"})
+            ran.append(Ran(block.text, 0, shell.capsys.readouterr().out))
         elif block.language == "bash":
             for command in block.commands():
                 done = shell.run(command)
                 assert (done.status != 0) == (block.marker == "fails"), f"{block}: {command}\n{done.output}"
                 assert block.marker != "fails" or block.remark in done.output
                 ran.append(done)
-    check_what_the_readme_says(ran)
+    return ran
+
+
+def outputs(ran: list[Ran], part: str) -> list[str]:
+    """What the commands printed in which `part` stands."""
+    printed = [one.output for one in ran if part in one.command]
+    assert printed, part
+    return printed
 
 
 def check_what_the_readme_says(ran: list[Ran]) -> None:
     """Hold the README's numbers and words against what was printed."""
-
-    def outputs(part: str) -> list[str]:
-        found = [one.output for one in ran if part in one.command]
-        assert found, part
-        return found
-
     prose = " ".join((PROJECT / "README.md").read_text(encoding="utf-8").split())
-    ingested = report_of(outputs("jobs.ingest")[0])
+    ingested = report_of(outputs(ran, "jobs.ingest")[0])
     stated = f"{ingested['updates_read']:,} updates were read and {ingested['updates_stored']:,} are stored"
     assert stated in prose
-    first, second = outputs("tidelake status")
+    first, second = outputs(ran, "tidelake status")
     assert "held back at time 40" in first
     assert "announced with 180 updates and with 181" in first
     assert "in order" in second
-    assert [report_of(one)["upper"] for one in outputs("jobs.seal")] == [40, 50]
-    assert (
-        outputs("tidelake quarantine")[0].count("undecodable")
-        + outputs("tidelake quarantine")[0].count("bytes_left_over")
-        == 3
-    )
-    assert outputs("--as-of 10")[0] != outputs("--as-of 39")[0]
-    replayed = json.loads(outputs("tidelake replay")[0].splitlines()[-1])
+    assert [report_of(one)["upper"] for one in outputs(ran, "jobs.seal")] == [40, 50]
+    quarantined = outputs(ran, "tidelake quarantine")[0]
+    assert quarantined.count("undecodable") + quarantined.count("bytes_left_over") == 3
+    assert outputs(ran, "--as-of 10")[0] != outputs(ran, "--as-of 39")[0]
+
+
+def check_what_the_pages_say(ran: list[Ran]) -> None:
+    """Hold the other pages' words against what was printed."""
+    replayed = json.loads(outputs(ran, "tidelake replay")[0].splitlines()[-1])
     assert (replayed["frontier"], len(replayed["updates"])) == ([10], 4)
-    assert outputs("tidelake replay --engine delta")[0].startswith(outputs("tidelake replay examples")[0])
-    since, upper, rows = outputs("snapshot(start_session()")[0].split()
-    assert (since, upper) == ("0", "50")
+    assert outputs(ran, "tidelake replay --engine delta")[0].startswith(outputs(ran, "tidelake replay examples")[0])
+    standing, taken = outputs(ran, "import tidelake")[0].splitlines()
+    as_of, rows = taken.split()
+    assert (standing, as_of) == ("0 50 in order", "10")
     assert int(rows) > 0
 
 
 def report_of(output: str) -> dict[str, int]:
-    """What a job's report says of `orders`; the log lines around it are for people."""
+    """What a job's report says of `sales`; the log lines around it are for people."""
     start = output.index('{\n  "job"')
     report, _ = json.JSONDecoder().raw_decode(output[start:])
-    found: dict[str, int] = report["results"]["orders"]
-    return found
+    results: dict[str, int] = report["results"]["sales"]
+    return results
 
 
 @pytest.mark.parametrize("block", [one for one in all_blocks("bash") if one.marker == "own process"], ids=str)
@@ -83,7 +98,7 @@ def test_a_job_runs_by_spark_submit(folder: Path, block: Block) -> None:
     assert shutil.which("bash")
     (collections,) = [one for one in README if one.marker == "file"]
     write_file(folder, collections)
-    generate = next(c for one in README for c in one.commands() if c.startswith(".venv/bin/tidelake generate orders"))
+    generate = next(c for one in README for c in one.commands() if c.startswith(".venv/bin/tidelake generate sales"))
     assert run_by_bash(folder, generate).returncode == 0
     done = run_by_bash(folder, block.text)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,26 +1,25 @@
-"""The pages: each result has one, the index lists them, the oldest go, and nothing is asked of the internet."""
+"""The pages: every result has a page and a line in the index, the oldest are removed, and nothing loads remotely."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-from expectations import data_docs
+from expectations.data_docs import Notes
 from expectations.frame import result_frame
 from expectations.judge import judge
 from expectations.offline import list_results
 from expectations.suite import build_suite
-from tests.expectations.test_suite import STATUS, at, report, settings
+from tests.expectations.reports import STATUS, at, report, settings
 
 
-def validate(folder: Path, name: str, recounted: int = 2) -> None:
-    one = settings().model_copy(update={"name": name})
-    judge(result_frame(report(at(3, recounted=recounted)), STATUS, 1), build_suite(one), folder)
+def validate(folder: Path, name: str, recounted: int = 2, **more: Any) -> None:
+    suite = build_suite(settings().model_copy(update={"name": name}))
+    judge(result_frame(report(at(3, recounted=recounted)), STATUS, 1), suite, folder, **more)
 
 
-def test_every_collection_stays_in_the_index_whichever_came_last(tmp_path: Path) -> None:
+def test_every_collection_stays_in_the_index_whichever_was_validated_last(tmp_path: Path) -> None:
     validate(tmp_path, "prices")
     validate(tmp_path, "visits", recounted=3)
     found = {one.suite: one for one in list_results(tmp_path)}
@@ -36,7 +35,7 @@ def test_every_collection_stays_in_the_index_whichever_came_last(tmp_path: Path)
         assert (tmp_path / "expectations" / f"{name}.html").is_file()
 
 
-def test_pages_ask_nothing_of_the_internet_and_link_only_to_what_is_there(tmp_path: Path) -> None:
+def test_pages_load_nothing_remote_and_link_only_to_existing_files(tmp_path: Path) -> None:
     validate(tmp_path, "prices")
     pages = list(tmp_path.glob("**/*.html"))
     assert len(pages) == 3
@@ -49,8 +48,8 @@ def test_pages_ask_nothing_of_the_internet_and_link_only_to_what_is_there(tmp_pa
                 assert (page.parent / address).exists(), f"{page.name} asks for {address}"
 
 
-def test_a_page_says_what_was_sealed_by_decision_and_what_a_check_goes_by(tmp_path: Path) -> None:
-    notes = data_docs.Notes(["time 3, sealed by decision: <b>"], {"announced_is_recounted": ["time 3: 1 & 2"]})
+def test_a_page_shows_decisions_and_evidence(tmp_path: Path) -> None:
+    notes = Notes(["time 3, sealed by decision: <b>"], {"announced_is_recounted": ["time 3: 1 & 2"]})
     frame = result_frame(report(at(3, recounted=3)), STATUS, 1)
     judge(frame, build_suite(settings()), tmp_path, notes)
     validate(tmp_path, "prices")  # the page of a result stays as it was
@@ -62,17 +61,16 @@ def test_a_page_says_what_was_sealed_by_decision_and_what_a_check_goes_by(tmp_pa
     assert 'class="notes"' not in (tmp_path / newest.page).read_text(encoding="utf-8")
 
 
-def test_results_of_one_second_come_newest_first(tmp_path: Path) -> None:
+def test_results_of_the_same_second_are_listed_newest_first(tmp_path: Path) -> None:
     names = ["prices", "visits", "prices", "orders", "visits", "orders", "prices"]
     for name in names:
         validate(tmp_path, name)
     assert [one.suite for one in list_results(tmp_path)] == names[::-1]
 
 
-def test_only_the_newest_results_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_docs, "_RESULTS_KEPT", 2)
+def test_only_the_newest_results_are_kept(tmp_path: Path) -> None:
     for _ in range(3):
-        validate(tmp_path, "prices")
+        validate(tmp_path, "prices", results_kept=2)
     kept = list_results(tmp_path)
     assert len(kept) == 2
     assert len(list(tmp_path.glob("validations/**/*.html"))) == 2

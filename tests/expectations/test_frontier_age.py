@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from expectations.checks import frontier_age_s
-from tests.expectations.test_suite import STATUS, settings
-from tidelake.delta.catalog import Catalog
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.layout import Store
-from tidelake.delta.status import read_status
-from tidelake.delta.values import CLOSED, SEALED_AT_MS, UPPER
+from tests.expectations.reports import STATUS, settings
+from tidelake.read.status import read_status
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.layout import Store
+from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
 
 
-def test_the_age_of_a_frontier_that_never_moved_of_one_that_did_and_of_a_closed_one(tmp_path: Path) -> None:
+def test_the_age_of_a_frontier_counts_from_its_last_move_and_is_zero_if_closed(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path))
-    catalog.open_or_create(settings("plain"))
+    catalog.open_or_create(settings("plain").spec())
     entry = catalog.update("prices", lambda one: one.model_copy(update={"created_at_ms": one.created_at_ms - 90_000}))
     collection = catalog.find("prices")
     assert collection.entry == entry
@@ -34,12 +34,11 @@ def test_the_age_of_a_frontier_that_never_moved_of_one_that_did_and_of_a_closed_
     assert frontier_age_s(collection, replace(STATUS, lag_s=-3.0)) == 0  # a clock that went back
 
 
-def test_a_quiet_raw_topic_is_no_stall_and_one_with_unread_records_is(tmp_path: Path) -> None:
+def test_a_reclocked_topic_stalls_only_if_it_has_unread_records(tmp_path: Path) -> None:
     quiet, unread, unreachable = (replace(STATUS, lag_s=90.0, lag_messages=lag) for lag in (0, 1, None))
     catalog = Catalog(Store(tmp_path))
-    of_raw = settings("append_only", "reclock")
-    raw = catalog.open_or_create(of_raw.model_copy(update={"value_schema": of_raw.record_schema}))
+    raw = catalog.open_or_create(settings("append_only", "reclock").spec())
     assert [frontier_age_s(raw, one) for one in (quiet, unread, unreachable)] == [0, 90, 90]
     # A stream that states its own progress has to go on doing so, though nothing is left to read.
-    catalog.open_or_create(settings("plain").model_copy(update={"name": "stated"}))
+    catalog.open_or_create(replace(settings("plain").spec(), name="stated"))
     assert frontier_age_s(catalog.find("stated"), quiet) == 90

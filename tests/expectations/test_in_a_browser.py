@@ -1,4 +1,4 @@
-"""The Data Docs as a person sees them, in a browser that reaches nothing but this machine."""
+"""The Data Docs in a browser that can only reach this machine."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from expectations.judge import judge
 from expectations.offline import list_results
 from expectations.suite import build_suite
 from tests.browser import CHROMIUM, browser
-from tests.expectations.test_suite import STATUS, at, report, settings
+from tests.expectations.reports import STATUS, at, report, settings
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on PATH (Debian: apt-get install chromium)")
 
 
-def test_the_pages_show_everything_and_ask_for_nothing_elsewhere(tmp_path: Path) -> None:
+def test_the_pages_show_everything_and_load_nothing_remote(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     notes = Notes(["time 3, sealed by decision: counted again"], {"announced_is_recounted": ["time 3: 3 are there"]})
     judge(result_frame(report(at(3, recounted=3)), STATUS, 1), build_suite(settings()), docs, notes)
     (result,) = list_results(docs)
     with browser(tmp_path / "profile") as page:
         page.open((docs / "index.html").as_uri())
-        page.wait_for_text("every collection recounted independently of its seals")
+        page.wait_for_text("Each recounts a collection independently of its seals.")
         assert "8 of 9" in page.text()
         page.click("result")
         page.wait_for_text("announced_is_recounted: at every sealed time")

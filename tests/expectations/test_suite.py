@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,59 +10,11 @@ import pytest
 from expectations.frame import result_frame
 from expectations.judge import Verdict, judge
 from expectations.suite import build_suite, rules_of
-from tests.delta.lake import RECORD
-from tidelake.configuration import CollectionSettings
-from tidelake.delta.status import CollectionStatus
-from tidelake.delta.validation import ValidateReport
+from tests.expectations.reports import STATUS, at, report, settings
+from tidelake.read.status import CollectionStatus
+from tidelake.validate.validation import ValidateReport
 
 BIG = 2**70
-STATUS = CollectionStatus(
-    name="prices",
-    family="append_only",
-    since=0,
-    upper=9,
-    closed=False,
-    rows=5,
-    pending=0,
-    runs=1,
-    bytes=1,
-    late=0,
-    quarantine=0,
-    quarantine_reasons={},
-    lag_messages=0,
-    lag_s=1.0,
-    statements_pending=0,
-    contradictions=[],
-    damaged=None,
-)
-
-
-def settings(family: Any = "append_only", framing: Any = "cdcv2") -> CollectionSettings:
-    return CollectionSettings(
-        name="prices",
-        family=family,
-        framing=framing,
-        topics=("prices",),
-        topics_folder=Path("topics"),
-        record_schema=RECORD,
-        key=("id",) if family == "upsert" else (),
-    )
-
-
-def at(time: int, **other: int) -> dict[str, Any]:
-    return {
-        "time": time,
-        "announced": 2,
-        "counted": 2,
-        "recounted": 2,
-        "diff_min": 1,
-        "diff_sum": 2,
-        "decision": None,
-    } | other
-
-
-def report(*times: dict[str, Any], **other: Any) -> ValidateReport:
-    return ValidateReport(lower=0, upper=9, since=0, closed=False, version=1, times=list(times), **other)
 
 
 def judged(
@@ -77,7 +28,7 @@ def failing(*arguments: Any, **named: Any) -> dict[str, list[int]]:
     return {name: one.times for name, one in judged(*arguments, **named).items() if not one.passed}
 
 
-def test_what_is_as_it_should_be_passes_every_rule() -> None:
+def test_a_correct_report_passes_every_rule() -> None:
     verdicts = judged(report(at(3), at(2**62), diff_sum_recorded=4, diff_sum_found=4))
     assert set(verdicts) == {rule.name for rule in rules_of(settings())}
     assert all(one.passed for one in verdicts.values())
@@ -98,29 +49,29 @@ def test_a_range_without_times_passes() -> None:
         ({"announced": 2**53, "counted": 2**53, "recounted": 2**53 + 1}, {"announced_is_recounted": [2**62]}),
     ],
 )
-def test_a_wrong_number_at_one_time_fails_its_rule_and_names_the_time(
+def test_a_wrong_number_at_a_time_fails_its_rule_and_names_the_time(
     wrong: dict[str, int], expected: dict[str, list[int]]
 ) -> None:
     assert failing(report(at(3), at(2**62, **wrong))) == expected
 
 
-def test_a_time_that_was_emptied_by_decision_takes_nothing_away() -> None:
+def test_a_time_that_a_decision_emptied_removes_nothing() -> None:
     assert failing(report(at(3, announced=0, counted=0, recounted=0, diff_min=0))) == {}
 
 
 @pytest.mark.parametrize("total", [4, BIG])
-def test_diffs_that_do_not_add_up_to_what_was_recorded_are_found(total: int) -> None:
+def test_diffs_that_do_not_add_up_to_the_recorded_sum_fail(total: int) -> None:
     assert failing(report(at(3), diff_sum_recorded=total, diff_sum_found=total)) == {}
     assert failing(report(at(3), diff_sum_recorded=total, diff_sum_found=total - 1)) == {
         "sum_of_diffs_is_as_recorded": [9]
     }
 
 
-def test_a_read_beyond_upper_that_is_answered_is_found() -> None:
+def test_an_answered_read_beyond_upper_fails() -> None:
     assert set(failing(report(at(3), readable_beyond_upper=1))) == {"nothing_readable_beyond_upper"}
 
 
-def test_contradictions_quarantine_and_a_frontier_that_stands_still_are_told_apart() -> None:
+def test_contradictions_quarantine_and_a_stalled_frontier_fail_different_checks() -> None:
     contradicted = replace(STATUS, contradictions=[{"time": 9, "detail": "x", "decided": False}])
     decided = replace(STATUS, contradictions=[{"time": 9, "detail": "x", "decided": True}])
     assert set(failing(report(), contradicted)) == {"nothing_is_contradicted"}
@@ -138,11 +89,11 @@ def test_contradictions_quarantine_and_a_frontier_that_stands_still_are_told_apa
     assert set(failing(report(), age_s=86_401)) == {"frontier_moves"}
 
 
-def test_a_plain_collection_may_take_away() -> None:
+def test_a_plain_collection_may_remove_data() -> None:
     assert failing(report(at(3, diff_min=-5, diff_sum=-3)), family="plain") == {}
 
 
-def test_data_below_zero_is_a_warning_of_the_plain_family_only() -> None:
+def test_data_below_zero_is_a_warning_for_the_plain_family_only() -> None:
     assert failing(report(at(3), below_zero=0), family="plain") == {}
     assert set(failing(report(at(3), below_zero=2), family="plain")) == {"nothing_accumulates_below_zero"}
     assert failing(report(at(3), below_zero=2), family="append_only") == {}

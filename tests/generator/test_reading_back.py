@@ -1,4 +1,4 @@
-"""Whatever happens to a history on its way, a reader finds what the truth says, and nothing else."""
+"""However a history is mangled, a reader finds exactly the truth."""
 
 from __future__ import annotations
 

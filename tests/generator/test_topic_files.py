@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.generator.topics import assert_reads_as_the_truth_says, make, read, records
-from tidelake.column_types import Column, column_types
-from tidelake.errors import RuleBroken
+from tidelake.errors import GeneratorRefused
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
 from tidelake.generator.orders import ARROW_SCHEMA, RECORD_SCHEMA
-from tidelake.generator.topic_writer import TOPIC_SCHEMA
 from tidelake.generator.truth import contents_at, read_truth
-from tidelake.schema import cdcv2_schema
+from tidelake.schema.avro import cdcv2_schema
+from tidelake.schema.columns import Column, column_types
+from tidelake.topic.shape import TOPIC_SCHEMA
 
 MANGLED: dict[str, Any] = {
     "writers": 2,
@@ -94,7 +94,7 @@ def test_offsets_are_contiguous_in_each_partition_and_files_hold_no_more_than_as
 def test_a_topic_that_is_not_empty_is_refused_by_name_and_left_as_it_is(tmp_path: Path) -> None:
     make(tmp_path, seed=1)
     before = bytes_below(tmp_path)
-    with pytest.raises(RuleBroken, match=r"topics/orders is not empty(?s:.*)--append"):
+    with pytest.raises(GeneratorRefused, match=r"topics/orders is not empty(?s:.*)--append"):
         make(tmp_path, seed=2)
     assert bytes_below(tmp_path) == before
 
@@ -105,7 +105,7 @@ def test_an_empty_folder_is_as_good_as_none(tmp_path: Path) -> None:
 
 
 def test_the_truth_may_not_lie_inside_the_topic(tmp_path: Path) -> None:
-    with pytest.raises(RuleBroken, match="inside the topic"):
+    with pytest.raises(GeneratorRefused, match="inside the topic"):
         generate(GenerateOptions(name="orders", updates=9), tmp_path, tmp_path / "orders")
 
 
@@ -157,7 +157,7 @@ def test_a_topic_that_cannot_be_continued_is_refused(
 ) -> None:
     make(tmp_path, **first)
     before = bytes_below(tmp_path)
-    with pytest.raises(RuleBroken, match=why):
+    with pytest.raises(GeneratorRefused, match=why):
         make(tmp_path, append=True, **second)
     assert bytes_below(tmp_path) == before
 
@@ -166,15 +166,15 @@ def test_a_topic_without_its_truth_or_with_another_ones_is_not_continued(tmp_pat
     made = make(tmp_path)
     extra = made.topic / "part-00001.parquet"
     extra.write_bytes((made.topic / "part-00000.parquet").read_bytes())
-    with pytest.raises(RuleBroken, match="its truth speaks of"):
+    with pytest.raises(GeneratorRefused, match="its truth states"):
         make(tmp_path, append=True)
     extra.unlink()
     (made.topic / "0.jsonl").write_text("")
-    with pytest.raises(RuleBroken, match=r"0\.jsonl was not written by this generator"):
+    with pytest.raises(GeneratorRefused, match=r"0\.jsonl was not written by this generator"):
         make(tmp_path, append=True)
     (made.topic / "0.jsonl").unlink()
     made.truth_path.unlink()
-    with pytest.raises(RuleBroken, match=r"there is no .*orders\.truth\.json"):
+    with pytest.raises(GeneratorRefused, match=r"there is no .*orders\.truth\.json"):
         make(tmp_path, append=True)
 
 

@@ -1,4 +1,4 @@
-"""Reads a generated topic with the package's own codec and reader, as a test has to see it."""
+"""Reads a generated topic with the package's codec and reader."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelake.antichain import Antichain
-from tidelake.codec import AvroCodec, ConfluentCodec
+from tidelake.codec.avro import AvroCodec, ConfluentCodec
 from tidelake.errors import CodecError, MalformedMessage
 from tidelake.generator.events import events_table
 from tidelake.generator.generate import BREACHES, Generated, generate, schema_of
 from tidelake.generator.options import GenerateOptions
 from tidelake.generator.orders import RECORD_SCHEMA, orders_table
-from tidelake.message import Message, Updates
-from tidelake.reader import Reader
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.message import Message, Updates
+from tidelake.protocol.reader import Reader
 
 CODEC = AvroCodec(RECORD_SCHEMA)
 

@@ -1,4 +1,4 @@
-"""A process that runs the tick job and kills itself at a named place: `python -m tests.orchestration.killed_run`."""
+"""A process that runs the tick job and kills itself at a failpoint: `python -m tests.orchestration.killed_run`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from dagster import DagsterInstance
 
 from orchestration.run_once import run_tick_job
-from tidelake.delta.stops import on_reach
+from tidelake.store.failpoints import on_reach
 
 
 def main(config: str, home: str, stop: str) -> int:

@@ -1,19 +1,20 @@
-"""Runs whose process is gone must not keep others waiting; runs that are alive are left alone."""
+"""Runs whose process is gone are failed, so that others need not wait; all other runs are left alone."""
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, build_schedule_context
 
-from orchestration import dead_runs
+from orchestration.dead_runs import PROCESS_TAG, fail_dead_runs, mark_process
 from orchestration.jobs import TICK
 from orchestration.location import build_location
 from orchestration.settings import Environment
-from tests.orchestration.lakes import Lakes
+from tests.lakes.dagster_lakes import Lakes
 
 
 @pytest.fixture
@@ -30,37 +31,36 @@ def status_of(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:
 
 
 def test_a_run_of_a_living_process_is_left_alone(instance: DagsterInstance, run: DagsterRun) -> None:
-    dead_runs.mark_process(instance, run.run_id)
-    assert dead_runs.fail_dead_runs(instance) == []
+    mark_process(instance, run.run_id)
+    assert fail_dead_runs(instance) == []
     assert status_of(instance, run) == DagsterRunStatus.STARTED
 
 
 def test_a_run_whose_process_was_killed_is_marked_as_failed(instance: DagsterInstance, run: DagsterRun) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    tag = f"{dead_runs.socket.gethostname()} {child.pid} {dead_runs._start_of(child.pid)}"
-    instance.add_run_tags(run.run_id, {dead_runs.PROCESS_TAG: tag})
-    assert dead_runs.fail_dead_runs(instance) == []
+    mark_process(instance, run.run_id, child.pid)
+    assert fail_dead_runs(instance) == []
     child.kill()
     child.communicate()
-    assert dead_runs.fail_dead_runs(instance) == [run.run_id]
+    assert fail_dead_runs(instance) == [run.run_id]
     assert status_of(instance, run) == DagsterRunStatus.FAILURE
-    assert dead_runs.fail_dead_runs(instance) == []
+    assert fail_dead_runs(instance) == []
 
 
-def test_another_process_of_the_same_number_does_not_keep_a_run_alive(
+def test_a_later_process_with_the_same_pid_does_not_keep_a_run_alive(
     instance: DagsterInstance, run: DagsterRun
 ) -> None:
-    instance.add_run_tags(run.run_id, {dead_runs.PROCESS_TAG: f"{dead_runs.socket.gethostname()} {os.getpid()} 1"})
-    assert dead_runs.fail_dead_runs(instance) == [run.run_id]
+    instance.add_run_tags(run.run_id, {PROCESS_TAG: f"{socket.gethostname()} {os.getpid()} 1"})
+    assert fail_dead_runs(instance) == [run.run_id]
 
 
-def test_runs_of_other_hosts_and_of_nobody_are_left_alone(instance: DagsterInstance, run: DagsterRun) -> None:
-    assert dead_runs.fail_dead_runs(instance) == []
-    instance.add_run_tags(run.run_id, {dead_runs.PROCESS_TAG: "elsewhere 1 1"})
-    assert dead_runs.fail_dead_runs(instance) == []
+def test_runs_of_other_hosts_and_without_a_process_are_left_alone(instance: DagsterInstance, run: DagsterRun) -> None:
+    assert fail_dead_runs(instance) == []
+    instance.add_run_tags(run.run_id, {PROCESS_TAG: "elsewhere 1 1"})
+    assert fail_dead_runs(instance) == []
 
 
-def test_a_schedule_starts_nothing_while_its_last_run_goes_on(
+def test_a_schedule_starts_nothing_while_its_last_run_is_unfinished(
     instance: DagsterInstance, run: DagsterRun, lakes: Lakes
 ) -> None:
     repository = build_location(Environment(config_file=lakes.config)).get_repository_def()

@@ -1,4 +1,4 @@
-"""What a source says wrong fails checks and stops nothing; decisions heal them, and every report repeats them."""
+"""Errors of a source fail checks and stop nothing; decisions heal them and are shown in every report."""
 
 from __future__ import annotations
 
@@ -7,23 +7,17 @@ from typing import Any
 import pytest
 from dagster import DagsterInstance, ExecuteInProcessResult
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
 from expectations.offline import list_results
 from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
-from tests.delta.lake import progress, updates
-from tests.orchestration.lakes import HISTORY, Lakes, failed_checks, materialized, metadata
-from tidelake.cli import app
+from tests.lakes.commands import resolve
+from tests.lakes.dagster_lakes import HISTORY, Lakes, failed_checks, materialized, metadata
+from tests.lakes.lake import progress, updates
 
 pytestmark = pytest.mark.spark
 
 DECIDED = "time 7, sealed by decision"
 REASON = "the shop has counted again: 2"
-
-
-def resolve(lakes: Lakes, *arguments: str) -> None:
-    result = CliRunner().invoke(app, ["resolve", "prices", *arguments, "--config", str(lakes.config)])
-    assert result.exit_code == 0, result.exception
 
 
 def of_check(result: ExecuteInProcessResult, check: str) -> dict[str, Any]:
@@ -63,9 +57,10 @@ def test_a_contradiction_fails_its_check_stops_nothing_and_is_sealed_by_decision
     assert shown.success
     assert metadata(shown, "prices", "current")["as_of"] == 6  # what is proven is published
 
-    resolve(lakes, "--time", "7", "--count", "2", "--reason", REASON)
-    resolve(lakes, "--time", "1", "--discard", '{"data": {"id": 1, "price": 10}, "diff": 5}', "--reason", "taken back")
-    resolve(lakes, "--quarantined", "prices:0:6", "--reason", "a test message")
+    resolve(lakes, "count", "--time", "7", "--count", "2", "--reason", REASON)
+    late_update = '{"data": {"id": 1, "price": 10}, "diff": 5}'
+    resolve(lakes, "discard", "--time", "1", "--statement", late_update, "--reason", "taken back")
+    resolve(lakes, "quarantine", "--offsets", "prices:0:6", "--reason", "a test message")
     healed = run_tick_job(lakes.config, instance)
     assert failed_checks(healed) == {}
     sealed = metadata(healed, "prices", "seal")

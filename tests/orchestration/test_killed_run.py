@@ -1,4 +1,4 @@
-"""A run that is killed half way and started again ends where a run ends that nobody killed."""
+"""A run that is killed and started again ends with the tables of a run that was not killed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pyspark.sql import SparkSession
 from orchestration.dead_runs import fail_dead_runs
 from orchestration.run_once import run_tick_job
 from orchestration.settings import PROJECT
-from tests.orchestration.lakes import HISTORY, Lakes, failed_checks
-from tidelake.delta.commit import OpenTable
-from tidelake.delta.table_log import check_log
+from tests.lakes.dagster_lakes import HISTORY, Lakes, failed_checks
+from tidelake.store.commit import OpenTable
+from tidelake.store.table_log import check_log
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.sweep  # the jobs themselves are killed in tests/crash
 @pytest.mark.parametrize("stop", ["ingest.after_progress", "seal.after_proofs"])
-def test_a_killed_run_started_again_ends_in_the_same_table(
+def test_a_killed_run_that_is_started_again_ends_with_the_same_table(
     tmp_path: Path, spark: SparkSession, instance: DagsterInstance, stop: str
 ) -> None:
     killed, whole = (Lakes(tmp_path / one, {"prices": "plain"}) for one in ("killed", "whole"))

@@ -13,7 +13,7 @@ from dagster import DefaultScheduleStatus
 from orchestration.jobs import CURRENT, NIGHTLY, TICK
 from orchestration.location import build_location
 from orchestration.settings import PROJECT, Environment, read_environment
-from tests.orchestration.lakes import Lakes
+from tests.lakes.dagster_lakes import Lakes
 from tidelake.errors import ConfigurationError
 
 LOAD = (
@@ -62,7 +62,7 @@ def test_without_a_collections_yaml_the_location_says_how_to_write_one(
     assert "TIDELAKE_CONFIG" in caplog.text
 
 
-def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+def test_a_file_that_a_variable_names_must_exist(tmp_path: Path) -> None:
     environment = read_environment({"TIDELAKE_CONFIG": str(tmp_path / "nowhere.yaml")})
     with pytest.raises(ConfigurationError, match=r"nowhere\.yaml.*cannot be read"):
         build_location(environment)
@@ -72,8 +72,8 @@ def test_a_wrong_collections_yaml_fails_the_load_with_its_own_text(lakes: Lakes)
     lakes.config.write_text(lakes.config.read_text().replace("plain", "plein"), encoding="utf-8")
     loaded = load(TIDELAKE_CONFIG=str(lakes.config))
     assert loaded.returncode != 0
-    assert f"{lakes.config}: collections.prices.family:" in loaded.stderr
-    assert "hint: see the README" in loaded.stderr
+    assert f"{lakes.config}, line 3: collections.prices.family:" in loaded.stderr
+    assert "hint: see docs/reference/configuration.md" in loaded.stderr
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_wrong_collections_yaml_fails_the_load_with_its_own_text(lakes: Lakes)
         ),
         (
             {"TIDELAKE_TICK_CRON": "often"},
-            "environment: TIDELAKE_TICK_CRON: is no cron expression: 'often'\nhint: write",
+            "environment: TIDELAKE_TICK_CRON: is not a cron expression: 'often'\nhint: write",
         ),
     ],
 )
@@ -95,11 +95,11 @@ def test_a_wrong_variable_is_named(lakes: Lakes, variables: dict[str, str], text
     assert str(raised.value).startswith(text)
 
 
-def test_an_empty_variable_is_as_good_as_none() -> None:
+def test_an_empty_variable_counts_as_unset() -> None:
     assert read_environment({"TIDELAKE_CONFIG": "", "TIDELAKE_SPARK_MASTER": ""}) == read_environment({})
 
 
-def test_every_job_has_a_schedule_that_runs_only_where_it_is_asked_to(lakes: Lakes) -> None:
+def test_every_job_has_a_schedule_that_runs_only_if_asked_to(lakes: Lakes) -> None:
     for given, expected in (("", DefaultScheduleStatus.STOPPED), ("running", DefaultScheduleStatus.RUNNING)):
         environment = read_environment({"TIDELAKE_CONFIG": str(lakes.config), "TIDELAKE_SCHEDULES": given})
         repository = build_location(environment).get_repository_def()

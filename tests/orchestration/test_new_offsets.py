@@ -1,30 +1,30 @@
-"""The sensor for new offsets, on a real instance: when it asks for a tick, of what, and when it does not."""
+"""The sensor for new offsets on a real instance: when it requests a tick, and of which collections."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from dagster import AssetKey, DagsterInstance, DagsterRunStatus, build_sensor_context
-from dagster._core.definitions.sensor_definition import SensorExecutionData
 from pyspark.sql import SparkSession
 
 from orchestration.jobs import TICK
 from orchestration.location import build_location
 from orchestration.run_once import run_tick_job
 from orchestration.settings import Environment
-from tests.delta.lake import updates
-from tests.orchestration.lakes import Lakes, materialized, metadata
-from tests.orchestration.test_decisions import resolve
-from tests.orchestration.test_raw_tick import RawLakes
+from tests.lakes.commands import resolve
+from tests.lakes.dagster_lakes import Lakes, RawLakes, materialized, metadata
+from tests.lakes.lake import updates
 from tests.services.kafka import Broker, Record
-from tidelake.configuration import load_settings
-from tidelake.delta.catalog import Catalog, Decision
-from tidelake.delta.layout import Store
+from tidelake.settings.lake import load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.decision import AcceptTopic
+from tidelake.store.layout import Store
 
 
-def evaluated(lakes: Lakes, instance: DagsterInstance, cursor: str | None = None) -> SensorExecutionData:
+def evaluated(lakes: Lakes, instance: DagsterInstance, cursor: str | None = None) -> Any:
     location = build_location(Environment(config_file=lakes.config))
     new_offsets = location.get_repository_def().get_sensor_def("new_offsets")
     with build_sensor_context(instance=instance, cursor=cursor) as context:
@@ -41,7 +41,7 @@ def test_new_offsets_start_a_tick_of_their_collection_once(
     document["kafka"] = {"bootstrap_servers": broker.bootstrap_servers}
     document["collections"]["prices"] |= {"source": "kafka", "topic": topic}
     lakes.config.write_text(yaml.safe_dump(document), encoding="utf-8")
-    assert evaluated(lakes, instance).skip_message == "no topic has anything new"
+    assert evaluated(lakes, instance).skip_message == "no topic has new messages"
 
     broker.produce(topic, [Record(updates((1, 1, 1)))])
     first = evaluated(lakes, instance)
@@ -49,7 +49,7 @@ def test_new_offsets_start_a_tick_of_their_collection_once(
     keys = [AssetKey(["prices", verb]) for verb in ("ingest", "seal", "compact")]
     assert request.asset_selection == keys
     # Asked for once: a run that fails, or stops at a gap, is the schedule's to repeat.
-    assert evaluated(lakes, instance, first.cursor).skip_message == "no topic has anything new"
+    assert evaluated(lakes, instance, first.cursor).skip_message == "no topic has new messages"
 
     job = build_location(Environment(config_file=lakes.config)).resolve_job_def(TICK)
     run = instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
@@ -63,12 +63,12 @@ def test_new_offsets_start_a_tick_of_their_collection_once(
     assert result.success
     assert materialized(result) == {"prices/ingest", "prices/seal", "prices/compact"}
     assert len(result.get_asset_check_evaluations()) == 10
-    assert evaluated(lakes, instance).skip_message == "no topic has anything new"
+    assert evaluated(lakes, instance).skip_message == "no topic has new messages"
 
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_raw_topic_is_asked_for_once_and_after_it_was_accepted_anew_once_more(
+def test_a_reclocked_topic_is_requested_once_and_once_more_after_it_is_accepted_again(
     spark: SparkSession, instance: DagsterInstance, tmp_path: Path, broker: Broker
 ) -> None:
     lakes = RawLakes(tmp_path / "lakes", {"prices": "upsert", "visits": "append_only"})
@@ -83,14 +83,14 @@ def test_a_raw_topic_is_asked_for_once_and_after_it_was_accepted_anew_once_more(
         """What is there is asked for once, and read by the tick; returns the cursor."""
         asked = evaluated(lakes, instance, cursor)
         assert [one.asset_selection for one in asked.run_requests or []] == [keys]
-        assert evaluated(lakes, instance, asked.cursor).skip_message == "no topic has anything new"
+        assert evaluated(lakes, instance, asked.cursor).skip_message == "no topic has new messages"
         result = job.execute_in_process(instance=instance, asset_selection=keys)
         assert result.success
         assert metadata(result, "prices", "ingest")["lag_messages"] == 0
-        assert evaluated(lakes, instance).skip_message == "no topic has anything new"
+        assert evaluated(lakes, instance).skip_message == "no topic has new messages"
         return asked.cursor
 
-    assert evaluated(lakes, instance).skip_message == "no topic has anything new"
+    assert evaluated(lakes, instance).skip_message == "no topic has new messages"
     broker.produce(topic, [Record(b'{"id":1,"price":10}', b'{"id":1}')])
     cursor = tick_once(None)
 
@@ -98,18 +98,18 @@ def test_a_raw_topic_is_asked_for_once_and_after_it_was_accepted_anew_once_more(
     broker.create_topic(topic, partitions=2)
     broker.produce(topic, [Record(b'{"id":2,"price":20}', b'{"id":2}', 1)])
     assert evaluated(lakes, instance).run_requests, "what stops ingest is not read"
-    resolve(lakes, "--accept-topic", topic, "--reason", "tested")
+    resolve(lakes, "topic", "--topic", topic, "--reason", "tested")
     tick_once(cursor)
     assert lakes.contents(spark, "prices", lakes.upper("prices") - 1) == {(1, 10): 1, (2, 20): 1}
 
     # A topic that was cut short goes on where it ends: there is nothing to read, and nothing to ask for.
     catalog = Catalog(Store(load_settings(lakes.config).store))
-    catalog.decide("prices", Decision(accept_topic=(topic, 0, {0: 0, 1: 1}), reason="tested", at_ms=0))
-    assert evaluated(lakes, instance).skip_message == "no topic has anything new"
+    catalog.decide("prices", AcceptTopic(topic=topic, starts={0: 0, 1: 1}, reason="tested"))
+    assert evaluated(lakes, instance).skip_message == "no topic has new messages"
 
 
 @pytest.mark.services
-def test_a_topic_that_no_broker_has_stops_the_run_before_anything_is_written(
+def test_a_missing_topic_stops_the_run_before_anything_is_written(
     instance: DagsterInstance, lakes: Lakes, broker: Broker
 ) -> None:
     lakes.document["kafka"] = {"bootstrap_servers": broker.bootstrap_servers}
@@ -123,7 +123,7 @@ def test_a_topic_that_no_broker_has_stops_the_run_before_anything_is_written(
 
 
 @pytest.mark.spark
-def test_a_topic_that_cannot_be_asked_keeps_no_other_from_its_tick(
+def test_an_unreachable_topic_does_not_stop_the_ticks_of_others(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     document = yaml.safe_load(lakes.config.read_text(encoding="utf-8"))

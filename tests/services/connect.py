@@ -1,4 +1,4 @@
-"""Kafka Connect with Debezium in it: connectors come and go by REST; the worker may be killed and started again."""
+"""Kafka Connect with Debezium: REST for connectors, and a worker that can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WORKER = {
 
 @dataclass
 class Connect:
-    """A worker that runs, or one that was ended and may be started again: it knows its connectors from Kafka."""
+    """A worker that can be ended and restarted; it restores its connectors from Kafka."""
 
     url: str
     server: Server
@@ -49,35 +49,35 @@ class Connect:
         self.server.start(self._answers)
 
     def restart(self, *, kill: bool = True) -> None:
-        """End the worker, by a kill unless told otherwise, and start it again; connectors go on by themselves."""
+        """End the worker, by default with a kill, and restart it; connectors continue by themselves."""
         self.server.kill() if kill else self.server.stop()
         self.start()
 
     def put(self, name: str, settings: Mapping[str, object], *, wait: bool = True) -> None:
         """Add a connector, or change it, and wait until it runs."""
-        self._call("PUT", f"/connectors/{name}/config", {one: str(value) for one, value in settings.items()})
+        self.call("PUT", f"/connectors/{name}/config", {one: str(value) for one, value in settings.items()})
         if wait:
             self.wait_until_running(name)
 
     def remove(self, name: str) -> None:
         """Take a connector away; its replication slot stays until the database goes."""
-        self._call("DELETE", f"/connectors/{name}")
+        self.call("DELETE", f"/connectors/{name}")
 
     def pause(self, name: str, *, stop: bool = False) -> None:
         """Keep a connector from reading on; with `stop` its task ends, too."""
-        self._call("PUT", f"/connectors/{name}/{'stop' if stop else 'pause'}")
+        self.call("PUT", f"/connectors/{name}/{'stop' if stop else 'pause'}")
 
     def resume(self, name: str) -> None:
         """Let it read on, and wait until it runs."""
-        self._call("PUT", f"/connectors/{name}/resume")
+        self.call("PUT", f"/connectors/{name}/resume")
         self.wait_until_running(name)
 
     def status(self, name: str) -> dict[str, Any]:
         """What the worker says of a connector and its task."""
-        return dict(self._call("GET", f"/connectors/{name}/status"))
+        return dict(self.call("GET", f"/connectors/{name}/status"))
 
     def wait_until_running(self, name: str) -> None:
-        """Until the connector and its one task run.
+        """Wait until the connector and its only task run.
 
         Raises:
             AssertionError: the task failed, or nothing came of it in time.
@@ -96,8 +96,8 @@ class Connect:
             time.sleep(0.1)
         raise AssertionError(f"the connector {name} does not run after {WAIT_S:.0f} s: {status}")
 
-    def _call(self, method: str, path: str, body: object = None) -> Any:
-        """One request; asked again while the worker is finding its place."""
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """Send a request, and repeat it while the worker rebalances."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
             self.url + path, data=data, method=method, headers={"Content-Type": "application/json"}
@@ -126,7 +126,7 @@ class Connect:
 
 @contextmanager
 def connect_worker(folder: Path, broker: Broker, settings: Mapping[str, object] | None = None) -> Iterator[Connect]:
-    """Start a worker with Debezium's PostgreSQL connector; it is gone at the end, whatever happens.
+    """Start a worker with Debezium's PostgreSQL connector; it always ends with the context.
 
     Cost: some seconds, and 200 MB before it has a connector.
     """

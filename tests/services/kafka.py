@@ -1,4 +1,4 @@
-"""A Kafka broker of one node: plain, and with TLS and SASL on a second listener."""
+"""A Kafka broker with one node: a plain listener, and a second one with TLS and SASL."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.services.process import Server, free_ports, java, write_properties
-from tidelake.setup.jars import java_command
+from tidelake.spark.jars import java_command
 
 WAIT_S = 180.0
 """The bound of each request to a broker that runs."""
 USER, PASSWORD = "tidelake", 'no "secret" \\ at all'
-"""Who may come in by SASL, with what has to be quoted in places."""
+"""The user of SASL, whose password needs quoting in some places."""
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *_SCRAM)
 _STORE_PASSWORD = "changeit"
 
 
 def _quoted(text: str) -> str:
-    """As a login module's text, which stands in a file of properties, where a backslash is two."""
+    """Quote a text for a login module in a properties file, where a backslash is doubled."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\")
 
 
@@ -76,13 +76,13 @@ class Record:
 
 @dataclass
 class Broker:
-    """A broker that runs, or one that was stopped and may be started again at the same place."""
+    """A broker that can be stopped and restarted on the same ports and data."""
 
     bootstrap_servers: str
     secure_bootstrap_servers: str
-    """TLS with SASL by one of `MECHANISMS` as `USER`; the certificate is signed by itself."""
+    """TLS with SASL by any of `MECHANISMS` as `USER`; the certificate is self-signed."""
     certificate: Path
-    """In PEM: what a client has to trust."""
+    """The certificate that a client has to trust, in PEM."""
     folder: Path
     server: Server
     _names: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
@@ -104,7 +104,7 @@ class Broker:
     def create_topic(
         self, name: str | None = None, partitions: int = 1, settings: Mapping[str, str] | None = None
     ) -> str:
-        """Make a topic, of a name that no other test has unless one is given, and return the name."""
+        """Create a topic, by default with a unique name, and return its name."""
         name = f"topic-{next(self._names)}" if name is None else name
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
         self.admin.create_topics([new])[name].result(WAIT_S)
@@ -139,7 +139,7 @@ class Broker:
         return Producer({**plain, **{name.replace("_", "."): value for name, value in settings.items()}})
 
     def ends(self, topic: str) -> dict[int, tuple[int, int]]:
-        """By partition, the first offset that is there and the one that the next record will have."""
+        """The first offset and the next offset of each partition."""
         with self._consumer() as consumer:
             partitions = consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
             return {
@@ -147,7 +147,7 @@ class Broker:
             }
 
     def consume(self, topic: str, starts: Mapping[int, int] | None = None) -> dict[int, list[tuple[int, Record]]]:
-        """Everything that is in a topic, by partition: the offset and what was produced.
+        """All records of a topic, by partition, with their offsets.
 
         Args:
             topic: its name.
@@ -179,7 +179,7 @@ class Broker:
         return found
 
     def drop_before(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Take away what lies before an offset of each partition, as retention does."""
+        """Delete the records before an offset of each partition, as retention does."""
         wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         for one in self.admin.delete_records(wanted).values():
             one.result(WAIT_S)
@@ -225,7 +225,7 @@ def _admin(bootstrap_servers: str) -> AdminClient:
 
 @contextmanager
 def kafka_broker(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[Broker]:
-    """Start a broker with its data in `folder`; it is gone at the end, whatever happens.
+    """Start a broker with its data in `folder`; it always ends with the context.
 
     Cost: some seconds, and 220 MB.
     """

@@ -1,4 +1,4 @@
-"""PostgreSQL → Debezium → Kafka → Tidelake as a test drives it: a database, its connector, jobs that may be killed."""
+"""PostgreSQL → Debezium → Kafka → Tidelake for a test: a database, its connector, and jobs that can be killed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.captures.record import Capture, Services
 from tests.captures.workload import RECORD, TABLES, contents, create_tables
 from tests.crash.harness import Nursery, check_steps, said
 from tests.services.connect import debezium_settings
-from tidelake.configuration import load_settings
-from tidelake.delta.catalog import Catalog
-from tidelake.delta.layout import Store
+from tidelake.settings.lake import load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.layout import Store
 
 
 class Pipeline:
@@ -55,7 +55,7 @@ class Pipeline:
         self.jobs = 0
 
     def __enter__(self) -> Pipeline:
-        """Let the connector run until it has sent what the database holds."""
+        """Run the connector until it has sent the database's contents."""
         self.source.start()
         self.source.catch_up()
         return self
@@ -67,7 +67,7 @@ class Pipeline:
         services.postgres.drop_database(self.source.database)
 
     def start_job(self, *steps: str) -> int:
-        """Run jobs in a process of their own, which may be killed."""
+        """Run jobs in their own process, which may be killed."""
         self.jobs += 1
         order = {"config": str(self.file), "said": str(self._words(self.jobs)), "compiled": self.compiled}
         return self.nursery.start({**order, "steps": steps})
@@ -92,7 +92,7 @@ class Pipeline:
         self.check_tables()
 
     def check_tables(self) -> None:
-        """Compare what the tables show with what the database holds."""
+        """Compare the tables with the database."""
         for table in TABLES:
             assert self.rows(table) == self.held(table), table
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server whose changes can be decoded, from the binaries that a locked package carries."""
+"""A PostgreSQL server with logical decoding, from the binaries in a locked package."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Postgres:
     _names: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
 
     def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
-        """A session of its own, which commits each statement by itself until told otherwise."""
+        """Open a new session, by default in autocommit mode."""
         place = f"host=127.0.0.1 port={self.port} user={USER} dbname={database} connect_timeout=30"
         return psycopg.connect(place, autocommit=True)
 
@@ -71,7 +71,7 @@ class Postgres:
 
 
 def _wait_until_idle(session: psycopg.Connection[tuple[object, ...]], slot: object) -> None:
-    """Wait until the process that used a slot, which was told to end, has ended."""
+    """Wait until the terminated process that used a slot has ended."""
     end = time.monotonic() + _IDLE_TIMEOUT_S
     while session.execute("select 1 from pg_replication_slots where slot_name = %s and active", [slot]).fetchone():
         assert time.monotonic() < end, f"the slot {slot} is still in use"
@@ -80,7 +80,7 @@ def _wait_until_idle(session: psycopg.Connection[tuple[object, ...]], slot: obje
 
 @contextmanager
 def postgres_server(folder: Path) -> Iterator[Postgres]:
-    """Start a server with its data in `folder`, which may belong to root; it is gone at the end, whatever happens.
+    """Start a server with its data in `folder`, which may belong to root; it always ends with the context.
 
     Cost: some seconds.
     """

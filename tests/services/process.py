@@ -1,4 +1,4 @@
-"""A server as a child process: started with a log, waited for within a bound, ended whatever happens to the tests."""
+"""A server as a child process, with a log, a bounded wait for its start, and a certain end."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tidelake.setup.jars import SERVICES_FOLDER, SERVICES_LOCK, java_command, locked_jars, resolve
+from tidelake.spark.jars import SERVICES_FOLDER, SERVICES_LOCK, java_command, locked_jars, resolve
 
 START_TIMEOUT_S = 180.0
-"""Many times what a start takes on a quiet machine: a bound, not an expectation."""
+"""A bound on the time of a start, many times that on a quiet machine."""
 _STOP_TIMEOUT_S = 30.0
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.05
 
 
 class Server:
-    """One process, which may be stopped, killed and started again with the same command."""
+    """A process that can be stopped, killed and restarted with the same command."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """Ask it to end, and make it when it does not; nothing where it does not run."""
+        """Terminate the process, and kill it if it does not end. Does nothing if it does not run."""
         if self._process is None:
             return
         self._process.send_signal(self._stop_signal)
@@ -100,7 +100,7 @@ class Server:
         self._process = None
 
     def kill(self) -> None:
-        """End it as a power cut would; nothing where it does not run."""
+        """Kill the process. Does nothing if it does not run."""
         if self._process is None:
             return
         self._process.kill()
@@ -144,6 +144,6 @@ def free_ports(count: int) -> list[int]:
 
 
 def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
-    """Java's properties, one a line."""
+    """Java properties, one line each."""
     path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
     return path

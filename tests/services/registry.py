@@ -1,4 +1,4 @@
-"""A schema registry that speaks Confluent's protocol: Apicurio's, with its data in memory."""
+"""Apicurio as a schema registry with Confluent's API and in-memory storage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.services.process import Server, free_ports
-from tidelake.setup.jars import SERVICES_FOLDER, SERVICES_LOCK, java_command, locked_jars, resolve
+from tidelake.spark.jars import SERVICES_FOLDER, SERVICES_LOCK, java_command, locked_jars, resolve
 
 _APP = "apicurio-registry-app"
 
@@ -25,7 +25,7 @@ class Registry:
     server: Server
 
     def register(self, subject: str, schema: Any) -> int:
-        """Add a schema to a subject, and say which id it has."""
+        """Add a schema to a subject, and return its id."""
         request = urllib.request.Request(
             f"{self.url}/subjects/{subject}/versions",
             data=json.dumps({"schema": json.dumps(schema)}).encode(),
@@ -37,7 +37,7 @@ class Registry:
 
 @contextmanager
 def schema_registry(folder: Path) -> Iterator[Registry]:
-    """Start a registry; it is gone at the end, whatever happens.
+    """Start a registry; it always ends with the context.
 
     Cost: some seconds, 270 MB, and 130 MB in `folder`.
     """

@@ -1,4 +1,4 @@
-"""Two minutes of chaos: a hundred thousand events, while whatever carries them is killed or sends them again."""
+"""Two minutes of chaos: a hundred thousand events while services are killed and messages sent again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL → Debezium → Kafka → Tidelake, under concurrent sessions and kills: the tables end equal, row for row."""
+"""PostgreSQL → Debezium → Kafka → Tidelake: equal tables, row for row, under concurrent sessions and kills."""
 
 from __future__ import annotations
 

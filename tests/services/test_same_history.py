@@ -1,4 +1,4 @@
-"""One history as JSON and as Avro by a registry, from Kafka and from its recordings, ends in equal tables."""
+"""One history ends in equal tables as JSON and as Avro with a registry, from Kafka and from its recordings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.services.connect import WAIT_S, Connect, debezium_settings
 from tests.services.kafka import Broker, Record
 from tests.services.postgres import Postgres
 from tests.services.registry import Registry
-from tidelake.cli import app
-from tidelake.configuration import load_settings
-from tidelake.delta.catalog import Catalog
-from tidelake.delta.layout import Store
-from tidelake.delta.snapshot import snapshot
+from tidelake.cli.app import app
+from tidelake.read.snapshot import snapshot
+from tidelake.settings.lake import load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.layout import Store
 
 pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.sweep]
 

@@ -1,4 +1,4 @@
-"""The reader that differential dataflow publishes, in Rust: a process of its own that times itself."""
+"""Differential dataflow's published reader, in Rust: a separate process that times itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROGRAM = BUILT / "differential" / "release" / "differential-reader"
 
 
 def measure(samples: Samples, times: int, seconds_max: float, say: Callable[[str], None]) -> None:
-    """Add what it takes over reversed statements, once; a run that is stopped counts as long as it was let run."""
+    """Add one measurement of reversed statements; a run that is stopped counts with its time limit."""
     if not _PROGRAM.exists():
         samples.absent[READER] = f"not built: {HINT}, where cargo is"
         return

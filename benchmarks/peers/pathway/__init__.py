@@ -1,4 +1,4 @@
-"""Pathway with persistence on, in an environment of its own: a process that times itself."""
+"""Pathway with persistence, in an environment of its own: a process that times itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_input(updates: DataFrame, folder: Path) -> None:
 
 
 def ingest(source: Path, folder: Path) -> Measured:
-    """Read all of it into a CSV file, with what was read persisted; from nothing each time."""
+    """Read everything into a CSV file, with persistence, from an empty state each time."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     done = subprocess.run(
@@ -41,6 +41,6 @@ def ingest(source: Path, folder: Path) -> Measured:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    counters = json.loads(done.stdout.splitlines()[-1])
     written = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return Measured(**found, bytes_written=written)
+    return Measured(**counters, bytes_written=written)

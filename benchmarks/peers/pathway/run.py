@@ -1,4 +1,4 @@
-"""What Pathway's own Python runs: `run.py SOURCE FOLDER` prints what it took as JSON. Imports are not in it."""
+"""The program of Pathway's own Python: `run.py SOURCE FOLDER` prints its time and memory as JSON, without imports."""
 
 import json
 import resource
@@ -21,7 +21,7 @@ class Update(pw.Schema):
 
 
 def main() -> None:
-    """Read, write, persist."""
+    """Read, write and persist the updates."""
     source, folder = sys.argv[1:]
     updates = pw.io.jsonlines.read(source, schema=Update, mode="static", name="updates")
     pw.io.csv.write(updates, f"{folder}/out.csv")

@@ -1,5 +1,5 @@
-"""Makes CDCv2 file topics out of a seed, mangled in any way, and knows what is true of them.
+"""Generates CDCv2 file topics from a seed, mangled in any way, together with the truth about them.
 
-`options.GenerateOptions`, `generate.generate`, `truth.contents_at`, `truth.read_truth`. Nothing is imported here: the
-command line needs the options alone.
+`options.GenerateOptions`, `generate.generate`, `truth.contents_at`, `truth.read_truth`. Nothing is imported here,
+because the command line needs only the options.
 """

@@ -1,4 +1,4 @@
-"""What a source gets wrong: facts that cannot all be true, at chosen times of a history."""
+"""Contradictions of a source: facts that cannot all be true, at chosen times of a history."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from tidelake.generator.history import History, Triple
-from tidelake.message import Message, Progress, Updates
+from tidelake.protocol.message import Message, Progress, Updates
 
 ONE_MORE = "over_count"
 OTHER_COUNT = "conflicting_count"
@@ -22,22 +22,22 @@ def other_diffs(history: History, times: Sequence[int], random: Random) -> list[
 
 
 def other_counts(history: History, times: Sequence[int]) -> list[Message]:
-    """Announce one update more than there is at each time."""
+    """Announce one update too many at each time."""
     return [Progress([time], [time + 1], [(time, len(_updates_at(history, time)) + 1)]) for time in times]
 
 
 def unannounced_updates(history: History, times: Sequence[int]) -> list[Message]:
-    """State an update at each time that nobody announces."""
+    """State one unannounced update at each time."""
     return [Updates([(history.new_row(history.take_id()), time, 1)]) for time in times]
 
 
 def breaches(history: History, times: Sequence[int], random: Random) -> list[Triple]:
-    """Delete an order at each time: one of an earlier time, where there is one."""
+    """Delete an order at each time, preferably one from an earlier time."""
     return [(_row_before(history, time, random), time, -1) for time in times]
 
 
 def second_values(history: History, times: Sequence[int]) -> list[Triple]:
-    """Set one order of each time to a second value: one that is set there, or else a new one that gets both."""
+    """Give one order of each time a second value: an order that is set at that time, or else a new one."""
     stated = []
     for time in times:
         row = next((row for row, _, diff in _updates_at(history, time) if diff > 0), None)

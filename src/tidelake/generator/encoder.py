@@ -1,7 +1,7 @@
-"""Messages about numbered rows to bytes: each row is encoded once, however often it is stated.
+"""Encodes messages about numbered rows: each row is encoded once, however often it is stated.
 
-The bytes are those of `AvroCodec.encode`, at a seventh of the cost where two writers and copies repeat each row. A
-message that breaks a rule, which the core refuses to make, can be written here as well.
+The bytes are those of `AvroCodec.encode`, at a seventh of the cost if two writers and copies repeat each row. Unlike
+the core, this encoder also writes messages that break a rule.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tidelake.codec import AvroCodec
+from tidelake.codec.avro import AvroCodec
 from tidelake.generator.options import Encoding
-from tidelake.message import Message, Updates
+from tidelake.protocol.message import Message, Updates
 
 _UPDATES_BRANCH = b"\x00"
 _PROGRESS_BRANCH = b"\x02"
@@ -19,7 +19,7 @@ _END_OF_ARRAY = b"\x00"
 
 
 def confluent_header(schema_id: int) -> bytes:
-    """Give the five bytes before a message.
+    """Return the five-byte header of Confluent framing.
 
     >>> confluent_header(258).hex()
     '0000000102'
@@ -33,22 +33,22 @@ def long_bytes(value: int) -> bytes:
     >>> long_bytes(0).hex(), long_bytes(-1).hex(), long_bytes(64).hex()
     ('00', '01', '8001')
     """
-    left = (value << 1) ^ (value >> 63)
+    rest = (value << 1) ^ (value >> 63)
     encoded = bytearray()
-    while left > 0x7F:
-        encoded.append(left & 0x7F | 0x80)
-        left >>= 7
-    encoded.append(left)
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
     return bytes(encoded)
 
 
 class Encoder:
-    """Encodes what is said about rows.
+    """Encodes messages whose data are row numbers.
 
     Args:
-        codec: for one record schema.
-        encoding: how messages are framed.
-        schema_id: for Confluent framing.
+        codec: encodes the rows.
+        encoding: the framing of messages.
+        schema_id: the id in Confluent framing.
     """
 
     def __init__(self, codec: AvroCodec, encoding: Encoding, schema_id: int) -> None:
@@ -58,11 +58,11 @@ class Encoder:
         self._longs: dict[int, bytes] = {}
 
     def add_rows(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Encode more rows; they are numbered on."""
+        """Encode more rows; their numbers follow those of the earlier rows."""
         self._rows.extend(map(self._codec.identity, rows))
 
     def message(self, message: Message) -> bytes:
-        """Encode a message whose data are numbers of rows."""
+        """Encode a message whose data are row numbers."""
         if isinstance(message, Updates):
             return self.updates(message.batch)
         return self.progress(list(message.lower), list(message.upper), list(message.counts.items()))
@@ -88,7 +88,7 @@ class Encoder:
         return [self._long(len(items)), *items, _END_OF_ARRAY] if items else [_END_OF_ARRAY]
 
     def _long(self, value: int) -> bytes:
-        known = self._longs.get(value)
-        if known is None:
-            known = self._longs[value] = long_bytes(value)
-        return known
+        encoded = self._longs.get(value)
+        if encoded is None:
+            encoded = self._longs[value] = long_bytes(value)
+        return encoded

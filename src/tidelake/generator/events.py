@@ -1,4 +1,4 @@
-"""Change events of orders: what a database says that creates, changes and deletes them, several times at once, too."""
+"""Change events of orders, as from a database that creates, changes and deletes them, sometimes at the same time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelake.debezium import AFTER, BEFORE
 from tidelake.generator.history import Bag, History
 from tidelake.generator.options import Family
 from tidelake.generator.orders import ARROW_SCHEMA, RECORD_SCHEMA, orders_table, random_order
+from tidelake.schema.change_events import AFTER, BEFORE
 
 EVENT_SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -26,10 +26,10 @@ EVENT_SCHEMA: dict[str, Any] = {
 
 
 class EventHistory(History):
-    """Distinct change events in time order, each with a diff of 1; `rows` has the events.
+    """Distinct change events in time order, each with a diff of 1; `rows` holds the events.
 
-    An order has its id to itself while it is there. One time in ten an order is changed that the present time may have
-    changed already, and now and then it changes its id.
+    An order has its id to itself while it exists. Every tenth change may meet an order that the current time has
+    changed already, and some changes give an order a new id.
 
     >>> history = EventHistory("debezium", updates=50, times=10, random=Random(7))
     >>> len({(event, time) for event, time, _ in history.updates}), {row["op"] for row in history.rows} == {*"cud"}
@@ -42,14 +42,14 @@ class EventHistory(History):
         super().__init__(family, updates, times, random, **more)
 
     def new_row(self, order_id: int) -> int:
-        """Make an event that creates an order."""
+        """Create an event that creates an order."""
         return self._event(None, self._new_order(order_id))
 
     def _step_of(self, family: Family) -> Callable[[int, int], None]:
         return self._event_step
 
     def _event_step(self, time: int, left: int) -> None:
-        """Create, change or delete an order: one event."""
+        """Create, change or delete an order, in one event."""
         kind = self._random.random()
         order = None
         if kind > 0.4 or not self._has_new_id():
@@ -63,7 +63,7 @@ class EventHistory(History):
             self._happen(order, self._new_order(self._new_id() if moves else self._orders[order]["id"]), time)
 
     def _order_to_create(self, kind: float) -> int:
-        """Give one that is gone, if chance wants it and its id is free, otherwise a new one."""
+        """Return a deleted order if `kind` asks for one and its id is free, otherwise a new order."""
         gone = self._pick(self._gone) if kind < 0.1 else None
         if gone is not None and self._orders[gone]["id"] not in self._live_by_id:
             return gone
@@ -77,7 +77,7 @@ class EventHistory(History):
             self._come(after, self._orders[after]["id"])
 
     def _event(self, before: int | None, after: int | None) -> int:
-        """Give the number of an event; equal ones have one number."""
+        """Return the number of an event; equal events share a number."""
         if (before, after) not in self._numbers:
             self._numbers[before, after] = len(self.rows)
             rows = (None if order is None else self._orders[order] for order in (before, after))
@@ -94,13 +94,13 @@ class EventHistory(History):
 
 
 def events_table(events: list[dict[str, Any]]) -> pa.Table:
-    """Give events as they are in a table: `before` and `after` are structs, null where there is no such row."""
+    """Return events in the columns of a table: `before` and `after` are structs, null if there is no such row."""
     kind = pa.struct(list(ARROW_SCHEMA))
     columns: dict[str, pa.Array] = {name: _structs([event[name] for event in events], kind) for name in (BEFORE, AFTER)}
     return pa.table({**columns, "op": pa.array([event["op"] for event in events], pa.string())})
 
 
 def _structs(orders: list[dict[str, Any] | None], kind: pa.StructType) -> pa.Array:
-    there = orders_table([order for order in orders if order is not None]).to_struct_array().combine_chunks()
-    places = iter(range(len(there)))
-    return there.cast(kind).take(pa.array([None if order is None else next(places) for order in orders], pa.int64()))
+    present = orders_table([order for order in orders if order is not None]).to_struct_array().combine_chunks()
+    places = iter(range(len(present)))
+    return present.cast(kind).take(pa.array([None if order is None else next(places) for order in orders], pa.int64()))

@@ -1,6 +1,6 @@
-"""Values that cannot be used: bytes that are no message, and messages that break a rule by themselves.
+"""Unusable values: bytes that do not decode, and messages that break a rule by themselves.
 
-They are made out of good messages, which stay in the topic beside them, so nothing is lost with them.
+They are derived from good messages, which stay in the topic too, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tidelake.generator.encoder import Encoder, confluent_header
 from tidelake.generator.options import Encoding
 
 Fact = tuple[int, Any, int]
-"""The number of a row, a time, a diff."""
+"""A row number, a time, a diff."""
 
 _HEADER_BYTES: dict[Encoding, int] = {"avro": 0, "confluent": 5}
 _ATTEMPTS_MAX = 1_000
 
 
 class Garbage:
-    """Makes bad values, and counts them by the reason that a reader has to give.
+    """Creates bad values, and counts them by the reason that a reader has to report.
 
     Args:
-        decode: raises what is wrong with a value. Each value is tried, so none is good by chance.
-        encoding: how good messages are framed.
-        schema_id: of good messages.
-        random: where all chance comes from.
+        decode: raises the error of a bad value. Each value is tried, so that none is valid by chance.
+        encoding: the framing of good messages.
+        schema_id: the schema id of good messages.
+        random: the source of all randomness.
     """
 
     def __init__(self, decode: Callable[[bytes], object], encoding: Encoding, schema_id: int, random: Random) -> None:
@@ -41,14 +41,14 @@ class Garbage:
         self._random = random
 
     def undecodable(self, values: Sequence[bytes], count: int) -> list[bytes]:
-        """Make values that are no messages out of good ones, each kind by turns."""
-        kinds = [self._cut_off, self._with_bytes_left_over, self._with_a_wrong_first_byte, self._random_bytes]
+        """Turn good values into values that do not decode, each kind in turn."""
+        kinds = [self._cut_off, self._with_trailing_bytes, self._with_a_wrong_first_byte, self._random_bytes]
         if self._header_bytes:
             kinds.append(self._with_an_unknown_schema)
         return [self._bad(kind, values) for kind in islice(cycle(kinds), count)]
 
     def malformed(self, encoder: Encoder, batches: Sequence[Sequence[Fact]], count: int) -> list[bytes]:
-        """Make messages that break a rule, each rule by turns, out of batches of updates."""
+        """Turn batches of updates into messages that break a rule, each rule in turn."""
         rules = (_zero_diff, _bad_interval, _negative_time, _negative_count, _duplicate_count, _count_outside_interval)
         return [self._bad(partial(rule, encoder, self._random), batches) for rule in islice(cycle(rules), count)]
 
@@ -68,51 +68,51 @@ class Garbage:
     def _cut_off(self, value: bytes) -> bytes:
         return value[: self._random.randint(self._header_bytes + 1, len(value) - 1)]
 
-    def _with_bytes_left_over(self, value: bytes) -> bytes:
+    def _with_trailing_bytes(self, value: bytes) -> bytes:
         return value + self._random.randbytes(self._random.randint(1, 8))
 
     def _with_a_wrong_first_byte(self, value: bytes) -> bytes:
-        return bytes([self._random.choice((4, 6, 8, 64))]) + value[1:]  # even: as a branch of a union, 2, 3, 4, 32
+        return bytes([self._random.choice((4, 6, 8, 64))]) + value[1:]  # as an index of a union's branch: 2, 3, 4, 32
 
     def _random_bytes(self, _: bytes) -> bytes:
-        first = self._random.choice((10, 12, 32, 100))  # so that it cannot begin as a message does
+        first = self._random.choice((10, 12, 32, 100))  # no message begins with these
         return bytes([first]) + self._random.randbytes(self._random.randint(0, 80))
 
     def _with_an_unknown_schema(self, value: bytes) -> bytes:
         return confluent_header(self._schema_id + 1_000_000) + value[self._header_bytes :]
 
 
-def _zero_diff(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
-    batch = list(given)
+def _zero_diff(encoder: Encoder, random: Random, updates: Sequence[Fact]) -> bytes:
+    batch = list(updates)
     place = random.randrange(len(batch))
     row, time, _ = batch[place]
     batch[place] = (row, time, 0)
     return encoder.updates(batch)
 
 
-def _negative_time(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
-    batch = list(given)
+def _negative_time(encoder: Encoder, random: Random, updates: Sequence[Fact]) -> bytes:
+    batch = list(updates)
     place = random.randrange(len(batch))
     row, time, diff = batch[place]
     batch[place] = (row, -1 - time, diff)
     return encoder.updates(batch)
 
 
-def _bad_interval(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
-    time = random.choice(given)[1]
+def _bad_interval(encoder: Encoder, random: Random, updates: Sequence[Fact]) -> bytes:
+    time = random.choice(updates)[1]
     return encoder.progress([time + 3], [time], [])
 
 
-def _negative_count(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
-    time = random.choice(given)[1]
-    return encoder.progress([time], [time + 1], [(time, -len(given))])
+def _negative_count(encoder: Encoder, random: Random, updates: Sequence[Fact]) -> bytes:
+    time = random.choice(updates)[1]
+    return encoder.progress([time], [time + 1], [(time, -len(updates))])
 
 
-def _duplicate_count(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
-    time = random.choice(given)[1]
+def _duplicate_count(encoder: Encoder, random: Random, updates: Sequence[Fact]) -> bytes:
+    time = random.choice(updates)[1]
     return encoder.progress([time], [time + 1], [(time, 1), (time, 1)])
 
 
-def _count_outside_interval(encoder: Encoder, random: Random, given: Sequence[Fact]) -> bytes:
-    time = random.choice(given)[1]
-    return encoder.progress([time], [time + 1], [(time + 1, len(given))])
+def _count_outside_interval(encoder: Encoder, random: Random, updates: Sequence[Fact]) -> bytes:
+    time = random.choice(updates)[1]
+    return encoder.progress([time], [time + 1], [(time + 1, len(updates))])

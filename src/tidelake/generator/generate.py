@@ -1,4 +1,4 @@
-"""A CDCv2 file topic out of a seed, and beside it what is true of it."""
+"""Generates a CDCv2 file topic from a seed, and writes the truth about it next to it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tidelake.codec import AvroCodec, ConfluentCodec
-from tidelake.errors import RuleBroken
+from tidelake.codec.avro import AvroCodec, ConfluentCodec
+from tidelake.errors import GeneratorRefused
 from tidelake.generator.contradictions import ONE_MORE, OTHER_COUNT, OTHER_DIFF
 from tidelake.generator.encoder import Encoder
 from tidelake.generator.events import EVENT_SCHEMA, EventHistory
@@ -18,23 +18,24 @@ from tidelake.generator.history import History
 from tidelake.generator.options import Family, GenerateOptions
 from tidelake.generator.orders import RECORD_SCHEMA
 from tidelake.generator.stream import Stream, missing_statement
-from tidelake.generator.topic_writer import Held, check_is_empty, look_into, write_beside, write_topic
-from tidelake.generator.truth import HeldBack, Part, Truth, counts_between, read_truth, updates_table
+from tidelake.generator.topic_writer import Held, check_is_empty, look_into, write_topic
+from tidelake.generator.truth import HeldBack, Part, Truth, counts_between, read_truth, updates_table, write_beside
 from tidelake.generator.writers import Span
-from tidelake.message import Progress, Updates
+from tidelake.protocol.message import Progress, Updates
+from tidelake.store.location import locate
 
 BREACHES = {"append_only": "append_only_diff", "debezium": "event_diff"}
-"""By family that takes no negative diff: the reason in its quarantine."""
+"""The quarantine reason of a breach, by family that allows no negative diff."""
 
 _FAR_FUTURE = 2**50
 
 Report = Callable[[str, int, int], None]
-"""Is told the step, how much of it is done, and how much there is of it."""
+"""Receives the name of a step, the amount done, and the total."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """Where everything lies, and what is true of it."""
+    """The paths that were written, and the truth about the topic."""
 
     topic: Path
     schema_path: Path
@@ -43,26 +44,26 @@ class Generated:
     truth: Truth
 
     def as_json(self) -> dict[str, Any]:
-        """Give the paths and the truth for a program."""
+        """Return the paths and the truth as JSON values."""
         paths = {name: str(value) for name, value in vars(self).items() if isinstance(value, Path)}
         return {**paths, "truth": self.truth.model_dump(mode="json")}
 
 
 def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report | None = None) -> Generated:
-    """Write the topic `<topics>/<name>`, and beside it `<out>/<name>.avsc`, `.truth.parquet` and `.truth.json`.
+    """Write the topic `<topics>/<name>`, and with it `<out>/<name>.avsc`, `.truth.parquet` and `.truth.json`.
 
     Args:
-        options: what it shall be like; the same options give the same bytes.
-        topics: the folder of topics; made where it is missing.
-        out: for the record schema and the truth; another folder than the topic's.
+        options: describes the topic; the same options give the same bytes.
+        topics: the folder of topics; created if it is missing.
+        out: the folder for the record schema and the truth; not inside the topic's folder.
         progress: see `Report`.
 
     Raises:
-        RuleBroken: the topic is not empty, or cannot be continued; a chosen time is outside the history; `out` is in
-            the topic.
+        GeneratorRefused: the topic is not empty, or cannot be continued; a chosen time is outside the history; `out`
+            is in the topic.
 
-    Cost: the history and the topic's new part are held in memory; 7 s of one core for 200,000 updates that two writers
-    state and copies make 520,000.
+    Cost: the history and the topic's new part are held in memory. 200,000 updates, stated by two writers and repeated
+    to 520,000, take 7 s of one core.
     """
     report = progress or (lambda step, done, total: None)
     topic = topics / options.name
@@ -70,10 +71,10 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
         out / f"{options.name}.{ending}" for ending in ("avsc", "truth.parquet", "truth.json")
     )
     if topic.resolve() in (out.resolve(), *out.resolve().parents):
-        raise RuleBroken(
+        raise GeneratorRefused(
             f"{out} is inside the topic {topic}, where a reader takes every file for records", "choose another"
         )
-    held, before = _look(options, topic, truth_path)
+    contents, before = _read_topic(options, topic, truth_path)
     span = _span(options, before)
 
     def chance(purpose: str) -> Random:
@@ -95,10 +96,10 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
     )
     report("history", options.updates, options.updates)
     table = updates_table(history.rows, history.updates, updates_path if before else None)
-    left_out = counts_between(updates_path, before.stated_upper, before.end) if before else []
-    repair = missing_statement(before.stated_upper, before.end, left_out) if before else []
+    missing = counts_between(updates_path, before.stated_upper, before.end) if before else []
+    repairs = missing_statement(before.stated_upper, before.end, missing) if before else []
     far_future = _FAR_FUTURE + (len(before.far_future) if before else 0)
-    stream = Stream(options, history, span, repair, far_future, chance)
+    stream = Stream(options, history, span, repairs, far_future, chance)
     schema = schema_of(options.family)
     codec = AvroCodec(schema)
     encoder = Encoder(codec, options.encoding, options.schema_id)
@@ -106,9 +107,9 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
     garbage = Garbage(_decode(codec, options), options.encoding, options.schema_id, chance("garbage"))
     values = stream.values(encoder, garbage)
     write_topic(
-        topic,
+        locate(topic),
         values,
-        held,
+        contents,
         options.partitions,
         options.messages_per_file,
         lambda done: report("topic", done, len(values)),
@@ -119,50 +120,53 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
 
 
 def schema_of(family: Family) -> dict[str, Any]:
-    """Give the record schema of a family's topics."""
+    """Return the record schema of the topics of a family."""
     return EVENT_SCHEMA if family == "debezium" else RECORD_SCHEMA
 
 
-def _look(options: GenerateOptions, topic: Path, truth_path: Path) -> tuple[Held, Truth | None]:
-    """Tell what is there already; the truth of it where it shall be continued.
+def _read_topic(options: GenerateOptions, topic: Path, truth_path: Path) -> tuple[Held, Truth | None]:
+    """Return what the topic holds, and its truth if it is to be continued.
 
     Raises:
-        RuleBroken: it is not empty, or cannot be continued.
+        GeneratorRefused: the topic is not empty, or cannot be continued.
     """
     if not options.append:
-        check_is_empty(topic)
-    held = look_into(topic)
-    if not held.messages:
-        return held, None
+        check_is_empty(locate(topic))
+    contents = look_into(locate(topic))
+    if not contents.messages:
+        return contents, None
     before = read_truth(truth_path)
     fixed = (before.family, before.encoding, before.schema_id)
     refusals = (
         (
-            before.messages != held.messages,
-            f"holds {held.messages} messages, and its truth speaks of {before.messages}",
+            before.messages != contents.messages,
+            f"holds {contents.messages} messages, but its truth states {before.messages}",
         ),
         (before.close_stated, "is closed: nothing more will ever come"),
         (fixed != (options.family, options.encoding, options.schema_id), f"has family, encoding and schema id {fixed}"),
         (bool(options.close and before.far_future), "has updates in the far future, so it cannot be closed"),
     )
-    for refused, why in refusals:
+    for refused, problem in refusals:
         if refused:
-            raise RuleBroken(f"the topic {topic} cannot be continued so: it {why}", "write a topic with another name")
-    return held, before
+            raise GeneratorRefused(
+                f"the topic {topic} cannot be continued with these options: it {problem}",
+                "write a topic with another name",
+            )
+    return contents, before
 
 
 def _span(options: GenerateOptions, before: Truth | None) -> Span:
-    """Tell which times the history has, and how far progress goes.
+    """Return the times of the history, and how far progress is stated.
 
     Raises:
-        RuleBroken: a time that shall be held back is not among those that are stated.
+        GeneratorRefused: a time to hold back is not among the stated ones.
     """
     start = before.end if before else 0
     end = start + options.times
     sealed = end - options.unsealed_times
     for time in options.times_held_back:
         if not start <= time < sealed:
-            raise RuleBroken(
+            raise GeneratorRefused(
                 f"time {time} cannot be contradicted: progress is stated for the times from {start} to {sealed - 1}",
                 "choose one of these",
             )
@@ -185,7 +189,7 @@ def _truth(
     garbage: Garbage,
     messages: int,
 ) -> Truth:
-    """Sum up what is true of the topic now."""
+    """Summarize the topic as it is after this call."""
     batches = [message.batch for message in stream.messages if isinstance(message, Updates)]
     breach = BREACHES.get(options.family)
     breached = {(row, time) for row, time, _ in stream.breaches} if breach else set()
@@ -207,12 +211,12 @@ def _truth(
         family=options.family,
         encoding=options.encoding,
         schema_id=options.schema_id,
-        upper=min([span.sealed, *(one.time for one in held_back)]),
+        upper=min([span.sealed, *(entry.time for entry in held_back)]),
         closed=options.close and not held_back,
         close_stated=options.close,
         stated_upper=span.sealed,
         end=span.end,
-        held_back=tuple(sorted(held_back, key=lambda one: (one.time, one.kind))),
+        held_back=tuple(sorted(held_back, key=lambda entry: (entry.time, entry.kind))),
         updates=len(history.updates) + (before.updates if before else 0),
         updates_stated=sum(map(len, batches)) + (before.updates_stated if before else 0),
         messages=messages + (before.messages if before else 0),

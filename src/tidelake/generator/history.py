@@ -1,4 +1,4 @@
-"""A random history: which order changed its multiplicity at which time, and by how much. It is the truth."""
+"""A random history: which order changes its multiplicity at which time, and by how much. It is the truth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelake.generator.options import Family
 from tidelake.generator.orders import random_order
 
 Triple = tuple[int, int, int]
-"""The number of a row, a time, a diff."""
+"""A row number, a time, a diff."""
 
 _ATTEMPTS = 16
 
@@ -19,17 +19,17 @@ class History:
     """Distinct updates in time order.
 
     Args:
-        family: what diffs there may be.
-        updates: how many distinct `(row, time)`, exactly.
-        times: how many times it spans, beginning at `first_time`.
-        random: where all chance comes from.
-        keys: how many ids there are, as long as that is possible.
-        empty_times: which share of the times has no update, at least.
-        negative: which share of the deletions takes away more than is there.
-        needed: times that have at least one update.
-        first_time: where the history begins.
-        first_id: the least id of an order.
-        first_number: orders with lower numbers are an earlier history's; none will be equal to one of those.
+        family: decides which diffs are allowed.
+        updates: the exact number of distinct `(row, time)`.
+        times: the number of times, beginning at `first_time`.
+        random: the source of all randomness.
+        keys: the number of ids; exceeded only if necessary.
+        empty_times: the minimum share of times without an update.
+        negative: the share of deletions that remove more than exists.
+        needed: times that get at least one update.
+        first_time: the first time of the history.
+        first_id: the minimum id of an order.
+        first_number: the first row number. Lower ones belong to an earlier history, whose orders all differ from these.
 
     Raises:
         AssertionError: a needed time is outside the history.
@@ -55,12 +55,12 @@ class History:
         first_number: int = 0,
     ) -> None:
         self.rows: list[dict[str, Any]] = []
-        """The data of each row, by its number."""
+        """The data of each row, by row number."""
         self.updates: list[Triple] = []
         self.end = first_time + times
         """The first time after the history."""
         self.next_id = first_id
-        """No order has it, nor one above it."""
+        """The first id that no order has used."""
         self.first_number = first_number
         self._random = random
         self._is_keyed = family == "upsert"
@@ -80,23 +80,23 @@ class History:
                 step(time, target - len(self.updates))
 
     def new_row(self, order_id: int) -> int:
-        """Make a row that is not equal to any other."""
+        """Create a row that differs from every other row."""
         self.rows.append(random_order(self._random, order_id, self.first_number + len(self.rows)))
         return len(self.rows) - 1
 
     def take_id(self) -> int:
-        """Give an id that no order has."""
+        """Return an unused id."""
         self.next_id += 1
         return self.next_id - 1
 
     def _step_of(self, family: Family) -> Callable[[int, int], None]:
-        """Tell what does one thing at a time; the second number is how many updates it may make."""
+        """Return the function that makes the next change; its arguments are the time and the updates left."""
         return self._append_step if family == "append_only" else self._plain_step
 
     def _plain_step(self, time: int, left: int) -> None:
-        """Do one thing to the orders; it makes one update, or two where `left` allows.
+        """Make one change to the orders: one update, or two if `left` allows.
 
-        Where they are keyed, an order is there once or not at all.
+        In a keyed history an order exists once or not at all.
         """
         kind = self._random.random()
         if kind < 0.1:
@@ -121,7 +121,7 @@ class History:
             self._replace(row, self.new_row(self.rows[row]["id"]), time)
 
     def _append_step(self, time: int, left: int) -> None:
-        """State one more of an order, or a new one."""
+        """Add one more copy of an order, or a new order."""
         row = self._pick(self._live) if self._random.random() < 0.15 else None
         if row is None:
             order_id = self._ids[int(self._random.random() * len(self._ids))]
@@ -144,7 +144,7 @@ class History:
             self._leave(row, self.rows[row]["id"])
 
     def _come(self, row: int, order_id: int) -> None:
-        """Note that a row is there from the present time on."""
+        """Record that a row exists from the current time on."""
         self._touched.add(row)
         self._gone.discard(row)
         self._live.add(row)
@@ -152,7 +152,7 @@ class History:
         self._free_ids.discard(order_id)
 
     def _leave(self, row: int, order_id: int) -> None:
-        """Note that a row is not there any more."""
+        """Record that a row no longer exists."""
         self._touched.add(row)
         self._live.discard(row)
         self._gone.add(row)
@@ -163,13 +163,13 @@ class History:
         return self._random.randint(2, 5) if not self._is_keyed and self._random.random() < 0.1 else 1
 
     def _change(self, held: int) -> int:
-        """Give a diff that leaves something of what is held."""
+        """Return a diff that leaves part of what is held."""
         if held > 1 and self._random.random() < 0.6:
             return -self._random.randint(1, held - 1)
         return self._amount()
 
     def _pick(self, bag: Bag) -> int | None:
-        """Give one that the present time has not touched; None where chance finds none."""
+        """Return a random row that the current time has not touched; None if several attempts find none."""
         for _ in range(_ATTEMPTS if bag.items else 0):
             row = bag.items[int(self._random.random() * len(bag.items))]
             if row not in self._touched:
@@ -180,7 +180,7 @@ class History:
         return self.next_id < self._ids.stop or bool(self._free_ids.items)
 
     def _new_id(self) -> int:
-        """Give an id that no live order has; one beyond the keys where all are in use."""
+        """Return an id that no live order has; a new one beyond `keys` if all are in use."""
         free = self._free_ids.items
         if free and self.next_id >= self._ids.stop:
             return free[int(self._random.random() * len(free))]
@@ -188,7 +188,7 @@ class History:
 
 
 class Bag:
-    """A set that chance can take from: order depends on what was done alone, each step costs the same."""
+    """A set for random choice: its order depends only on the operations before, and each operation is O(1)."""
 
     def __init__(self) -> None:
         self.items: list[int] = []
@@ -198,13 +198,13 @@ class Bag:
         return item in self._places
 
     def add(self, item: int) -> None:
-        """Put one in, if it is not there."""
+        """Add an item, if it is absent."""
         if item not in self._places:
             self._places[item] = len(self.items)
             self.items.append(item)
 
     def discard(self, item: int) -> None:
-        """Take one out, if it is there."""
+        """Remove an item, if it is present."""
         place = self._places.pop(item, None)
         if place is None:
             return
@@ -217,7 +217,7 @@ class Bag:
 def _spread(
     random: Random, updates: int, times: range, empty_times: float, needed: tuple[int, ...]
 ) -> list[tuple[int, int]]:
-    """Give each time that has updates their number; in time order, unevenly, and exactly `updates` in all."""
+    """Return `(time, number of updates)` in time order: unevenly spread, and exactly `updates` in total."""
     assert all(time in times for time in needed)
     others = sorted(set(times) - set(needed))
     empty = set(random.sample(others, min(len(others), round(len(times) * empty_times))))

@@ -1,4 +1,4 @@
-"""What may happen to messages on their way without changing what they mean: copies, cuts, another order."""
+"""What can happen to messages in transit without changing their meaning: copies, splits, another order."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from random import Random
 from typing import TypeVar
 
 from tidelake.generator.options import Shuffle
-from tidelake.message import Message, Progress, Updates
+from tidelake.protocol.message import Message, Progress, Updates
 
 Item = TypeVar("Item")
 
 
 def split_statements(messages: Iterable[Message], random: Random, share: float) -> list[Message]:
-    """Cut a share of the statements into parts that overlap, with one in between that says part of it again."""
-    found: list[Message] = []
+    """Split a share of the statements into two overlapping parts, and repeat a part of each."""
+    result: list[Message] = []
     for message in messages:
         if isinstance(message, Progress) and random.random() < share:
-            found += _parts(message, random)
+            result += _parts(message, random)
         else:
-            found.append(message)
-    return found
+            result.append(message)
+    return result
 
 
 def repeat_inside(messages: Iterable[Message], random: Random, share: float) -> list[Message]:
     """Repeat a share of the updates somewhere in their own message."""
-    found: list[Message] = []
+    result: list[Message] = []
     for message in messages:
         copies = [update for update in message.batch if random.random() < share] if isinstance(message, Updates) else []
         if isinstance(message, Updates) and copies:
-            found.append(Updates(insert_anywhere(message.batch, copies, random)))
+            result.append(Updates(insert_anywhere(message.batch, copies, random)))
         else:
-            found.append(message)
-    return found
+            result.append(message)
+    return result
 
 
 def repeat_messages(messages: Sequence[Item], random: Random, share: float) -> list[Item]:
-    """Repeat a share of the messages, each somewhere after the first."""
+    """Repeat a share of the messages, each somewhere after its original."""
     chosen = sorted(random.sample(range(len(messages)), round(len(messages) * share)))
     places = [(float(place), message) for place, message in enumerate(messages)]
     places += [(random.uniform(place, len(messages)), messages[place]) for place in chosen]
@@ -45,7 +45,7 @@ def repeat_messages(messages: Sequence[Item], random: Random, share: float) -> l
 
 
 def insert_anywhere(items: Sequence[Item], extras: Iterable[Item], random: Random) -> list[Item]:
-    """Put extras among the items, whose order stays."""
+    """Insert extras at random places; the order of the items stays."""
     places = [(float(place), item) for place, item in enumerate(items)]
     places += [(random.uniform(-1.0, len(items)), extra) for extra in extras]
     places.sort(key=_place)
@@ -53,7 +53,7 @@ def insert_anywhere(items: Sequence[Item], extras: Iterable[Item], random: Rando
 
 
 def shuffle(items: Sequence[Item], random: Random, how: Shuffle, window: int) -> list[Item]:
-    """Change the order: not at all; so that each moves by at most `window` places; or in any way."""
+    """Reorder the items: not at all, by at most `window` places each, or completely."""
     if how == "none":
         return list(items)
     if how == "full":
@@ -68,7 +68,7 @@ def _place(placed: tuple[float, object]) -> float:
 
 
 def _parts(statement: Progress, random: Random) -> list[Message]:
-    """Give two parts that overlap, and one from within; what speaks of one time, or closes, stays whole."""
+    """Return two overlapping parts and a part from within; a statement of one time, or one that closes, stays whole."""
     if statement.upper.is_empty:
         return [statement]
     (lower,), (upper,) = statement.lower.elements, statement.upper.elements

@@ -1,4 +1,4 @@
-"""The records of generated topics: orders of a shop, with every kind of column that is easily got wrong."""
+"""The records of generated topics: orders of a shop, with every kind of column that is easy to get wrong."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+
+from tidelake.store.table_schema import data_fields
 
 RECORD_SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -34,19 +36,8 @@ RECORD_SCHEMA: dict[str, Any] = {
     ],
 }
 
-ARROW_SCHEMA = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("customer", pa.string()),
-        ("price", pa.int32()),
-        ("note", pa.struct([("string", pa.string()), ("long", pa.int64())])),
-        ("tags", pa.list_(pa.string())),
-        ("shipping", pa.struct([("city", pa.string()), ("postcode", pa.string())])),
-        ("placed_at", pa.timestamp("us", "UTC")),
-        ("amount", pa.decimal128(12, 2)),
-    ]
-)
-"""What the same records are in a table: a union of several branches is a struct with one field for each."""
+ARROW_SCHEMA = pa.schema(data_fields(RECORD_SCHEMA))
+"""The columns of the same records in a table."""
 
 _FIRST_PLACED_AT_MS = 1_704_067_200_000  # the beginning of 2024
 _MS_BETWEEN_ORDERS = 1_000
@@ -69,7 +60,7 @@ _NOTES = ("", "call first", "ring twice — 2×", "null", "日曜日", "\\n")
 
 
 def random_order(random: Random, order_id: int, number: int) -> dict[str, Any]:
-    """Make an order as the codec takes it; `number` is never used twice, so no two orders are equal."""
+    """Create an order in the codec's form; `number` is never used twice, so no two orders are equal."""
     draw = random.random
     kind = draw()
     note: Any = None
@@ -94,7 +85,7 @@ def random_order(random: Random, order_id: int, number: int) -> dict[str, Any]:
 
 
 def decimal_bytes(unscaled: int) -> bytes:
-    """Give the shortest two's complement, the greatest byte first.
+    """Return the shortest big-endian two's complement.
 
     >>> decimal_bytes(127).hex(), decimal_bytes(128).hex(), decimal_bytes(-128).hex()
     ('7f', '0080', '80')
@@ -104,7 +95,7 @@ def decimal_bytes(unscaled: int) -> bytes:
 
 
 def orders_table(orders: list[dict[str, Any]]) -> pa.Table:
-    """Give orders as they are in a table."""
+    """Return orders in the columns of a table."""
 
     def column(name: str) -> pa.Array:
         kind = ARROW_SCHEMA.field(name).type
@@ -112,7 +103,7 @@ def orders_table(orders: list[dict[str, Any]]) -> pa.Table:
             return pa.array([order[name] * 1_000 for order in orders], pa.int64()).cast(kind)
         if name == "amount":
             cents = (int.from_bytes(order[name], "big", signed=True) for order in orders)
-            return pa.array([Decimal(one).scaleb(-2) for one in cents], kind)
+            return pa.array([Decimal(unscaled).scaleb(-2) for unscaled in cents], kind)
         return pa.array([order[name] for order in orders], kind)
 
     return pa.table([column(name) for name in ARROW_SCHEMA.names], schema=ARROW_SCHEMA)

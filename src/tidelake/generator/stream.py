@@ -1,4 +1,4 @@
-"""Puts a stream together: what writers say of a history, what happens to it on the way, and what does not belong."""
+"""Assembles a stream: what writers state, what happens to it in transit, and what does not belong."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tidelake.generator.garbage import Garbage
 from tidelake.generator.history import History, Triple
 from tidelake.generator.mangle import insert_anywhere, repeat_inside, repeat_messages, shuffle, split_statements
 from tidelake.generator.options import GenerateOptions
-from tidelake.generator.writers import Said, Span, say_alone, say_in_shards
-from tidelake.message import Message, Progress, Updates
+from tidelake.generator.writers import Span, Stated, state_alone, state_in_shards
+from tidelake.protocol.message import Message, Progress, Updates
 
 Chance = Callable[[str], Random]
-"""Gives each purpose a source of its own, so that one option does not change what another draws."""
+"""Returns a random source for each purpose, so that one option does not change what another one draws."""
 
 
 class Stream:
-    """The records of one call, and what they are made of.
+    """The records of one call of the generator.
 
     Args:
-        options: what shall happen to them.
-        history: what they tell of; it gets a few more rows here, which no update of it speaks of.
+        options: what happens to the records.
+        history: the updates to state. Contradictions add rows to it that none of its own updates use.
         span: how far updates and progress go.
-        repair: statements that an earlier call has left out.
-        far_future: the first time of what lies far beyond.
-        chance: where all chance comes from.
+        repairs: statements that an earlier call left out.
+        far_future: the first time of the updates far beyond the history.
+        chance: the source of all randomness.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Stream:
         options: GenerateOptions,
         history: History,
         span: Span,
-        repair: Sequence[Message],
+        repairs: Sequence[Message],
         far_future: int,
         chance: Chance,
     ) -> None:
@@ -52,7 +52,7 @@ class Stream:
             *other_counts(history, options.conflicting_count_at),
             *unannounced_updates(history, options.over_count_at),
         ]
-        self._usual = self._on_the_way(repair, self._said(history, span))
+        self._usual = self._in_transit(repairs, self._stated(history, span))
         random = chance("far future")
         stragglers = [Updates([(random.choice(history.updates)[0], time, 1)]) for time in self.far_future]
         self._usual = insert_anywhere(self._usual, stragglers, chance("places of far future"))
@@ -61,11 +61,11 @@ class Stream:
 
     @property
     def messages(self) -> list[Message]:
-        """All messages that can be used, in no order; copies too."""
+        """All usable messages, copies included, in no particular order."""
         return [*self._first, *self._usual, *self._late]
 
     def values(self, encoder: Encoder, garbage: Garbage) -> list[bytes | None]:
-        """Encode the messages, put what cannot be used among them, and bring all into the final order.
+        """Encode the messages, mix unusable ones in, and bring everything into the final order.
 
         Contradictions come first, so that their times cannot seal before a reader meets them.
         """
@@ -82,33 +82,33 @@ class Stream:
             *map(encoder.message, self._late),
         ]
 
-    def _said(self, history: History, span: Span) -> list[Message]:
-        """What all writers say, side by side in time."""
+    def _stated(self, history: History, span: Span) -> list[Message]:
+        """Return what all writers state, merged by time."""
         options = self._options
         updates: list[Triple] = (
             sorted([*history.updates, *self.breaches], key=_time_of) if self.breaches else history.updates
         )
-        said: list[list[Said]] = []
+        stated: list[list[Stated]] = []
         for writer in range(options.writers):
             random = self._chance(f"writer {writer}")
             size = options.updates_per_message
             if writer:
                 size = max(1, round(size * random.uniform(0.3, 1.7)))
             if options.shards > 1:
-                said.append(say_in_shards(updates, span, random, size, options.times_per_statement, options.shards))
+                stated.append(state_in_shards(updates, span, random, size, options.times_per_statement, options.shards))
             else:
-                said.append(say_alone(updates, span, random, size, options.times_per_statement))
-        return [one.message for one in merge(*said, key=_by)]
+                stated.append(state_alone(updates, span, random, size, options.times_per_statement))
+        return [entry.message for entry in merge(*stated, key=_upper_of)]
 
-    def _on_the_way(self, repair: Sequence[Message], messages: list[Message]) -> list[Message]:
+    def _in_transit(self, repairs: Sequence[Message], messages: list[Message]) -> list[Message]:
         options = self._options
-        cut = split_statements([*repair, *messages], self._chance("split"), options.split)
+        cut = split_statements([*repairs, *messages], self._chance("split"), options.split)
         inside = repeat_inside(cut, self._chance("copies inside"), options.copies_inside)
         return repeat_messages(inside, self._chance("copies"), options.copies)
 
 
 def missing_statement(lower: int, upper: int, counts: list[tuple[int, int]]) -> list[Message]:
-    """Give the statement about times that were left without one; none where there are no such times."""
+    """Return the statement for times that have none yet; an empty list if there are no such times."""
     return [Progress([lower], [upper], counts)] if lower < upper else []
 
 
@@ -116,5 +116,5 @@ def _time_of(update: Triple) -> int:
     return update[1]
 
 
-def _by(said: Said) -> int:
-    return said.by
+def _upper_of(stated: Stated) -> int:
+    return stated.upper

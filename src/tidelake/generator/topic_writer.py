@@ -1,52 +1,43 @@
-"""Writes files: a topic in the shape of Spark's Kafka source, and what stands beside it."""
+"""Writes a file topic in the schema of Spark's Kafka source."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelake.errors import RuleBroken
+from tidelake.errors import GeneratorRefused
+from tidelake.store import blobs
+from tidelake.store.location import Location
+from tidelake.topic.shape import TOPIC_SCHEMA
 
-TOPIC_SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
 _FIRST_TIMESTAMP_US = 1_735_689_600_000_000  # the beginning of 2025
 _US_BETWEEN_MESSAGES = 1_000
 
 
 class Held(NamedTuple):
-    """What a topic's folder holds: messages, files, and for each partition the next offset."""
+    """What a topic's folder holds: the number of messages and of files, and the next offset of each partition."""
 
     messages: int
     files: int
     next_offsets: dict[int, int]
 
 
-def look_into(folder: Path) -> Held:
-    """Tell what a topic holds; nothing where there is no folder.
+def look_into(folder: Location) -> Held:
+    """Return what a topic holds; an absent folder holds nothing.
 
     Raises:
-        RuleBroken: it holds something that was not written here.
+        GeneratorRefused: the folder holds something that this module did not write.
     """
     messages, files = 0, 0
     next_offsets: dict[int, int] = {}
-    for path in sorted(folder.iterdir()) if folder.exists() else []:
+    listing = blobs.list_folder(folder)
+    for path in sorted([*(blob.location for blob in listing.blobs), *listing.folders]):
         if not (path.name.startswith("part-") and path.suffix == ".parquet"):
-            raise RuleBroken(f"{path} was not written by this generator", "take it away, or choose another name")
-        table = pq.read_table(path, columns=["partition", "offset"])
+            raise GeneratorRefused(f"{path} was not written by this generator", "take it away, or choose another name")
+        table = pq.read_table(blobs.open_file(path), columns=["partition", "offset"])
         ends = table.group_by("partition").aggregate([("offset", "max")])
         for partition, last in zip(ends["partition"].to_pylist(), ends["offset_max"].to_pylist(), strict=True):
             next_offsets[partition] = max(next_offsets.get(partition, 0), last + 1)
@@ -55,38 +46,40 @@ def look_into(folder: Path) -> Held:
     return Held(messages, files, next_offsets)
 
 
-def check_is_empty(folder: Path) -> None:
-    """Refuse a folder with anything in it.
+def check_is_empty(folder: Location) -> None:
+    """Check that a folder is empty or absent.
 
     Raises:
-        RuleBroken: there is something.
+        GeneratorRefused: it holds something.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RuleBroken(f"{folder} is not empty", "choose another name or folder, or continue the topic with --append")
+    if blobs.exists(folder) or (blobs.is_folder(folder) and blobs.list_names(folder)):
+        raise GeneratorRefused(
+            f"{folder} is not empty", "choose another name or folder, or continue the topic with --append"
+        )
 
 
 def write_topic(
-    folder: Path,
+    folder: Location,
     values: Sequence[bytes | None],
     held: Held,
     partitions: int,
     messages_per_file: int,
     progress: Callable[[int], None],
 ) -> int:
-    """Write messages behind what the topic holds, to the partitions by turns.
+    """Append messages to the topic, distributed round-robin over its partitions.
 
     Args:
         folder: the topic; its name is the topic's name.
-        values: of the messages, in order; None is a null record.
+        values: the values of the messages, in order; None is a null record.
         held: what the topic holds now.
-        partitions: how many there are.
-        messages_per_file: at most.
-        progress: is told how many messages are written.
+        partitions: the number of partitions.
+        messages_per_file: the maximum number of messages in a file.
+        progress: receives the number of messages written so far.
 
     Returns:
-        How many files were written.
+        The number of files written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    blobs.make_folder(folder)
     next_offsets = dict(held.next_offsets)
     files = 0
     for first in range(0, len(values), messages_per_file):
@@ -98,20 +91,11 @@ def write_topic(
             next_offsets[partition] = offset + 1
             rows.append((partition, offset, held.messages + number, value))
         rows.sort(key=lambda row: row[:2])
-        path = folder / f"part-{held.files + files:05d}.parquet"
-        _write_parquet(path, _topic_table(folder.name, rows))
+        with blobs.writing(folder / f"part-{held.files + files:05d}.parquet") as sink:
+            pq.write_table(_topic_table(folder.name, rows), sink, compression="zstd")
         files += 1
         progress(first + len(part))
     return files
-
-
-def write_beside(schema: tuple[Path, Any], updates: tuple[Path, pa.Table], summary: tuple[Path, Any]) -> None:
-    """Write the record schema, the true updates and their summary, the summary last."""
-    for path, _ in (schema, updates, summary):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    _write_json(*schema)
-    _write_parquet(*updates)
-    _write_json(*summary)
 
 
 def _topic_table(name: str, rows: list[tuple[int, int, int, bytes | None]]) -> pa.Table:
@@ -126,15 +110,3 @@ def _topic_table(name: str, rows: list[tuple[int, int, int, bytes | None]]) -> p
         pa.nulls(len(rows), TOPIC_SCHEMA.field("headers").type),
     ]
     return pa.table(columns, schema=TOPIC_SCHEMA)
-
-
-def _write_parquet(path: Path, table: pa.Table) -> None:
-    unfinished = path.with_name(f"_{path.name}")  # a reader of topics takes such a name for one not yet there
-    pq.write_table(table, unfinished, compression="zstd")
-    unfinished.replace(path)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    unfinished = path.with_name(f"_{path.name}")
-    unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)

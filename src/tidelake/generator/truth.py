@@ -1,10 +1,11 @@
-"""What is true of a generated topic: its distinct updates, its contents at any time, and how far a reader must come.
+"""The truth about a generated topic: its distinct updates, its contents at any time, and the upper to reach.
 
-Contents are added up here by Arrow alone, so that they can be compared with what Spark and Delta make of the topic.
+Only Arrow adds the contents up, so that they are an independent check of what Spark and Delta compute.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
-from tidelake.debezium import AFTER, BEFORE
-from tidelake.errors import RuleBroken
+from tidelake.errors import GeneratorRefused
 from tidelake.generator.events import events_table
 from tidelake.generator.history import Triple
 from tidelake.generator.options import Encoding, Family
 from tidelake.generator.orders import orders_table
+from tidelake.schema.change_events import AFTER, BEFORE
 
 TIME = "_time"
 DIFF = "_diff"
@@ -29,14 +30,14 @@ class _Frozen(BaseModel):
 
 
 class HeldBack(_Frozen):
-    """A time that cannot seal, and why: the kind of the contradiction, or `envelope_breach`."""
+    """A time that cannot seal, and the kind of its contradiction, or `envelope_breach`."""
 
     time: int
     kind: str
 
 
 class Part(_Frozen):
-    """One call of the generator: with what options, and which times and how many updates it added."""
+    """One call of the generator: its options, and the times and updates that it added."""
 
     options: dict[str, Any]
     first_time: int
@@ -45,48 +46,48 @@ class Part(_Frozen):
 
 
 class Truth(_Frozen):
-    """The summary of a topic, all calls together; `<name>.truth.json`."""
+    """The summary of a topic over all calls: `<name>.truth.json`."""
 
     name: str
     family: Family
     encoding: Encoding
     schema_id: int
     upper: int
-    """How far a table must come: the first time held back, otherwise what progress states."""
+    """The upper that a table has to reach: the first time held back, otherwise `stated_upper`."""
     closed: bool
-    """Whether the stream is closed, and nothing holds it back: a table's upper is then empty."""
+    """Whether the stream is closed and no time is held back: the table's upper is then empty."""
     close_stated: bool
     """Whether a statement closes the stream."""
     stated_upper: int
-    """How far progress is stated, contradictions or not."""
+    """The upper of the last statement, contradictions or not."""
     end: int
     """The first time after the history."""
     held_back: tuple[HeldBack, ...]
     updates: int
-    """Distinct updates of the history; the rows of `<name>.truth.parquet`."""
+    """Number of distinct updates of the history: the rows of `<name>.truth.parquet`."""
     updates_stated: int
-    """Updates in all messages that can be used, copies too."""
+    """Number of updates in all usable messages, copies included."""
     messages: int
-    """Records in the topic."""
+    """Number of records in the topic."""
     progress_messages: int
     null_records: int
     quarantined: dict[str, int]
-    """How many messages end in the quarantine, by reason."""
+    """Number of quarantined messages, by reason."""
     far_future: tuple[int, ...]
-    """Times of updates beyond the history, each with one; they are not in the history."""
+    """Times far beyond the history that have one update each; these updates are not part of the history."""
     rows: int
-    """How many rows were made; with `next_id`, where a continued topic goes on."""
+    """Number of rows created. A continued topic goes on from here and from `next_id`."""
     next_id: int
     parts: tuple[Part, ...]
 
     @property
     def quarantined_messages(self) -> int:
-        """How many messages end in the quarantine."""
+        """Number of quarantined messages."""
         return sum(self.quarantined.values())
 
 
 def updates_table(rows: list[dict[str, Any]], updates: list[Triple], before: Path | None = None) -> pa.Table:
-    """Give updates as rows: the data's columns, `_time`, `_diff`; behind those of an earlier file."""
+    """Return updates as rows of the data's columns, `_time` and `_diff`, appended to those of an earlier file."""
     table = (events_table(rows) if rows and AFTER in rows[0] else orders_table(rows)).take(
         pa.array([row for row, _, _ in updates], pa.int64())
     )
@@ -100,11 +101,11 @@ def contents_at(path: Path, as_of: int) -> pa.Table:
 
     Args:
         path: `<name>.truth.parquet`.
-        as_of: any time; the caller knows which ones a table can answer.
+        as_of: any time; the caller knows which times a table can answer.
 
     Returns:
-        The data's columns and `_diff`, how often each row is there: never 0. The order of rows means nothing. Of change
-        events it is the columns of the rows that they are about.
+        The data's columns and `_diff`, the multiplicity of each row: never 0. The order of rows means nothing. Change
+        events give the columns of the rows that they change.
     """
     updates = pq.read_table(path, filters=[(TIME, "<=", as_of)])
     if AFTER in updates.column_names:
@@ -113,37 +114,58 @@ def contents_at(path: Path, as_of: int) -> pa.Table:
     keys = {name: _groupable(updates[name]) for name in names}
     places = pa.array(range(updates.num_rows), pa.int64())
     sums = pa.table({**keys, DIFF: updates[DIFF], "_place": places}).group_by(names)
-    found = sums.aggregate([(DIFF, "sum"), ("_place", "min")])
-    found = found.filter(pc.not_equal(found[f"{DIFF}_sum"], 0)).sort_by("_place_min")
-    return updates.select(names).take(found["_place_min"]).append_column(DIFF, found[f"{DIFF}_sum"])
+    totals = sums.aggregate([(DIFF, "sum"), ("_place", "min")])
+    totals = totals.filter(pc.not_equal(totals[f"{DIFF}_sum"], 0)).sort_by("_place_min")
+    return updates.select(names).take(totals["_place_min"]).append_column(DIFF, totals[f"{DIFF}_sum"])
 
 
 def _rows(events: pa.Table, name: str, sign: int) -> pa.Table:
-    """Give the rows that events take away or bring, as updates."""
-    there = events.filter(pc.is_valid(events[name]))
-    rows = pa.Table.from_struct_array(there[name].combine_chunks())
-    return rows.append_column(TIME, there[TIME]).append_column(DIFF, pc.multiply(there[DIFF], sign))
+    """Return the rows that events remove or add, as updates."""
+    present = events.filter(pc.is_valid(events[name]))
+    rows = pa.Table.from_struct_array(present[name].combine_chunks())
+    return rows.append_column(TIME, present[TIME]).append_column(DIFF, pc.multiply(present[DIFF], sign))
 
 
 def read_truth(path: Path) -> Truth:
     """Read `<name>.truth.json`.
 
     Raises:
-        RuleBroken: it is not there.
+        GeneratorRefused: the file is missing.
     """
     if not path.is_file():
-        raise RuleBroken(f"there is no {path}", "only a topic that this generator wrote has one; name its folder")
+        raise GeneratorRefused(f"there is no {path}", "only a topic that this generator wrote has one; name its folder")
     return Truth.model_validate_json(path.read_text(encoding="utf-8"))
 
 
+def write_beside(schema: tuple[Path, Any], updates: tuple[Path, pa.Table], summary: tuple[Path, Any]) -> None:
+    """Write the record schema, the true updates and, last, their summary."""
+    for path, _ in (schema, updates, summary):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    _write_json(*schema)
+    _write_parquet(*updates)
+    _write_json(*summary)
+
+
 def counts_between(path: Path, lower: int, upper: int) -> list[tuple[int, int]]:
-    """Count the distinct updates at each time from `lower` on and before `upper`; times without any are left out."""
+    """Count the distinct updates at each time in `[lower, upper)`; times without updates are left out."""
     times = pq.read_table(path, columns=[TIME], filters=[(TIME, ">=", lower), (TIME, "<", upper)])[TIME]
-    return sorted((one["values"], one["counts"]) for one in pc.value_counts(times).to_pylist())
+    return sorted((entry["values"], entry["counts"]) for entry in pc.value_counts(times).to_pylist())
 
 
 def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Give a column that groups as this one does: Arrow does not group by lists and structs."""
+    """Return a column that groups like this one: Arrow cannot group by lists and structs."""
     if pa.types.is_nested(column.type):
         return pa.array([repr(value) for value in column.to_pylist()], pa.string())
     return column
+
+
+def _write_parquet(path: Path, table: pa.Table) -> None:
+    unfinished = path.with_name(f"_{path.name}")
+    pq.write_table(table, unfinished, compression="zstd")
+    unfinished.replace(path)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    unfinished = path.with_name(f"_{path.name}")
+    unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)

@@ -1,0 +1,26 @@
+// Search runs in a worker, which a browser refuses to a page that was opened from a folder. There a frame stands in.
+if (location.protocol === "file:") {
+  window.Worker = class extends EventTarget {
+    constructor(url) {
+      super()
+      const frame = document.createElement("iframe")
+      frame.hidden = true
+      frame.srcdoc = "<!doctype html>"
+      this.loaded = new Promise((resolve) => {
+        frame.onload = () => {
+          const inside = frame.contentWindow
+          inside.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }))
+          const script = inside.document.createElement("script")
+          script.src = new URL(url, location)
+          script.onload = () => resolve(inside)
+          inside.document.head.append(script)
+        }
+      })
+      document.documentElement.append(frame)
+    }
+
+    postMessage(data) {
+      this.loaded.then((inside) => inside.dispatchEvent(new inside.MessageEvent("message", { data })))
+    }
+  }
+}

@@ -1,0 +1,268 @@
+"""MkDocs hook: fills the tables of the reference from the code, wherever a page says `<!-- reference: NAME -->`.
+
+The settings come from the pydantic models with the text below each field, the commands from the typer app, and the
+variables from the module that reads them. `python docs/hooks/reference.py NAME` prints a table.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+
+if TYPE_CHECKING:
+    import click
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
+PROJECT = Path(__file__).parents[2]
+for _folder in (PROJECT, PROJECT / "src"):
+    if str(_folder) not in sys.path:
+        sys.path.insert(0, str(_folder))
+
+_MARK = re.compile(r"<!-- reference: ([a-z_.]+) -->")
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Fill in the tables."""
+    return fill(markdown)
+
+
+def fill(markdown: str) -> str:
+    """The text with a table in place of each mark."""
+    return _MARK.sub(lambda found: TABLES[found.group(1)](), markdown)
+
+
+# Settings
+
+
+def top_level_settings() -> str:
+    """What stands beside `collections`."""
+    return "\n".join([*_HEAD, *TOP_LEVEL])
+
+
+TOP_LEVEL = (
+    "| `store` | path | `data/store` | The folder of the tables. Only Tidelake writes to it. |",
+    "| `topics` | path | `data/topics` | The folder of the file topics. |",
+    "| `data_docs` | path | `data/data_docs` | The folder of the data-quality report. |",
+    "| `kafka` | block | none | The cluster of the collections with `source: kafka`: see [Kafka](#kafka). |",
+    "| `registry` | block | none | The registry that has the schemas of Avro topics: see [Registry](#registry). |",
+    "| `collections` | blocks | none | A block for each collection, under its name: at most 63 lower-case "
+    "letters, digits and `_`, beginning with a letter. |",
+)
+
+
+def collection_settings() -> str:
+    """The keys of a collection's block: those of every framing, then those of one."""
+    from tidelake.settings.collection import CollectionSettings
+    from tidelake.settings.framings import SETTINGS
+    from tidelake.settings.terms import ENVELOPES
+
+    rows = settings_rows(CollectionSettings)
+    for kind in SETTINGS.values():
+        rows = settings_rows(kind) | rows
+    texts = field_texts(CollectionSettings)
+    families = (terms.family for terms in ENVELOPES.values())
+    rows |= {
+        "framing": f"| `framing` | {_choice(SETTINGS)} | `cdcv2` | {texts['framing']} |",
+        "envelope": f"| `envelope` | {_choice(ENVELOPES)} | required | {texts['envelope']} |",
+        "family": f"| `family` | {_choice(families)} | that of `envelope` | Another name for `envelope`. |",
+    }
+    first = ["envelope", "family", "framing"]
+    return "\n".join([*_HEAD, *(rows[name] for name in [*first, *(one for one in rows if one not in first)])])
+
+
+def _choice(names: Iterable[str]) -> str:
+    return " ".join(f"`{name}`" for name in names)
+
+
+def kafka_settings() -> str:
+    """The keys of the block `kafka`."""
+    from tidelake.settings.kafka import KafkaSettings
+
+    return settings_table(KafkaSettings)
+
+
+def registry_settings() -> str:
+    """The keys of the block `registry`."""
+    from tidelake.settings.registry import RegistrySettings
+
+    return settings_table(RegistrySettings)
+
+
+_HEAD = ("| Key | Value | Default | Meaning |", "|---|---|---|---|")
+_WRITTEN = {"value_schema": "schema", "topics": "topic"}
+_NOT_WRITTEN = frozenset(("name", "topics_folder", "kafka", "registry"))
+
+
+def settings_table(model: type[BaseModel]) -> str:
+    """A table of the keys that a user may write."""
+    return "\n".join([*_HEAD, *settings_rows(model).values()])
+
+
+def settings_rows(model: type[BaseModel]) -> dict[str, str]:
+    """Its rows, by key."""
+    rows, texts = {}, field_texts(model)
+    for field, info in model.model_fields.items():
+        if field not in _NOT_WRITTEN:
+            key, default = _WRITTEN.get(field, field), default_of(info)
+            rows[key] = f"| `{key}` | {values_of(info.annotation)} | {default} | {texts.get(field, '')} |"
+    return rows
+
+
+@cache
+def field_texts(model: type[BaseModel]) -> dict[str, str]:
+    """The text below each field of a model and of those that it builds on, as one line."""
+    texts: dict[str, str] = {}
+    for one in reversed(model.__mro__):
+        if not one.__module__.startswith("tidelake."):
+            continue
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in zip(definition.body, definition.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr)
+                and isinstance(text.value, ast.Constant)
+            ):
+                texts[field.target.id] = " ".join(str(text.value.value).split()).replace("|", "\\|")
+    return texts
+
+
+def values_of(annotation: Any) -> str:
+    """What a user may write for a type, in words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(values_of(one) for one in arguments if one is not NoneType))
+    if origin is tuple:
+        return "list"
+    if origin is dict or annotation is dict:
+        return "mapping"
+    name = str(getattr(annotation, "__name__", annotation))
+    words = {"str": "text", "int": "integer", "Path": "path", "bool": "`true` `false`", "Secret": "place"}
+    return words.get(name, name)
+
+
+def default_of(field: FieldInfo) -> str:
+    """A field's default, as it would be written."""
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=True)
+    return f"`{default}`" if default or default == 0 else "none"
+
+
+# The command line
+
+
+def commands() -> str:
+    """Every command with its arguments and options."""
+    import typer
+
+    from tidelake.cli.app import app
+
+    return "\n\n".join(text for path, one in walk(typer.main.get_command(app)) if (text := command_text(path, one)))
+
+
+def walk(
+    command: click.Command, path: tuple[str, ...] = ("tidelake",)
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """A command and those below it, by their full names; the root itself is left out."""
+    for name, one in getattr(command, "commands", {}).items():
+        if not one.hidden:
+            yield (*path, name), one
+            yield from walk(one, (*path, name))
+
+
+def command_text(path: tuple[str, ...], command: click.Command) -> str:
+    """The section of one command."""
+    name = " ".join(path)
+    parts = [f"## {name} {{ #{'-'.join(path)} }}", prose(command.help or "")]
+    if hasattr(command, "commands") and not command.params:
+        return "\n\n".join(parts)
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    options = [one for one in command.params if one.param_type_name == "option"]
+    usage = " ".join([name, *(["[OPTIONS]"] if options else []), *(metavar_of(one) for one in arguments)])
+    parts.append(f"```text\n{usage}\n```")
+    if any(getattr(one, "help", None) for one in arguments):
+        rows = [f"| `{metavar_of(one)}` | {prose(getattr(one, 'help', '') or '')} |" for one in arguments]
+        parts.append("\n".join(["| Argument | Meaning |", "|---|---|", *rows]))
+    if options:
+        rows = [
+            f"| `{'`, `'.join(one.opts)}` | {option_values(one)} | {option_default(one)} | {prose(one.help or '')} |"  # type: ignore[attr-defined]
+            for one in options
+        ]
+        parts.append("\n".join(["| Option | Value | Default | Meaning |", "|---|---|---|---|", *rows]))
+    return "\n\n".join(parts)
+
+
+def metavar_of(argument: click.Parameter) -> str:
+    """How an argument is written in the usage."""
+    return str(getattr(argument, "metavar", None) or (argument.name or "").upper())
+
+
+def option_values(option: click.Parameter) -> str:
+    """What may be written behind an option."""
+    if getattr(option, "is_flag", False):
+        return ""
+    choices = getattr(option.type, "choices", None)
+    if choices:
+        return " ".join(f"`{getattr(value, 'value', value)}`" for value in choices)
+    return {"integer range": "integer", "float range": "number", "float": "number", "filename": "path"}.get(
+        option.type.name, option.type.name
+    )
+
+
+def option_default(option: click.Parameter) -> str:
+    """What goes without the option."""
+    default = getattr(option.default, "value", option.default)
+    if option.required:
+        return "required"
+    if default is None or default is False or default == () or default == []:
+        return ""
+    return f"`{default}`"
+
+
+def prose(text: str) -> str:
+    """A help text as the cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+# The environment
+
+
+def variables() -> str:
+    """The variables of the environment, with their defaults."""
+    from orchestration.settings import CRON_VARIABLES, VARIABLES, Environment
+
+    fields = {"TIDELAKE_SCHEDULES": "schedules", **{name: field for field, name in CRON_VARIABLES.items()}}
+    rows = ["| Variable | Default | Meaning |", "|---|---|---|"]
+    for name, text in VARIABLES.items():
+        default = f"`{getattr(Environment(), fields[name])}`" if name in fields else "none"
+        meaning = text.partition("; by default")[0]
+        rows.append(f"| `{name}` | {default} | {meaning[:1].upper()}{meaning[1:]}. |")
+    return "\n".join(rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "settings": top_level_settings,
+    "settings.collection": collection_settings,
+    "settings.kafka": kafka_settings,
+    "settings.registry": registry_settings,
+    "commands": commands,
+    "variables": variables,
+}
+"""By the name in a mark, what makes the table."""
+
+
+if __name__ == "__main__":
+    print(TABLES[sys.argv[1]]())

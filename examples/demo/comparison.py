@@ -1,0 +1,72 @@
+"""A collection's contents at a time, beside the truth: whole rows, as multisets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from examples.demo.topics import LARGE, PERSON
+from tidelake.generator.truth import contents_at, read_truth
+from tidelake.read.snapshot import snapshot
+from tidelake.store.catalog import Catalog
+
+PUBLISHED_CONTENTS: dict[int, list[dict[str, Any]]] = {
+    4: [{"id": 5, "price": 12, "_diff": 1}],
+    5: [{"id": 5, "price": 10, "_diff": 1}],
+    6: [],
+}
+"""What the protocol's documentation says of its example, by time."""
+
+# As PostgreSQL's rows are noted: bytes in hex, decimals as text, times in microseconds.
+_NOTED = {"bin": "lower(hex(bin))", "price": "string(price)", "seen": "unix_micros(seen)", "day": "string(day)"}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The contents of one collection AS OF one time."""
+
+    name: str
+    as_of: int
+    rows: int
+    truth: str
+    """Where the truth comes from."""
+    equal: bool
+
+
+def compare_published(spark: SparkSession, catalog: Catalog) -> Iterator[Comparison]:
+    """The published example at the three times that its documentation names."""
+    for as_of, expected in PUBLISHED_CONTENTS.items():
+        rows = _rows(spark, catalog, "prices", as_of)
+        yield Comparison("prices", as_of, len(rows), "documentation", _counted(rows) == _counted(expected))
+
+
+def compare_capture(spark: SparkSession, catalog: Catalog, as_of: int, expected: list[list[Any]]) -> Comparison:
+    """The captured table AS OF the time of a tick, beside what PostgreSQL had."""
+    frame = snapshot(spark, catalog.find("people"), as_of).contents
+    columns = [_NOTED.get(field["name"], f"`{field['name']}`") for field in PERSON["fields"]]
+    rows = [list(row) for row in frame.selectExpr(*columns, "_diff").collect()]
+    return Comparison("people", as_of, len(rows), "PostgreSQL", sorted(rows) == sorted([*row, 1] for row in expected))
+
+
+def compare_large(spark: SparkSession, catalog: Catalog, folder: Path) -> Iterator[Comparison]:
+    """Each generated collection at three times, the last one before upper among them."""
+    for name in LARGE:
+        upper = read_truth(folder / f"{name}.truth.json").upper
+        for as_of in (upper // 3, 2 * upper // 3, upper - 1):
+            read = snapshot(spark, catalog.find(name), as_of).contents.toArrow()
+            truth = contents_at(folder / f"{name}.truth.parquet", as_of)
+            equal = _counted(read.select(truth.schema.names).to_pylist()) == _counted(truth.to_pylist())
+            yield Comparison(name, as_of, read.num_rows, "generator", equal)
+
+
+def _rows(spark: SparkSession, catalog: Catalog, name: str, as_of: int) -> list[dict[str, Any]]:
+    return snapshot(spark, catalog.find(name), as_of).contents.toArrow().to_pylist()
+
+
+def _counted(rows: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(repr(row) for row in rows)

@@ -1,0 +1,92 @@
+"""What the demo shows: tables that fit 80 columns, and a progress bar that reads the collections' own commits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from examples.demo.comparison import Comparison
+from tidelake.errors import TidelakeError
+from tidelake.read.status import read_status
+from tidelake.settings.lake import Settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.state import next_offsets
+from tidelake.topic.open import open_topics
+
+_LOOK_EVERY_S = 0.5
+
+
+def progress_bar(console: Console) -> Progress:
+    """A bar with its task, its share and the time that it has taken."""
+    return Progress(
+        TextColumn("{task.description:<34}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+@contextmanager
+def watch_offsets(progress: Progress, task: TaskID, catalog: Catalog, messages: dict[str, int]) -> Iterator[None]:
+    """Move a bar by the messages that the collections have committed.
+
+    Args:
+        progress: where the bar is.
+        task: the bar.
+        catalog: the collections'.
+        messages: by collection, the length of its topic.
+    """
+    ended = threading.Event()
+    progress.update(task, total=sum(messages.values()))
+
+    def look() -> None:
+        while not ended.wait(_LOOK_EVERY_S):
+            progress.update(task, completed=sum(map(committed, messages)))
+
+    def committed(name: str) -> int:
+        try:
+            table = OpenTable(catalog.find(name).paths.updates)
+        except (TidelakeError, OSError):  # it is about to be created
+            return 0
+        return sum(next_offsets(table, name).values())
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def comparison_table(comparisons: Iterable[Comparison]) -> Table:
+    """What was compared with what, and whether it was equal."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("collection")
+    table.add_column("AS OF", justify="right")
+    table.add_column("rows", justify="right")
+    table.add_column("beside")
+    table.add_column("")
+    for one in comparisons:
+        verdict = "[green]equal[/]" if one.equal else "[bold red]DIFFERS[/]"
+        table.add_row(one.name, f"{one.as_of:,}", f"{one.rows:,}", one.truth, verdict)
+    return table
+
+
+def status_table(settings: Settings, catalog: Catalog) -> Table:
+    """A line for each collection: how far it is proven, what it stores, and what was set aside."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("collection", "envelope", "upper", "stored", "late copies", "quarantine"):
+        table.add_column(column, justify="left" if column in ("collection", "envelope") else "right")
+    for one in settings.collections:
+        status = read_status(catalog.find(one.name), one.family, open_topics(one))
+        upper = "closed" if status.closed else f"{status.upper:,}"
+        table.add_row(one.name, one.envelope, upper, f"{status.rows:,}", f"{status.late:,}", f"{status.quarantine:,}")
+    return table

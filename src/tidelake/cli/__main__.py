@@ -1,0 +1,5 @@
+"""`python -m tidelake.cli`."""
+
+from tidelake.cli.app import main
+
+main()

@@ -1,0 +1,73 @@
+"""`tidelake generate`: a topic from a seeded history."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, get_origin, get_type_hints
+
+import typer
+
+from tidelake.cli.options import JsonOption
+from tidelake.cli.render import print_json, say
+
+
+def generate(**choices: Any) -> None:
+    """Write a CDCv2 file topic from a seeded history, mangled as requested, and the truth about it next to it."""
+    from tidelake.generator.generate import generate as write_topic
+    from tidelake.generator.options import GenerateOptions
+
+    topics, out, as_json = choices.pop("topics"), choices.pop("out"), choices.pop("as_json")
+    chosen: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in choices.items()
+    }
+    written = write_topic(
+        GenerateOptions(**chosen),
+        topics,
+        out,
+        None if as_json else lambda step, done, of: say(f"{step}: {done:,} of {of:,}"),
+    )
+    if as_json:
+        print_json(written.as_json())
+    else:
+        typer.echo(f"{topics / chosen['name']}: written; its schema and truth are in {out}")
+
+
+def add_generate(app: typer.Typer) -> None:
+    """Make a command of `generate`: an option for each field of `GenerateOptions`, with its help and default."""
+    from tidelake.generator.options import GenerateOptions
+
+    hints = get_type_hints(GenerateOptions)
+    parameters = [
+        inspect.Parameter(
+            "topics",
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=Annotated[Path, typer.Option("--topics", help="The folder of topics.")],
+            default=Path("data/topics"),
+        ),
+        inspect.Parameter(
+            "out",
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=Annotated[Path, typer.Option("--out", help="Where the record schema and the truth go.")],
+            default=Path("data"),
+        ),
+        inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, annotation=JsonOption, default=False),
+    ]
+    for field in fields(GenerateOptions):
+        kind = list[int] if get_origin(hints[field.name]) is tuple else hints[field.name]
+        flag = f"--{field.name.replace('_', '-')}"
+        option = (
+            typer.Argument(metavar="NAME", help=field.metadata["help"])
+            if field.name == "name"
+            else typer.Option(flag, help=field.metadata["help"])
+        )
+        default = inspect.Parameter.empty if field.name == "name" else [] if kind == list[int] else field.default
+        parameters.append(
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default
+            )
+        )
+    generate.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    generate.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app.command()(generate)

@@ -1,0 +1,69 @@
+"""`tidelake quarantine`, `times` and `late`: what is noted of a collection, as lists."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidelake import open_lake
+from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, NameArgument
+from tidelake.cli.render import late_note, print_json, print_rows, say
+
+
+def quarantine(
+    name: NameArgument,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum number of messages.")] = ROWS_SHOWN,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the messages that could not be used, why, and where they are in the topic. Starts no JVM."""
+    rows = open_lake(config).collection(name).quarantine()
+    unexplained = sum(row["explained"] is None for row in rows)
+    shown = rows[:limit]
+    if as_json:
+        print_json({"name": name, "messages": len(rows), "unexplained": unexplained, "rows": shown})
+        return
+    columns = ["topic", "partition", "offset", "reason", "detail", "times", "value", "explained"]
+    print_rows(f"{name}: quarantine", columns, shown)
+    if len(rows) > len(shown):
+        say(f"{len(shown)} of {len(rows)} messages; --limit shows more")
+
+
+def times(
+    name: NameArgument,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum number of times; the newest are shown.")] = ROWS_SHOWN,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the times of a reclocked collection, each with the offsets that it stands for. Starts no JVM."""
+    bound = open_lake(config).collection(name).times()
+    rows = [binding.as_json() for binding in bound[len(bound) - min(limit, len(bound)) :]]
+    if as_json:
+        print_json({"name": name, "times": len(bound), "rows": rows})
+        return
+    print_rows(f"{name}: times", ["time", "offsets", "records", "rows", "quarantined", "at_ms"], rows)
+    if len(bound) > len(rows):
+        say(f"the newest {len(rows)} of {len(bound)} times; --limit shows more")
+
+
+def late(
+    name: NameArgument,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum number of contradictions.")] = ROWS_SHOWN,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was stated about times after they were sealed, and does not agree with them. Starts no JVM."""
+    from tidelake.protocol.json_values import to_text
+
+    report = open_lake(config).collection(name).late(limit)
+    rows = [contradiction.as_json() for contradiction in report.first]
+    if as_json:
+        about = {"name": name, "statements": report.verdicts, "contradictions": report.contradictions, "rows": rows}
+        typer.echo(to_text(about))
+        return
+    columns = ["kind", "time", "data", "stated", "published", "more", "topic", "partition", "offset", "decision"]
+    print_rows(f"{name}: late contradictions", columns, rows)
+    say(late_note(report.verdicts))
+    if report.contradictions > len(rows):
+        say(f"{len(rows)} of {report.contradictions} contradictions; --limit shows more that are listed")

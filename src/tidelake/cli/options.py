@@ -1,0 +1,17 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+CONFIG = Path("collections.yaml")
+ConfigOption = Annotated[
+    Path, typer.Option("--config", envvar="TIDELAKE_CONFIG", help="The collections.yaml that names store and topics.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The collection's name.")]
+ROWS_SHOWN = 20
+"""Number of rows that a list shows unless `--limit` says otherwise."""

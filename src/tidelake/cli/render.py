@@ -1,0 +1,81 @@
+"""What commands print: JSON for programs, tables and sentences for people."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def say(text: str) -> None:
+    """Print a message for a person on standard error, apart from the output."""
+    typer.echo(text, err=True)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; bytes become `{"b64": …}`."""
+    typer.echo(json.dumps(value, indent=2, default=_json_default))
+
+
+def _json_default(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return {"b64": base64.b64encode(value).decode("ascii")}
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
+    """Print rows as a table, with these of their columns."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, justify="right" if column in {"_diff", "offset", "partition"} else "left")
+    for row in rows:
+        table.add_row(*(escape(_cell(row[column])) for column in columns))
+    console().print(table)
+
+
+def console() -> Console:
+    """The terminal; wide enough for a table if the output goes to a file or a pipe."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=160)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes | bytearray):
+        shown = bytes(value[:16]).hex(" ")
+        return shown if len(value) <= 16 else f"{shown} … ({len(value)} bytes)"
+    return _nested_cell(value) if isinstance(value, dict | list) else getattr(value, "text", str(value))
+
+
+def _nested_cell(value: Any) -> str:
+    """JSON for a person: numbers as they came, letters of all alphabets as they are."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_nested_cell(name)}: {_nested_cell(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_nested_cell, value)) + "]"
+    return getattr(value, "text", None) or json.dumps(value, default=_json_default, ensure_ascii=False)
+
+
+def late_note(verdicts: dict[str, int]) -> str:
+    """The number of late statements with each verdict, in words."""
+    words = {
+        "copy": "copies",
+        "contradiction": "contradict what was published",
+        "settled": "settled by decision",
+        "untold": "about times that compaction has taken together",
+        "late": "not compared yet",
+    }
+    told = [f"{count:,} {words[verdict]}" for verdict, count in verdicts.items() if count]
+    return f"late statements: {', '.join(told) or 'none'}"

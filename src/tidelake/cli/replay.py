@@ -1,0 +1,123 @@
+"""`tidelake replay`: recorded streams through the reader, or through the jobs and their tables."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelake.cli.render import say
+from tidelake.errors import TidelakeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Engine(StrEnum):
+    """What `replay` runs a stream through."""
+
+    memory = "memory"
+    delta = "delta"
+
+
+def replay(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recorded streams, JSON lines.")],
+    engine: Annotated[
+        Engine, typer.Option(help="memory: the reader; delta: a topic, the ingest and seal jobs, and their tables.")
+    ] = Engine.memory,
+    store: Annotated[
+        Path | None, typer.Option(help="Keep the output of --engine delta in this new folder, instead of removing it.")
+    ] = None,
+) -> None:
+    """Run recorded streams through the reader; one JSON line out for each line in."""
+    from tidelake.protocol.json_values import to_text
+    from tidelake.protocol.replay import replay_file
+
+    failed: list[Path] = []
+    streams = _read_streams(files, failed)
+    if engine is Engine.delta:
+        outputs = _replay_through_delta(list(streams), store, failed)
+    else:
+        _check_no_store(store)
+        outputs = (output for file, lines in streams for output in replay_file(lines, str(file)))
+    for output in outputs:
+        sys.stdout.write(to_text(output))
+        sys.stdout.write("\n")
+    sys.stdout.flush()
+    if failed:
+        raise typer.Exit(1)
+
+
+def _read_streams(files: list[Path], failed: list[Path]) -> Iterator[tuple[Path, list[bytes]]]:
+    """The lines of each file. A file that cannot be read is named on standard error, and added to `failed`."""
+    from tidelake.protocol.replay import split_lines
+
+    for file in files:
+        try:
+            yield file, split_lines(file.read_bytes())
+        except OSError as error:
+            say(f"error: {file} cannot be read: {error.strerror}")
+            failed.append(file)
+
+
+def _check_no_store(store: Path | None) -> None:
+    from tidelake.errors import OptionRefused
+
+    if store is not None:
+        raise OptionRefused("a replay in memory keeps nothing", "leave out --store, or add --engine delta")
+
+
+def _replay_through_delta(
+    streams: list[tuple[Path, list[bytes]]], store: Path | None, failed: list[Path]
+) -> Iterator[dict[str, Any]]:
+    """Run each stream through the real jobs. A stream that stops is named, added to `failed`, and stops no other."""
+    from tidelake.generator.recorded_stream import Pipeline, make_streams, replay_through
+    from tidelake.spark.session import LOG, start_session
+
+    ingest, seal = _jobs()
+    with TemporaryDirectory(prefix="tidelake-replay-") as scratch, _no_log():
+        settings = make_streams(store or Path(scratch), len(streams))
+        if store is not None:
+            for (file, _), of_stream in zip(streams, settings, strict=True):
+                say(f"{of_stream.file}: {of_stream.collections[0].name} is {file}")
+        say(f"starting Spark, which logs to {LOG} …")
+        pipeline = Pipeline.of_tiny(start_session(), ingest, seal)
+        for (file, lines), of_stream in zip(streams, settings, strict=True):
+            try:
+                yield from replay_through(pipeline, of_stream, lines, str(file))
+            except TidelakeError as error:
+                say(f"error: {error}")
+                failed.append(file)
+
+
+def _jobs() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The `run` of ingest and of seal. Jobs run from the checkout and are never installed, so they are found there."""
+    from tidelake.errors import NoCheckout
+
+    checkout = Path(__file__).parents[3]
+    if not (checkout / "jobs" / "ingest.py").is_file():
+        raise NoCheckout(str(checkout))
+    if str(checkout) not in sys.path:
+        sys.path.append(str(checkout))
+    from jobs import ingest, seal
+
+    return ingest.run, seal.run
+
+
+@contextmanager
+def _no_log() -> Iterator[None]:
+    """Keep what the jobs log out of the output: their findings are printed, and what stops them is raised."""
+    import structlog
+
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

@@ -1,0 +1,81 @@
+"""`tidelake topic`: topics between a broker and files. Starts no JVM."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
+
+if TYPE_CHECKING:
+    from tidelake.topic.cluster import KafkaCluster
+    from tidelake.topic.recording import Copied
+
+app = typer.Typer(name="topic", help="Topics between Kafka and files.", no_args_is_help=True)
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name in Kafka.")]
+FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the file topic.")]
+
+
+class Form(StrEnum):
+    """How a recording is written."""
+
+    parquet = "parquet"
+    jsonl = "jsonl"
+
+
+@app.command()
+def record(
+    topic: TopicArgument,
+    folder: FolderArgument,
+    form: Annotated[
+        Form, typer.Option("--format", help="`parquet`, which may be continued, or `jsonl`, which a person can read.")
+    ] = Form.parquet,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Record what a topic has now as a file topic: each record as it is, in its place. Starts no JVM."""
+    from tidelake.topic.recording import record_topic
+
+    _say(f"recorded from '{topic}'", record_topic(_cluster(config), topic, folder, form.value), as_json)
+
+
+@app.command()
+def play(
+    folder: FolderArgument,
+    topic: TopicArgument,
+    renumber: Annotated[
+        bool, typer.Option("--renumber", help="Append everything to what is there, under new offsets.")
+    ] = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Play a file topic to a topic in Kafka, from where the topic in Kafka ends. Starts no JVM."""
+    from tidelake.topic.producing import play_topic
+
+    _say(f"played to '{topic}'", play_topic(folder, _cluster(config), topic, renumber=renumber), as_json)
+
+
+def _cluster(config: Path) -> KafkaCluster:
+    from tidelake.errors import ConfigurationError
+    from tidelake.settings.lake import load_settings
+    from tidelake.topic.cluster import KafkaCluster
+
+    settings = load_settings(config)
+    if settings.kafka is None:
+        raise ConfigurationError(str(config), "kafka", "is missing", "add a block `kafka:` with `bootstrap_servers`")
+    return KafkaCluster(settings.kafka)
+
+
+def _say(what: str, copied: Copied, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"messages": copied.messages, "offsets": copied.intervals}))
+        return
+    offsets = ", ".join(
+        f"{partition}: {start} to {end}" for partition, (start, end) in sorted(copied.intervals.items())
+    )
+    typer.echo(f"{copied.messages} messages {what}; offsets by partition: {offsets or 'none'}")

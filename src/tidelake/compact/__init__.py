@@ -1,0 +1,1 @@
+"""Compaction: fewer files, and no more history than retention asks for."""

@@ -1,0 +1,316 @@
+"""Compaction: fewer runs, and no history before since.
+
+First `since` moves in the catalog, in a commit that conflicts with every acquire; only then runs are merged, and the
+commit that swaps them names that since. The form decides what a merge makes of sealed rows (`forms.form`). Rows at or
+after upper pass through untouched, into a run of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.errors import Conflict
+from tidelake.forms.base import BASE
+from tidelake.forms.form import takes_all
+from tidelake.plugins.envelope import form_of
+from tidelake.protocol.antichain import Antichain
+from tidelake.schema.change_events import Interval
+from tidelake.store import blobs
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.entry import Collection, Entry
+from tidelake.store.evolution import open_newest
+from tidelake.store.failpoints import reach
+from tidelake.store.files import RunFile, discard_run
+from tidelake.store.layout import RUN, TIME, new_run
+from tidelake.store.location import UNFINISHED, Location
+from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
+from tidelake.store.runs import read_files, write_frame
+from tidelake.store.state import CLOSED, SINCE, UPPER
+from tidelake.store.table_log import LOG
+
+FAN_IN = 8
+_SMALLEST_TIER_ROWS = 4_096
+_LOST_MERGES_MAX = 16
+_RETENTION_S = 24 * 3600.0
+
+
+@dataclass
+class CompactReport:
+    """What a compaction did."""
+
+    since: tuple[int, ...] = ()
+    merges: int = 0
+    runs_before: int = 0
+    runs_after: int = 0
+    rows_before: int = 0
+    rows_after: int = 0
+    bytes_written: int = 0
+    folders_removed: int = 0
+    merged_runs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The live files of one run."""
+
+    name: str
+    files: tuple[RunFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """The number of its rows."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def tier(self) -> int:
+        """The size tier of the run; each tier has `FAN_IN` times as many rows as the one before."""
+        tier, size = 0, _SMALLEST_TIER_ROWS
+        while self.rows > size:
+            tier, size = tier + 1, size * FAN_IN
+        return tier
+
+
+def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Entry:
+    """Move the critical capability as the retention rule says, and since to the meet of all capabilities.
+
+    Args:
+        catalog: has both; they move in one commit.
+        collection: the collection.
+        keep: `all`, or how far before upper times stay readable.
+    """
+    table = OpenTable(collection.paths.updates)
+    upper = table.value(UPPER) or 0
+
+    def follow(entry: Entry) -> Entry:
+        capabilities = []
+        for capability in entry.capabilities:
+            if capability.kind == "critical" and keep != "all" and capability.since:
+                # The last time before upper stays readable, whatever the rule.
+                followed = max(capability.since[0], min(upper - int(keep), upper - 1))
+                capability = capability.model_copy(update={"since": (followed,)})
+            capabilities.append(capability)
+        meet = Antichain()
+        for capability in capabilities:
+            meet = meet.meet(Antichain(capability.since))
+        since = entry.since_frontier.join(meet)
+        return entry.model_copy(
+            update={"capabilities": tuple(capabilities), "since": tuple(int(str(time)) for time in since)}
+        )
+
+    entry = catalog.update(collection.name, follow)
+    reach("compact.after_since")
+    return entry
+
+
+def merge_runs(
+    spark: SparkSession, collection: Collection, since: tuple[int, ...], full: bool, rows_max: int
+) -> CompactReport:
+    """Merge runs: by size tiers within a budget, or all of them.
+
+    Args:
+        spark: the session.
+        collection: the collection.
+        since: the collection's since, as the catalog has it.
+        full: whether to merge everything that is sealed into one run.
+        rows_max: maximum number of rows that merges may read if not full.
+    """
+    report = CompactReport(since=since)
+    first: set[str] = set()
+
+    def merge_all() -> None:
+        nonlocal first
+        while True:
+            # Columns may have appeared since the entry was read, and a merge must not lose what is in them.
+            newest, table = open_newest(collection)
+            runs = live_runs(table.files())
+            report.runs_after = len(runs)
+            if report.merges == 0:
+                report.runs_before = len(runs)
+                first = {run.name for run in runs}
+            closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
+            fresh = {run.name for run in runs} - first if report.merges else set()
+            left = rows_max - report.rows_before
+            chosen = choose_runs(spark, newest, runs, None if closed else upper, full, left, fresh)
+            if full and len(chosen) == 1 and (report.merges or not _falls_behind(table, since)):
+                chosen = []
+            if not chosen:
+                return
+            _merge(spark, newest, table, chosen, since, report)
+            maintain(newest.paths.updates)
+            if full:
+                report.runs_after = len(live_runs(OpenTable(newest.paths.updates).files()))
+                return
+
+    # If other commits take the runs away each time, the next compaction continues; finished merges stay.
+    for _ in range(_LOST_MERGES_MAX):
+        with suppress(LostRace):
+            merge_all()
+            break
+    return report
+
+
+def live_runs(files: Sequence[RunFile]) -> list[Run]:
+    """Group files by run."""
+    by_name: dict[str, list[RunFile]] = {}
+    for file in files:
+        by_name.setdefault(file.run, []).append(file)
+    return [Run(name, tuple(group)) for name, group in sorted(by_name.items())]
+
+
+def choose_runs(
+    spark: SparkSession,
+    collection: Collection,
+    runs: list[Run],
+    upper: int | None,
+    full: bool,
+    rows_max: int,
+    fresh: set[str],
+) -> list[Run]:
+    """Choose the runs to merge next; `upper` None means that everything is sealed.
+
+    Runs without sealed rows stay. The smallest tier with `FAN_IN` runs is merged. Otherwise a run that is mostly sealed
+    and has a few later rows is split, so that no seal has to open it again; `fresh` runs are not split.
+    """
+    sealed = [run for run in runs if upper is None or any(_starts_before(file, upper) for file in run.files)]
+    if full:
+        return sealed
+    by_tier: dict[int, list[Run]] = {}
+    for run in sealed:
+        by_tier.setdefault(run.tier, []).append(run)
+    for tier in sorted(by_tier):
+        group = by_tier[tier]
+        if len(group) >= FAN_IN and sum(run.rows for run in group) <= rows_max:
+            return group
+    if upper is None:
+        return []
+    for run in sealed:
+        straddling = [file for file in run.files if _starts_before(file, upper) and not _ends_before(file, upper)]
+        rows = sum(file.rows for file in straddling)
+        if rows > _SMALLEST_TIER_ROWS and run.rows <= rows_max and run.name not in fresh:
+            split = read_files(spark, collection.paths.updates, straddling, collection.updates_schema())
+            later = split.where(F.col(TIME) >= upper).count()
+            if later * 4 < rows:
+                return [run]
+    return []
+
+
+def _merge(
+    spark: SparkSession,
+    collection: Collection,
+    table: OpenTable,
+    chosen: list[Run],
+    since: tuple[int, ...],
+    report: CompactReport,
+) -> None:
+    """Write the merged run and swap it in.
+
+    Raises:
+        LostRace: its input runs went away.
+    """
+    schema = collection.updates_schema()
+    closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
+    files = [file for run in chosen for file in run.files]
+    rows = read_files(spark, collection.paths.updates, files, schema)
+    total = sum(file.rows for file in files)
+    partitions = max(1, min(spark.sparkContext.defaultParallelism, total // 1_000_000 + 1))
+    sealed = rows if closed else rows.where(F.col(TIME) < upper)
+    form = form_of(collection.entry, table)
+    through, others = _last_forgotten(since, closed, upper), _others(table, chosen)
+    merged = form.merged(sealed, through, others)
+    name = new_run("merge")
+    ordered = merged.repartitionByRange(partitions, TIME).sortWithinPartitions(TIME)
+    split_by = []
+    if form.makes_base and through >= 0 and takes_all(through, others):
+        ordered, split_by = ordered.withColumn(BASE, F.col(TIME) <= through), [BASE]
+    added = write_frame(ordered, table.path, name, schema, split_by)
+    written = [name]
+    reach("compact.after_merged_write")
+    if not closed and any(not _ends_before(file, upper) for file in files):
+        written.append(new_run("rest"))
+        rest = rows.where(F.col(TIME) >= upper).coalesce(partitions)
+        added += write_frame(rest, table.path, written[-1], schema)
+    reach("compact.after_write")
+    try:
+        _swap(collection, table, chosen, added, since)
+    except (LostRace, Conflict) as lost:
+        for run in written:
+            discard_run(table.path, run)
+        reach("compact.after_lost_runs")
+        raise LostRace from lost
+    reach("compact.after_commit")
+    report.merges += 1
+    report.rows_before += total
+    report.rows_after += sum(file.rows for file in added)
+    report.bytes_written += sum(file.bytes for file in added)
+    report.merged_runs += [run.name for run in chosen]
+
+
+def _swap(
+    collection: Collection, table: OpenTable, chosen: list[Run], added: list[RunFile], since: tuple[int, ...]
+) -> None:
+    """Commit the swap, again after each conflict as long as the input runs are live."""
+    names = {run.name for run in chosen}
+
+    def commit(opened: OpenTable) -> None:
+        values = {SINCE: max(opened.value(SINCE) or 0, since[0])} if since else {}
+        opened.commit(values, added, sorted(names), epoch=collection.entry.epoch)
+
+    def meet_others(opened: OpenTable) -> None:
+        if not names <= {file.run for file in opened.files()} or opened.schema() != table.schema():
+            raise LostRace
+        reach("compact.after_conflict")
+
+    retry_commit(table, commit, f"{ATTEMPTS_MAX} attempts to swap runs failed", after_conflict=meet_others)
+
+
+def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTION_S) -> None:
+    """Delete the folders of runs that no log names and that nobody has touched for the retention.
+
+    Merges leave the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to finish
+    with the version that it planned on.
+    """
+    live = {file.run for file in OpenTable(table).files()}
+    horizon_s = blobs.now_s(table) - retention_s
+    for folder in blobs.list_folder(table).folders:
+        if folder.name.startswith(f"{RUN}="):
+            run = folder.name.removeprefix(f"{RUN}=")
+            if run not in live and blobs.last_change_s(folder) < horizon_s:
+                discard_run(table, run)
+                reach("sweep.after_folder")
+                report.folders_removed += 1
+        elif folder.name.startswith(UNFINISHED) and blobs.last_change_s(folder) < horizon_s:
+            blobs.delete_folder(folder)
+    for blob in blobs.list_folder(table / LOG).blobs:
+        if blob.location.name.startswith(UNFINISHED) and blob.changed_s < horizon_s:
+            blobs.delete(blob.location)
+
+
+def _last_forgotten(since: tuple[int, ...], closed: bool, upper: int) -> int:
+    """The last time that no reader can tell from earlier times, or -1."""
+    if not since or since[0] == 0:  # no time is before 0
+        return -1
+    return since[0] if closed else min(since[0], upper - 1)
+
+
+def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
+    """The times that the runs which are not merged reach, from and to."""
+    names = {run.name for run in chosen}
+    return [file.reach for file in table.files() if file.run not in names]
+
+
+def _falls_behind(table: OpenTable, since: tuple[int, ...]) -> bool:
+    return bool(since) and (table.value(SINCE) or 0) < since[0]
+
+
+def _starts_before(file: RunFile, upper: int) -> bool:
+    return file.time_min is None or file.time_min < upper
+
+
+def _ends_before(file: RunFile, upper: int) -> bool:
+    return file.time_max is not None and file.time_max < upper

@@ -1,0 +1,269 @@
+"""The rules of `resolve`: which decisions a collection takes now, and what is stored of them.
+
+A decision is taken only if it can have an effect: its time waits, its gap stops ingest, its message is in the
+quarantine. What is sealed never changes, so a decision about a sealed time may only repeat what was published there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelake.codec.typed import read_statement
+from tidelake.errors import (
+    TWO_VALUES,
+    CodecError,
+    ConflictingDiff,
+    DecisionRefused,
+    StatementRefused,
+    TopicChanged,
+    TopicGap,
+)
+from tidelake.ingest.position import RECREATED, plan_next
+from tidelake.protocol.json_values import parse, to_text
+from tidelake.protocol.order import INT64_MAX
+from tidelake.settings.collection import CollectionSettings
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import (
+    AcceptGap,
+    AcceptTopic,
+    Acknowledge,
+    Count,
+    Decision,
+    Discard,
+    Offsets,
+    discards_in,
+    time_of,
+)
+from tidelake.store.entry import Collection
+from tidelake.store.late_notes import LateNotes, settles
+from tidelake.store.proof_log import read_proof_log
+from tidelake.store.quarantine import explanation_of, quarantine_rows
+from tidelake.store.state import CLOSED, UPPER, next_offsets
+from tidelake.topic.open import open_topics
+from tidelake.topic.topic import OffsetRange, Topic
+
+__all__ = [
+    "AcceptGap",
+    "AcceptTopic",
+    "Acknowledge",
+    "Count",
+    "Decision",
+    "Discard",
+    "Offsets",
+    "check_decision",
+    "check_withdrawal",
+    "is_sealed",
+    "parse_statement",
+    "time_of",
+]
+
+
+def check_decision(collection: Collection, settings: CollectionSettings, decision: Decision) -> Decision:
+    """Check a decision against what the collection waits for now.
+
+    Args:
+        collection: with its newest catalog entry.
+        settings: the collection's; a gap or a topic is looked up where they say.
+        decision: what somebody asks for. Of an `AcceptTopic` only the name and the reason count.
+
+    Returns:
+        The decision to store: its statement in lossless JSON, its topic as it is now, its reason without space around.
+
+    Raises:
+        DecisionRefused: it cannot have an effect, or cannot be read.
+        StatementRefused, DataRefused: a statement does not fit the collection.
+        TopicChanged: a gap is named, and the topic is not what it was.
+        TopicUnreachable: a gap or a topic is named, and the brokers do not answer.
+    """
+    if not decision.reason.strip():
+        raise DecisionRefused("the reason is missing or empty", "give a reason: every report repeats it")
+    decision = decision.model_copy(update={"reason": decision.reason.strip()})
+    match decision:
+        case Count():
+            return _check_count(collection, decision)
+        case Discard():
+            return _check_discard(collection, decision)
+        case AcceptGap():
+            return _check_gap(collection, settings, decision)
+        case AcceptTopic():
+            return _current_topic(collection, settings, decision)
+        case Acknowledge():
+            return _check_acknowledgement(collection, decision)
+
+
+def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
+    """Refuse to take back what was not decided, or cannot be undone.
+
+    Args:
+        collection: with its newest catalog entry.
+        subject: a time, or the offsets of an acknowledgement as they were named.
+
+    Raises:
+        DecisionRefused: nothing is decided about it, or the time is sealed.
+    """
+    decisions = collection.entry.decisions
+    known: list[Any]
+    if isinstance(subject, Offsets):
+        about, hint = f"'{subject}'", "; name the offsets as they were decided"
+        known = [decision.offsets for decision in decisions if isinstance(decision, Acknowledge)]
+    else:
+        if is_sealed(collection, subject):
+            raise DecisionRefused(
+                f"time {subject} of '{collection.name}' is sealed already", "what is sealed is never changed"
+            )
+        about, hint = f"time {subject}", ""
+        known = sorted({time for time in map(time_of, decisions) if time is not None})
+    if subject not in known:
+        raise DecisionRefused(
+            f"nothing is decided about {about} of '{collection.name}'",
+            f"decided: {', '.join(map(str, known)) or 'none'}{hint}",
+        )
+
+
+def is_sealed(collection: Collection, time: int) -> bool:
+    """Whether a time is before upper."""
+    table = OpenTable(collection.paths.updates)
+    return bool(table.value(CLOSED)) or time < (table.value(UPPER) or 0)
+
+
+def parse_statement(text: str) -> dict[str, Any]:
+    """Read `{"data": {…}, "diff": 1}`; `check_decision` checks that it fits the collection.
+
+    Raises:
+        StatementRefused: it is not a JSON object.
+
+    >>> parse_statement('{"data": {"id": 1}, "diff": -1}')
+    {'data': {'id': 1}, 'diff': -1}
+    """
+    hint = 'write it as {"data": {…}, "diff": 1}'
+    try:
+        statement = parse(text)
+    except CodecError as error:
+        raise StatementRefused(f"the statement is not JSON: {error.detail}", hint) from error
+    if not isinstance(statement, dict):
+        raise StatementRefused("the statement does not have just data and a whole diff", hint)
+    return statement
+
+
+# --- about a time ----------------------------------------------------------------------------------------------------
+
+
+def _check_count(collection: Collection, decision: Count) -> Count:
+    _check_time(collection, decision.time)
+    if not 0 <= decision.count <= INT64_MAX:
+        raise DecisionRefused(f"the count is {decision.count}", f"a count is from 0 to {INT64_MAX}")
+    if is_sealed(collection, decision.time):
+        _check_settles(collection, decision.time, decision.count, None)
+    else:
+        _check_count_helps(collection, decision.time)
+    return decision
+
+
+def _check_discard(collection: Collection, decision: Discard) -> Discard:
+    _check_time(collection, decision.time)
+    statement = read_statement(collection.entry.record_schema, to_text(decision.statement))
+    if is_sealed(collection, decision.time):
+        _check_settles(collection, decision.time, None, statement)
+    return decision.model_copy(update={"statement": statement})
+
+
+def _check_time(collection: Collection, time: int) -> None:
+    if not 0 <= time <= INT64_MAX:
+        raise DecisionRefused(f"the time is {time}", f"a time is from 0 to {INT64_MAX}")
+    if collection.entry.mints_times:
+        raise DecisionRefused(
+            f"'{collection.name}' mints its times itself, and each is sealed by the tick that reads it",
+            "nothing waits for a decision; acknowledge a quarantined message by `tidelake resolve quarantine`",
+        )
+
+
+def _check_settles(collection: Collection, time: int, count: int | None, discard: dict[str, Any] | None) -> None:
+    """Take a decision about a sealed time only if it repeats what was published, against a late fact."""
+    if not any(settles(collection, fact, time, count, discard) for fact in LateNotes(collection).at(time)):
+        raise DecisionRefused(
+            f"time {time} of '{collection.name}' is sealed already, and no late statement contradicts it in this way",
+            "what is sealed is never changed; "
+            f"a statement that `tidelake late {collection.name}` shows can be discarded, "
+            "and a count that it shows be settled by the published count",
+        )
+
+
+def _check_count_helps(collection: Collection, time: int) -> None:
+    """Refuse a count if an update has two diffs, or a key two values: it does not say which of them holds."""
+    if any(discard.time == time for discard in discards_in(collection.entry.decisions)):
+        return
+    noted = [note["detail"] for note in read_proof_log(collection).blocked if note["time"] == time]
+    diffs = any(detail.startswith(f"{ConflictingDiff.kind}:") for detail in noted)
+    if diffs or any(TWO_VALUES in detail for detail in noted):
+        what = "one update has two diffs" if diffs else "a key has two values"
+        raise DecisionRefused(
+            f"at time {time} {what}, but a count does not say which one is right",
+            f"leave one statement out first: `tidelake resolve discard {collection.name} --time {time} "
+            '--statement \'{"data": {…}, "diff": 1}\'`',
+        )
+
+
+# --- about a topic ---------------------------------------------------------------------------------------------------
+
+
+def _check_gap(collection: Collection, settings: CollectionSettings, decision: AcceptGap) -> AcceptGap:
+    """Check that the offsets are, or lie within, a gap that ingest stops at now."""
+    asked = decision.offsets
+    topic, _, gaps = _stops_at(collection, settings, asked.topic)
+    if gaps and isinstance(gaps[0], TopicChanged):
+        raise gaps[0]
+    there = [Offsets(topic.name, gap.partition, gap.from_offset, gap.to_offset) for gap in gaps]
+    if not any(gap.partition == asked.partition and gap.start <= asked.start < asked.end <= gap.end for gap in there):
+        raise DecisionRefused(
+            f"'{asked}' is not within a gap that ingest stops at now; "
+            f"there are: {', '.join(map(str, there)) or 'none'}",
+            "accept what ingest names, or a part of it",
+        )
+    return decision.model_copy(update={"offsets": asked._replace(topic=topic.name)})
+
+
+def _current_topic(collection: Collection, settings: CollectionSettings, decision: AcceptTopic) -> AcceptTopic:
+    """Say which topic of the name there is now, and where to begin in it.
+
+    A recreated topic is read from its beginning; a topic that was cut short from its end, or from where it was read to.
+    """
+    topic, offsets, gaps = _stops_at(collection, settings, decision.topic)
+    changed = next((gap for gap in gaps if isinstance(gap, TopicChanged)), None)
+    if changed is None:
+        raise DecisionRefused(
+            f"the topic '{decision.topic}' is what '{collection.name}' has read, or nothing was read yet",
+            "accept a topic only if ingest says that it is not what was read",
+        )
+    starts = {}
+    if changed.why != RECREATED:
+        ends = topic.end_offsets()
+        read = next_offsets(OpenTable(collection.paths.updates), topic.name)
+        starts = {partition: min(end, ends[partition]) for partition, end in read.items() if partition in ends}
+    known = {"topic": topic.name.partition("#")[0], "identity": offsets.identity or 0, "starts": starts}
+    return decision.model_copy(update=known)
+
+
+def _stops_at(
+    collection: Collection, settings: CollectionSettings, name: str
+) -> tuple[Topic, OffsetRange, list[TopicGap]]:
+    """A topic, what ingest would read there next, and what it would stop at."""
+    for at, topic in zip(settings.topics, open_topics(settings, collection.entry.decisions), strict=True):
+        if name in (at, topic.name):
+            return topic, *plan_next(topic, OpenTable(collection.paths.updates), collection, 1)
+    raise DecisionRefused(
+        f"'{settings.name}' reads the topic '{settings.topic}', not '{name}'", "correct the topic's name"
+    )
+
+
+# --- about the quarantine --------------------------------------------------------------------------------------------
+
+
+def _check_acknowledgement(collection: Collection, decision: Acknowledge) -> Acknowledge:
+    rows = quarantine_rows(collection, ["topic", "partition", "offset", "times"])
+    unexplained = [row for row in rows if explanation_of(row, collection.entry.decisions) is None]
+    if not any(explanation_of(row, [decision]) for row in unexplained):
+        raise DecisionRefused(
+            f"no quarantined message of '{collection.name}' is at '{decision.offsets}', or it is explained already",
+            f"`tidelake quarantine {collection.name}` shows what is there",
+        )
+    return decision

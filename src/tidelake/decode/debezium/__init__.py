@@ -1,0 +1,1 @@
+"""Decodes Debezium's change events."""

@@ -1,0 +1,243 @@
+"""Interprets Debezium's change events, on the JVM: from the parsed record to the row, its key and its faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidelake.decode.debezium.columns import (
+    BROKEN,
+    DETAIL,
+    EMPTY,
+    EVENT,
+    IS_ROW,
+    IS_WRONG,
+    KEY_BEFORE,
+    KIND,
+    LANDED,
+    LEFT,
+    REASON,
+    ROW,
+    SCHEMA,
+    is_lacking,
+)
+from tidelake.decode.debezium.positions import position_columns
+from tidelake.decode.debezium.shape import ChangeShape, RowReader
+from tidelake.decode.debezium.values import Landed, is_infinite
+from tidelake.schema.connect import WireType
+from tidelake.spark.conditions import all_of, any_of
+from tidelake.store.layout import ERROR, UNAVAILABLE
+
+UNUSABLE = "the event cannot be used: "
+ROW_OPS = ("c", "u", "r")
+_Fault = tuple[Column, Callable[[], Column]]
+"""A condition, never null, and the text that describes the fault."""
+
+
+def event_struct(parsed: Column, rows: Sequence[Column], source: Column) -> Column:
+    """Return the parts of an event that are read, with its rows `before` and `after`."""
+    return F.struct(
+        *rows, source.alias("source"), *(parsed[name].cast("string").alias(name) for name in ("op", "ts_ms"))
+    )
+
+
+def tells_row(op: Column, after: Column, shape: ChangeShape) -> Column:
+    """Return whether an event contains the current row with its key."""
+    return op.isin(*ROW_OPS) & all_of(after[name].isNotNull() for name in shape.key)
+
+
+def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataFrame:
+    """Interpret events.
+
+    In:  _event struct, as `event_struct` returns it, or as JSON was read for the reader; _broken string, _empty
+         boolean; any others.
+    Out: the same, and _kind, _row, _error string (why the row of this key cannot be read, or null), _unavailable
+         array<string> (the columns whose values were not sent, or null), _left, _reason, _detail, the columns of a
+         position, and, if values were read plainly, _wrong: whether _error, which is null then, would have a text.
+         See `tidelake.decode.debezium.columns`.
+    """
+    beside_key = [(name, wire) for name, wire in reader.columns if name not in shape.key]
+    steps = {name: is_lacking(place) for place, (name, _) in enumerate(beside_key)}
+    lacks = {name: F.col(step) for name, step in steps.items()}
+    after, is_row = F.col(f"{EVENT}.after"), F.col(IS_ROW)
+    # Columns that are used more than once are computed in an earlier step: Spark would generate their code each time.
+    staged = read.withColumns(
+        {
+            KIND: _kind(),
+            IS_ROW: F.coalesce(
+                ~F.col(EMPTY) & F.col(BROKEN).isNull() & F.col(f"{EVENT}.op").isin(*ROW_OPS), F.lit(False)
+            ),
+            **{steps[name]: reader.is_unavailable(after[name], wire, shape.placeholder) for name, wire in beside_key},
+        }
+    )
+    landed = {name: reader.land(after[name], name, wire) for name, wire in reader.columns}
+    values = {name: F.when(is_row, value.value) for name, value in landed.items()}
+    if reader.of_text:
+        # A separate step, as it is used more than once. Decoded Avro is cheap to compute again, and such a step between
+        # structs would be copied into each following step until the heap is full.
+        columns = F.struct(*(landed[name].value.alias(name) for name in landed))
+        staged = staged.withColumn(LANDED, F.when(is_row, columns))
+        values = {name: F.col(f"{LANDED}.{name}") for name in landed}
+    befores = _befores(shape, reader)
+    keys = _keys_of(shape, reader, befores)
+    row = F.struct(*(_value_of(name, values, lacks, keys).alias(name) for name, _ in shape.columns))
+    faults = [*_faults(shape, landed, values, lacks, after), *_faults_before(shape, reader, befores)]
+    # Names of columns contain no comma; a lambda would prevent Spark from compiling the step.
+    unavailable = F.split(F.concat_ws(",", *(F.when(lack, F.lit(name)) for name, lack in lacks.items())), ",")
+    staged = staged.select(
+        "*",
+        row.alias(ROW),
+        *(_wrongs(faults) if reader.plain else [_error(faults).alias(ERROR)]),
+        F.when(is_row & any_of(lacks.values()), unavailable).alias(UNAVAILABLE),
+        _before_key(befores).alias(KEY_BEFORE),
+        *position_columns(shape),
+    )
+    return _with_reason(staged, shape).drop(KEY_BEFORE, LANDED, IS_ROW, *steps.values())
+
+
+def _kind() -> Column:
+    # An unusable record concerns a row, too, if its key is known; a log message (`m`) does not.
+    op = F.col(f"{EVENT}.op")
+    return (
+        F.when(F.col(EMPTY), F.lit("tombstone"))
+        .when(F.col(BROKEN).isNotNull(), F.lit("value"))
+        .when(op.isin(*ROW_OPS), F.lit("value"))
+        .when(op == "d", F.lit("delete"))
+        .when(op == "t", F.lit("barrier"))
+        .when(op.isNull() | (op != "m"), F.lit("value"))
+    )
+
+
+def _is_unknown() -> Column:
+    """Return whether an event has an unknown operation."""
+    return (F.col(KIND) == "value") & F.col(BROKEN).isNull() & ~F.col(IS_ROW)
+
+
+def _operation() -> Column:
+    return F.concat(F.lit("op is "), F.coalesce(F.col(f"{EVENT}.op"), F.lit("not there")))
+
+
+def _wrongs(faults: Sequence[_Fault]) -> list[Column]:
+    """Return whether a row has a fault; a careful reading finds out which one in another pass."""
+    wrong = F.col(IS_ROW) & (F.col(f"{EVENT}.after").isNull() | any_of(fault for fault, _ in faults))
+    return [F.lit(None).cast("string").alias(ERROR), wrong.alias(IS_WRONG)]
+
+
+def _error(faults: Sequence[_Fault]) -> Column:
+    """Return why the row of a key cannot be read."""
+    is_row = F.col(IS_ROW)
+    texts = F.concat_ws("; ", *(F.when(fault, text()) for fault, text in faults))
+    return (
+        F.when(F.col(BROKEN).isNotNull(), F.concat(F.lit("the event cannot be read: "), F.col(BROKEN)))
+        .when(_is_unknown(), F.concat(F.lit(f"{UNUSABLE}unknown_operation, "), _operation()))
+        .when(is_row & F.col(f"{EVENT}.after").isNull(), F.lit(f"{UNUSABLE}no_row"))
+        .when(is_row & any_of(fault for fault, _ in faults), texts)
+    )
+
+
+def _with_reason(staged: DataFrame, shape: ChangeShape) -> DataFrame:
+    """Add why a record is unusable, and the previous key of a row."""
+    keyless = any_of(F.col(f"{ROW}.{name}").isNull() for name in shape.key)
+    reason = (
+        F.when(F.col(KIND).isNull() | (_is_unknown() & keyless), F.lit("unknown_operation"))
+        .when(_has_unreadable_key(shape), F.lit("schema_not_resolved"))
+        # Only a key identifies the row in error.
+        .when(F.col(KIND).isin("value", "delete") & keyless, F.lit("no_key"))
+    )
+    left, key = F.col(KEY_BEFORE), F.struct(*(F.col(f"{ROW}.{name}") for name in shape.key))
+    is_same = all_of(left[name].eqNullSafe(key[name]) for name in shape.key)
+    has_left = (F.col(f"{EVENT}.op") == "u") & (F.col(KIND) == "value") & left.isNotNull() & ~is_same
+    return staged.select(
+        "*",
+        F.when(has_left, left).alias(LEFT),
+        reason.alias(REASON),
+        F.when(F.col(KIND).isNull() | _is_unknown(), _operation()).otherwise(F.col(BROKEN)).alias(DETAIL),
+    )
+
+
+def _has_unreadable_key(shape: ChangeShape) -> Column:
+    """Return whether an event's schema has another key, so that its row is unknown."""
+    return F.col(SCHEMA).isin(*shape.unreadable_keys) if shape.unreadable_keys else F.lit(False)
+
+
+def _befores(shape: ChangeShape, reader: RowReader) -> dict[str, Column]:
+    """Return the converted value of each key column before the change."""
+    wires, before = dict(reader.columns), F.col(f"{EVENT}.before")
+    return {name: reader.land(before[name], name, wires[name]).value for name in shape.key}
+
+
+def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> dict[str, Column]:
+    """Return the value of each key column in the record's key, or before the change."""
+    if not reader.of_text:
+        if reader.key_row is None:
+            return dict(befores)
+        return {name: F.coalesce(reader.key_row[name], value) for name, value in befores.items()}
+    wires = dict(reader.columns)
+    keys = {}
+    for name, of_event in befores.items():
+        if name not in reader.stated_key:
+            keys[name] = of_event
+            continue
+        of_record = replace(reader, plain=frozenset()).land(reader.stated_key[name], name, wires[name]).value
+        # For a delete, the event takes precedence, as a plain reading has nothing else.
+        parts = F.coalesce(of_event, of_record), F.coalesce(of_record, of_event)
+        keys[name] = F.when(F.col(KIND) == "delete", parts[0]).otherwise(parts[1])
+    return keys
+
+
+def _before_key(befores: Mapping[str, Column]) -> Column:
+    """Return the key before the change; null if the event does not contain all of it."""
+    whole = all_of(value.isNotNull() for value in befores.values())
+    return F.when(whole, F.struct(*(value.alias(name) for name, value in befores.items())))
+
+
+def _value_of(name: str, values: dict[str, Column], lacks: dict[str, Column], keys: dict[str, Column]) -> Column:
+    if name not in values:
+        return F.lit(None)
+    return F.coalesce(values[name], keys[name]) if name in keys else F.when(~lacks[name], values[name])
+
+
+def _faults(
+    shape: ChangeShape,
+    landed: dict[str, Landed],
+    values: dict[str, Column],
+    lacks: dict[str, Column],
+    after: Column,
+) -> list[_Fault]:
+    """Return the possible faults of a row's columns."""
+    faults: list[_Fault] = []
+    for name, wire in shape.columns:
+        if name not in landed:  # a nullable column that was not written
+            continue
+        was_sent, is_present = ~lacks.get(name, F.lit(False)), after[name].isNotNull()
+        nested = wire.name in ("array", "record")
+        bad = landed[name].bad if nested else is_present & values[name].isNull()
+        faults.append((was_sent & bad, partial(_unread_text, after[name], name, wire)))
+        if not wire.nullable and name not in shape.key:
+            faults.append((was_sent & ~is_present, partial(F.lit, f"{name} is missing, and is not null")))
+    return faults
+
+
+def _unread_text(value: Column, name: str, wire: WireType) -> Column:
+    unread = F.lit(f"{name} cannot be read as {_described(wire)}")
+    endless = F.lit(f"{name} is infinite; declared as {wire.name} it lands as it travels")
+    return F.when(is_infinite(value, wire), endless).otherwise(unread)
+
+
+def _faults_before(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> list[_Fault]:
+    """Return the possible faults of the key before an update: if it is unreadable, its row stays in the table."""
+    wires, before = dict(reader.columns), F.col(f"{EVENT}.before")
+    is_update = F.coalesce(F.col(f"{EVENT}.op") == "u", F.lit(False))
+    faults: list[_Fault] = []
+    for name, value in befores.items():
+        text = f"{name}, as it was before, cannot be read as {_described(wires[name])}"
+        faults.append((is_update & before[name].isNotNull() & value.isNull(), partial(F.lit, text)))
+    return faults
+
+
+def _described(wire: WireType) -> str:
+    return wire.name if wire.conversion == "as_is" else f"{wire.conversion.replace('_', ' ')} ({wire.name})"

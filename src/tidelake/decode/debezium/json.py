@@ -1,0 +1,142 @@
+"""Reads change events from JSON, with or without a schema around them, and reports everything that does not fit.
+
+Values are read as text, and converted by `tidelake.decode.debezium.events`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidelake.decode.debezium.columns import BROKEN, EMPTY, EVENT, PARSED, RECORD_KEY, SCHEMA
+from tidelake.decode.debezium.events import read_events, tells_row
+from tidelake.decode.debezium.shape import ChangeShape, RowReader, is_read_as_text
+from tidelake.decode.framing import reason_by
+from tidelake.decode.json import (
+    CORRUPT,
+    breakage_of,
+    has_lone_surrogate,
+    is_wrapped,
+    read_object,
+    schema_hash,
+)
+
+_JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
+_PARTS = ("before", "after", "source", "op", "ts_ms")
+
+
+def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
+    """Read change events from JSON, with or without their schema around them.
+
+    In:  topic, partition, offset, key and value binary, any others.
+    Out: the columns that `read_events` returns, without _event, _broken and _empty; and _schema bigint.
+    """
+    text = F.col("value").cast("string")
+    read = raw.withColumn(PARSED, read_object(text, event_ddl(shape)))
+    parsed = F.col(f"{PARSED}.v")[0]
+    read = read.withColumns({SCHEMA: schema_around(parsed, shape, F.col("value")), EVENT: event_of(parsed)})
+    surrogates = F.when(has_lone_surrogates(F.col(EVENT), shape, text), F.lit("undecodable"))
+    broken = F.coalesce(
+        reason_by(F.col(SCHEMA), shape.refused_schemas),
+        breakage_of(text, F.col(PARSED), surrogates=False),
+        surrogates,
+    )
+    read = read.withColumn(BROKEN, F.when(text.isNotNull(), broken))
+    read = read.withColumn(EMPTY, text.isNull() | (F.col(BROKEN).isNull() & _is_wrapped_null(text, parsed)))
+    # The record's key is read only if the event does not contain the row's key.
+    tells_key = F.col(BROKEN).isNull() & tells_row(F.col(f"{EVENT}.op"), F.col(f"{EVENT}.after"), shape)
+    key_text = F.col("key").cast("string")
+    needed = F.when(~F.coalesce(tells_key, F.lit(False)) & ~has_lone_surrogate(key_text), key_text)
+    read, stated_key = _with_record_key(read, needed, shape)
+    reader = RowReader(shape.columns, stated_key=stated_key, written=shape.written)
+    return read_events(read, shape, reader).drop(PARSED, RECORD_KEY, BROKEN, EVENT, EMPTY)
+
+
+def _with_record_key(read: DataFrame, text: Column, shape: ChangeShape) -> tuple[DataFrame, dict[str, Column]]:
+    """Add the record's key, and return the texts of its columns, with or without a schema around them."""
+    keys = [(name, "string") for name in shape.key]
+    if "payload" in shape.key:
+        inside = F.get_json_object(text, "$.payload")
+        text = F.when(is_wrapped(text, ()) & inside.startswith("{"), inside).otherwise(text)
+        read = read.withColumn(RECORD_KEY, F.from_json(text, _struct([*keys, (CORRUPT, "string")]), _JSON_OPTIONS))
+        return read, {name: F.col(f"{RECORD_KEY}.{name}") for name in shape.key}
+    key = _struct([*keys, ("payload", _struct(keys)), (CORRUPT, "string")])
+    read = read.withColumn(RECORD_KEY, F.from_json(text, key, _JSON_OPTIONS))
+    return read, {
+        name: F.coalesce(F.col(f"{RECORD_KEY}.payload.{name}"), F.col(f"{RECORD_KEY}.{name}")) for name in shape.key
+    }
+
+
+def schema_around(parsed: Column, shape: ChangeShape, value: Column) -> Column:
+    """Return the hash of the schema around an event that was read from this value as `event_ddl`; null if none."""
+    return F.when(parsed["payload"].isNotNull(), schema_hash(value, shape.schema_lengths))
+
+
+def _is_wrapped_null(text: Column, parsed: Column) -> Column:
+    """Return whether a value is a schema around a null, as a converter may write a tombstone; never null."""
+    variant = F.try_parse_json(text)
+    has_schema = F.try_variant_get(variant, "$.schema", "variant").isNotNull()
+    is_null = F.is_variant_null(F.try_variant_get(variant, "$.payload", "variant"))
+    says_nothing = parsed["op"].isNull() & parsed["payload"].isNull()
+    return F.when(says_nothing, F.coalesce(has_schema & is_null, F.lit(False))).otherwise(False)
+
+
+def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str:
+    """Return the type of an event, which may be inside a `payload`, as Spark's `struct<…>`.
+
+    Args:
+        shape: the shape of the events.
+        plain: the types to read, by wire type; every other value is read as text.
+    """
+    types_of_plain = plain or {}
+
+    def number(path: str) -> str:
+        return "string" if path in shape.position else types_of_plain.get("long", "string")
+
+    types = {
+        name: "string" if is_read_as_text(wire, types_of_plain) else types_of_plain[wire.name]
+        for name, wire in shape.columns
+    }
+    rows = {"before": [(name, types[name]) for name in shape.key], "after": list(types.items())}
+    rows["source"] = [(name, number("source.lsn") if name == "lsn" else "string") for name in shape.source_fields]
+    parts = [*((name, _struct(fields)) for name, fields in rows.items()), ("op", "string"), ("ts_ms", number("ts_ms"))]
+    return _struct([*parts, ("payload", _struct(parts))])
+
+
+def _struct(fields: Sequence[tuple[str, str]]) -> str:
+    return f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in fields)}>"
+
+
+def event_of(parsed: Column) -> Column:
+    """Return the event from a value read as `event_ddl`: its payload, if it has one."""
+    bare = F.struct(*(parsed[name].alias(name) for name in _PARTS))
+    return F.when(parsed["payload"].isNotNull(), parsed["payload"]).otherwise(bare)
+
+
+def has_lone_surrogates(event: Column, shape: ChangeShape, text: Column, not_text: Collection[str] = ()) -> Column:
+    """Return whether a text in an event may hold a lone surrogate; never null.
+
+    A lone surrogate was read as a question mark; in lists and records, which are read later, it is still an escape.
+    Searching the columns costs a fraction of searching the whole text, so only an event with either is searched.
+
+    Args:
+        event: the event, as `event_ddl` reads it.
+        shape: the shape of the event.
+        text: the whole text of the value.
+        not_text: the wire types that were not read as text.
+    """
+
+    def has(names: Sequence[str], sign: str) -> Column:
+        return F.contains(F.concat_ws("", *cells_of(event, names, shape)), F.lit(sign))
+
+    nested = [name for name, wire in shape.columns if wire.name in ("array", "record")]
+    flat = [name for name, wire in shape.columns if is_read_as_text(wire, not_text) and name not in nested]
+    may_have = has(flat, "?") | has(nested, r"\u") if nested else has(flat, "?")
+    return F.coalesce(may_have & has_lone_surrogate(text), F.lit(False))
+
+
+def cells_of(event: Column, names: Sequence[str], shape: ChangeShape) -> list[Column]:
+    """Return these columns of an event's row, and of its previous key."""
+    return [event["after"][name] for name in names] + [event["before"][name] for name in names if name in shape.key]

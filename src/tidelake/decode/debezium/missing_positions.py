@@ -1,0 +1,84 @@
+"""Assigns a position to each error without one: after the known positions of its key and its partition.
+
+All records of a key are in one partition, so later records have higher positions. See docs/decisions/positions.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from tidelake.decode.debezium.columns import (
+    IS_LOST,
+    KEY,
+    LEFT,
+    NEWEST_POSITION,
+    POSITION_AFTER,
+    POSITION_BEFORE,
+    REASON,
+    ROW,
+    STORED_KEY,
+    STORED_POSITION,
+)
+from tidelake.spark.conditions import all_of
+from tidelake.store.layout import ERROR, POSITION
+
+_PLACE = ("topic", "partition", "offset")
+
+
+def with_places(
+    changes: DataFrame, rows: DataFrame, key: Sequence[str], erased: Sequence[int], width: int
+) -> DataFrame:
+    """Assign a position to each error without one.
+
+    In:  the frame that `read_events` returns, with _position array<bigint>.
+    Out: the same; _position is not null if there is an _error and no _reason.
+
+    Args:
+        changes: the tick's records.
+        rows: the rows of the table: the key's columns, _position, and any others.
+        key: the columns that identify a row.
+        erased: the greatest position below which rows are, or will be, erased; empty if nothing is erased.
+        width: the number of integers in an event's own position.
+
+    Cost: one sort of the records; if no event of a partition has a position in the tick, one pass over the table's keys
+        and positions.
+    """
+    by_offset = Window.partitionBy("topic", "partition").orderBy("offset")
+    before = F.last(POSITION, ignorenulls=True).over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
+    after = F.first(POSITION, ignorenulls=True).over(by_offset.rowsBetween(1, Window.unboundedFollowing))
+    lost = F.col(ERROR).isNotNull() & F.col(REASON).isNull() & F.col(POSITION).isNull()
+    staged = changes.withColumns({IS_LOST: lost, POSITION_BEFORE: before, POSITION_AFTER: after})
+    alone = staged.where(F.col(IS_LOST) & F.col(POSITION_BEFORE).isNull() & F.col(POSITION_AFTER).isNull())
+    placed = staged.join(F.broadcast(_newest_of_keys(alone, rows, key)), list(_PLACE), "left")
+    # It is unknown whether the error came before the erasure, unless the next record of its partition did.
+    floor = _numbers(erased)
+    may_be_above = F.col(POSITION_AFTER).isNull() | (F.col(POSITION_AFTER) > floor)
+    below = F.coalesce(POSITION_BEFORE, NEWEST_POSITION, _numbers([0]))
+    base = F.greatest(below, F.when(may_be_above, floor))
+    whole = F.slice(F.concat(base, _numbers([0] * width)), 1, width)
+    behind = F.concat(whole, F.array("offset"))
+    ahead = F.concat(F.slice(POSITION_AFTER, F.lit(1), F.size(POSITION_AFTER) - 1), F.array("offset"))
+    is_first = F.col(POSITION_BEFORE).isNull() & F.col(POSITION_AFTER).isNotNull()
+    position = F.coalesce(F.col(POSITION), F.when(F.col(IS_LOST), F.when(is_first, ahead).otherwise(behind)))
+    return placed.withColumn(POSITION, position).drop(IS_LOST, POSITION_BEFORE, POSITION_AFTER, NEWEST_POSITION)
+
+
+def _newest_of_keys(alone: DataFrame, rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Return the greatest position that the table holds for a record's key, or for its previous key.
+
+    Out: topic, partition, offset, _newest; records whose keys are new are left out.
+    """
+    now = F.struct(*(F.col(f"{ROW}.{name}") for name in key))
+    keys = alone.select(*_PLACE, F.explode(F.array_compact(F.array(now, F.col(LEFT)))).alias(KEY))
+    stored_key = F.struct(*(F.col(f"`{name}`") for name in key))
+    stored = rows.select(stored_key.alias(STORED_KEY), F.col(POSITION).alias(STORED_POSITION))
+    is_same = all_of(F.col(f"{KEY}.{name}") == F.col(f"{STORED_KEY}.{name}") for name in key)
+    joined = F.broadcast(keys).join(stored, is_same)
+    return joined.groupBy(*_PLACE).agg(F.max(STORED_POSITION).alias(NEWEST_POSITION))
+
+
+def _numbers(numbers: Sequence[int]) -> Column:
+    return F.array(*map(F.lit, numbers)).cast("array<bigint>")

@@ -1,0 +1,102 @@
+"""The shape of one collection's change events, and the reader of the values in its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tidelake.decode.debezium.columns import SCHEMA
+from tidelake.decode.debezium.values import Landed, is_unavailable_raw, is_unavailable_text, land_raw, land_text
+from tidelake.schema.connect import WireType
+from tidelake.settings.source import UNAVAILABLE_VALUE
+
+_SOURCE_FIELDS = ("connector", "lsn", "sequence", "snapshot")
+
+
+@dataclass(frozen=True)
+class ChangeShape:
+    """The shape of one collection's change events.
+
+    Args:
+        columns: the wire types of a row's columns.
+        key: the columns that identify a row.
+        position: paths of the numbers in an event that order events of one key, such as `source.pos`; not needed for
+            PostgreSQL.
+        placeholder: Debezium's placeholder for a value that was not sent.
+        refused_schemas: JSON: why messages cannot be read, by the hash of the schema around them.
+        unreadable_keys: JSON: the hashes of the schemas whose key cannot be read either.
+        written: JSON: the columns whose wire types differ from the collection's, by the hash of the schema.
+        schema_lengths: JSON: the lengths of known schemas; see `tidelake.decode.json.schema_hash`.
+        more: further columns of the table, computed from those of records.
+    """
+
+    columns: tuple[tuple[str, WireType], ...]
+    key: tuple[str, ...]
+    position: tuple[str, ...] = ()
+    placeholder: str = UNAVAILABLE_VALUE
+    refused_schemas: Mapping[int, str] = field(default_factory=dict)
+    unreadable_keys: frozenset[int] = frozenset()
+    written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
+    schema_lengths: Mapping[int, int] = field(default_factory=dict)
+    more: dict[str, Column] = field(default_factory=dict)
+
+    @property
+    def source_fields(self) -> list[str]:
+        """The fields of `source` that are read."""
+        declared = [path.partition(".")[2] for path in self.position if path.startswith("source.")]
+        return list(dict.fromkeys([*_SOURCE_FIELDS, *declared]))
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """How the values of rows are read: from JSON text, or from decoded Avro.
+
+    Args:
+        columns: the written columns; further columns of the shape are null.
+        of_text: whether the values are JSON text.
+        key_row: Avro: the key's columns from the record's key, if it is decoded.
+        stated_key: JSON: the texts of the key's columns from the record's key, if it is read.
+        plain: JSON: the wire types whose values were read with their own type, not as text; see
+            `tidelake.decode.debezium.fast_json`. If there are any, only `_wrong` shows that a value does not fit.
+        written: see `ChangeShape`.
+    """
+
+    columns: tuple[tuple[str, WireType], ...]
+    of_text: bool = True
+    key_row: Column | None = None
+    stated_key: Mapping[str, Column] = field(default_factory=dict)
+    plain: frozenset[str] = frozenset()
+    written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
+
+    def land(self, value: Column, name: str, wire: WireType) -> Landed:
+        """Convert the value of a column to the column's type."""
+        is_text = self.of_text and is_read_as_text(wire, self.plain)
+        land = land_text if is_text else land_raw
+        landed = land(value, wire)
+        for hashed, columns in self.written.items():
+            if name not in columns:
+                continue
+            has_schema = F.coalesce(F.col(SCHEMA) == hashed, F.lit(False))
+            if not is_text and columns[name].name != wire.name:  # another wire type is not read plainly
+                landed = Landed(F.when(~has_schema, landed.value), landed.bad | (has_schema & value.isNotNull()))
+                continue
+            other = land(value, columns[name])
+            landed = Landed(
+                F.when(has_schema, other.value).otherwise(landed.value),
+                F.when(has_schema, other.bad).otherwise(landed.bad),
+            )
+        return landed
+
+    def is_unavailable(self, value: Column, wire: WireType, placeholder: str) -> Column:
+        """Return whether a value is the placeholder for a value that was not sent."""
+        if self.of_text:
+            return is_unavailable_text(value, wire, placeholder)
+        return is_unavailable_raw(value, wire, placeholder)
+
+
+def is_read_as_text(wire: WireType, plain: Collection[str]) -> bool:
+    """Return whether a JSON value is read as text: always, unless its wire type is in `plain` and suffices."""
+    return wire.name not in plain or wire.conversion == "decimal_text"

@@ -1,0 +1,249 @@
+"""Decodes JSON records on the JVM; no value that does not fit silently becomes null.
+
+A record is read as the first of two list elements, and the second must be read back unchanged, which rules out trailing
+bytes. Names are counted: if fewer were read than the text holds, or a text may have been another type, the record is
+parsed again as a variant, which refuses an object with a repeated name. If a decimal may have more digits than a
+double, the record is read again with its numbers in quotes. See `json_scalars` and `json_types`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidelake.decode.columns import Target
+from tidelake.decode.framing import reason_by
+from tidelake.decode.json_scalars import JsonForm
+from tidelake.decode.json_types import record_form
+from tidelake.schema.avro import resolved_schema
+from tidelake.spark.conditions import any_of
+
+_SENTINEL = "_8f1d0c63a95be24780f36e1bd2c4097a"
+CORRUPT = "_corrupt"
+"""The field in which `from_json` stores the text of a record that does not fit."""
+STRICT = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": CORRUPT,
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
+"""Options with which `from_json` accepts only standard JSON."""
+PAYLOAD = '"payload":'
+"""The text between the schema of a message and the rest; no string contains it, as quotes are escaped in strings."""
+WRAPPING = frozenset({"schema", "payload"})
+"""A value with columns of these names cannot be distinguished from a value with a schema around it."""
+_HASH_MAX = 2**63 - 1
+"""Bounds the hash of a schema: stored state is never negative."""
+_SPACED_NAMES = ('" ', '"\t', '"\n', '"\r')
+"""A name with a space before its colon is not counted."""
+
+_SURROGATE = (
+    r"\A(?:[^\\]++|\\[^u]|\\u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"
+    r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+\\u"
+)
+"""Whole characters, then a lone surrogate; possessive, so that no text overflows the stack."""
+_LONG_NUMBER = r"[:,\[\s]-?[0-9](?:[0-9.]{16}|[0-9.]*+[eE])"
+"""A number that a double may not hold exactly: 16 digits and a point, or an exponent; 15 digits are always exact."""
+_NUMBERS = r'\G((?:[^"0-9-]++|"(?:[^"\\]++|\\.)*+")*+)(-?[0-9][0-9.eE+-]*+)'
+"""Everything up to a number, strings as a whole, then the number; possessive, so that no text overflows the stack."""
+
+
+def decode_json(
+    frame: DataFrame, source: str, target: str, record: dict[str, Any], refused: Mapping[int, str] | None = None
+) -> DataFrame:
+    """Decode JSON objects, with or without Kafka Connect's `schema` and `payload` around them.
+
+    In:  `source` binary, any others.
+    Out: the same, `target` struct of the record's columns, `<target>_reason` and `<target>_detail` string. The struct
+         is null if there is a reason, and if `source` or the JSON in it is null.
+
+    Args:
+        frame: the records.
+        source: the column with their bytes.
+        target: the column to add.
+        record: the record schema. Unknown names are ignored.
+        refused: why records cannot be read, by the hash of the schema around them.
+
+    Raises:
+        SchemaRefused: the record has a type that JSON has no form for.
+    """
+    form = record_form(resolved_schema(record))
+    names = [field["name"] for field in record["fields"]]
+    columns = Target(target)
+    text, wrapped, wire = F.col(columns.text), F.col(columns.is_wrapped), F.col(columns.wire)
+    plain, payload, problem = F.col(columns.plain), F.col(columns.payload), F.col(columns.problem)
+    # A step for each column; otherwise the optimizer would read a record once for each use.
+    staged = frame.withColumn(columns.text, F.col(source).cast("string"))
+    staged = staged.withColumn(columns.is_wrapped, is_wrapped(text, names))
+    staged = staged.withColumns(
+        {
+            columns.plain: F.when(~wrapped, read_object(text, form.ddl)),
+            columns.payload: F.when(wrapped, read_object(text, f"struct<payload: {form.ddl}>")),
+        }
+    )
+    first = F.struct(*(plain["v"][0][name].alias(name) for name in names))
+    staged = staged.withColumn(
+        columns.wire,
+        F.when(wrapped, payload["v"][0]["payload"]).when(plain["v"][0].isNotNull(), first),
+    )
+    not_quoted = F.lit(None).cast("string")
+    if form.quoted_ddl is not None:
+        staged, not_quoted = _with_quoted_numbers(staged, columns, form)
+    broken = F.coalesce(
+        F.when(wrapped, breakage_of(text, payload)).otherwise(breakage_of(text, plain)),
+        not_quoted,
+    )
+    misfits = [form.problem(wire)] if form.problem else []
+    staged = staged.withColumn(
+        columns.broken, F.when(F.col(source).isNotNull(), F.coalesce(broken, *misfits, F.lit(None).cast("string")))
+    )
+    staged = _with_suspects(staged, columns, form)
+    refusal = F.when(wrapped, refusal_of(F.col(source), refused)) if refused else F.lit(None).cast("string")
+    reason, column = F.substring_index(problem, " ", 1), F.regexp_extract(problem, " (.*)", 1)
+    decoded = staged.withColumns(
+        {
+            target: F.when(problem.isNull() & refusal.isNull(), form.stored(wire)),
+            columns.reason: F.coalesce(F.when(refusal.isNotNull(), F.lit("schema_not_resolved")), reason),
+            columns.detail: F.coalesce(refusal, F.when(column != "", F.concat(F.lit("column "), column))),
+        }
+    )
+    return decoded.drop(*columns.json_steps)
+
+
+def _with_quoted_numbers(staged: DataFrame, columns: Target, form: JsonForm) -> tuple[DataFrame, Column]:
+    """Read numbers that a double may not hold again, from their text; also return why that failed."""
+    assert form.quoted_ddl is not None and form.has_point is not None and form.with_quoted is not None
+    text, wrapped, wire = F.col(columns.text), F.col(columns.is_wrapped), F.col(columns.wire)
+    rounded, plain, payload = F.col(columns.is_rounded), F.col(columns.plain_quoted), F.col(columns.payload_quoted)
+    may_be = form.has_point(wire) & text.rlike(_LONG_NUMBER)
+    staged = staged.withColumn(columns.is_rounded, F.coalesce(may_be, F.lit(False)))
+    quoted = F.regexp_replace(text, _NUMBERS, '$1"$2"')
+    staged = staged.withColumns(
+        {
+            columns.plain_quoted: F.when(rounded & ~wrapped, read_object(quoted, form.quoted_ddl)),
+            columns.payload_quoted: F.when(
+                rounded & wrapped, read_object(quoted, f"struct<payload: {form.quoted_ddl}>")
+            ),
+        }
+    )
+    exact = F.when(wrapped, form.with_quoted(wire, payload["v"][0]["payload"])).otherwise(
+        form.with_quoted(wire, plain["v"][0])
+    )
+    failed = F.when(plain[CORRUPT].isNotNull() | payload[CORRUPT].isNotNull(), F.lit("undecodable"))
+    return staged.withColumn(columns.wire, F.when(rounded, exact).otherwise(wire)), failed
+
+
+def _with_suspects(staged: DataFrame, columns: Target, form: JsonForm) -> DataFrame:
+    """Read suspect records again as variants, and add the problem of each record."""
+    text, wrapped, wire = F.col(columns.text), F.col(columns.is_wrapped), F.col(columns.wire)
+    broken, suspect, variant = F.col(columns.broken), F.col(columns.is_suspect), F.col(columns.variant)
+    may_be = broken.isNull() & wire.isNotNull() & _is_suspect(text, wire, form)
+    staged = staged.withColumn(columns.is_suspect, F.coalesce(may_be, F.lit(False)))
+    staged = staged.withColumn(columns.variant, F.when(suspect, F.try_parse_json(text)))
+    not_text: list[Column] = []
+    if form.variant_ddl is not None and form.not_text is not None:
+        inside = F.when(wrapped, F.try_variant_get(variant, "$.payload", form.variant_ddl))
+        parts = inside.otherwise(F.try_variant_get(variant, "$", form.variant_ddl))
+        staged = staged.withColumn(columns.variant_parts, parts)
+        not_text = [F.concat(F.lit("wrong_type "), form.not_text(F.col(columns.variant_parts)))]
+    repeated = F.when(suspect & variant.isNull(), F.lit("repeated_name"))
+    return staged.withColumn(columns.problem, F.coalesce(broken, repeated, *not_text))
+
+
+def is_wrapped(text: Column, names: Collection[str]) -> Column:
+    """Return whether a value is an object of just a schema and a payload, as Kafka Connect writes it; never null.
+
+    Cost: two searches, and one walk through objects that contain both names.
+    """
+    if WRAPPING & set(names):
+        return F.lit(False)
+    both = F.contains(text, F.lit('"payload"')) & F.contains(text, F.lit('"schema"'))
+    keys = F.array_sort(F.array_distinct(F.json_object_keys(text)))
+    return F.coalesce(F.when(both, keys == F.array(*map(F.lit, sorted(WRAPPING)))), F.lit(False))
+
+
+def schema_hash(value: Column, lengths: Mapping[int, int] | None = None) -> Column:
+    """Return the hash of the schema around a message; null if it has none.
+
+    Args:
+        value: the bytes of the message.
+        lengths: the number of bytes before the payload for known schemas, by hash.
+
+    Cost: for a known schema, little more than a copy of those bytes; for any other, a search for the payload, which
+    reads each byte; one parse if the schema does not come first.
+    """
+    text = value.cast("string")
+    schema = _searched_hash(text)
+    for hashed, length in (lengths or {}).items():
+        is_behind = F.substring(value, length + 1, len(PAYLOAD)) == F.lit(PAYLOAD.encode())
+        is_same = is_behind & (_hash(F.substring(value, 1, length)) == hashed)
+        schema = F.when(is_same, F.lit(hashed).cast("bigint")).otherwise(schema)
+    return schema
+
+
+def _hash(stated: Column) -> Column:
+    return F.xxhash64(stated).bitwiseAND(F.lit(_HASH_MAX))
+
+
+def _searched_hash(text: Column) -> Column:
+    in_front = F.ltrim(text).startswith('{"schema"') & F.contains(text, F.lit(PAYLOAD))
+    elsewhere = F.when(F.contains(text, F.lit(PAYLOAD.rstrip(":"))), F.get_json_object(text, "$.schema"))
+    stated = F.when(in_front, F.substring_index(text, PAYLOAD, 1)).otherwise(elsewhere)
+    return F.when(stated.isNotNull(), _hash(stated))
+
+
+def refusal_of(value: Column, refused: Mapping[int, str]) -> Column:
+    """Return why a message's schema prevents reading it; null if it can be read.
+
+    Args:
+        value: the bytes of the message.
+        refused: the reasons, by the hash of the schema.
+    """
+    return reason_by(schema_hash(value), refused)
+
+
+def read_object(text: Column, ddl: str) -> Column:
+    """Read an object of a type (Spark's `struct<…>`); the elements of `v` are the object and the sentinel."""
+    element = f"struct<{ddl.removeprefix('struct<').removesuffix('>')}, `{_SENTINEL}`: int>"
+    whole = F.concat(F.lit('{"v":['), text, F.lit(f',{{"{_SENTINEL}":1}}]}}'))
+    return F.from_json(whole, f"v array<{element}>, {CORRUPT} string", STRICT)
+
+
+def breakage_of(text: Column, read: Column, *, surrogates: bool = True) -> Column:
+    """Return why a record is not one JSON object of these types; null if it is.
+
+    Args:
+        text: the record.
+        read: the result of `read_object`.
+        surrogates: whether a lone surrogate anywhere in the record counts.
+    """
+    alone = F.try_parse_json(text).isNotNull()
+    closed = F.try_parse_json(F.concat(F.lit('{"v":['), text, F.lit("]}"))).isNotNull()
+    elements = read["v"]
+    whole = (F.size(elements) == 2) & (elements[1][_SENTINEL] == 1)
+    return F.coalesce(
+        F.when(~F.is_valid_utf8(text), F.lit("undecodable")),
+        F.when(
+            read[CORRUPT].isNotNull(),
+            F.when(~alone, F.lit("undecodable")).when(~closed, F.lit("bytes_left_over")).otherwise(F.lit("wrong_type")),
+        ),
+        F.when(~F.coalesce(whole, F.lit(False)), F.lit("bytes_left_over")),
+        *([F.when(has_lone_surrogate(text), F.lit("undecodable"))] if surrogates else []),
+    )
+
+
+def has_lone_surrogate(text: Column) -> Column:
+    """Return whether a text escapes a lone surrogate, which would be read as a question mark."""
+    return F.contains(text, F.lit(r"\u")) & text.rlike(_SURROGATE)
+
+
+def _is_suspect(text: Column, wire: Column, form: JsonForm) -> Column:
+    """Return whether a record may repeat a name or have another type than text: then it is read again as a variant."""
+    assert form.name_count is not None
+    # Two characters for each name; those inside strings only increase the count.
+    counted = (F.length(text) - F.length(F.replace(text, F.lit('":'), F.lit("")))) / 2
+    suspect = (counted != form.name_count(wire)) | any_of(F.contains(text, F.lit(ending)) for ending in _SPACED_NAMES)
+    return suspect if form.suspect is None else suspect | form.suspect(wire)

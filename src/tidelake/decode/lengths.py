@@ -1,0 +1,200 @@
+"""Computes the number of bytes that an encoder writes for statements: lengths alone prove that messages are good.
+
+Trailing bytes and non-canonical varints make a body longer than an encoder would write its contents, and nothing makes
+a body shorter. So if the bodies of a tick have exactly that total length, each body does, and none hides anything. Two
+cases need more: a list in several blocks may be as long as in one block, so a body must begin with the number of all
+its statements; and a number that uses the last byte of its type may have lost high bits without a change of length, so
+such numbers are counted as doubtful. See docs/decisions/lengths.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from struct import calcsize
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tidelake.decode.types import spark_type
+from tidelake.schema.types import Family, scalar_of, scalar_type
+from tidelake.spark.conditions import any_of
+
+_BITS = 7  # payload bits in each byte of a number
+_SYMBOLS_MAX = 64  # their indices take one byte
+_ITEMS_MAX = 1 << 20  # a count of fewer takes at most three bytes
+_INT_COLUMN = "int column"
+"""An int that is read as a long: it is doubtful only if it is beyond its type."""
+_LENGTH_BYTES_MAX = 5
+"""A text whose length needs more bytes is over the limit of texts."""
+
+
+class _NotMeasured(Exception):
+    """A type whose values do not determine their length: a boolean of 2 is false, a decimal may be padded."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The number of bytes of a value: a constant part, further parts, and whether they may be wrong."""
+
+    always: int = 0
+    more: Sequence[Column] = ()
+    """Integers, null only if the value is."""
+    doubtful: Sequence[Column] = ()
+    """Conditions whether a number may have been cut, null only if the value is."""
+
+    @property
+    def bytes(self) -> Column:
+        """The number of bytes that an encoder writes (bigint)."""
+        return reduce(lambda total, part: total + part, self.more, F.lit(self.always).cast("bigint"))
+
+    @property
+    def is_doubtful(self) -> Column:
+        """Whether a number may have been cut without a change of length."""
+        return any_of(self.doubtful)
+
+
+_Measure = Callable[[Column], Lengths]
+
+
+def lengths_of_statement(decoding: Any) -> _Measure | None:
+    """Return the Avro length of a statement, a struct of data, time and diff; None if values do not determine it.
+
+    Args:
+        decoding: the Avro type that decodes its data, with every named type written out at each use. Values have this
+            type, with no number cut, or its `measured_type`.
+    """
+    fields = [("data", _with_int_columns(decoding, _INT_COLUMN)), ("time", "long"), ("diff", "long")]
+    try:
+        return _measure({"type": "record", "fields": [{"name": name, "type": kind} for name, kind in fields]})
+    except _NotMeasured:
+        return None
+
+
+def measured_type(decoding: Any) -> Any:
+    """Return the same record with long for each int column: it reads the same bytes without cutting to 32 bits."""
+    return _with_int_columns(decoding, "long")
+
+
+def _with_int_columns(decoding: Any, name: str) -> Any:
+    def renamed(kind: Any) -> Any:
+        if isinstance(kind, list):
+            return [renamed(branch) for branch in kind]
+        return name if kind == "int" else kind
+
+    return decoding | {"fields": [field | {"type": renamed(field["type"])} for field in decoding["fields"]]}
+
+
+def bytes_of_statements(body: Column, statements: Column) -> Column:
+    """Return the number of bytes of the statements in a body (bigint), without the branch, their number and the end.
+
+    Args:
+        body: the body of an update message.
+        statements: the decoded list.
+
+    Returns:
+        The whole length of the body, which is too large, if the body does not begin as an encoder begins a message of
+        this number of statements; null if either argument is null.
+    """
+    number = F.size(statements).cast("bigint")
+    low, middle = number * 2 % 128, F.shiftright(number, 6)
+    begins = (
+        F.when(number < 64, _hex(number * 2, 2))
+        .when(number < 1 << 13, _hex((low + 128) * 256 + middle, 3))
+        .when(number < _ITEMS_MAX, _hex(((low + 128) * 256 + middle % 128 + 128) * 256 + F.shiftright(number, 13), 4))
+    )
+    count_bytes = F.shiftright(F.length(begins), 1) - 1
+    end = F.when(number > 0, 1).otherwise(0)
+    is_plain = F.hex(F.substring(body, 1, 4)).startswith(begins)
+    length = F.length(body).cast("bigint")
+    return F.when(statements.isNotNull(), F.when(is_plain, length - 1 - count_bytes - end).otherwise(length))
+
+
+def _hex(number: Column, size: int) -> Column:
+    """Return a number of `size` bytes as hexadecimal digits."""
+    return F.lpad(F.hex(number), 2 * size, "0")
+
+
+def _measure(kind: Any) -> _Measure:
+    if isinstance(kind, list):
+        return _measure_union(kind)
+    if kind == _INT_COLUMN:
+        return _measure_int_column
+    resolved: Any = {"type": kind} if isinstance(kind, str) else kind
+    if resolved["type"] == "record":
+        return _measure_record([(field["name"], _measure(field["type"])) for field in resolved["fields"]])
+    if resolved["type"] == "array":
+        raise _NotMeasured
+    return _measure_scalar(resolved)
+
+
+def _measure_scalar(kind: Any) -> _Measure:
+    scalar = scalar_of(kind)
+    match scalar.family:
+        case Family.INTEGER:
+            encoded, bytes_max = spark_type(scalar).encoded, scalar.number_bytes_max
+            doubtful_from = 1 << _BITS * (bytes_max - 1) - 1
+            return lambda value: _measure_number(value if encoded is None else encoded(value), bytes_max, doubtful_from)
+        case Family.REAL:
+            size = calcsize(scalar.float_format)
+            return lambda value: Lengths(size)
+        case Family.BINARY | Family.DECIMAL if scalar.base == "fixed":
+            return lambda value: Lengths(kind["size"])
+        case Family.TEXT | Family.BINARY:
+            return lambda value: _measure_text(F.octet_length(value))
+        case Family.SYMBOL if len(kind["symbols"]) <= _SYMBOLS_MAX:
+            return lambda value: Lengths(1)
+    raise _NotMeasured
+
+
+def _measure_int_column(value: Column) -> Lengths:
+    scalar = scalar_type("int")
+    return _measure_number(value, scalar.number_bytes_max, scalar.bounds[1] + 1)
+
+
+def _measure_record(fields: Sequence[tuple[str, _Measure]]) -> _Measure:
+    def measure(value: Column) -> Lengths:
+        lengths = [of_field(value[name]) for name, of_field in fields]
+        return Lengths(
+            sum(length.always for length in lengths),
+            [more for length in lengths for more in length.more],
+            [doubtful for length in lengths for doubtful in length.doubtful],
+        )
+
+    return measure
+
+
+def _measure_union(branches: list[Any]) -> _Measure:
+    measures = [_measure(branch) for branch in branches if branch != "null"]
+    if len(measures) != 1:
+        raise _NotMeasured
+
+    def measure(value: Column) -> Lengths:
+        length, is_present = measures[0](value), value.isNotNull()
+        return Lengths(
+            1,
+            [F.when(is_present, length.bytes).otherwise(F.lit(0))],
+            [is_present & length.is_doubtful] if length.doubtful else [],
+        )
+
+    return measure
+
+
+def _measure_number(value: Column, bytes_max: int, doubtful_from: int) -> Lengths:
+    number = value.cast("bigint")
+    size = number.bitwiseXOR(F.shiftright(number, 63))
+    return Lengths(1, [_bytes_beyond_first(size, bytes_max)], [size >= doubtful_from])
+
+
+def _measure_text(size: Column) -> Lengths:
+    return Lengths(1, [size, _bytes_beyond_first(size, _LENGTH_BYTES_MAX)])
+
+
+def _bytes_beyond_first(size: Column, bytes_max: int) -> Column:
+    """Return the number of bytes after the first one, for a number that is not negative or was complemented."""
+    count = F.when(size < 1 << (_BITS - 1), 0)
+    for more in range(1, bytes_max - 1):
+        count = count.when(size < 1 << (_BITS * (more + 1) - 1), more)
+    return count.otherwise(bytes_max - 1)

@@ -1,0 +1,39 @@
+"""Sentinel bytes after an Avro body, which prove that it was read exactly to its end.
+
+Sixteen bytes are appended to the body, and a `fixed` field `tail` to its schema, which must read exactly these bytes: a
+body that is too short runs out of bytes, and trailing bytes shift the sentinel. The sentinel has no border (no proper
+suffix equals a prefix), so trailing bytes of any number are detected.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+SENTINEL = bytes.fromhex("8f1d0c63a95be24780f36e1bd2c4097a")
+
+
+def with_sentinel(body: Column) -> Column:
+    """Return the body with the sentinel after it."""
+    return F.concat(body, F.lit(SENTINEL))
+
+
+def message_schema(body: Any, sealed: bool = True) -> dict[str, Any]:
+    """Return a record `message` with the body as `m` and, if it is `sealed`, the sentinel as `tail`.
+
+    A record with one field has that field's bytes, so `body` may be a union, which Spark cannot decode by itself.
+    """
+    tail = {"name": "tail", "type": {"type": "fixed", "name": "tail", "size": len(SENTINEL)}}
+    return {"type": "record", "name": "message", "fields": [{"name": "m", "type": body}, *([tail] if sealed else [])]}
+
+
+def without_logical_types(kind: Any) -> Any:
+    """Return the same Avro type without logical types, so that numbers and bytes stay as they are encoded."""
+    if isinstance(kind, list):
+        return [without_logical_types(branch) for branch in kind]
+    if isinstance(kind, dict):
+        rest = {name: value for name, value in kind.items() if name not in ("logicalType", "precision", "scale")}
+        return {name: without_logical_types(value) if name != "symbols" else value for name, value in rest.items()}
+    return kind

@@ -1,0 +1,52 @@
+"""The writers' schemas of a topic's keys or values, and the record that they are read as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Writers:
+    """The schemas with which records were written.
+
+    Args:
+        bare: the record of bare bodies; unused if `by_id` is set.
+        by_id: Confluent framing: the records by schema id; None means bare bodies.
+        refused: why records cannot be read, by schema id, or by the hash of the schema in a JSON message.
+    """
+
+    bare: Mapping[str, Any] = field(default_factory=dict)
+    by_id: Mapping[int, Any] | None = None
+    refused: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Part:
+    """How the keys or the values of records are read.
+
+    Args:
+        format: `avro` or `json`.
+        record: the record that they are read as; for change events, the row.
+        writers: the schemas with which they were written.
+    """
+
+    format: str
+    record: Mapping[str, Any]
+    writers: Writers
+
+
+@dataclass(frozen=True)
+class SourceSchemas:
+    """How the keys and values of a source's records are read, and the table's columns for them.
+
+    Args:
+        table: the columns of the table, with those that are new.
+        values: how values are read.
+        keys: how keys are read; None if they are not.
+    """
+
+    table: dict[str, Any]
+    values: Part
+    keys: Part | None = None

@@ -1,0 +1,57 @@
+"""Change events: a statement has the row before a change and the row after it."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as SparkColumn
+
+from tidelake.forms.events import EventForm
+from tidelake.forms.form import Form
+from tidelake.forms.positioned import PositionedForm
+from tidelake.forms.refusals import Refusal, is_negative
+from tidelake.ingest.debezium import ChangeRecords
+from tidelake.plugins.envelope import Envelope, RecordBatch, Records, register_envelope
+from tidelake.schema.change_events import AFTER, BEFORE, row_record_of
+from tidelake.schema.columns import Column, column_types
+from tidelake.settings.terms import ENVELOPES
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Entry
+
+_REPEATED_WITHIN_MS = 7 * 24 * 3600 * 1000
+"""How long after its first reading an event may be repeated: a restarted connector does so, at the old position."""
+
+
+def _is_without_rows(statement: SparkColumn) -> SparkColumn:
+    return statement["data"][BEFORE].isNull() & statement["data"][AFTER].isNull()
+
+
+class Debezium(Envelope):
+    """An event removes its row `before` and adds its row `after`; the contents are rows."""
+
+    terms = ENVELOPES["debezium"]
+    refusals = (
+        Refusal("event_diff", "a change event must have a positive diff", is_negative),
+        Refusal(
+            "event_without_rows",
+            "an event with neither before nor after, such as a truncate, does not say what changes",
+            _is_without_rows,
+        ),
+    )
+
+    def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
+        """Events as they are stated; in a reclocked topic the resulting rows, in the source's own order."""
+        if entry.positioned:
+            return PositionedForm(entry, table, resent_within_ms=_REPEATED_WITHIN_MS)
+        return EventForm(entry, table)
+
+    def records(self, batch: RecordBatch) -> Records:
+        """Each event becomes a row of its key, at its position in the source."""
+        return ChangeRecords(batch)
+
+    def contents_types(self, entry: Entry) -> tuple[Column, ...]:
+        """The columns of the rows in `before` and `after`."""
+        return column_types(entry.record_schema if entry.positioned else row_record_of(entry.record_schema))
+
+
+def register() -> None:
+    """Register the envelope: the entry point of its name."""
+    register_envelope(Debezium())

@@ -1,0 +1,32 @@
+"""Upserts: a statement sets the value of a key, or deletes it."""
+
+from __future__ import annotations
+
+from tidelake.forms.form import Form
+from tidelake.forms.keyed import KeyedForm
+from tidelake.forms.positioned import PositionedForm
+from tidelake.ingest.plain_records import PlainRecords, read_upserts, upsert_rows
+from tidelake.plugins.envelope import Envelope, RecordBatch, Records, register_envelope
+from tidelake.settings.terms import ENVELOPES
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Entry
+
+
+class Upsert(Envelope):
+    """A diff of +1 sets the key's value from its time on; a diff of −1 deletes the key."""
+
+    terms = ENVELOPES["upsert"]
+
+    def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
+        """The newest statement of each key counts, by its time or by its record's position."""
+        # The tick assigns the position: a repeated record is new.
+        return PositionedForm(entry, table, resent_within_ms=0) if entry.positioned else KeyedForm(entry, table)
+
+    def records(self, batch: RecordBatch) -> Records:
+        """The last record of each key becomes a row."""
+        return PlainRecords(batch, read_upserts, upsert_rows)
+
+
+def register() -> None:
+    """Register the envelope: the entry point of its name."""
+    register_envelope(Upsert())

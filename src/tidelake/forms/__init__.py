@@ -1,0 +1,1 @@
+"""The storage forms: what rows amount to, what a merge makes of them, and how they may break the envelope."""

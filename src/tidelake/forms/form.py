@@ -1,0 +1,109 @@
+"""The protocol of forms: what the rows of a table amount to, what a merge makes of them, how they break the envelope.
+
+An envelope says what a statement means, and with it the form: diffs that add up, statements about keys, or change
+events. Whatever reads, seals or merges a table asks its form. Its envelope names the form: see `plugins.envelope`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidelake.schema.change_events import Interval
+
+RowFilter = Callable[[DataFrame], DataFrame]
+
+
+class Form(Protocol):
+    """What the rows of one collection's table are; what few forms need has a default."""
+
+    fields: list[pa.Field]
+    """The columns of the contents."""
+    cancels_copies: bool
+    """Whether a copy would change what the rows amount to, so that seal has to cancel it."""
+    breaches_stay: bool
+    """Whether no later statement can undo a breach, so that it is reported at once."""
+    moves_times: bool
+    """Whether a merge moves rows to later times; if not, rows that it leaves have the time that was stated."""
+    key_of_values: Sequence[str] | None
+    """The key's columns if each row states a value of its key, empty if diffs add up.
+
+    None if the stored rows alone do not show a breach.
+    """
+    makes_base: bool
+    """Whether a merge of all indistinguishable times leaves a base; see `forms.base`."""
+
+    def contents(
+        self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
+    ) -> DataFrame:
+        """Make the contents out of rows at or before a time; `base_contents` does so for a base alone.
+
+        In:  the data's columns, _time, _diff.
+        Out: `columns`, and _diff, how often a row is there; never 0.
+
+        Args:
+            rows: the rows; with a base, those outside it.
+            columns: some columns of the contents.
+            keep: a filter of whole rows of the contents; it is applied as early as the result allows.
+            base: the rows of the base, all of them earlier; only if the form makes one.
+        """
+
+    def base_contents(self, base: DataFrame, columns: Sequence[str], keep: RowFilter) -> DataFrame:
+        """Make the contents out of a base and no other rows; only if the form makes one."""
+        raise AssertionError("this form makes no base")
+
+    def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
+        """Merge sealed rows, now that no reader can tell times at or before `through` apart.
+
+        In, out: the data's columns, _time, _diff.
+
+        Args:
+            sealed: rows of the runs that are merged.
+            through: the last of those times; -1 if all can be told apart.
+            others: from which time to which the runs that are not merged reach.
+        """
+
+    def suspect_times(self, unsealed: DataFrame) -> DataFrame | None:
+        """Find the times (_time, unique) at which a key may break the envelope; None without keys."""
+        return None
+
+    def breaches(self, grouped: DataFrame) -> DataFrame | None:
+        """Count breaches of the envelope as `keyed.count_breaches` does; None without keys.
+
+        In: what `fingerprints.group_statements` gives.
+        """
+        return None
+
+    def rows_brought(self) -> Column:
+        """The number of rows that an effect of +1 adds to the contents."""
+        return F.lit(1).cast("bigint")
+
+    def rows_by_key(self, sealed: DataFrame, effects: DataFrame) -> DataFrame | None:
+        """Count the rows that are left of each key at each time; None if diffs alone say so.
+
+        In:  the stored columns; `effects` has each statement once, and its effect.
+        Out: the key's columns, _time (unique together), _rows bigint: more than 1 breaks the envelope.
+        """
+        return None
+
+    def keys_in_error(self, rows: DataFrame) -> DataFrame | None:
+        """Find the keys whose newest row could not be decoded; None if the table never stored such a row."""
+        return None
+
+    def unknown_values(self, rows: DataFrame) -> DataFrame | None:
+        """Find the rows of the contents that lack a value; None if the table never stored such a row."""
+        return None
+
+
+def takes_all(through: int, others: Sequence[Interval]) -> bool:
+    """Whether a merge takes every run that has a row at or before a time.
+
+    Args:
+        through: the time.
+        others: from which time to which the runs that are not merged reach.
+    """
+    return not any(first <= through for first, _ in others)

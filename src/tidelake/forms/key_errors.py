@@ -1,0 +1,137 @@
+"""The keys in error, whose newest record could not be decoded. Read without a JVM.
+
+`positioned.keys_in_error` answers the same by Spark, for reads at any time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import isnan
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidelake.store import blobs
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.layout import DIFF, ERROR, POSITION, TIME
+from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS
+
+KEYS_LOOKED_AT_MAX = 10_000
+_NAMED_MAX = 10
+
+
+@dataclass(frozen=True)
+class KeyErrors:
+    """The keys in error at the last time.
+
+    Args:
+        count: their number; if `more`, at least as many.
+        more: whether there are more suspects than `KEYS_LOOKED_AT_MAX`.
+        first: some of them, each with its error.
+    """
+
+    count: int = 0
+    more: bool = False
+    first: list[str] = field(default_factory=list)
+
+
+def keys_in_error(collection: Collection) -> KeyErrors:
+    """Find the keys whose newest stored row has an error.
+
+    Cost: nothing if none was ever stored; the footers of all files if merges have dropped all of them; else one pass
+    over the key's columns and `_position`.
+    """
+    table = OpenTable(collection.paths.updates)
+    if not table.value(HAS_ERRORS):
+        return KeyErrors()
+    key = collection.entry.key
+    files = [pq.ParquetFile(blobs.open_file(collection.paths.updates / file.path)) for file in table.files()]
+    stated = [_rows(file, key, pc.is_valid(pc.field(ERROR))) for file in files if _holds_errors(file)]
+    suspects = {_key_of(row, key): row for rows in stated for row in rows}
+    looked_at = sorted(suspects, key=repr)[:KEYS_LOOKED_AT_MAX]
+    if not looked_at:
+        return KeyErrors()
+    newest: dict[Hashable, dict[str, Any]] = {}
+    # The first column of the key selects few other rows; the whole key is compared here.
+    wanted = _first_value_in([suspects[suspect] for suspect in looked_at], files[0].schema_arrow.field(key[0]))
+    for row in (row for file in files for row in _rows(file, key, wanted)):
+        row_key = _key_of(row, key)
+        if row_key in suspects and row[DIFF] and (row_key not in newest or _rank(newest[row_key]) < _rank(row)):
+            newest[row_key] = row
+    barrier = _greatest_barrier(files, key) if table.value(HAS_BARRIERS) else []
+    errors = [row for row in newest.values() if row[ERROR] is not None and row[POSITION] >= barrier]
+    errors.sort(key=lambda row: repr(_key_of(row, key)))
+    return KeyErrors(len(errors), len(suspects) > len(looked_at), [_shown(row, key) for row in errors[:_NAMED_MAX]])
+
+
+def _holds_errors(file: pq.ParquetFile) -> bool:
+    """Whether some row may have an error, by the footer alone."""
+    columns = range(file.metadata.num_columns)
+    place = next(column for column in columns if file.metadata.schema.column(column).path == ERROR)
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    counted = [(group.num_rows, group.column(place).statistics) for group in groups]
+    return any(statistics is None or statistics.null_count != rows for rows, statistics in counted)
+
+
+def _rows(file: pq.ParquetFile, key: Sequence[str], where: pc.Expression) -> Iterator[dict[str, Any]]:
+    columns = [*key, TIME, DIFF, POSITION, ERROR]
+    for batch in file.iter_batches(columns=columns):
+        yield from pa.Table.from_batches([batch]).filter(where).to_pylist()
+
+
+def _greatest_barrier(files: Sequence[pq.ParquetFile], key: Sequence[str]) -> list[int]:
+    positions = [row[POSITION] for file in files for row in _rows(file, key, pc.field(DIFF) == 0)]
+    return max(positions, default=[])
+
+
+def _first_value_in(rows: Iterable[dict[str, Any]], column: pa.Field) -> pc.Expression:
+    """Whether a row's first value within a column is that of one of these rows; true of all rows if it is a list."""
+    path = [column]
+    while pa.types.is_struct(path[-1].type):
+        path.append(path[-1].type.field(0))
+    kind = path[-1].type
+    if pa.types.is_nested(kind):
+        return pc.scalar(True)
+    names = [field.name for field in path]
+    values: list[Any] = [_at(row, names) for row in rows]
+    values += [-value for value in values if value == 0 and pa.types.is_floating(kind)]
+    return pc.field(*names).isin(pa.array(values, kind))
+
+
+def _at(row: Any, names: Sequence[str]) -> Any:
+    for name in names:
+        row = None if row is None else row[name]
+    return row
+
+
+def _key_of(row: dict[str, Any], key: Sequence[str]) -> tuple[Hashable, ...]:
+    return tuple(_comparable(row[name]) for name in key)
+
+
+def _comparable(value: Any) -> Hashable:
+    """Make a value comparable as Spark compares it: NaN equals itself, and both zeros are equal.
+
+    >>> _comparable({"x": float("nan"), "y": [0.0]}) == _comparable({"x": float("nan"), "y": [-0.0]})
+    True
+    """
+    if isinstance(value, dict):
+        return tuple(_comparable(item) for item in value.values())
+    if isinstance(value, list):
+        return ("list", *(_comparable(item) for item in value))
+    if isinstance(value, float):
+        return ("NaN",) if isnan(value) else value + 0.0  # turns -0.0 into 0.0
+    return value  # type: ignore[no-any-return]
+
+
+def _rank(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row[POSITION], row[DIFF] > 0, row[TIME]
+
+
+def _shown(row: dict[str, Any], key: Sequence[str]) -> str:
+    named = json.dumps({name: row[name] for name in key}, default=str, ensure_ascii=False, separators=(",", ":"))
+    return f"{named}: {row[ERROR]}"

@@ -1,0 +1,287 @@
+"""The positioned form: statements about keys in their source's order. The newest statement of each key counts.
+
+Statements are stored as they arrive: nothing is looked up, and no time moves. The model, with the rules, is
+`tidelake.model.positioned`; docs/decisions/positions.md says why they are so.
+
+All frames of rows here have the data's columns and _time, _diff, _position, _unavailable (names of columns without a
+value of their own; null if all have one), _error. A delete and a key in error have the key's columns alone; a barrier
+has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidelake.forms.form import Form, RowFilter, takes_all
+from tidelake.schema.change_events import Interval
+from tidelake.spark.equality import same_in
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Entry
+from tidelake.store.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
+from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS, HAS_UNAVAILABLE
+from tidelake.store.table_schema import data_fields
+
+_SYSTEM = (TIME, DIFF, POSITION, UNAVAILABLE, ERROR)
+_RANK = "_rank"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns of one table, and which kinds of rows it ever stored."""
+
+    data: tuple[str, ...]
+    """All columns of the data."""
+    key: tuple[str, ...]
+    """Those that name a row."""
+    barriers: bool = True
+    """Whether some row may be a barrier; if not, reads look for none."""
+    unavailable: bool = True
+    """Whether some row may lack a column's value; if not, reads look for no such keys."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the table."""
+        return [*self.data, *_SYSTEM]
+
+    @property
+    def fillable(self) -> list[str]:
+        """The columns that may be unavailable."""
+        return [name for name in self.data if name not in self.key]
+
+
+class PositionedForm(Form):
+    """Statements about keys in the order of their source.
+
+    It makes no base: a later row may be older in that order than what a merge has left.
+    """
+
+    cancels_copies = False
+    breaches_stay = True
+    moves_times = False
+    makes_base = False
+    key_of_values: Sequence[str] | None = None
+
+    def __init__(self, entry: Entry, table: OpenTable | None, resent_within_ms: int) -> None:
+        """Take the columns from a collection's entry, and what the table ever stored from its log.
+
+        Args:
+            entry: the collection's.
+            table: its updates; without it every kind of row is possible.
+            resent_within_ms: how long after it was first read a record may come again with its old position.
+        """
+        self.fields = data_fields(entry.record_schema)
+        self.resent_within_ms = resent_within_ms
+        self.stores_errors = table is None or bool(table.value(HAS_ERRORS))
+        self.shape = Shape(
+            tuple(field.name for field in self.fields),
+            entry.key,
+            barriers=table is None or bool(table.value(HAS_BARRIERS)),
+            unavailable=table is None or bool(table.value(HAS_UNAVAILABLE)),
+        )
+
+    def contents(
+        self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
+    ) -> DataFrame:
+        """Take the newest row of each key; see `Form.contents`."""
+        return keep(contents(rows, self.shape)).select(*_quoted(columns), DIFF)
+
+    def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
+        """Keep what later reads need; see `merged_rows`."""
+        return merged_rows(sealed, self.shape, through, takes_all(through, others), self.resent_within_ms)
+
+    def keys_in_error(self, rows: DataFrame) -> DataFrame | None:
+        """See the function `keys_in_error`."""
+        return keys_in_error(rows, self.shape) if self.stores_errors else None
+
+    def unknown_values(self, rows: DataFrame) -> DataFrame | None:
+        """See the function `unknown_values`."""
+        return unknown_values(rows, self.shape) if self.shape.unavailable else None
+
+
+def newest_rows(rows: DataFrame, shape: Shape) -> DataFrame:
+    """Find the newest row of each key that no barrier erases: a value, a delete or an error.
+
+    In:  rows.
+    Out: rows; the key is unique. `_unavailable` is as it was stored.
+    Cost: one exchange of at most one row for each key and task; one more pass over two columns for barriers.
+    """
+    standing = _without_erased(rows, shape)
+    grouped = standing.groupBy(*_quoted(shape.key)).agg(F.max_by(_whole(shape.columns), _rank()).alias("_newest"))
+    return grouped.select("_newest.*")
+
+
+def resolved_rows(rows: DataFrame, shape: Shape) -> DataFrame:
+    """Resolve rows at or before a time to one for each key, with unavailable columns filled from earlier rows.
+
+    In:  rows.
+    Out: rows; the key is unique, _diff is 1, `_unavailable` names the columns whose value was never stated (they are
+         null), `_error` is not null if the key is in error.
+    """
+    live = newest_rows(rows, shape).where(F.col(DIFF) > 0)
+    if not shape.unavailable:
+        return live
+    return live.where(~_lacks()).unionByName(_filled(rows, live.where(_lacks()), shape))
+
+
+def contents(rows: DataFrame, shape: Shape) -> DataFrame:
+    """Make the contents out of rows at or before a time; keys in error are missing, so ask for them too.
+
+    Out: the data's columns, and _diff, which is 1.
+    """
+    return resolved_rows(rows, shape).where(F.col(ERROR).isNull()).select(*_quoted(shape.data), DIFF)
+
+
+def keys_in_error(rows: DataFrame, shape: Shape) -> DataFrame:
+    """Find the keys whose newest row could not be decoded.
+
+    Out: the key's columns, _time (of the tick that read it), _error.
+    """
+    newest = newest_rows(rows.select(*_quoted(shape.key), *_SYSTEM), _bare(shape))
+    return newest.where(F.col(ERROR).isNotNull()).select(*_quoted(shape.key), TIME, ERROR)
+
+
+def unknown_values(rows: DataFrame, shape: Shape) -> DataFrame:
+    """Find the rows of the contents that lack a value which no row has ever stated.
+
+    Out: the key's columns, _unavailable (the columns; not empty).
+    """
+    lacking = resolved_rows(rows, shape).where(_lacks())
+    return lacking.select(*_quoted(shape.key), UNAVAILABLE)
+
+
+def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, resent_within: int) -> DataFrame:
+    """Merge rows, now that no reader can tell times at or before `through` apart.
+
+    In, out: rows. Each key keeps its newest row at or before `through`, what fills its unavailable columns, and every
+             later row. The greatest barrier stays.
+
+    Args:
+        rows: what is merged.
+        shape: of the table.
+        through: the last of those times.
+        takes_all: whether no other run holds a row at or before `through`.
+        resent_within: how long after it was first read a statement may come again; until then its delete stays.
+    """
+    old, later = rows.where(F.col(TIME) <= through), rows.where(F.col(TIME) > through)
+    newest = newest_rows(old, shape)
+    remaining = newest
+    if takes_all:
+        remaining = newest.where((F.col(DIFF) > 0) | (F.col(TIME) > through - resent_within))
+    if shape.unavailable:
+        remaining = remaining.unionByName(_fillers(old, newest.where(_lacks()), shape))
+    if shape.barriers:
+        greatest = old.where(F.col(DIFF) == 0).agg(F.max_by(_whole(shape.columns), _rank()).alias("_newest"))
+        remaining = remaining.unionByName(greatest.where(F.col("_newest").isNotNull()).select("_newest.*"))
+    return remaining.unionByName(later.select(*_quoted(shape.columns)))
+
+
+def _filled(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
+    """Fill the columns that the newest rows lack and earlier rows state."""
+    by_key = _by_key_in_need(rows, lacking, shape)
+    values = {name: F.col(f"_found_{place}") for place, name in enumerate(shape.fillable)}
+    unknown = F.filter(
+        F.array(*(F.when(~_is_known(value), F.lit(name)) for name, value in values.items())),
+        lambda name: name.isNotNull(),
+    )
+    return by_key.select(
+        *(F.col(f"`{name}`") for name in shape.key),
+        *(F.when(_is_known(value), value["value"]).alias(name) for name, value in values.items()),
+        *(F.col(f"_top.{name}").alias(name) for name in (TIME, DIFF, POSITION)),
+        F.when(F.size(unknown) > 0, unknown).alias(UNAVAILABLE),
+        F.col(f"_top.{ERROR}").alias(ERROR),
+    )
+
+
+def _fillers(old: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
+    """Find the rows below the newest of their key that its unavailable columns still need.
+
+    These are the rows that fill them, and the delete or error at which the search for another column ends.
+    """
+    by_key = _by_key_in_need(old, lacking, shape)
+    needed = F.array_distinct(
+        F.filter(
+            F.array(
+                *(
+                    F.when(_is_known(F.col(f"_found_{place}")), F.col(f"_found_{place}.{_RANK}")).otherwise(
+                        F.col("_stop")
+                    )
+                    for place in range(len(shape.fillable))
+                )
+            ),
+            lambda rank: rank.isNotNull() & (rank < F.col("_top_rank")),
+        )
+    )
+    wanted = by_key.select(*_quoted(shape.key), needed.alias("_needed"))
+    left, right = old.where(F.col(DIFF) != 0).withColumn(_RANK, _rank()).alias("row"), wanted.alias("wanted")
+    joined = left.join(right, same_in("row", "wanted", shape.key)).where(
+        F.array_contains("_needed", F.col(f"row.{_RANK}"))
+    )
+    # Copies within one tick have the same rank.
+    return joined.select(*(f"row.`{name}`" for name in shape.columns)).dropDuplicates(
+        [*shape.key, TIME, DIFF, POSITION]
+    )
+
+
+def _by_key_in_need(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
+    """Collect the columns of keys whose newest row lacks some.
+
+    Out: the key's columns (unique), _top struct (the newest row's system columns), _top_rank, _stop (the rank of the
+         newest delete or error; null without), and for each fillable column `_found_<place>`: the newest value with its
+         rank, null if there is none.
+    """
+    keys = lacking.select(*_quoted(shape.key)).alias("lacking")
+    about = _without_erased(rows, shape).alias("row").join(keys, same_in("row", "lacking", shape.key), "left_semi")
+    states = (F.col(DIFF) > 0) & F.col(ERROR).isNull()
+    values = []
+    for place, name in enumerate(shape.fillable):
+        has = states & ~F.coalesce(F.array_contains(UNAVAILABLE, F.lit(name)), F.lit(False))
+        value = F.struct(_rank().alias(_RANK), F.col(f"`{name}`").alias("value"))
+        values.append(F.max_by(value, F.when(has, _rank())).alias(f"_found_{place}"))
+    return about.groupBy(*_quoted(shape.key)).agg(
+        F.max_by(_whole(_SYSTEM), _rank()).alias("_top"),
+        F.max(_rank()).alias("_top_rank"),
+        F.max(F.when(~states, _rank())).alias("_stop"),
+        *values,
+    )
+
+
+def _is_known(value: Column) -> Column:
+    """Whether there is a value above the newest delete or error."""
+    stop = F.col("_stop")
+    return F.coalesce(value.isNotNull() & (stop.isNull() | (value[_RANK] > stop)), F.lit(False))
+
+
+def _without_erased(rows: DataFrame, shape: Shape) -> DataFrame:
+    """Drop barriers and the rows below the greatest one."""
+    about_keys = rows.where(F.col(DIFF) != 0)
+    if not shape.barriers:
+        return about_keys
+    greatest = rows.where(F.col(DIFF) == 0).agg(F.max(POSITION).alias("_barrier"))
+    joined = about_keys.crossJoin(F.broadcast(greatest))
+    return joined.where(F.col("_barrier").isNull() | (F.col(POSITION) >= F.col("_barrier"))).drop("_barrier")
+
+
+def _rank() -> Column:
+    """The order of the rows of one key."""
+    return F.struct(F.col(POSITION), (F.col(DIFF) > 0).alias("_is_value"), F.col(TIME))
+
+
+def _lacks() -> Column:
+    return F.coalesce(F.col(ERROR).isNull() & (F.size(UNAVAILABLE) > 0) & (F.col(DIFF) > 0), F.lit(False))
+
+
+def _bare(shape: Shape) -> Shape:
+    """The same table without its data, except for the key."""
+    return Shape(shape.key, shape.key, shape.barriers, shape.unavailable)
+
+
+def _whole(columns: Sequence[str]) -> Column:
+    return F.struct(*(F.col(f"`{name}`") for name in columns))
+
+
+def _quoted(names: Sequence[str]) -> list[str]:
+    return [f"`{name}`" for name in names]

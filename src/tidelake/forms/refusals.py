@@ -1,0 +1,31 @@
+"""The statements that an envelope refuses, whatever else is stated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A kind of statement that goes to the quarantine, with its message; the time waits until somebody decides."""
+
+    reason: str
+    detail: str
+    holds: Callable[[Column], Column]
+    """Whether a struct of data, time and diff is of this kind; never null."""
+
+
+def is_negative(statement: Column) -> Column:
+    """Whether a statement takes something away."""
+    return statement["diff"] < 0
+
+
+def reason_against(refusals: Sequence[Refusal], statement: Column) -> Column:
+    """Why a statement is refused, by the first kind that holds; null if it is not."""
+    if not refusals:
+        return F.lit(None).cast("string")
+    return F.coalesce(*(F.when(refusal.holds(statement), F.lit(refusal.reason)) for refusal in refusals))

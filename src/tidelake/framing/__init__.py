@@ -1,1 +1,0 @@
-"""Framings: how it is known what is complete, and what is a copy."""

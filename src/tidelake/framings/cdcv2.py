@@ -1,0 +1,48 @@
+"""CDCv2: messages state times and diffs, and progress statements announce the number of updates at each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelake.forms.form import Form
+from tidelake.ingest.cdcv2 import StreamTick
+from tidelake.plugins.envelope import refusals_of
+from tidelake.plugins.framing import Framing, register_framing
+from tidelake.protocol.order import INT64_MAX
+from tidelake.settings.cdcv2 import Cdcv2Settings
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.terms import FRAMINGS
+from tidelake.store.entry import Collection
+from tidelake.store.proofs import read_proven
+from tidelake.topic.topic import Topic
+from tidelake.validate.recount import recount_statements
+
+
+class Cdcv2(Framing):
+    """A time is complete once progress statements cover it and the announced number of distinct updates has arrived."""
+
+    terms = FRAMINGS["cdcv2"]
+    settings = Cdcv2Settings
+
+    def tick(
+        self, spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
+    ) -> StreamTick:
+        """Make a tick of the topic. Its times are stated, and seal proves them."""
+        return StreamTick(spark, collection, settings, topics[0], refusals_of(settings.envelope))
+
+    def proofs(self, collection: Collection, lower: int) -> dict[int, dict[str, Any]]:
+        """Read what seal has proven; only files that reach `lower` are opened."""
+        proven = read_proven(collection.paths.proofs, [(lower, INT64_MAX + 1)])
+        return {time: proof._asdict() for time, proof in proven.items()}
+
+    def recount(self, rows: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
+        """Count distinct statements: equal data at the same time is one statement, however often it arrived."""
+        return recount_statements(rows, collection, form)
+
+
+def register() -> None:
+    """Register the framing: the entry point of its name."""
+    register_framing(Cdcv2())

@@ -1,0 +1,1 @@
+"""Ingest: a bounded range of offsets becomes one commit."""

@@ -1,0 +1,411 @@
+"""A tick of a CDCv2 stream: a range of offsets becomes a commit of a run and the next offsets."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.decode.cdcv2 import Decoder, Reading
+from tidelake.decode.progress import COLUMNS, Statements, read_on_driver
+from tidelake.decode.statements import explode_messages, explode_updates
+from tidelake.decode.writers import SourceSchemas
+from tidelake.forms.refusals import Refusal, reason_against
+from tidelake.ingest.announced import are_stated_twice, bounds_of_future
+from tidelake.ingest.position import plan_next, values_behind
+from tidelake.ingest.source_schemas import resolve_stream
+from tidelake.plugins.tick import Tick, TickReport
+from tidelake.settings.collection import CollectionSettings
+from tidelake.spark.column_cache import cached
+from tidelake.spark.observation import Observed
+from tidelake.spark.runtime_constant import parameter
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.failpoints import reach
+from tidelake.store.files import RunFile, discard_run, discard_runs, read_rows, write_run
+from tidelake.store.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
+from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
+from tidelake.store.runs import WrittenRun, append_run, read_files, write_frame
+from tidelake.store.state import CLOSED, SEARCHES, UPPER
+from tidelake.store.table_schema import late_schema, updates_schema
+from tidelake.topic.topic import OffsetRange, Topic
+
+_MESSAGES_PER_TASK_MIN = 2_000
+_ACCEPTED, _NULL, _REJECTED, _BROKEN, _DOUBTFUL = (1 << bit for bit in range(5))
+"""The bits of `_flags`.
+
+ACCEPTED: the row holds an allowed statement. NULL, REJECTED: first row of such a message. BROKEN: the statement breaks
+a rule of its own. DOUBTFUL: the statement's length does not show that nothing was cut.
+"""
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    """The sealed times at a version of the table."""
+
+    upper: int
+    closed: bool
+
+    def holds(self, time: Column) -> Column:
+        """Whether a time is sealed; never a constant, with which the optimizer would cut the plan short."""
+        return time >= 0 if self.closed else time < parameter(self.upper, time)
+
+    def misses(self, time: Column) -> Column:
+        """Whether a time is not sealed."""
+        return time < 0 if self.closed else time >= parameter(self.upper, time)
+
+    def reaches(self, file: RunFile) -> bool:
+        """Whether a file may hold a sealed time."""
+        return self.closed or file.time_min is None or file.time_min < self.upper
+
+
+def decoder_of(schemas: SourceSchemas) -> Decoder:
+    """Make the decoder of a topic with these schemas."""
+    writers = schemas.values.writers
+    return Decoder(schemas.table, writers.by_id, writers.refused)
+
+
+class StreamTick(Tick):
+    """The steps of a tick of a CDCv2 stream."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        collection: Collection,
+        settings: CollectionSettings,
+        topic: Topic,
+        refusals: Sequence[Refusal],
+    ) -> None:
+        self.spark, self.collection, self.settings, self.topic = spark, collection, settings, topic
+        self.refusals, self.schema = refusals, collection.entry.record_schema
+        self.table = OpenTable(collection.paths.updates)
+        self.sealed = _Sealed(self.table.value(UPPER) or 0, bool(self.table.value(CLOSED)))
+        self.report = TickReport()
+        self.late_offsets: tuple[int, int] | None = None
+        self.searches = False
+        """Whether lengths turned out not to prove good messages of this topic."""
+        self.files: list[RunFile] = []
+
+    def plan(self) -> bool:
+        """See `Tick.plan`."""
+        self.offsets, self.report.gaps = plan_next(
+            self.topic, self.table, self.collection, self.settings.messages_per_tick_max
+        )
+        self.report.messages = self.offsets.messages
+        return bool(self.offsets.intervals)
+
+    def read(self) -> None:
+        """Read the schemas of the range and its progress statements."""
+        # Asked after the end offsets, the registry knows every id before them.
+        self.decoder = decoder_of(resolve_stream(self.settings, self.schema))
+        self.reading = self.decoder.readings[0]
+        if self.table.value(SEARCHES) and self.reading is Reading.MEASURED:
+            self.reading = Reading.TRUSTING
+        reach("ingest.before_write")
+        self.progress = self._read_progress()
+
+    def decode(self) -> None:
+        """Decode the range share by share, with the current reading."""
+        shares = _shares(self.offsets, self.spark.sparkContext.defaultParallelism)
+        self.decoded = [self.decoder.updates(self._raw(share).coalesce(1), self.reading) for share in shares]
+
+    def write(self) -> None:
+        """Write the updates, the quarantine, the progress statements and the late updates."""
+        bounds = bounds_of_future(self.collection, self.progress, self.sealed.upper)
+        self.files = self._write_updates(bounds, drops_copies=are_stated_twice(self.progress))
+        reach("ingest.after_write")
+        if self.report.quarantined:
+            self._quarantine()
+        reach("ingest.after_quarantine")
+        self._append_progress(self.progress)
+        reach("ingest.after_progress")
+        if self.late_offsets is not None:
+            self.report.updates_late += self._set_late_aside(self._exploded(self.late_offsets), self.sealed)
+        reach("ingest.after_late")
+
+    def _read_progress(self) -> pa.Table:
+        """Read the good progress statements of the range on the driver, and count the bad ones."""
+        read = read_on_driver(self.topic, self.offsets, self.decoder)
+        if read is None:
+            decoded = self.decoder.progress(self._raw(self.offsets)).select("reason", *COLUMNS).toArrow()
+            good = decoded.filter(pa.compute.is_null(decoded["reason"])).drop_columns(["reason"])
+            read = Statements(good, decoded.num_rows - good.num_rows)
+        self.report.quarantined += read.bad
+        self.report.progress_statements = read.good.num_rows
+        return read.good.append_column("topic", pa.array([self.topic.name] * read.good.num_rows, pa.string()))
+
+    def _write_updates(self, bounds: tuple[int, int] | None, drops_copies: bool) -> list[RunFile]:
+        """Write the rows of unsealed times as a run; rewrite it with a closer reading if anything is wrong."""
+        written = self._write_run(bounds, drops_copies)
+        while (closer := _closer_reading(self.reading, written)) is not None:
+            discard_run(self.table.path, written.run)
+            self.reading = closer
+            self.decode()
+            written = self._write_run(bounds, drops_copies)
+        self.searches = self.reading is Reading.COMPARED and _lacks_proof(written)
+        if not written.files:
+            discard_run(self.table.path, written.run)
+        self.report.null_records += written.counts["null_records"]
+        self.report.quarantined += written.counts["quarantined"]
+        self.report.updates_read += written.counts["updates"]
+        self.report.updates_stored = sum(file.rows for file in written.files)
+        self.report.bytes_stored = sum(file.bytes for file in written.files)
+        self.late_offsets = written.late_offsets
+        return written.files
+
+    def _write_run(self, bounds: tuple[int, int] | None, drops_copies: bool) -> WrittenRun:
+        """Write a run, and count on the way whether it needs a closer reading.
+
+        Args:
+            bounds: see `bounds_of_future`.
+            drops_copies: whether to drop copies inside a task's share, without an exchange.
+        """
+        observed: list[Observed] = []
+        frames = []
+        columns = _row_columns(self.decoder, self.refusals, self.reading)
+        for decoded in self.decoded:
+            messages = decoded.select(*_message_columns(self.refusals, self.reading))
+            rows = self._observe(explode_messages(messages, self.schema, self.reading, columns), observed)
+            stored = rows.where(_has(_ACCEPTED) & self.sealed.misses(F.col(TIME))).drop("_offset", "_excess", "_flags")
+            # Each share has one partition, so `distinct` needs no exchange.
+            frames.append(stored.distinct() if drops_copies else stored)
+        rows = reduce(DataFrame.unionAll, frames)
+        run = new_run("ingest")
+        if bounds is not None:
+            # A straggler from the far future gets its own file; otherwise every seal would open this one.
+            soon, far = (F.col(TIME) >= parameter(bound, F.col(TIME)) for bound in bounds)
+            rows = rows.withColumn("_future", soon.cast("int") + far.cast("int"))
+        schema = updates_schema(self.schema)
+        files = write_frame(rows, self.table.path, run, schema, ["_future"] if bounds is not None else [])
+        return WrittenRun(run, files, [counts.values() for counts in observed])
+
+    def _observe(self, rows: DataFrame, observed: list[Observed]) -> DataFrame:
+        """Count the columns of `_row_columns`."""
+        late_offset = F.when(_has(_ACCEPTED) & self.sealed.holds(F.col(TIME)), F.col("_offset"))
+        late = F.min(late_offset).alias("late_first"), F.max(late_offset).alias("late_last")
+        seen = Observed(rows, *_counts(self.reading), *late)
+        observed.append(seen)
+        return seen.frame
+
+    def _is_refused(self, statement: Column) -> Column:
+        return _is_refused(self.refusals, statement)
+
+    def _explode(self, messages: DataFrame) -> DataFrame:
+        """Make a row of each statement that the envelope allows."""
+        refused = self._is_refused if self.refusals else None
+        return explode_updates(messages, self.schema, refused=refused)
+
+    def _exploded(self, between: tuple[int, int] | None = None) -> DataFrame:
+        """The updates of the range, or of its messages between two offsets, in any partition."""
+        messages = reduce(DataFrame.unionAll, self.decoded)
+        if between is not None:
+            first, last = (parameter(offset, F.col("offset")) for offset in between)
+            messages = messages.where(F.col("offset").between(first, last))
+        if self.reading is not Reading.CAREFUL:  # no statement is broken or refused
+            return explode_updates(messages, self.schema, self.reading)
+        return self._explode(messages)
+
+    def _quarantine(self) -> None:
+        """Quarantine unusable messages with their place. A repeated tick writes the same rows again."""
+        raw = self._raw(self.offsets)
+        messages = self.decoder.updates(raw)
+        breach, times = F.lit(None).cast("string"), F.col("times")
+        if self.refusals:
+            broken = F.filter("updates", self._is_refused)
+            breach = F.when(F.size(broken) > 0, reason_against(self.refusals, broken[0]))
+            times = F.when(
+                F.col("reason").isNull(), F.array_distinct(F.transform(broken, lambda update: update["time"]))
+            ).otherwise(times)
+        bad_updates = messages.select(
+            "partition",
+            "offset",
+            "timestamp_ms",
+            F.coalesce("reason", breach).alias("reason"),
+            times.alias("times"),
+            "key",
+            "value",
+        )
+        bad_progress = self.decoder.progress(raw).select(
+            "partition",
+            "offset",
+            "timestamp_ms",
+            "reason",
+            F.lit(None).cast("array<bigint>").alias("times"),
+            "key",
+            "value",
+        )
+        rows = (
+            bad_updates.unionAll(bad_progress)
+            .where(F.col("reason").isNotNull())
+            .select(
+                F.lit(self.topic.name).alias("topic"),
+                "*",
+                F.coalesce(self._detail(), self.decoder.detail_of_refusal()).alias("detail"),
+            )
+            .coalesce(1)
+        )
+        run = new_run("quarantine")
+        files = write_frame(rows, self.collection.paths.quarantine, run, QUARANTINE_SCHEMA)
+        append_run(self.collection.paths.quarantine, files, self.collection.entry.epoch)
+        reasons = read_rows(self.collection.paths.quarantine, files, QUARANTINE_SCHEMA)["reason"].value_counts()
+        self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
+
+    def _detail(self) -> Column:
+        """The text of the envelope's reason; null for any other reason."""
+        details = (F.when(F.col("reason") == refusal.reason, F.lit(refusal.detail)) for refusal in self.refusals)
+        return F.coalesce(*details, F.lit(None).cast("string"))
+
+    def _append_progress(self, progress: pa.Table) -> None:
+        if progress.num_rows == 0:
+            return
+        columns = [name for name in PROGRESS_SCHEMA.names if name != RUN]
+        rows = progress.select(columns).cast(pa.schema([PROGRESS_SCHEMA.field(name) for name in columns]))
+        path = self.collection.paths.progress
+        append_run(path, write_run(path, new_run("progress"), rows), self.collection.entry.epoch)
+
+    def _set_late_aside(self, rows: DataFrame, sealed: _Sealed) -> int:
+        """Store statements about sealed times in `late/`, with their place; return their number."""
+        late = rows.where(sealed.holds(F.col(TIME))).withColumn("_topic", F.lit(self.topic.name)).coalesce(1)
+        path = self.collection.paths.late
+        files = write_frame(late, path, new_run("late"), late_schema(self.schema))
+        append_run(path, files, self.collection.entry.epoch)
+        return sum(file.rows for file in files)
+
+    def commit(self) -> None:
+        """Commit the run and the offsets; retry after a conflict, unless another ingest read the same offsets."""
+
+        def fit_to_seals(table: OpenTable) -> None:
+            now = _Sealed(table.value(UPPER) or 0, bool(table.value(CLOSED)))
+            if any(now.reaches(file) for file in self.files):
+                self.files = self._take_out_sealed(self.files, now)
+            self.sealed = now
+
+        def commit(table: OpenTable) -> None:
+            values = values_behind(table, self.topic.name, self.offsets) | ({SEARCHES: 1} if self.searches else {})
+            self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
+
+        def meet_others(table: OpenTable) -> None:
+            if self._offsets_of(table) != self._offsets_of(self.table):
+                discard_runs(table.path, self.files)
+                reach("ingest.after_lost_offsets")
+                raise LostRace
+            reach("ingest.after_conflict")
+            fit_to_seals(table)
+
+        fit_to_seals(self.table)
+        failure = f"{ATTEMPTS_MAX} attempts to commit a tick failed"
+        retry_commit(self.table, commit, failure, after_conflict=meet_others)
+        reach("ingest.after_commit")
+
+    def _take_out_sealed(self, files: list[RunFile], now: _Sealed) -> list[RunFile]:
+        """Rewrite a run without the rows that a seal has overtaken, which are late now."""
+        rows = read_files(self.spark, self.table.path, files, updates_schema(self.schema))
+        located = self._exploded().where(self.sealed.misses(F.col(TIME)))
+        self._set_late_aside(located, now)
+        reach("ingest.after_overtaken_late")
+        left = write_frame(
+            rows.where(now.misses(F.col(TIME))), self.table.path, new_run("ingest"), updates_schema(self.schema)
+        )
+        discard_runs(self.table.path, files)
+        reach("ingest.after_overtaken_write")
+        late = sum(file.rows for file in files) - sum(file.rows for file in left)
+        self.report.updates_late += late
+        self.report.updates_stored -= late
+        return left
+
+    def _offsets_of(self, table: OpenTable) -> dict[str, int]:
+        return table.values(f"offset/{self.topic.name}/", [str(partition) for partition in self.offsets.intervals])
+
+    def _raw(self, offsets: OffsetRange) -> DataFrame:
+        return self.topic.read(self.spark, offsets)
+
+
+def _closer_reading(reading: Reading, written: WrittenRun) -> Reading | None:
+    """The closer reading that a written run needs; None if the run is right."""
+    if written.counts["broken"]:
+        return Reading.CAREFUL
+    return Reading.COMPARED if reading is Reading.MEASURED and _lacks_proof(written) else None
+
+
+def _lacks_proof(written: WrittenRun) -> bool:
+    """Whether lengths do not prove that all messages of a written run are good."""
+    return bool(written.counts["doubtful"] or written.counts["excess"])
+
+
+@cached
+def _message_columns(refusals: Sequence[Refusal], reading: Reading) -> list[Column]:
+    """The updates of messages, and the columns that count messages."""
+    rejected = F.col("reason").isNotNull()
+    if reading is Reading.CAREFUL and refusals:
+        refused = F.exists("updates", lambda update: _is_refused(refusals, update))
+        rejected = rejected | F.coalesce(refused, F.lit(False))
+    names = ["offset", "updates", *(["bytes"] if reading.measures else [])]
+    return [*(F.col(name) for name in names), F.col("value").isNull().alias("_null"), rejected.alias("_rejected")]
+
+
+@cached
+def _row_columns(decoder: Decoder, refusals: Sequence[Refusal], reading: Reading) -> list[Column]:
+    """The columns that count a row's statement and, in its first row, its message; see `explode_messages`."""
+    statement, is_first = F.col("_u"), F.coalesce("_at", F.lit(0)) == 0
+    is_there, refused = statement.isNotNull(), bool(refusals)
+    flags, columns = {}, [F.col("offset").alias("_offset")]
+    if reading is Reading.CAREFUL:
+        flags[_ACCEPTED] = is_there & ~_is_refused(refusals, statement) if refused else is_there
+    else:
+        broken = decoder.broken(statement)
+        flags[_ACCEPTED] = is_there
+        flags[_BROKEN] = broken | _is_refused(refusals, statement) if refused else broken
+    flags |= {_NULL: is_first & F.col("_null"), _REJECTED: is_first & F.col("_rejected")}
+    if reading.measures:
+        lengths = decoder.lengths(statement)
+        flags[_DOUBTFUL] = lengths.is_doubtful
+        stated, encoded = F.when(is_first, F.col("bytes")), F.when(is_there, lengths.bytes)
+        columns.append((F.coalesce(stated, F.lit(0)) - F.coalesce(encoded, F.lit(0))).alias("_excess"))
+    bits = [F.when(is_set, bit).otherwise(0) for bit, is_set in flags.items()]
+    return [*columns, reduce(operator.add, bits).alias("_flags")]
+
+
+@cached
+def _counts(reading: Reading) -> list[Column]:
+    """The counts of `_row_columns`."""
+    names = {
+        "updates": _ACCEPTED,
+        "null_records": _NULL,
+        "quarantined": _REJECTED,
+        "broken": _BROKEN,
+        "doubtful": _DOUBTFUL,
+    }
+    excess = [F.sum("_excess").alias("excess")] if reading.measures else []
+    return [*(F.count_if(_has(flag)).alias(name) for name, flag in names.items()), *excess]
+
+
+def _is_refused(refusals: Sequence[Refusal], statement: Column) -> Column:
+    """Whether the envelope refuses a statement."""
+    return reason_against(refusals, statement).isNotNull()
+
+
+@cached
+def _has(flag: int) -> Column:
+    """Whether a row's `_flags` include this flag."""
+    return F.col("_flags").bitwiseAND(F.lit(flag)) != 0
+
+
+def _shares(offsets: OffsetRange, tasks_max: int) -> list[OffsetRange]:
+    """Split the range into at most `tasks_max` parts with about the same number of messages."""
+    tasks = max(1, min(tasks_max, offsets.messages // _MESSAGES_PER_TASK_MIN))
+    if tasks == 1:
+        return [offsets]
+    shares: list[dict[int, tuple[int, int]]] = [{} for _ in range(tasks)]
+    for partition, (start, end) in offsets.intervals.items():
+        for index in range(tasks):
+            low = start + (end - start) * index // tasks
+            high = start + (end - start) * (index + 1) // tasks
+            if low < high:
+                shares[index][partition] = (low, high)
+    return [OffsetRange(share, offsets.parquet, offsets.json_lines) for share in shares if share]

@@ -1,0 +1,324 @@
+"""Turns change events into rows with positions, and finds out when a repeated snapshot is complete.
+
+Most ticks read their records once. If a record is not plain, is unusable, belongs to a snapshot, or lacks its position,
+the tick reads all records again, with what the first pass observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidelake.decode.debezium.avro import read_avro_changes
+from tidelake.decode.debezium.columns import SCHEMA
+from tidelake.decode.debezium.events import UNUSABLE
+from tidelake.decode.debezium.fast_json import read_plain_changes
+from tidelake.decode.debezium.json import read_changes
+from tidelake.decode.debezium.missing_positions import with_places
+from tidelake.decode.debezium.positions import POSTGRESQL, SnapshotStart, position_of
+from tidelake.decode.debezium.rows import change_rows
+from tidelake.decode.debezium.shape import ChangeShape
+from tidelake.errors import ConfigurationError
+from tidelake.ingest.judged_schemas import JudgedSchemas, judge_schemas, schemas_agreed, values_of_judged
+from tidelake.ingest.plain_records import metadata_of
+from tidelake.plugins.envelope import RecordBatch, WrittenRecords
+from tidelake.protocol.binding import Place
+from tidelake.schema.connect import wire_types
+from tidelake.schema.evolution import Record
+from tidelake.spark.observation import Observed
+from tidelake.store.files import RunFile, discard_run, discard_runs, write_run
+from tidelake.store.layout import DIFF, POSITION, RUN, TIME, new_run
+from tidelake.store.runs import read_files, write_frame
+from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS, HAS_UNAVAILABLE, UPPER
+
+_SNAPSHOT_LSN = "snapshot/lsn"
+"""The LSN of the last snapshot whose rows were read."""
+_SNAPSHOT_MS = "snapshot/processed_ms"
+"""When the connector started to read that snapshot."""
+_SNAPSHOT_ALONE = "snapshot/alone"
+"""The LSN of the snapshot that the topic starts with: it has nothing to erase."""
+_SNAPSHOT_NOTED = "snapshot/noted"
+"""The LSN of the snapshot whose last row was read; the ends of the partitions at that time are stored with it."""
+_SNAPSHOT_DONE = "snapshot/done"
+"""The LSN of the snapshot that is complete: every partition was read up to its stored end."""
+_POSTGRESQL_POSITION = ("committed", "lsn")
+"""The parts of a position before the offset."""
+_MARKS = {"noted": 1, "barriers": 2, "unavailable": 4, "unread": 8, "tombstone": 16, "unknown_schema": 32}
+"""The bits of `_marks`, which a tick combines over all its records."""
+
+
+@dataclass
+class ChangeRecords:
+    """The change events of a tick, and what its passes observed."""
+
+    batch: RecordBatch
+    starts: list[SnapshotStart] = field(default_factory=list)
+    plain: bool = True
+    """Whether all records seen so far are plain."""
+    fill: bool = False
+    """Whether some records lack a position."""
+    schemas: JudgedSchemas = field(default_factory=JudgedSchemas)
+    """The judged schemas of messages."""
+    erased: Sequence[int] = ()
+    """The greatest position below which rows are erased; set only if some records lack a position."""
+
+    @property
+    def row(self) -> Record:
+        """The columns of a row, with Connect's names of types."""
+        return self.batch.schemas.values.record
+
+    @property
+    def refused_schemas(self) -> Mapping[int, str]:
+        """JSON: the refused schemas of messages, by hash, with the reason."""
+        return self.batch.schemas.values.writers.refused if self.batch.settings.format == "json" else {}
+
+    @property
+    def shape(self) -> ChangeShape:
+        """The shape of the events."""
+        return ChangeShape(
+            wire_types(self.row),
+            self.batch.settings.key,
+            self.batch.settings.position,
+            self.batch.settings.unavailable_value,
+            {**self.schemas.refused, **self.refused_schemas},
+            self.schemas.unreadable_keys,
+            self.schemas.written,
+            self.schemas.lengths,
+            metadata_of(self.batch.settings),
+        )
+
+    def decoded(self) -> DataFrame:
+        """The result of `events.read_events`, with _position."""
+        read = self._positioned()
+        lacks = F.col(POSITION).isNull() & F.col("_error").isNull() & F.col("_reason").isNull()
+        about_row = lacks & F.col("_kind").isin("value", "delete")
+        read = read.withColumns(
+            {
+                "_kind": F.when(about_row, F.lit("value")).otherwise(F.col("_kind")),
+                "_error": F.coalesce("_error", F.when(about_row, F.lit(f"{UNUSABLE}no_position"))),
+                "_reason": F.coalesce("_reason", F.when(lacks & (F.col("_kind") == "barrier"), F.lit("no_position"))),
+            }
+        )
+        if self.fill:
+            width = len(self.batch.settings.position or _POSTGRESQL_POSITION) + 1
+            read = with_places(read, self._stored(), self.batch.settings.key, self.erased, width)
+        return read
+
+    def _positioned(self) -> DataFrame:
+        """The result of `_read`, with the positions that the events state themselves."""
+        return self._read().withColumn(POSITION, position_of(self.shape, self.starts))
+
+    def _read(self) -> DataFrame:
+        """The result of `events.read_events`."""
+        if self.batch.settings.format == "json":
+            return (
+                read_plain_changes(self.batch.raw, self.shape)
+                if self.plain
+                else read_changes(self.batch.raw, self.shape)
+            )
+        keys = self.batch.schemas.keys
+        return read_avro_changes(
+            self.batch.raw, self.shape, self.batch.schemas.values.writers, None if keys is None else keys.writers
+        )
+
+    def write(self) -> WrittenRecords:
+        """Write the rows as uncommitted runs.
+
+        Raises:
+            ConfigurationError: the connector's position is unknown; nothing was written.
+        """
+        lsn, processed_ms = self.batch.table.value(_SNAPSHOT_LSN), self.batch.table.value(_SNAPSHOT_MS)
+        if lsn is not None and processed_ms is not None:
+            self.starts = [SnapshotStart(lsn, processed_ms)]
+        files, seen = self._write_known()
+        known = {start.lsn for start in self.starts}
+        if seen["foreign"] is not None or seen["lost"] or not {seen["first_lsn"], seen["last_lsn"]} - {None} <= known:
+            discard_runs(self.batch.table.path, files)
+            if seen["foreign"] is not None:
+                raise self._refusal(seen["foreign"])
+            self.fill = seen["lost"] > 0
+            self._find_snapshots()
+            if self.fill:
+                self.erased = self._find_erased()
+            files, seen = self._write_once()
+        written = WrittenRecords(
+            files,
+            records=seen["records"],
+            tombstones=seen["tombstones"],
+            quarantined=seen["quarantined"],
+            errors=seen["errors"],
+        )
+        self._note_snapshot(seen, written)
+        kinds = {HAS_BARRIERS: seen["barriers"], HAS_ERRORS: seen["errors"], HAS_UNAVAILABLE: seen["unavailable"]}
+        written.values |= {name: 1 for name, is_there in kinds.items() if is_there}
+        written.values |= values_of_judged(self.batch.table, self.row, self.batch.settings.key, self.schemas)
+        return written
+
+    def _write_known(self) -> tuple[list[RunFile], dict[str, Any]]:
+        """Write the run with all schemas judged, and with the plain reading if all records allow it."""
+        self.plain = self.batch.settings.format == "json"
+        if self.plain:
+            self.schemas, has_others = schemas_agreed(self.batch.table, self.row, self.batch.settings.key)
+            if has_others:
+                self.schemas = judge_schemas(self.batch.raw, self.row, self.batch.settings.key, self.schemas)
+        files, seen = self._write_once()
+        while seen["unknown_schema"] or seen["unread"]:
+            if seen["unknown_schema"]:
+                self.schemas = judge_schemas(self.batch.raw, self.row, self.batch.settings.key, self.schemas)
+                if not seen["unread"] and not self.schemas.refused and not self.schemas.written:
+                    break
+            discard_runs(self.batch.table.path, files)
+            self.plain = self.plain and not seen["unread"] and not self.schemas.refused
+            files, seen = self._write_once()
+        return files, seen
+
+    def _write_once(self) -> tuple[list[RunFile], dict[str, Any]]:
+        """Write the run and observe its records; rare facts are counted in another pass."""
+        # Rows are counted while they are narrow, as Spark copies each row for it.
+        seen = Observed(
+            change_rows(self.decoded().withColumn("_marks", self._marks()), self.shape, self.batch.time),
+            F.count("_marks").alias("records"),
+            F.count_if(F.col("_marks").bitwiseAND(_MARKS["tombstone"]) > 0).alias("tombstones"),
+            F.bit_or("_marks").alias("marks"),
+        )
+        run = new_run("ingest")
+        files = write_frame(
+            seen.frame.where(F.col(TIME).isNotNull()), self.batch.table.path, run, self.batch.table_schema
+        )
+        if not files:
+            discard_run(self.batch.table.path, run)
+        facts = seen.values()
+        marks = facts.pop("marks") or 0
+        facts |= {name: bool(marks & mark) for name, mark in _MARKS.items()}
+        return files, facts | self._count_rare(facts["noted"] and not facts["unread"])
+
+    def _marks(self) -> Column:
+        """The marks of a record, as a sum of `_MARKS`."""
+        good, kind = F.col("_reason").isNull(), F.col("_kind")
+        conditions = {
+            "noted": ~good | F.col("_error").isNotNull() | F.col("_snapshot") | self._is_foreign(),
+            "barriers": good & (kind == "barrier"),
+            "unavailable": good & F.col("_unavailable").isNotNull(),
+            "unread": F.col("_unread") if self.plain else F.lit(False),
+            "tombstone": kind == "tombstone",
+            "unknown_schema": self._has_unknown_schema(),
+        }
+        marks = [F.when(is_there, F.lit(_MARKS[name])).otherwise(0) for name, is_there in conditions.items()]
+        return reduce(add, marks)
+
+    def _count_rare(self, any_noted: bool) -> dict[str, Any]:
+        """Count the rare facts of noted records; read nothing if no record is noted."""
+        good, error = F.col("_reason").isNull(), F.col("_error").isNotNull()
+        snapshot = F.when(F.col("_snapshot"), F.col("_lsn"))
+        counts = {
+            "quarantined": F.count_if(~good),
+            "errors": F.count_if(good & error),
+            "lost": F.count_if(good & error & F.col(POSITION).isNull()),
+        }
+        facts = {
+            "foreign": F.max(F.when(self._is_foreign(), F.col("_connector"))),
+            "first_lsn": F.min(snapshot),
+            "last_lsn": F.max(snapshot),
+            "ended_lsn": F.max(F.when(F.col("_snapshot") & F.col("_snapshot_ends"), F.col("_lsn"))),
+            "processed_ms": F.min("_processed_ms"),
+        }
+        if not any_noted:
+            return dict.fromkeys(counts, 0) | dict.fromkeys(facts)
+        (row,) = self.decoded().agg(*(column.alias(name) for name, column in (counts | facts).items())).collect()
+        return dict(row.asDict())
+
+    def _has_unknown_schema(self) -> Column:
+        """Whether a record has a schema that was not judged; never null."""
+        if self.batch.settings.format != "json" or self.schemas.complete:
+            return F.lit(False)
+        known = sorted({*self.schemas.agreed, *self.refused_schemas})
+        # Generated code takes a list as data, so another schema does not change the code.
+        is_known = F.array_contains(F.array(*(F.lit(hashed).cast("bigint") for hashed in known)), F.col(SCHEMA))
+        return F.coalesce(~is_known, F.lit(False)) if known else F.col(SCHEMA).isNotNull()
+
+    def _is_foreign(self) -> Column:
+        """Whether a record is from a connector whose order of events is unknown."""
+        return (F.col("_connector") != POSTGRESQL) & F.lit(not self.batch.settings.position)
+
+    def _find_snapshots(self) -> None:
+        """Add the snapshots that start in the tick; a handful at most."""
+        rows = self._read().where(F.col("_snapshot") & F.col("_processed_ms").isNotNull())
+        processed = {start.lsn: start.processed_ms for start in self.starts}
+        for row in rows.groupBy("_lsn").agg(F.min("_processed_ms").alias("_at")).collect():
+            # Stored values only rise, but another partition may bring an earlier row later, and clocks go backwards.
+            processed.setdefault(row["_lsn"], max(row["_at"], self.batch.table.value(_SNAPSHOT_MS) or 0))
+        self.starts = [SnapshotStart(*start) for start in sorted(processed.items())]
+
+    def _find_erased(self) -> list[int]:
+        """The greatest position below which a barrier, or a snapshot once it is complete, erases rows."""
+        barriers = self._positioned().where(F.col("_kind") == "barrier").select(POSITION)
+        if self.batch.table.value(HAS_BARRIERS):
+            barriers = barriers.union(self._stored().where(F.col(DIFF) == 0).select(POSITION))
+        greatest = barriers.agg(F.max(POSITION).alias("_greatest")).collect()[0]["_greatest"]
+        return max([greatest or [], *([start.lsn] for start in self.starts)])
+
+    def _stored(self) -> DataFrame:
+        return read_files(self.batch.spark, self.batch.table.path, self.batch.table.files(), self.batch.table_schema)
+
+    def _note_snapshot(self, seen: Mapping[str, Any], written: WrittenRecords) -> None:
+        """Note how far the last snapshot was read; once it is complete, erase the rows that it did not repeat."""
+        if not self.starts:
+            return
+        last, values = self.starts[-1], written.values
+        values |= {_SNAPSHOT_LSN: last.lsn, _SNAPSHOT_MS: last.processed_ms}
+        if (
+            (self.batch.table.value(UPPER) or 0) == 0
+            and len(self.starts) == 1
+            and seen["processed_ms"] >= last.processed_ms
+        ):
+            values[_SNAPSHOT_ALONE] = last.lsn
+        if self.batch.table.value(_SNAPSHOT_DONE) == last.lsn:
+            return
+        if seen["ended_lsn"] == last.lsn and self.batch.table.value(_SNAPSHOT_NOTED) != last.lsn:
+            noted = self._topic_ends()
+            values |= {_SNAPSHOT_NOTED: last.lsn} | {_end_value(*place): end for place, end in noted.items()}
+        elif self.batch.table.value(_SNAPSHOT_NOTED) == last.lsn:
+            # Including partitions that no tick has read yet, which have no end.
+            places = {*self.batch.ends, *self._topic_ends()}
+            noted = {place: self.batch.table.value(_end_value(*place)) or 0 for place in places}
+        else:
+            return
+        if all(self.batch.ends.get(place, 0) >= end for place, end in noted.items()):
+            values[_SNAPSHOT_DONE] = last.lsn
+            if last.lsn not in (values.get(_SNAPSHOT_ALONE), self.batch.table.value(_SNAPSHOT_ALONE)):
+                values[HAS_BARRIERS] = 1
+                written.files += self._write_barrier(last.lsn)
+
+    def _topic_ends(self) -> dict[Place, int]:
+        """By place, the current ends of the topics."""
+        return {
+            (topic.name, partition): end
+            for topic in self.batch.topics
+            for partition, end in topic.end_offsets().items()
+        }
+
+    def _write_barrier(self, lsn: int) -> list[RunFile]:
+        """Write a row that erases the rows below a snapshot."""
+        schema = pa.schema([column for column in self.batch.table_schema if column.name != RUN])
+        row = {TIME: self.batch.time, DIFF: 0, POSITION: [lsn]}
+        return write_run(self.batch.table.path, new_run("ingest"), pa.Table.from_pylist([row], schema=schema))
+
+    def _refusal(self, connector: str) -> ConfigurationError:
+        return ConfigurationError(
+            "collections.yaml",
+            f"collections.{self.batch.settings.name}.position",
+            f"the topic {self.batch.settings.topic} is written by the connector '{connector}', and it is not known "
+            "which of its fields order events",
+            "name them, the most significant first: `position: [source.file, source.pos, source.row]`",
+        )
+
+
+def _end_value(topic: str, partition: int) -> str:
+    return f"snapshot/end/{topic}/{partition}"

@@ -1,0 +1,40 @@
+"""Checks the Kafka topics of new collections before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tidelake.errors import ConfigurationError, TopicMissing, TopicUnreachable
+from tidelake.settings.lake import Settings
+from tidelake.topic.open import open_topics
+
+
+def ask_for_new_topics(known: Collection[str], settings: Settings) -> dict[str, TopicUnreachable]:
+    """Refuse a new collection that has a topic in Kafka that does not exist.
+
+    Args:
+        known: the names of the collections that the store has.
+        settings: all settings.
+
+    Returns:
+        By collection, why its brokers do not answer. It cannot be created now, but others can.
+
+    Raises:
+        ConfigurationError: a topic does not exist, or no client can be created from the settings.
+
+    Cost: three requests for each Kafka topic of a new collection; none for others.
+    """
+    unreachable = {}
+    for collection in settings.collections:
+        if collection.kafka is None or collection.name in known:
+            continue
+        try:
+            for topic in open_topics(collection):
+                topic.end_offsets()
+        except TopicMissing as error:
+            raise ConfigurationError(
+                str(settings.file), f"collections.{collection.name}.topic", error.fact, error.hint
+            ) from error
+        except TopicUnreachable as error:
+            unreachable[collection.name] = error
+    return unreachable

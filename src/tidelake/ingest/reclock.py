@@ -1,0 +1,226 @@
+"""A tick of a reclocked collection: a bounded range of offsets gets one minted time and one commit.
+
+The tick writes the run, the quarantine and the binding; then one commit names the run, the next offsets and the new
+upper. Without that commit, nothing that the tick wrote counts.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.errors import TopicGap
+from tidelake.ingest.position import plan_next, values_behind
+from tidelake.ingest.source_schemas import resolve_records
+from tidelake.plugins.envelope import Envelope, RecordBatch
+from tidelake.plugins.tick import Tick, TickReport
+from tidelake.protocol.binding import Binding, Place, mint_time
+from tidelake.settings.reclock import ReclockSettings
+from tidelake.spark.observation import Observed
+from tidelake.store.bindings import append_binding, known_offsets, minted_time
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.evolution import evolve, open_newest
+from tidelake.store.failpoints import reach
+from tidelake.store.files import discard_runs, read_rows
+from tidelake.store.layout import QUARANTINE_SCHEMA, new_run
+from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
+from tidelake.store.runs import append_run, write_frame
+from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
+from tidelake.topic.topic import OffsetRange, Topic
+
+_MESSAGES_PER_TASK_MIN = 2_000
+
+
+def _open(collection: Collection, settings: ReclockSettings) -> tuple[Collection, OpenTable]:
+    """Open a collection as it is now, and its table."""
+    if settings.grows:
+        return open_newest(collection)
+    return collection, OpenTable(collection.paths.updates)
+
+
+def _plan(
+    table: OpenTable, collection: Collection, topics: Sequence[Topic], messages_max: int
+) -> tuple[dict[str, OffsetRange], list[TopicGap]]:
+    """Plan the ranges of topics with new messages, at most `messages_max` in total, and find the gaps of all topics."""
+    ranges: dict[str, OffsetRange] = {}
+    gaps: list[TopicGap] = []
+    left = messages_max
+    for index, topic in enumerate(topics):
+        share = max(1, -(-left // (len(topics) - index)))
+        planned, topic_gaps = plan_next(topic, table, collection, share)
+        gaps += topic_gaps
+        if planned.intervals:
+            ranges[topic.name] = planned
+            left -= planned.messages
+    return ranges, gaps
+
+
+def unusable_rows(decoded: DataFrame) -> DataFrame:
+    """Make the rows of the quarantine.
+
+    In:  the result of `Records.decoded`.
+    Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
+    """
+    # The optimizer pushes no filter below an observation. Otherwise each use of a record would decode it again.
+    seen = Observed(decoded, F.count(F.lit(1)).alias("records"))
+    return seen.frame.where(F.col("_reason").isNotNull()).select(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp_ms",
+        F.col("_reason").alias("reason"),
+        F.col("_detail").alias("detail"),
+        F.lit(None).cast("array<bigint>").alias("times"),
+        "key",
+        "value",
+    )
+
+
+class RecordTick(Tick):
+    """The steps of a tick of a reclocked collection."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        collection: Collection,
+        settings: ReclockSettings,
+        topics: Sequence[Topic],
+        envelope: Envelope,
+    ) -> None:
+        self.spark, self.settings, self.topics, self.envelope = spark, settings, topics, envelope
+        self.start_ms = int(clock.time() * 1000)
+        self.collection, self.table = _open(collection, settings)
+        self.lower = self.table.value(UPPER) or 0
+        self.known = known_offsets(self.table, {topic.name for topic in topics})
+        self.report = TickReport()
+
+    def plan(self) -> bool:
+        """See `Tick.plan`."""
+        ranges, self.report.gaps = _plan(self.table, self.collection, self.topics, self.settings.messages_per_tick_max)
+        self.ranges = [(topic, ranges[topic.name]) for topic in self.topics if topic.name in ranges]
+        self.report.messages = sum(offsets.messages for _, offsets in self.ranges)
+        return bool(self.ranges)
+
+    def read(self) -> None:
+        """Read the schemas of the range, and mint its time. New columns go to the catalog, and the tick starts over.
+
+        Raises:
+            LostRace: the schemas add columns to the table.
+        """
+        # Asked after the end offsets, the registry knows every id before them.
+        self.schemas = resolve_records(self.settings, self.collection.entry, self._messages)
+        if self.schemas.table != self.collection.entry.record_schema:
+            spec = self.settings.spec(self.schemas.values.record)
+            evolve(self.collection, replace(spec, record_schema=self.schemas.table))
+            raise LostRace
+        self.time = self.mint()
+
+    def mint(self) -> int:
+        """Mint the tick's time: at or after upper, and after every minted time."""
+        return mint_time(self.lower, self.start_ms, minted_time(self.collection.paths.bindings))
+
+    def decode(self) -> None:
+        """Let the envelope decode the records of all topics."""
+        reach("raw.before_write")
+        tasks = min(self.spark.sparkContext.defaultParallelism, self.report.messages // _MESSAGES_PER_TASK_MIN)
+        batch = RecordBatch(
+            self.spark,
+            self.collection,
+            self.settings,
+            self.schemas,
+            self.table,
+            self.time,
+            self._messages().coalesce(max(1, tasks)),
+            [topic for topic, _ in self.ranges],
+            self.ends(),
+        )
+        self.records = self.envelope.records(batch)
+
+    def write(self) -> None:
+        """Write the rows, the quarantine and the binding, which counts only once it is committed."""
+        self.written = self.records.write()
+        self.files = self.written.files
+        self.report.null_records, self.report.quarantined = self.written.tombstones, self.written.quarantined
+        self.report.values_in_error = self.written.errors
+        self.report.updates_read = self.report.updates_stored = sum(file.rows for file in self.files)
+        self.report.bytes_stored = sum(file.bytes for file in self.files)
+        reach("raw.after_write")
+        if self.report.quarantined:
+            self._quarantine()
+        reach("raw.after_quarantine")
+        if not append_binding(self.collection.paths.bindings, self._binding(), self.collection.entry.epoch):
+            discard_runs(self.table.path, self.files)
+            reach("raw.after_lost_time")
+            raise LostRace
+        reach("raw.after_binding")
+
+    def _messages(self) -> DataFrame:
+        """Read the records of all topics' ranges.
+
+        Out: the raw columns, topic string.
+        """
+        parts = [
+            topic.read(self.spark, offsets).withColumn("topic", F.lit(topic.name)) for topic, offsets in self.ranges
+        ]
+        return reduce(DataFrame.unionByName, parts)
+
+    def _quarantine(self) -> None:
+        """Quarantine unusable records with their place. A repeated tick writes the same rows again."""
+        rows = unusable_rows(self.records.decoded()).coalesce(1)
+        path = self.collection.paths.quarantine
+        files = write_frame(rows, path, new_run("quarantine"), QUARANTINE_SCHEMA)
+        append_run(path, files, self.collection.entry.epoch)
+        reasons = read_rows(path, files, QUARANTINE_SCHEMA)["reason"].value_counts()
+        self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
+
+    def ends(self) -> dict[Place, int]:
+        """By place, the next offset after the tick."""
+        return {
+            **self.known,
+            **{
+                (topic.name, partition): end
+                for topic, offsets in self.ranges
+                for partition, (_, end) in offsets.intervals.items()
+            },
+        }
+
+    def _binding(self) -> Binding:
+        return Binding(
+            self.time,
+            self.lower,
+            self.known,
+            self.ends(),
+            self.written.records,
+            self.report.updates_stored,
+            self.report.quarantined,
+            self.start_ms,
+        )
+
+    def commit(self) -> None:
+        """Commit the run, the offsets and upper; retry after a conflict, unless another tick came first."""
+
+        def commit(table: OpenTable) -> None:
+            values: dict[str, int] = {}
+            for topic, offsets in self.ranges:
+                values |= values_behind(table, topic.name, offsets)
+            sealed_at_ms = max(int(clock.time() * 1000), table.value(SEALED_AT_MS) or 0)
+            values |= {UPPER: self.time + 1, CLOSED: 0, SEALED_AT_MS: sealed_at_ms} | self.written.values
+            self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
+
+        def check_upper(table: OpenTable) -> None:
+            # Only ticks move upper, and every tick does. New columns would be missing in this tick's files.
+            if (table.value(UPPER) or 0) != self.lower or table.schema() != self.table.schema():
+                discard_runs(self.table.path, self.files)
+                reach("raw.after_lost_offsets")
+                raise LostRace
+            reach("raw.after_conflict")
+
+        failure = f"{ATTEMPTS_MAX} attempts to commit a tick failed"
+        retry_commit(self.table, commit, failure, after_conflict=check_upper)
+        reach("raw.after_commit")

@@ -1,0 +1,283 @@
+"""Resolves the schemas of a source's writers and the table's columns: once a tick, passed down, never written back.
+
+The settings have the schema that a user wrote, and the catalog the columns added since. Writers' schemas are listed in
+the settings, looked up in a registry, or embedded in messages. A collection that grows gets the columns that these
+schemas add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.decode.json import WRAPPING, is_wrapped
+from tidelake.decode.writers import Part, SourceSchemas, Writers
+from tidelake.errors import SchemaRefused
+from tidelake.ingest.message_schemas import schemas_of
+from tidelake.schema.avro import record_schema_of
+from tidelake.schema.columns import column_difference, column_types
+from tidelake.schema.connect import declared_row, key_row_of, row_schema_of_connect, wire_types
+from tidelake.schema.connect_agreement import written_otherwise
+from tidelake.schema.evolution import Record, Values, grow, landed_fields, new_fields, sort_writers
+from tidelake.settings.block import Block
+from tidelake.settings.collection import CollectionSettings, CollectionSpec
+from tidelake.settings.reclock import ReclockSettings
+from tidelake.settings.registry import subject_of
+from tidelake.settings.source import check_metadata
+from tidelake.store.entry import Entry
+from tidelake.topic.open import open_topics
+from tidelake.topic.schema_registry import SchemaRegistry
+
+
+def resolve_stream(settings: CollectionSettings, record: dict[str, Any]) -> SourceSchemas:
+    """Resolve the schemas of a CDCv2 stream: each has exactly the collection's columns, in any order.
+
+    Raises:
+        RegistryUnreachable: the registry does not answer, so no id can be judged.
+    """
+    writers = Writers(record, settings.schema_ids if settings.encoding == "confluent" else None)
+    if settings.registry is not None:
+        usable, refused = {}, {}
+        for schema_id, schema in _registered(settings, settings.value_schema, "value").items():
+            try:
+                written = dict(record_schema_of(schema))
+                difference = column_difference(column_types(record), column_types(written))
+                if difference is not None:
+                    raise SchemaRefused("", difference)
+                usable[schema_id] = written
+            except SchemaRefused as error:
+                refused[schema_id] = error.fact
+        writers = Writers(record, usable, _named(refused))
+    return SourceSchemas(record, Part("avro", record, writers))
+
+
+def resolve_records(settings: ReclockSettings, entry: Entry, messages: Callable[[], DataFrame]) -> SourceSchemas:
+    """Resolve the schemas of a reclocked collection's records.
+
+    Args:
+        settings: the collection's settings.
+        entry: its catalog entry.
+        messages: gives the records of the tick; called only if embedded schemas may add columns.
+
+    Raises:
+        RegistryUnreachable: the registry does not answer, so no id can be judged.
+    """
+    # Old entries have no schema of values: their settings have all columns.
+    table = entry.record_schema if entry.value_schema else settings.record_schema
+    known = _known_values(settings, entry, table)
+    if settings.format == "json":
+        resolved = _read_messages(known, messages()) if settings.grows else _Resolved(known)
+    elif settings.registry is not None:
+        resolved = _look_up(settings, known)
+    elif settings.grows and settings.schema_ids:
+        read = sort_writers(known, settings.schema_ids, True, partial(_row_of, known.of_changes))
+        resolved = _Resolved(read.values, read.usable, settings.key_schema_ids, _named(read.refused))
+    else:
+        resolved = _Resolved(known, settings.schema_ids, settings.key_schema_ids)
+    stored = {column["name"] for column in table["fields"]}
+    fresh = [column["name"] for column in resolved.values.record["fields"] if column["name"] not in stored]
+    if fresh:
+        table = {**table, "fields": [*table["fields"], *landed_fields(resolved.values, fresh)]}
+    is_framed = settings.encoding == "confluent"
+    values = Writers(settings.value_schema or known.record, resolved.by_id if is_framed else None, resolved.refused)
+    keys = Writers(settings.key_schema, resolved.keys_by_id if is_framed else None, resolved.refused)
+    has_keys = bool(keys.by_id if is_framed else keys.bare) if known.of_changes else bool(settings.key)
+    return SourceSchemas(
+        table,
+        Part(settings.format, resolved.values.record, values),
+        Part(settings.format, settings.key_schema, keys) if has_keys else None,
+    )
+
+
+def resolve_spec(spark: SparkSession, settings: CollectionSettings, is_there: bool) -> CollectionSpec:
+    """Make the specification of a collection; take a schema that the settings omit from the source.
+
+    Args:
+        spark: the session.
+        settings: the collection's settings.
+        is_there: whether the store has the collection; then the source is not asked.
+
+    Raises:
+        ConfigurationError: the source has no schema yet.
+    """
+    if is_there or settings.value_schema or not isinstance(settings, ReclockSettings):
+        return settings.spec()
+    place = Block(Path("collections.yaml"), Path(), None, f"collections.{settings.name}")
+    try:
+        row = _newest_row(settings) if settings.registry is not None else _row_in_messages(spark, settings)
+        if row is not None:
+            return _described(settings, row, place)
+    except SchemaRefused as error:
+        place.child("schema").fail(f"the schema of {settings.topic} {error.fact}", "give the schema of a row")
+    if settings.registry is not None:
+        problem = f"is missing, and the registry has no schema under '{settings.topics[0]}-value' yet"
+    else:
+        problem = f"is missing, and no message of {settings.topic} has its schema with it"
+    place.child("schema").fail(
+        problem,
+        "add `schema:`, the record of a row; or let the converter write it (`value.converter.schemas.enable=true`)",
+    )
+
+
+def _described(settings: ReclockSettings, row: Record, place: Block) -> CollectionSpec:
+    """The specification of change events whose row the source brings.
+
+    Raises:
+        SchemaRefused: a table cannot have one of the columns.
+        ConfigurationError: the row lacks a column of the key, or a column of the key may be null.
+    """
+    types = dict(wire_types(row))
+    for name in settings.key:
+        if name not in types or types[name].nullable:
+            problem = f"the column '{name}' may be null" if name in types else f"the events have no column '{name}'"
+            place.child("key").fail(problem, f"name a primary key out of: {', '.join(types)}")
+    check_metadata(place.child("metadata"), settings.landed(row), settings.metadata)
+    return settings.spec(row)
+
+
+# --- schemas of one origin -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    """The schemas of one origin: settings, registry or messages."""
+
+    values: Values
+    by_id: Mapping[int, Any] = field(default_factory=dict)
+    keys_by_id: Mapping[int, Any] = field(default_factory=dict)
+    refused: Mapping[int, str] = field(default_factory=dict)
+
+
+def _known_values(settings: ReclockSettings, entry: Entry, table: Record) -> Values:
+    """The columns of values, with those added since the collection was created."""
+    record: Record = settings.row or entry.value_schema
+    names = {column["name"] for column in record["fields"]}
+    added = [column for column in entry.value_schema.get("fields", ()) if column["name"] not in names]
+    record = {**record, "fields": [*record["fields"], *added]}
+    names |= {column["name"] for column in added}
+    elsewhere = tuple(column["name"] for column in table["fields"] if column["name"] not in names)
+    # A topic may lack the columns of another.
+    may_lack = entry.added if len(settings.topics) > 1 else ()
+    return Values(record, settings.terms.of_changes, elsewhere, may_lack)
+
+
+def _row_of(of_changes: bool, schema: Any) -> Record:
+    """The record of values in a writer's schema.
+
+    Raises:
+        SchemaRefused: the schema has none.
+    """
+    if schema is None:
+        raise SchemaRefused("", "it is not Avro, or refers to other schemas")
+    return declared_row(schema) if of_changes else record_schema_of(schema)
+
+
+# --- in a registry -------------------------------------------------------------------------------------------------
+
+
+def _look_up(settings: ReclockSettings, known: Values) -> _Resolved:
+    """Resolve the schemas of the registry. A schema is registered before the first message with its id."""
+    of_changes = known.of_changes
+    row_of = partial(_row_of, of_changes)
+    values = sort_writers(known, _registered(settings, settings.value_schema, "value"), settings.grows, row_of)
+    resolved = _Resolved(values.values, _records(of_changes, values.usable), {}, _named(values.refused))
+    if not settings.key:
+        return resolved
+    key = Values(key_row_of(known.record, settings.key), of_changes=True) if of_changes else Values(settings.key_schema)
+    keys = sort_writers(key, _registered(settings, settings.key_schema, "key"), False, row_of)
+    refused = {**_named(keys.refused), **resolved.refused}
+    return _Resolved(resolved.values, resolved.by_id, _records(of_changes, keys.usable), refused)
+
+
+def _registered(settings: CollectionSettings, record: Record, part: str) -> dict[int, Any]:
+    """By id, all schemas of the topics' keys or values, in the order of registration."""
+    assert settings.registry is not None
+    registry = SchemaRegistry(settings.registry)
+    subjects = dict.fromkeys(subject_of(settings.subject, topic, record, part) for topic in settings.topics)
+    return {schema_id: schema for subject in subjects for schema_id, schema in registry.schemas_of(subject).items()}
+
+
+def _records(of_changes: bool, usable: Mapping[int, Any]) -> dict[int, Any]:
+    """The writers' schemas: records, or whole change events."""
+    return {schema_id: schema if of_changes else dict(record_schema_of(schema)) for schema_id, schema in usable.items()}
+
+
+def _named(refused: Mapping[int, str]) -> dict[int, str]:
+    return {schema_id: f"schema id {schema_id}: {why}" for schema_id, why in refused.items()}
+
+
+def _newest_row(settings: ReclockSettings) -> Record | None:
+    """The row of the newest schema of change events; None if no topic has a schema yet.
+
+    Raises:
+        RegistryUnreachable: the registry does not answer.
+        SchemaRefused: the schema is not that of a change event.
+    """
+    assert settings.registry is not None
+    registry = SchemaRegistry(settings.registry)
+    for topic in settings.topics:
+        schemas = list(registry.schemas_of(subject_of("topic", topic, {}, "value")).values())
+        if schemas:
+            return _row_of(settings.terms.of_changes, schemas[-1])
+    return None
+
+
+# --- in messages ---------------------------------------------------------------------------------------------------
+
+
+def _read_messages(known: Values, raw: DataFrame) -> _Resolved:
+    """Resolve the schemas embedded in JSON messages. Those that are not additive are refused, by their hash."""
+    if not known.of_changes:
+        names = [column["name"] for column in known.record["fields"]]
+        raw = raw.where(is_wrapped(F.col("value").cast("string"), names))
+    schemas = [message for message in schemas_of(raw) if message.schema is not None]  # decoding refuses others
+    rows = [partial(_row_of_message, known, message.schema) for message in schemas]
+    values = grow(known, rows, checks_types=False)
+    refused = {}
+    for message, row in zip(schemas, rows, strict=True):
+        try:
+            new_fields(values, row(), checks_types=False)
+        except SchemaRefused as error:
+            refused[message.hashed] = f"its schema is not additive: {error.fact}"
+    return _Resolved(values, refused=refused)
+
+
+def _row_of_message(known: Values, schema: Any) -> Record:
+    """The row in a message's schema.
+
+    Raises:
+        SchemaRefused: it has no row, has other types than the known change events, or has a column with which wrapped
+            values could not be told from bare ones.
+    """
+    if known.of_changes:
+        written_otherwise(known.record, schema)
+        return row_schema_of_connect(schema)
+    row = row_schema_of_connect(schema)
+    for column in row["fields"]:
+        if column["name"] in WRAPPING:
+            raise SchemaRefused(
+                column["name"], "it is new, but with it a value with a schema around it would be taken for a row"
+            )
+    return row
+
+
+def _row_in_messages(spark: SparkSession, settings: ReclockSettings) -> Record | None:
+    """The row in the first schema that the first tick of any topic finds in its messages; None without one."""
+    for topic in open_topics(settings):
+        starts = dict.fromkeys(topic.end_offsets(), 0)
+        offsets, gaps = topic.plan(starts, settings.messages_per_tick_max)
+        for gap in gaps if not offsets.intervals else ():
+            starts[gap.partition] = gap.to_offset  # retention deleted the records before
+            offsets, _ = topic.plan(starts, settings.messages_per_tick_max)
+        if not offsets.intervals:
+            continue
+        for message in schemas_of(topic.read(spark, offsets).withColumn("topic", F.lit(topic.name))):
+            if message.schema is not None:
+                return row_schema_of_connect(message.schema)
+    return None

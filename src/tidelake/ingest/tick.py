@@ -1,0 +1,30 @@
+"""Runs ticks of ingest, and repeats a tick from fresh state if another has read the same offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from tidelake.plugins.framing import framing_of
+from tidelake.plugins.tick import TickReport
+from tidelake.settings.collection import CollectionSettings
+from tidelake.store.entry import Collection
+from tidelake.store.retry import ATTEMPTS_MAX, retry_work
+from tidelake.topic.topic import Topic
+
+
+def ingest_tick(
+    spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
+) -> TickReport | None:
+    """Read the next bounded range of the topics and commit it; None if there is nothing new and no gap.
+
+    Raises:
+        Fenced: the writer's epoch has moved.
+        Indeterminate: whether the commit is there is unknown; the offsets tell the next tick.
+    """
+    framing = framing_of(settings.framing)
+    failure = f"{ATTEMPTS_MAX} ticks in a row lost their offsets to others"
+    return retry_work(
+        lambda: framing.tick(spark, collection, settings, topics).run(), collection.paths.updates, failure
+    )

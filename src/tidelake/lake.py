@@ -1,0 +1,271 @@
+"""The door: a lake and its collections, as `collections.yaml` describes them. The command line is a client of it.
+
+What needs Spark takes a session and imports it then; everything else starts no JVM.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from tidelake.decisions import Decision, Offsets, check_decision, check_withdrawal
+from tidelake.errors import NotReclocked, StoreUnreadable, TidelakeError
+from tidelake.protocol.binding import Binding
+from tidelake.read.status import CollectionStatus, read_status
+from tidelake.schema.columns import Column
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.lake import Settings, load_settings
+from tidelake.store.bindings import read_bindings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.late_notes import LateContradiction, LateNotes, late_verdicts
+from tidelake.store.layout import RUN, Store
+from tidelake.store.quarantine import explanation_of, quarantine_rows
+from tidelake.topic.open import open_topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidelake.read.snapshot import Snapshot
+
+CONFIG_VARIABLE, CONFIG_FILE = "TIDELAKE_CONFIG", "collections.yaml"
+
+
+class Lake:
+    """A store, its topics and its collections."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Take settings that are read already; nothing is opened yet."""
+        self.settings = settings
+
+    @classmethod
+    def open(cls, file: str | Path | None = None) -> Lake:
+        """Read a `collections.yaml`; without one, the file that TIDELAKE_CONFIG names, or else ./collections.yaml.
+
+        Raises:
+            ConfigurationError: naming the file, the field or line, what is wrong and what to do.
+        """
+        return cls(load_settings(Path(file or os.environ.get(CONFIG_VARIABLE) or CONFIG_FILE)))
+
+    def collections(self) -> list[LakeCollection]:
+        """The collections, in the order of the file; those that were never ingested too."""
+        return [LakeCollection(self, settings) for settings in self.settings.collections]
+
+    def collection(self, name: str) -> LakeCollection:
+        """A collection by its name.
+
+        Raises:
+            ConfigurationError: the file names no such collection.
+        """
+        return LakeCollection(self, self.settings.collection(name))
+
+    def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
+        """How each collection stands, or each of these: as `LakeCollection.status`, and its error as a value.
+
+        Raises:
+            ConfigurationError: the file names no such collection.
+        """
+        found: dict[str, CollectionStatus | TidelakeError | None] = {}
+        for collection in Lake(self.settings.only(names)).collections():
+            try:
+                found[collection.name] = collection.status()
+            except TidelakeError as error:
+                found[collection.name] = error
+        return found
+
+    def __repr__(self) -> str:
+        return f"Lake({str(self.settings.file)!r})"
+
+
+@dataclass(frozen=True)
+class LateReport:
+    """What was stated about times after they were sealed."""
+
+    verdicts: dict[str, int]
+    """How many late rows are a `copy`, a `contradiction`, `settled`, `untold`, or not compared yet (`late`)."""
+    contradictions: int
+    """How many late facts do not agree with what was published, settled ones included."""
+    first: list[LateContradiction]
+    """The first of them, by time."""
+
+
+class LakeCollection:
+    """One collection of a lake. Every call reads the newest state of the store.
+
+    If nothing was ingested yet, `status` is None, and every other call raises `UnknownCollection`.
+    """
+
+    def __init__(self, lake: Lake, settings: CollectionSettings) -> None:
+        """Name the collection; nothing is opened yet."""
+        self.lake, self.settings = lake, settings
+
+    @property
+    def name(self) -> str:
+        """Its name in the file."""
+        return self.settings.name
+
+    # --- what is in it -----------------------------------------------------------------------------------------------
+
+    def snapshot(
+        self,
+        spark: SparkSession,
+        as_of: int | None = None,
+        columns: Sequence[str] = (),
+        where: str | None = None,
+        skip_errors: bool = False,
+    ) -> Snapshot:
+        """Read the contents AS OF a time as a lazy frame.
+
+        Args:
+            spark: the session; `tidelake.spark.session.start_session()` starts one that fits.
+            as_of: a time in [since, upper), or at or after since if the stream is closed; by default the last.
+            columns: the columns to read; empty means all. Rows that differ only in others add up.
+            where: a Spark SQL predicate on the columns of the contents.
+            skip_errors: leave out keys whose newest value could not be decoded.
+
+        Returns:
+            `contents` has the columns and `_diff` bigint, the multiplicity of a row, never 0; next to it `as_of`,
+            `since`, `upper`, `closed` and the `version` of the table.
+
+        Raises:
+            SinceError, UpperError: the time cannot be read any more, or not yet.
+            KeysInError: there are such keys at that time, and `skip_errors` is not set.
+            UnknownColumn, PredicateRefused: a column is not there, or the predicate does not fit.
+        """
+        from tidelake.read.snapshot import snapshot
+
+        return snapshot(spark, self._stored(), as_of, columns, where, skip_errors)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the contents, each with its name, its type and whether it may be null."""
+        entry = self._stored().entry
+        from tidelake.plugins.envelope import envelope_of  # late: envelopes bring Spark
+
+        return envelope_of(entry.envelope).contents_types(entry)
+
+    @property
+    def since(self) -> int | None:
+        """The first time that can be read; None if the collection is unreadable."""
+        stored = self._stored()
+        since, _, _ = stored.readable_range(OpenTable(stored.paths.updates))
+        return since[0] if since else None
+
+    @property
+    def upper(self) -> int | None:
+        """The first time that is not sealed; None if the stream is closed, and every time is sealed."""
+        stored = self._stored()
+        _, upper, closed = stored.readable_range(OpenTable(stored.paths.updates))
+        return None if closed else upper
+
+    @property
+    def path(self) -> str:
+        """Where its tables are, a path or a URI; `{path}/current` is a plain Delta table, for every engine."""
+        return str(self._stored().paths.root)
+
+    # --- how it stands -----------------------------------------------------------------------------------------------
+
+    def status(self) -> CollectionStatus | None:
+        """How it stands, and what it waits for; None if it was never ingested. Its topics are asked for their ends.
+
+        Raises:
+            TidelakeError: the store cannot be read, or is damaged.
+        """
+        with _engine_errors():
+            if all(entry.name != self.name for entry in self._catalog.entries()):
+                return None
+            stored = self._stored()
+            return read_status(stored, self.settings.family, open_topics(self.settings, stored.entry.decisions))
+
+    def quarantine(self) -> list[dict[str, Any]]:
+        """The messages that could not be used: first those that nobody has explained, each part by place.
+
+        Each has `topic`, `partition`, `offset`, `timestamp_ms`, `reason`, `detail`, `times` (those that are known to
+        wait for it), `key` and `value` in bytes, and `explained`: why nobody has to look at it any more, or None.
+        """
+        stored = self._stored()
+        rows = [{name: value for name, value in row.items() if name != RUN} for row in quarantine_rows(stored)]
+        for row in rows:
+            row["explained"] = explanation_of(row, stored.entry.decisions)
+        return sorted(rows, key=lambda row: row["explained"] is not None)
+
+    def late(self, limit: int = 20) -> LateReport:
+        """What was stated about sealed times, with the first `limit` contradictions."""
+        stored = self._stored()
+        notes = LateNotes(stored)
+        return LateReport(late_verdicts(stored), notes.contradictions, notes.first(limit))
+
+    def times(self) -> list[Binding]:
+        """The times of a reclocked collection, oldest first, each with the offsets that it stands for.
+
+        Raises:
+            NotReclocked: its times are stated by its topic.
+        """
+        stored = self._stored()
+        if not stored.entry.mints_times:
+            raise NotReclocked(self.name)
+        return read_bindings(stored, OpenTable(stored.paths.updates))
+
+    # --- what was decided about it -----------------------------------------------------------------------------------
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The standing decisions, oldest first."""
+        return self._stored().entry.decisions
+
+    def decide(self, decision: Decision) -> Decision:
+        """Store a standing rule that the next ingest or seal applies; see `tidelake.decisions` for the kinds.
+
+        A new count for a time replaces the earlier one. `AcceptTopic` needs only the topic's name: what the topic is
+        now, and where to begin in it, is looked up.
+
+        Returns:
+            The decision as it is stored.
+
+        Raises:
+            DecisionRefused, StatementRefused, DataRefused: it cannot have an effect, or does not fit.
+            TopicChanged, TopicUnreachable: its gap or topic cannot be looked up.
+        """
+        checked = check_decision(self._stored(), self.settings, decision)
+        self._catalog.decide(self.name, checked)
+        return checked
+
+    def withdraw(self, subject: int | Offsets) -> None:
+        """Take back every decision about an open time, or the acknowledgement of these offsets.
+
+        Raises:
+            DecisionRefused: nothing is decided about it, or the time is sealed.
+        """
+        check_withdrawal(self._stored(), subject)
+        if isinstance(subject, Offsets):
+            self._catalog.withdraw_acknowledgement(self.name, subject)
+        else:
+            self._catalog.withdraw(self.name, subject)
+
+    def __repr__(self) -> str:
+        return f"LakeCollection({self.name!r})"
+
+    @property
+    def _catalog(self) -> Catalog:
+        return Catalog(Store(self.lake.settings.store))
+
+    def _stored(self) -> Collection:
+        return self._catalog.find(self.name)
+
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    """Raise what an engine says of a store's files as an error of ours."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, DeltaError) as error:
+        fact = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise StoreUnreadable(fact) from error

@@ -1,0 +1,81 @@
+"""Read capabilities as values: who holds history back, and how far.
+
+`since` of a collection is the meet of the frontiers of its capabilities, so it never passes a live capability. This
+module neither stores capabilities nor ends leases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tidelake.errors import CapabilityError, FrontierRegression
+from tidelake.protocol.antichain import Antichain
+
+Kind = Literal["critical", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCapability:
+    """The right to read a collection at every time at or after `since`.
+
+    Args:
+        id: its name, which is never reused.
+        kind: `critical` belongs to the collection, follows its retention rule and never expires; `read` belongs to one
+            reader.
+        since: the frontier it holds; an empty frontier holds nothing.
+        token: the holder's secret. If it differs, another holder has taken the capability over.
+    """
+
+    id: str
+    kind: Kind
+    since: Antichain
+    token: str
+
+    def downgrade(self, since: Antichain, token: str) -> MemoryCapability:
+        """Return up the history before `since`; the same frontier is a no-op.
+
+        Raises:
+            CapabilityError: `token` is not the holder's.
+            FrontierRegression: `since` is not at or beyond the frontier held now.
+
+        >>> held = MemoryCapability("c1", "read", Antichain.of(3), token="t")
+        >>> held.downgrade(Antichain.of(7), token="t").since
+        Antichain([7])
+        >>> held.downgrade(Antichain.of(2), token="t")
+        Traceback (most recent call last):
+        tidelake.errors.FrontierRegression: since is [3] and never goes back to [2]
+        """
+        self.check_token(token)
+        if not self.since.less_equal_frontier(since):
+            raise FrontierRegression("since", self.since, since)
+        return replace(self, since=since)
+
+    def check_token(self, token: str) -> None:
+        """Check that the caller is the holder.
+
+        Raises:
+            CapabilityError: `token` is not the holder's.
+        """
+        if token != self.token:
+            raise CapabilityError(self.id, "somebody else holds it now: the token differs")
+
+    def taken_over(self, token: str) -> MemoryCapability:
+        """Return the capability with a new holder; the old holder's token is refused from now on."""
+        return replace(self, token=token)
+
+
+def meet_of(capabilities: Iterable[MemoryCapability]) -> Antichain:
+    """Return the frontier up to which history may be forgotten; empty if there are no capabilities.
+
+    >>> early, late = (MemoryCapability(name, "read", Antichain.of(since), "t") for name, since in (("a", 4), ("b", 9)))
+    >>> meet_of([early, late])
+    Antichain([4])
+    >>> meet_of([])
+    Antichain([])
+    """
+    frontier = Antichain()
+    for capability in capabilities:
+        frontier = frontier.meet(capability.since)
+    return frontier

@@ -1,0 +1,1 @@
+"""The protocols of framings and envelopes, and their registries."""

@@ -1,0 +1,62 @@
+"""The protocol of framings, which recognise completeness and copies, and their registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidelake.forms.form import Form
+from tidelake.plugins.tick import Tick
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.framings import SETTINGS
+from tidelake.settings.terms import FRAMINGS, FramingTerms, look_up
+from tidelake.store.entry import Collection
+from tidelake.topic.topic import Topic
+
+
+class Framing(Protocol):
+    """A framing, which is fixed when a collection is created."""
+
+    terms: ClassVar[FramingTerms]
+    """The terms for settings and the store."""
+    settings: ClassVar[type[CollectionSettings]]
+    """The settings that a user can write."""
+
+    def tick(
+        self, spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
+    ) -> Tick:
+        """Make a tick of ingest from fresh state."""
+
+    def proofs(self, collection: Collection, lower: int) -> Mapping[int, Mapping[str, Any]]:
+        """The proofs of sealed times at or after `lower`: by time, announced, counted, copies and decision."""
+
+    def recount(self, rows: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
+        """Count the rows of sealed times independently of seal, for `validate` to compare with the proofs.
+
+        Returns:
+            A row for each time: time, recounted, diff_min, diff_sum, and doubled if keys can have two values.
+
+        Cost: one exchange of the rows.
+        """
+
+
+PLUGINS: dict[str, Framing] = {}
+"""The framings in use, by name. `look_up` loads the others on first use."""
+
+
+def register_framing(framing: Framing) -> None:
+    """Register a framing; settings accept its name from now on."""
+    name = framing.terms.name
+    FRAMINGS[name], SETTINGS[name] = framing.terms, framing.settings
+    PLUGINS[name] = framing
+
+
+def framing_of(name: str) -> Framing:
+    """The framing with this name, as in settings and the catalog.
+
+    Raises:
+        UnknownPlugin: neither this process nor an installed package has it.
+    """
+    return look_up("framing", PLUGINS, name)

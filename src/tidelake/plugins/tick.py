@@ -1,0 +1,82 @@
+"""One tick of ingest: plan, read, decode, write, commit. A framing fills in the steps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from tidelake.errors import TopicGap
+from tidelake.store.commit import OpenTable, maintain
+
+
+@dataclass
+class TickReport:
+    """What a tick read and where it went. Counts are of messages unless their name says otherwise."""
+
+    messages: int = 0
+    null_records: int = 0
+    quarantined: int = 0
+    progress_statements: int = 0
+    updates_read: int = 0
+    updates_stored: int = 0
+    updates_late: int = 0
+    bytes_stored: int = 0
+    values_in_error: int = 0
+    """Reclocked keys: number of values that could not be decoded; each puts its key in error until it is healed."""
+    reasons: dict[str, int] = field(default_factory=dict)
+    gaps: list[TopicGap] = field(default_factory=list)
+    version: int = -1
+
+    @property
+    def copies_dropped(self) -> int:
+        """Number of updates that were copies of others in the same tick."""
+        return self.updates_read - self.updates_late - self.updates_stored
+
+    def count_reasons(self, reasons: dict[str, int]) -> None:
+        """Add the reasons of quarantined messages."""
+        for reason, count in reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + count
+
+
+class Tick(ABC):
+    """The steps of a tick, from one state of the table: a bounded range of offsets becomes a commit."""
+
+    table: OpenTable
+    report: TickReport
+
+    def run(self) -> TickReport | None:
+        """Take the steps; None if there is nothing new and no gap.
+
+        Raises:
+            LostRace: another tick read the same offsets; nothing was committed.
+            Fenced: the writer's epoch has moved.
+            Indeterminate: whether the commit is there is unknown; the offsets tell the next tick.
+        """
+        if not self.plan():
+            return self.report if self.report.gaps else None
+        self.read()
+        self.decode()
+        self.write()
+        self.commit()
+        maintain(self.table.path)
+        return self.report
+
+    @abstractmethod
+    def plan(self) -> bool:
+        """Open the table and plan the next range of offsets; False if there is none. The report names the gaps."""
+
+    @abstractmethod
+    def read(self) -> None:
+        """Read what decoding depends on: the schemas of the range, announcements, the time."""
+
+    @abstractmethod
+    def decode(self) -> None:
+        """Make frames of the range. They are evaluated when they are written."""
+
+    @abstractmethod
+    def write(self) -> None:
+        """Write uncommitted runs, and append to the small tables, where repeated rows do no harm."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit the run and the next offsets together."""

@@ -1,0 +1,1 @@
+"""The protocol: times, frontiers, messages, reader, writer and ledger. Pure: no I/O."""

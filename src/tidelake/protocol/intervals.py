@@ -1,0 +1,65 @@
+"""Offsets of one partition as intervals: those that a file holds, and those that are held twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+Interval = tuple[int, int]
+"""The offsets in `[first, second)`."""
+
+
+def intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
+    """Return the offsets of a file as disjoint intervals, in order; intervals of repeated offsets come before them.
+
+    >>> intervals_of(np.array([0, 1, 2, 7])), intervals_of(np.array([3, 2, 1, 2]))
+    ([(0, 3), (7, 8)], [(2, 3), (1, 4)])
+    """
+    if (np.diff(offsets) > 0).all():  # sorting takes longer than this check
+        return _runs_of(offsets)
+    unique, counts = np.unique(offsets, return_counts=True)
+    return [*_runs_of(unique[counts > 1]), *_runs_of(unique)]
+
+
+def first_doubled(held: Iterable[tuple[int, int, str]], wanted: Interval) -> tuple[int, str, str] | None:
+    """Return the first offset within an interval that two files hold, with both files; None if there is none.
+
+    Args:
+        held: intervals, each with the file that holds it; they may interleave.
+        wanted: the interval to search.
+
+    >>> first_doubled([(0, 3, "a"), (1, 5, "b")], (0, 9)), first_doubled([(0, 3, "a")], (0, 9))
+    ((1, 'a', 'b'), None)
+    """
+    inside = sorted((max(start, wanted[0]), end, path) for start, end, path in held if start < wanted[1])
+    whole = [interval for interval in inside if interval[0] < interval[1]]
+    doubled = ((start, path, other) for (_, end, path), (start, _, other) in pairwise(whole) if start < end)
+    return next(doubled, None)
+
+
+def _runs_of(rising: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
+    """Return rising offsets as intervals without a gap."""
+    if len(rising) == 0:
+        return []
+    breaks = np.flatnonzero(np.diff(rising) != 1)
+    starts = np.concatenate(([rising[0]], rising[breaks + 1]))
+    ends = np.concatenate((rising[breaks], [rising[-1]])) + 1
+    return [(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]
+
+
+def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the same offsets as disjoint intervals that do not touch, in order.
+
+    >>> merge_intervals([(5, 9), (0, 2), (2, 4), (8, 10)])
+    [(0, 4), (5, 10)]
+    """
+    merged: list[Interval] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged

@@ -1,0 +1,1 @@
+"""The ledger, which turns statements and counts into the frontier."""

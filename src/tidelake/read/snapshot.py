@@ -1,0 +1,160 @@
+"""Reads the contents AS OF a time in [since, upper), from the version of the table that the reader planned on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.decode.landing import ROW_TEXT
+from tidelake.errors import KeysInError, PredicateRefused, SinceError, UnknownColumn, UpperError
+from tidelake.forms.base import part_base
+from tidelake.plugins.envelope import form_of
+from tidelake.protocol.order import INT64_MAX
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import RunFile
+from tidelake.store.layout import TIME, UNAVAILABLE
+from tidelake.store.runs import read_files
+
+_KEYS_NAMED_MAX = 10
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Contents AS OF a time.
+
+    `contents` has the requested columns and `_diff`, how often each row is there; never 0.
+    """
+
+    as_of: int
+    since: int
+    upper: int
+    closed: bool
+    version: int
+    contents: DataFrame
+    unknown: DataFrame | None = None
+    """The keys of rows that lack a value which nobody has stated, and the columns in `_unavailable`.
+
+    None if no row ever lacked one."""
+
+
+def last_time(upper: int, closed: bool) -> int:
+    """The last sealed time; of a closed stream, a time at which nothing changes any more."""
+    return INT64_MAX if closed and upper == INT64_MAX else upper - 1
+
+
+def snapshot(
+    spark: SparkSession,
+    collection: Collection,
+    as_of: int | None = None,
+    columns: Sequence[str] = (),
+    where: str | None = None,
+    skip_errors: bool = False,
+) -> Snapshot:
+    """Read the contents AS OF a time; by default the last time before upper.
+
+    Args:
+        spark: the session.
+        collection: what to read, with its newest catalog entry.
+        as_of: a time in [since, upper); any time at or after since if the stream is closed.
+        columns: columns of the contents; all if empty. Rows that differ only in others add up.
+        where: a Spark SQL predicate on the columns of the contents. If rows add up, the scan takes it.
+        skip_errors: leave out keys in error, whose newest record could not be decoded.
+
+    Raises:
+        KeysInError: there are such keys at that time, and `skip_errors` is false.
+        SinceError: `as_of` is before since.
+        UpperError: `as_of` is at or after upper; or nothing is sealed yet.
+        UnknownColumn: the collection has no such column.
+        PredicateRefused: the predicate does not fit the columns.
+    """
+    table = OpenTable(collection.paths.updates)
+    since, upper, closed = collection.readable_range(table)
+    at = as_of if as_of is not None else max(last_time(upper, closed), since[0] if since else 0)
+    if not since or at < since[0]:
+        raise SinceError(at, since)
+    if not closed and at >= upper:
+        raise UpperError(at, [upper])
+    form = form_of(collection.entry, table)
+    names = [field.name for field in form.fields]
+    unknown = [name for name in columns if name not in names]
+    if unknown:
+        raise UnknownColumn(collection.name, unknown[0], names)
+    files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
+    schema = collection.updates_schema()
+    # This read knows nothing of a column that was added since the entry was read: rows that differ there alone add up.
+    has_all_columns = len(schema) == len(table.schema())
+    whole, beside = part_base(files) if form.makes_base and has_all_columns else ([], files)
+    rows = _rows_until(spark, collection, beside, schema, at)
+    errors = None if skip_errors else form.keys_in_error(rows)
+    if errors is not None:
+        _refuse_errors(collection, errors, at)
+    selected = list(dict.fromkeys(columns)) or names
+
+    def filtered(all_columns: DataFrame) -> DataFrame:
+        return all_columns if where is None else _filtered(all_columns, where, names)
+
+    base = _rows_until(spark, collection, whole, schema, at) if whole else None
+    if base is not None and not beside:
+        contents = form.base_contents(base, selected, filtered)
+    else:
+        contents = form.contents(rows, selected, filtered, base)
+    return Snapshot(at, since[0], upper, closed, table.version, contents, form.unknown_values(rows))
+
+
+def unknown_texts(taken: Snapshot) -> tuple[int, list[str]]:
+    """Count the rows that lack a value which nobody has stated, and show some: the key as JSON, and the columns.
+
+    Cost: nothing if no row ever lacked one; else one more reduction of the rows.
+    """
+    if taken.unknown is None:
+        return 0, []
+    key = [name for name in taken.unknown.columns if name != UNAVAILABLE]
+    text = F.concat(
+        F.to_json(F.struct(*(f"`{name}`" for name in key)), ROW_TEXT), F.lit(": "), F.array_join(UNAVAILABLE, ", ")
+    )
+    shown = taken.unknown.select(text.alias("text")).persist()
+    try:
+        named = [row["text"] for row in shown.orderBy("text").limit(_KEYS_NAMED_MAX).collect()]
+        return shown.count(), named
+    finally:
+        shown.unpersist()
+
+
+def _rows_until(
+    spark: SparkSession, collection: Collection, files: Sequence[RunFile], schema: pa.Schema, at: int
+) -> DataFrame:
+    """Read the rows of these files at or before a time, without a comparison if no file reaches beyond it.
+
+    Spark compiles a comparison again for each number.
+    """
+    rows = read_files(spark, collection.paths.updates, files, schema)
+    if all(file.time_max is not None and file.time_max <= at for file in files):
+        return rows
+    return rows.where(F.col(TIME) <= at)
+
+
+def _refuse_errors(collection: Collection, errors: DataFrame, at: int) -> None:
+    """Raise if there are keys in error."""
+    text = F.to_json(F.struct(*(f"`{name}`" for name in collection.entry.key)), ROW_TEXT)
+    named = errors.select(text.alias("key")).orderBy("key").limit(_KEYS_NAMED_MAX).collect()
+    if named:
+        raise KeysInError(collection.name, at, errors.count(), [row["key"] for row in named])
+
+
+def _filtered(rows: DataFrame, where: str, names: Sequence[str]) -> DataFrame:
+    """Apply a predicate on the columns of the contents; it cannot use the system's columns."""
+    try:
+        # First on an empty frame without `_time` and `_diff`, for its errors alone: a predicate on those would not
+        # commute with adding up, and Spark would find them below a mere projection.
+        bare = rows.select(*(f"`{name}`" for name in names)).schema
+        rows.sparkSession.createDataFrame([], bare).where(where)
+        return rows.where(where)
+    except (AnalysisException, ParseException) as error:
+        fact = str(error).splitlines()[0]
+        raise PredicateRefused(where, f"does not fit: {fact}", f"columns are: {', '.join(names)}") from error

@@ -1,0 +1,246 @@
+"""What a collection's small tables say, for people and for reports; read without a JVM."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidelake.errors import DamagedTable, TidelakeError, TopicGap
+from tidelake.forms.key_errors import KeyErrors, keys_in_error
+from tidelake.ingest.position import unread
+from tidelake.spark.engine_errors import engine_fact
+from tidelake.store import blobs
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import counts_in, reasons_in
+from tidelake.store.entry import Collection
+from tidelake.store.files import RunFile, meets, read_rows
+from tidelake.store.late_notes import VERDICTS, LateNotes, late_verdicts
+from tidelake.store.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
+from tidelake.store.location import Location
+from tidelake.store.proof_log import read_proof_log
+from tidelake.store.quarantine import quarantine_reasons
+from tidelake.store.state import SEALED_AT_MS
+from tidelake.topic.topic import Topic
+
+_EVIDENCE_SHOWN_MAX = 10
+
+
+@dataclass
+class CollectionStatus:
+    """One collection as it stands."""
+
+    name: str
+    family: str
+    since: int | None
+    upper: int | None
+    closed: bool
+    rows: int
+    pending: int
+    """Stored rows at or after upper, copies included."""
+    runs: int
+    bytes: int
+    late: int
+    """Rows about times that were sealed before the rows arrived."""
+    quarantine: int
+    quarantine_reasons: dict[str, int]
+    """By reason, the number of messages; `quarantine_unexplained` has those that nobody acknowledged."""
+    lag_messages: int | None
+    """Unread messages in the topic; None if the topic cannot be read."""
+    lag_s: float | None
+    """Time since upper last moved; None if it never did."""
+    statements_pending: int
+    contradictions: list[dict[str, Any]]
+    damaged: str | None
+    topic_problem: str | None = None
+    """Why a topic cannot be read, or None."""
+    topic_gaps: list[str] = field(default_factory=list)
+    """Missing offsets and recreated topics; they stop ingest until they are back or accepted."""
+    quarantine_unexplained: dict[str, int] = field(default_factory=dict)
+    sealed_by_decision: list[dict[str, Any]] = field(default_factory=list)
+    """`time`, `announced` (as decided), `reason` of every time that was sealed by decision."""
+    decided_counts: list[int] = field(default_factory=list)
+    """The times whose number of updates was decided."""
+    late_verdicts: dict[str, int] = field(default_factory=dict)
+    """By verdict, the number of late rows: `copy`, `contradiction`, `settled`, `untold`; `late` if not compared yet."""
+    late_contradicted: int = 0
+    """Number of late facts that contradict what was published; `late_undecided` of them are undecided."""
+    late_undecided: int = 0
+    late_evidence: list[str] = field(default_factory=list)
+    """The first undecided late facts, each in a sentence."""
+    late_problem: str | None = None
+    """Why the notes of late facts cannot be read, or None. If they cannot, the other `late_` fields mean nothing."""
+    keys_in_error: int = 0
+    """Number of keys whose newest record could not be decoded; reads refuse them or leave them out."""
+    keys_in_error_first: list[str] = field(default_factory=list)
+    """Some of them, each with its error."""
+
+    @property
+    def state(self) -> str:
+        """How it stands in a few words, the worst first, as `tidelake status` shows it."""
+        return self._words[0]
+
+    @property
+    def waits_for(self) -> str | None:
+        """What must happen before it continues, or is trusted again; None if it is in order."""
+        return self._words[1]
+
+    @property
+    def _words(self) -> tuple[str, str | None]:
+        if self.damaged:
+            return "DAMAGED below upper", "its folder from a copy, or a new collection from its topic"
+        if self.topic_problem:
+            return "topic cannot be read", "the topic"
+        if self.topic_gaps:
+            return "a gap in the topic", "the missing offsets, or a decision to continue without them"
+        undecided = next((one["time"] for one in self.contradictions if not one["decided"]), None)
+        if undecided is not None:
+            return f"held back at time {undecided}", f"a decision about time {undecided}"
+        if self.contradictions:
+            time = self.contradictions[0]["time"]
+            if time in self.decided_counts:
+                return f"decided at time {time}, next seal applies it", "the next seal"
+            return f"decided at time {time}, next seal counts the rest", "the next seal, or a count of the rest"
+        if self.late_undecided:
+            return "contradicted late", f"a decision about late facts: {self.late_undecided}"
+        if self.late_problem:
+            return "late facts cannot be read", "the notes of late facts"
+        if self.keys_in_error:
+            keys = "1 key" if self.keys_in_error == 1 else f"{self.keys_in_error} keys"
+            return f"{keys} in error", "a later good value, or a delete, of each key in error"
+        return "in order", None
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON values, with `state` and `waits_for`."""
+        return asdict(self) | {"state": self.state, "waits_for": self.waits_for}
+
+
+def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
+    """`time`, `announced`, `reason` of every time that was sealed by decision; only their files are opened.
+
+    If a time is noted twice, the newest note stands: a seal that stopped before its commit noted an older decision.
+    """
+    times = sorted(reasons_in(collection.entry.decisions))
+    proofs = OpenTable(collection.paths.proofs).files()
+    files = [file for file in proofs if file.run.startswith(PROOF_RUN) and meets(file, times)]
+    columns = [TIME, "announced", "decision", "at_ms"]
+    rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA, columns).sort_by("at_ms")
+    newest = {row[TIME]: row for row in rows.filter(pc.is_in(rows[TIME], pa.array(times, pa.int64()))).to_pylist()}
+    return [
+        {"time": time, "announced": newest[time]["announced"], "reason": newest[time]["decision"]}
+        for time in sorted(newest)
+        if newest[time]["decision"] is not None
+    ]
+
+
+def read_status(collection: Collection, family: str, topics: Sequence[Topic] = ()) -> CollectionStatus:
+    """Read what `status` shows, without a JVM; the lag only with topics.
+
+    Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
+    of the files that hold both sealed and unsealed rows.
+    """
+    paths = collection.paths
+    table = OpenTable(paths.updates)
+    files = table.files()
+    since, upper, closed = collection.readable_range(table)
+    proofs = read_proof_log(collection)
+    reasons = quarantine_reasons(collection)
+    progress = OpenTable(paths.progress)
+    lag, gaps, problem = _topic_lag(collection, table, topics)
+    sealed_at_ms = table.value(SEALED_AT_MS)
+    decisions = collection.entry.decisions
+    decided = reasons_in(decisions)
+    late = read_late(collection)
+    errors = keys_in_error(collection) if collection.entry.positioned else KeyErrors()
+    return CollectionStatus(
+        name=collection.name,
+        family=family,
+        since=since[0] if since else None,
+        upper=None if closed else upper,
+        closed=closed,
+        rows=sum(file.rows for file in files),
+        pending=0 if closed else _rows_from(paths.updates, files, upper),
+        runs=len({file.run for file in files}),
+        bytes=sum(file.bytes for file in files),
+        late=sum(late.verdicts.values()),
+        quarantine=sum(reasons.values()),
+        quarantine_reasons=reasons,
+        lag_messages=lag,
+        lag_s=None if sealed_at_ms is None else round(clock.time() - sealed_at_ms / 1000, 1),
+        statements_pending=read_rows(paths.progress, progress.files(), PROGRESS_SCHEMA).num_rows,
+        contradictions=[
+            note | {"decided": note["time"] in decided}
+            for note in proofs.blocked
+            if not closed and note["time"] >= upper
+        ],
+        damaged=proofs.damaged,
+        topic_problem=problem,
+        topic_gaps=[str(gap) for gap in gaps],
+        quarantine_unexplained=quarantine_reasons(collection, explained=False),
+        sealed_by_decision=sealed_by_decision(collection),
+        decided_counts=sorted(counts_in(decisions)),
+        late_verdicts=late.verdicts,
+        late_contradicted=late.contradicted,
+        late_undecided=late.undecided,
+        late_evidence=late.evidence,
+        late_problem=late.problem,
+        keys_in_error=errors.count,
+        keys_in_error_first=errors.first,
+    )
+
+
+@dataclass
+class LateFacts:
+    """The late facts, as far as they can be read."""
+
+    verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
+    contradicted: int = 0
+    undecided: int = 0
+    evidence: list[str] = field(default_factory=list)
+    problem: str | None = None
+
+
+def read_late(collection: Collection) -> LateFacts:
+    """Read the late facts; a problem with them says nothing about the rest."""
+    late = LateFacts()
+    try:
+        late.verdicts = late_verdicts(collection)
+        notes = LateNotes(collection)
+        late.contradicted, late.undecided = notes.contradictions, notes.undecided
+        late.evidence = [note.fact for note in notes.first(_EVIDENCE_SHOWN_MAX, undecided=True)]
+    except (pa.ArrowException, OSError, DamagedTable) as error:
+        late.problem = f"late facts cannot be read: {engine_fact(error)}"
+    return late
+
+
+def _rows_from(table: Location, files: list[RunFile], upper: int) -> int:
+    """Count rows at or after upper; only files on both sides of it are opened, for one column."""
+    rows = 0
+    for file in files:
+        if file.time_min is not None and file.time_min >= upper:
+            rows += file.rows
+        elif file.time_max is None or file.time_max >= upper:
+            times = pq.ParquetFile(blobs.open_file(table / file.path)).read(columns=[TIME])[TIME]
+            rows += pc.sum(pc.greater_equal(times, upper)).as_py() or 0
+    return rows
+
+
+def _topic_lag(
+    collection: Collection, table: OpenTable, topics: Sequence[Topic]
+) -> tuple[int | None, list[TopicGap], str | None]:
+    if not topics:
+        return None, [], None
+    lag = 0
+    gaps: list[TopicGap] = []
+    for topic in topics:
+        try:
+            left, missing = unread(topic, table, collection, topic.end_offsets())
+        except TidelakeError as error:
+            return None, gaps, str(error)
+        lag, gaps = lag + left, gaps + missing
+    return lag, gaps, None

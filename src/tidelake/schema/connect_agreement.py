@@ -1,0 +1,153 @@
+"""Checks embedded Connect schemas against the collection's column types.
+
+If a source changes the type of a column, its values may look the same: milliseconds instead of microseconds. So each
+schema is compared with the collection's types, column by column, before any value of its messages is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from tidelake.errors import SchemaRefused
+from tidelake.schema.connect import (
+    WireType,
+    avro_of_field,
+    fields_of_connect,
+    key_row_of,
+    wire_types,
+    without_references,
+)
+from tidelake.schema.types import SCALARS, is_promotion
+
+AvroType = Any
+
+_TIMES = "io.debezium.time."
+_ALIASES = {f"org.apache.kafka.connect.data.{name}": f"{_TIMES}{name}" for name in ("Date", "Time", "Timestamp")}
+_LANDING = attrgetter("connect_landing")
+_CONVERSIONS = [
+    {form.conversion for scalar in scalars for form in scalar.connect_forms}
+    for _, scalars in groupby(sorted(SCALARS.values(), key=_LANDING), key=_LANDING)
+]
+"""The sets of conversions to the same column type: a value of any conversion in a set can be read exactly."""
+_TEXTS = frozenset({"string", "json"})
+_SCALE_MAX = 38
+
+
+def written_otherwise(record: Mapping[str, Any], schema: Any) -> dict[str, WireType]:
+    """Return the wire types that differ from the collection's, by column; usually empty.
+
+    A plain type agrees with a logical type of the collection's schema, unless that one has Connect's name, which a
+    converter would have written. Columns that only one of the two has, and nulls, are ignored.
+
+    Args:
+        record: the row of the collection, with Connect's type names.
+        schema: the `schema` part of a JSON message; a schema without a row is ignored.
+
+    Raises:
+        SchemaRefused: names the first column that cannot be read as the collection's, and the reason.
+
+    >>> def of(kind, **more):
+    ...     return {"type": "struct", "fields": [{"field": "at", "type": kind, **more}]}
+    >>> row = {"type": "record", "name": "row", "fields": [
+    ...     {"name": "at", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}}]}
+    >>> written_otherwise(row, of("int64", name="io.debezium.time.Timestamp"))["at"].conversion
+    'timestamp_millis'
+    >>> written_otherwise(row, of("int64"))
+    Traceback (most recent call last):
+    tidelake.errors.SchemaRefused: column 'at' is refused: it is written as int64, but the collection reads \
+io.debezium.time.MicroTimestamp (timestamp_micros)
+    """
+    theirs = {field["field"]: field for field in fields_of_connect(schema)}
+    others = {}
+    for field in without_references(record):
+        name = field["name"]
+        if name not in theirs:
+            continue
+        written = avro_of_field(theirs[name])
+        if not _is_same(field["type"], written, name):
+            others[name] = _converted(name, field["type"], written, theirs[name])
+    return others
+
+
+def says_key(record: Mapping[str, Any], key: Collection[str], schema: Any) -> bool:
+    """Return whether the key's columns of a message can be read although its schema was refused.
+
+    Wider numbers can be read: a number that does not fit is null.
+    """
+    theirs = {field["field"]: field for field in fields_of_connect(schema)}
+    for field in key_row_of(record, key)["fields"]:
+        name, ours = field["name"], field["type"]
+        try:
+            written = avro_of_field(theirs[name]) if name in theirs else ours
+            if not (_is_same(ours, written, name) or _is_same(written, ours, name)):
+                return False
+        except SchemaRefused:
+            return False
+    return True
+
+
+def _is_same(ours: AvroType, theirs: AvroType, column: str) -> bool:
+    """Return whether a value written as `theirs` and read as `ours` keeps its meaning."""
+    ours, theirs = _bare(ours), _bare(theirs)
+    mine, other = _wire_type(ours, column), _wire_type(theirs, column)
+    if mine.conversion == other.conversion == "as_is" and mine.name == other.name == "array":
+        return _is_same(ours["items"], theirs["items"], column)
+    if mine.conversion == other.conversion == "as_is" and mine.name == other.name == "record":
+        written = {field["name"]: field["type"] for field in theirs["fields"]}
+        both = [field for field in ours["fields"] if field["name"] in written]
+        return all(_is_same(field["type"], written[field["name"]], column) for field in both)
+    names = _name(ours), _name(theirs)
+    if mine.conversion == other.conversion:
+        if mine.conversion != "as_is":
+            return mine.conversion != "decimal_bytes" or bool(mine.landing["scale"] == other.landing["scale"])
+        if all(names) and names[0] != names[1] and any(name.startswith(_TIMES) for name in names):
+            return False  # a number of another unit
+        wider = is_promotion(other.name, mine.name) or {mine.name, other.name} <= _TEXTS
+        encoded = other.name == "string" and "encoding" in ours
+        return mine.name == other.name or wider or encoded
+    # The collection's schema gives a plain value its meaning.
+    return other.conversion == "as_is" and mine.name == other.name and not any(names)
+
+
+def _converted(name: str, ours: AvroType, theirs: AvroType, field: Mapping[str, Any]) -> WireType:
+    """Return the wire type that converts a value written as `theirs` to a value of `ours`."""
+    mine, other = _wire_type(ours, name), _wire_type(theirs, name)
+    if any({mine.conversion, other.conversion} <= family for family in _CONVERSIONS):
+        if other.conversion != "decimal_bytes":
+            return replace(other, landing=mine.landing, nullable=mine.nullable)
+        scale = other.landing["scale"]
+        if 0 <= scale <= _SCALE_MAX:
+            return replace(other, landing=mine.landing, scale=scale, nullable=mine.nullable)
+    written = _named(str(field.get("name") or ""), str(field.get("type")))
+    read = _named(
+        str(_bare(ours).get("connect.name") or ""), mine.name if mine.conversion == "as_is" else mine.conversion
+    )
+    raise SchemaRefused(name, f"it is written as {written}, but the collection reads {read}")
+
+
+def _named(name: str, kind: str) -> str:
+    return f"{name} ({kind})" if name else kind
+
+
+def _bare(kind: AvroType) -> dict[str, Any]:
+    """Return a type without its null branch, and without objects that only wrap it."""
+    while not isinstance(kind, dict) or isinstance(kind.get("type"), dict | list):
+        if isinstance(kind, list):
+            kind = next(branch for branch in kind if branch not in ("null", {"type": "null"}))
+        else:
+            kind = {"type": kind} if isinstance(kind, str) else kind["type"]
+    return kind
+
+
+def _wire_type(kind: AvroType, column: str) -> WireType:
+    return wire_types({"fields": [{"name": column, "type": kind}]})[0][1]
+
+
+def _name(kind: Mapping[str, Any]) -> str:
+    """Return Connect's name of a type, the same for types of the same meaning; empty if the type has no name."""
+    name = str(kind.get("connect.name") or "")
+    return _ALIASES.get(name, name)

@@ -1,0 +1,1 @@
+"""Seal: what is announced and counted becomes a new upper."""

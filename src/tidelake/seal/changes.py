@@ -1,0 +1,96 @@
+"""What a seal changes of the rows that it proves, in the commit that moves upper: almost always nothing.
+
+If diffs add up, rows with the opposite diff cancel surplus copies and discarded statements. A statement about a key has
+no opposite, so the runs that hold discarded ones are written again without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.decode.typed_rows import statement_frame
+from tidelake.seal.count_arrow import compensating_table
+from tidelake.seal.counts import OpenCounts
+from tidelake.seal.fingerprints import compensating_rows
+from tidelake.spark.equality import same_in
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import Discard
+from tidelake.store.entry import Collection
+from tidelake.store.files import RunFile, discard_runs, meets, write_run
+from tidelake.store.layout import DIFF, RUN, TIME, new_run
+from tidelake.store.location import Location
+from tidelake.store.runs import read_files, write_frame
+from tidelake.store.table_schema import data_fields
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Files that are written and not committed, and the runs that they replace."""
+
+    added: list[RunFile] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+    def discard(self, table: Location) -> None:
+        """Delete the written files."""
+        discard_runs(table, self.added)
+
+
+def cancel(table: Location, schema: pa.Schema, counts: OpenCounts, before: int) -> Changes:
+    """Write the rows that cancel surplus copies and discarded statements at times before `before`.
+
+    Args:
+        table: the table's folder.
+        schema: the table's.
+        counts: what was counted.
+        before: the first time that is not sealed; 2^63 if all are.
+    """
+    names = [name for name in schema.names if name != RUN]
+    added = []
+    if counts.statements is not None:
+        sealed = counts.statements.where(F.col(TIME) <= F.lit(before - 1).cast("bigint"))
+        data = [name for name in names if name not in (TIME, DIFF)]
+        added += write_frame(compensating_rows(sealed, data).coalesce(1), table, new_run("seal"), schema)
+    if counts.surplus:
+        surplus = pa.concat_tables(counts.surplus)
+        rows = compensating_table(surplus.filter(pc.less_equal(surplus[TIME], before - 1)))
+        added += write_run(table, new_run("seal"), rows.select(names))
+    return Changes(added)
+
+
+def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, discards: Sequence[Discard]) -> Changes:
+    """Write the runs that hold discarded statements again, without any copy of them.
+
+    Args:
+        spark: the session.
+        collection: the collection.
+        table: its updates, in the state that was counted.
+        discards: about times that this seal proves.
+
+    Cost: nothing without discards; else one scan of the files that reach their times, and the runs that hold any.
+    """
+    entry = collection.entry
+    ruled = statement_frame(spark, entry.record_schema, [(discard.time, discard.statement) for discard in discards])
+    if ruled is None:
+        return Changes()
+    names = [*(field.name for field in data_fields(entry.record_schema)), TIME, DIFF]
+    discarded = F.broadcast(ruled.distinct()).alias("ruled")
+    same = same_in("stated", "ruled", names)
+    schema = collection.updates_schema()
+    times = sorted({discard.time for discard in discards})
+    files = [file for file in table.files() if meets(file, times)]
+    if not files:
+        return Changes()
+    stated = read_files(spark, table.path, files, schema).select("*", F.col("_metadata.file_path").alias("_path"))
+    holding = stated.alias("stated").join(discarded, same, "left_semi").select("_path").distinct().toArrow()
+    runs = {path.rpartition(f"/{RUN}=")[2].partition("/")[0] for path in holding["_path"].to_pylist()}
+    if not runs:
+        return Changes()
+    rows = read_files(spark, table.path, [file for file in table.files() if file.run in runs], schema)
+    remaining = rows.alias("stated").join(discarded, same, "left_anti")
+    return Changes(write_frame(remaining, table.path, new_run("seal"), schema), sorted(runs))

@@ -1,0 +1,109 @@
+"""The comparison of a seal: what was announced with what was counted, and how far that proves the stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelake.errors import TWO_VALUES, ConflictingDiff, Contradiction, EnvelopeBreach
+from tidelake.forms.form import Form
+from tidelake.plugins.envelope import refusals_of
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.ledger.ledger import Ledger
+from tidelake.seal.counts import OpenCounts
+from tidelake.seal.pending import Pending
+from tidelake.seal.rulings import Rulings
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import read_rows
+from tidelake.store.layout import QUARANTINE_SCHEMA
+
+_WAITING_NAMED_MAX = 20
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the ledger says of the announced and the counted updates."""
+
+    frontier: Antichain
+    """Everything before it is proven."""
+    contradictions: list[Contradiction]
+    waiting_for: list[tuple[int, int | None, int]]
+    """The first outstanding times: (time, announced or None if nothing covers it, counted)."""
+
+
+def compare(
+    collection: Collection,
+    form: Form,
+    rulings: Rulings,
+    pending: Pending,
+    counts: OpenCounts,
+    upper: int,
+    aim: int | None,
+) -> Comparison:
+    """Announce and count in a fresh ledger, and advance it.
+
+    Args:
+        collection: whose updates they are.
+        form: of its table.
+        rulings: the operators' decisions.
+        pending: what was announced.
+        counts: what is stored from `upper` on, and before `aim` if there is one.
+        upper: the first time that is not sealed.
+        aim: the first time that was not counted.
+    """
+    ledger = Ledger(Antichain.of(upper))
+    for statement in pending.statements():
+        ledger.announce(statement)
+    ledger.count_all((time, count.distinct) for time, count in counts.by_time.items())
+    for time, count in counts.by_time.items():
+        if count.conflict is not None:
+            ledger.contradict(ConflictingDiff(time, *count.conflict))
+    for breach in _breaches(form, rulings, pending, counts):
+        ledger.contradict(breach)
+    for time, reason in _refused(collection, upper).items():
+        if time not in rulings.counts:
+            ledger.contradict(EnvelopeBreach(time, f"{reason}; the statement is in the quarantine"))
+    for time, number in rulings.counts.items():
+        if time >= upper:
+            ledger.decide(time, number)
+    outstanding, frontier = ledger.outstanding(), ledger.advance()
+    if aim is not None:  # nothing was counted from there on, so nothing is known of what is missing
+        outstanding = [waiting for waiting in outstanding if int(str(waiting[0])) < aim]
+        frontier = frontier.meet(Antichain.of(aim))
+    return Comparison(
+        frontier,
+        [error for errors in ledger.contradictions().values() for error in errors],
+        [(int(str(time)), announced, counted) for time, announced, counted in outstanding[:_WAITING_NAMED_MAX]],
+    )
+
+
+def _breaches(form: Form, rulings: Rulings, pending: Pending, counts: OpenCounts) -> list[EnvelopeBreach]:
+    """The breaches of the envelope by what is stated of keys."""
+    expected = {} if form.breaches_stay else pending.announced() | rulings.counts
+    breaches = []
+    for time, count in counts.by_time.items():
+        if not form.breaches_stay and expected.get(time) != count.distinct:
+            continue
+        # Two values of one key have no order: only a discard tells which one counts.
+        if count.doubled:
+            detail = f"{TWO_VALUES}: {count.doubled}; discard one of each, and count the rest"
+            breaches.append(EnvelopeBreach(time, detail))
+        elif count.large and time not in rulings.counts:
+            breaches.append(EnvelopeBreach(time, "what is stated of a key has no other diff than +1 and -1"))
+    return breaches
+
+
+def _refused(collection: Collection, upper: int) -> dict[int, str]:
+    """The open times of statements that the envelope refused, and why, for a person."""
+    details = {refusal.reason: refusal.detail for refusal in refusals_of(collection.entry.envelope)}
+    if not details:
+        return {}
+    quarantine = collection.paths.quarantine
+    rows = read_rows(quarantine, OpenTable(quarantine).files(), QUARANTINE_SCHEMA, ["reason", "times"])
+    return {
+        time: details[reason]
+        for reason, times in zip(rows["reason"].to_pylist(), rows["times"].to_pylist(), strict=True)
+        if reason in details
+        for time in times or []
+        if time >= upper
+    }

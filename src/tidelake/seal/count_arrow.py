@@ -1,0 +1,209 @@
+"""Counts open times without a Spark job: Arrow compares whole rows, column by column.
+
+Arrow groups a hundred thousand rows in less time than Spark takes to plan a job. Rows pass through buckets of times;
+each bucket is counted and dropped once its last row is read, so memory is bounded if files are roughly in the order of
+time. If they are not, or if a column has lists or structs, Spark counts. The next rows are read while all cores count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidelake.seal.counts import OpenCounts, TimeCount
+from tidelake.store import blobs
+from tidelake.store.files import RunFile
+from tidelake.store.layout import DIFF, TIME
+from tidelake.store.location import Location
+
+BUCKET_ROWS = 100_000
+BATCH_ROWS = 16_384
+_BATCH_BYTES = 16 * 1024 * 1024
+_ROWS_TO_WEIGH = 1_024
+_ROWS_MAX = 20_000_000
+"""Maximum number of rows; more are for executors."""
+_ROW_BYTES_MAX = 16_384
+"""Maximum average size of a file's rows on the driver."""
+HELD_BYTES_MAX = 256 * 1024 * 1024
+"""Maximum size of the buckets that wait for their last row."""
+_FACTOR_MAX = 2**31
+"""Diffs and numbers of copies below this have a product within int64."""
+SURPLUS = "_surplus"
+
+
+def count_in_arrow(
+    table: Location, files: Sequence[RunFile], schema: pa.Schema, data: Sequence[str], key: Sequence[str], within: range
+) -> OpenCounts | None:
+    """Count rows and distinct statements by time, and find the times that may be contradictory or break the envelope.
+
+    Args:
+        table: the table's folder.
+        files: those that may hold a row that is counted.
+        schema: the table's.
+        data: the data's columns.
+        key: those of the key, which has one value at a time; empty if diffs add up.
+        within: the times that are counted.
+
+    Returns:
+        Exact counts, copies included; None if they would take too much memory, or if Arrow cannot compare a column.
+
+    Cost: one pass over the rows' times, and one over the rows.
+    """
+    fields = [schema.field(name) for name in (*data, TIME, DIFF)]
+    if not all(_is_flat(field.type) for field in fields) or sum(file.rows for file in files) > _ROWS_MAX:
+        return None
+    if any(_has_large_rows(table, file) for file in files):
+        return None
+    counts, waiting, held = OpenCounts(), deque[tuple[int, Future[OpenCounts]]](), 0
+    with ThreadPoolExecutor(pa.cpu_count()) as pool:
+        for rows in _Buckets(table, files, within).read(pa.schema(fields)):
+            if rows is None:
+                pool.shutdown(cancel_futures=True)
+                return None
+            waiting.append((rows.nbytes, pool.submit(_count, rows, data, key)))
+            held += rows.nbytes
+            while held > HELD_BYTES_MAX:
+                size, oldest = waiting.popleft()
+                held -= size
+                counts.add(oldest.result())
+    for _, bucket in waiting:
+        counts.add(bucket.result())
+    return counts
+
+
+def compensating_table(surplus: pa.Table) -> pa.Table:
+    """Make rows that cancel surplus copies: the data's columns, _time, and as _diff the negation of their sum."""
+    diffs = pc.negate(pc.multiply(surplus[DIFF], surplus[SURPLUS]))
+    return surplus.drop_columns([SURPLUS]).set_column(surplus.column_names.index(DIFF), DIFF, diffs)
+
+
+class _Buckets:
+    """Rows in buckets of times; all rows of a time are in the same bucket."""
+
+    def __init__(self, table: Location, files: Sequence[RunFile], within: range) -> None:
+        self.table, self.files, self.within = table, files, within
+
+    def read(self, schema: pa.Schema) -> Iterator[pa.Table | None]:
+        """Yield each bucket's rows once they are complete; None, and nothing after it, if too many wait."""
+        firsts, missing = self._plan()
+        parts: dict[int, list[pa.Table]] = {}
+        held = 0
+        for rows in self._batches(schema):
+            for bucket, part in _split(rows, firsts):
+                parts.setdefault(bucket, []).append(part)
+                held += part.nbytes
+                missing[bucket] -= part.num_rows
+                if missing[bucket] == 0:
+                    whole = pa.concat_tables(parts.pop(bucket))
+                    held -= whole.nbytes
+                    yield whole
+            if held > HELD_BYTES_MAX:
+                yield None
+                return
+
+    def _plan(self) -> tuple[np.ndarray, list[int]]:
+        """The first time of each bucket, and its number of rows."""
+        times = np.concatenate([self._times(file) for file in self.files])
+        if not len(times):
+            return times, []
+        if (times[1:] < times[:-1]).any():  # a tick writes them in order
+            times.sort()
+        begins = np.flatnonzero(np.diff(times, prepend=times[0] - 1))
+        distinct, rows = times[begins], np.diff(begins, append=len(times))
+        number = begins // BUCKET_ROWS
+        starts = np.flatnonzero(np.diff(number, prepend=-1))
+        return distinct[starts], np.add.reduceat(rows, starts).tolist()
+
+    def _times(self, file: RunFile) -> np.ndarray:
+        times: np.ndarray = (
+            pq.ParquetFile(blobs.open_file(self.table / file.path)).read(columns=[TIME])[TIME].to_numpy()
+        )
+        return times[(times >= self.within.start) & (times <= self.within.stop - 1)]
+
+    def _batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        for file in self.files:
+            stored = pq.ParquetFile(blobs.open_file(self.table / file.path))
+            for batch in stored.iter_batches(_batch_rows(stored, schema.names), columns=schema.names):
+                rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+                times = rows[TIME].to_numpy()
+                inside = (times >= self.within.start) & (times <= self.within.stop - 1)
+                yield rows if inside.all() else rows.filter(pa.array(inside))
+
+
+def _batch_rows(file: pq.ParquetFile, names: list[str]) -> int:
+    """Decide the number of rows to read at once by the memory of the first: on disk, repeated values hide it."""
+    first = next(file.iter_batches(_ROWS_TO_WEIGH, columns=names), None)
+    if first is None:
+        return BATCH_ROWS
+    return int(min(BATCH_ROWS, max(1, _BATCH_BYTES * first.num_rows // max(1, first.nbytes))))
+
+
+def _split(rows: pa.Table, firsts: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
+    """Split rows by their buckets."""
+    if not rows.num_rows:
+        return
+    numbers = np.searchsorted(firsts, rows[TIME].to_numpy(), side="right") - 1
+    if numbers.min() == numbers.max():
+        yield int(numbers[0]), rows
+        return
+    for bucket in np.unique(numbers).tolist():
+        yield bucket, rows.filter(pa.array(numbers == bucket))
+
+
+def _count(rows: pa.Table, data: Sequence[str], key: Sequence[str]) -> OpenCounts:
+    """Count all rows of some times."""
+    counts = OpenCounts()
+    groups = _comparable(rows).group_by([TIME, *data]).aggregate([(DIFF, "min"), (DIFF, "max"), ([], "count_all")])
+    least, greatest, stated = (groups[name] for name in (f"{DIFF}_min", f"{DIFF}_max", "count_all"))
+    has_copies, suspect = pc.greater(stated, 1), pc.not_equal(least, greatest)
+    if key:
+        suspect = pc.or_(suspect, pc.or_(pc.greater(greatest, 1), pc.less(least, -1)))
+        values = groups.filter(pc.greater(greatest, 0)).group_by([TIME, *key]).aggregate([([], "count_all")])
+        counts.suspects.update(_times_where(values, pc.greater(values["count_all"], 1)))
+    else:
+        large = pc.or_(pc.greater_equal(greatest, _FACTOR_MAX), pc.less_equal(least, -_FACTOR_MAX))
+        suspect = pc.or_(suspect, pc.and_(has_copies, pc.or_(large, pc.greater_equal(stated, _FACTOR_MAX))))
+    counts.suspects.update(_times_where(groups, suspect))
+    by_time = groups.group_by(TIME).aggregate([("count_all", "sum"), ([], "count_all")])
+    columns = (by_time[name].to_pylist() for name in (TIME, "count_all_sum", "count_all"))
+    for time, number, distinct in zip(*columns, strict=True):
+        counts.rows += number
+        counts.by_time[time] = TimeCount(distinct, number - distinct)
+    if not key:
+        copied = groups.filter(has_copies)
+        surplus = pc.subtract(copied["count_all"], 1)
+        names = [*data, TIME, f"{DIFF}_min"]
+        counts.surplus.append(copied.select(names).rename_columns([*data, TIME, DIFF]).append_column(SURPLUS, surplus))
+    return counts
+
+
+def _times_where(rows: pa.Table, which: pa.ChunkedArray) -> list[int]:
+    times: list[int] = pc.unique(rows[TIME].filter(which)).to_pylist()
+    return times
+
+
+def _comparable(rows: pa.Table) -> pa.Table:
+    """Give rows one zero and one NaN, as Spark compares them."""
+    for number, field in enumerate(rows.schema):
+        if pa.types.is_floating(field.type):
+            one_zero = pc.add(rows[field.name], pa.scalar(0.0, field.type))
+            nan = pa.scalar(float("nan"), field.type)
+            rows = rows.set_column(number, field, pc.if_else(pc.is_nan(one_zero), nan, one_zero))
+    return rows
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind)
+
+
+def _has_large_rows(table: Location, file: RunFile) -> bool:
+    """Whether rows are large on average, before compression."""
+    metadata = pq.read_metadata(blobs.open_file(table / file.path))
+    size: int = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    return size > _ROW_BYTES_MAX * file.rows

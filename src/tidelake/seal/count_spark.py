@@ -1,0 +1,125 @@
+"""Counts open times in one Spark job, without an exchange for times whose rows one task reads.
+
+Equal statements have the same time, so a task that reads every row of a time can tell alone whether any is a copy.
+Files of ticks mostly hold times of their own: they are grouped, one task reads each group, and only the times that
+appear in two groups are counted again, with an exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.forms.form import Form
+from tidelake.seal.counts import OpenCounts, TimeCount
+from tidelake.seal.fingerprints import count_fingerprints
+from tidelake.store.files import RunFile
+from tidelake.store.layout import TIME
+
+TIMES_LISTED_MAX = 500
+"""Maximum number of times that are written into a plan; more are joined."""
+ROWS_OF_A_TASK_MIN = 500_000
+_OVERLAP_MAX = 0.25
+_COUNTS = ("rows", "distinct", "conflicts")
+
+Read = Callable[[Sequence[RunFile]], DataFrame]
+"""The unsealed rows of some files."""
+
+
+def count_open_times(
+    spark: SparkSession, form: Form, data: Sequence[str], files: list[RunFile], read: Read
+) -> OpenCounts:
+    """Count rows and distinct fingerprints by time, and find the times that may break the envelope.
+
+    Args:
+        spark: the session.
+        form: the collection's.
+        data: the data's columns.
+        files: those that may hold an unsealed row; at least one.
+        read: reads their unsealed rows.
+
+    Cost: one pass over the rows, in one job, if the files' times hardly overlap; else an exchange of three longs a
+        row, and what the form needs.
+    """
+    groups = group_by_time(files, spark.sparkContext.defaultParallelism)
+    if groups is None:
+        return _open_counts(_counts(form, data, read(files)).toArrow())
+    counts = [_counts(form, data, read(group).coalesce(1)) for group in groups]
+    counted = reduce(DataFrame.unionAll, counts).toArrow()
+    shared = _shared_times(counted) if len(groups) > 1 else []
+    if not shared:
+        return _open_counts(counted)
+    again = _counts(form, data, rows_at(spark, read(files), shared)).toArrow()
+    alone = counted.filter(pa.compute.invert(pa.compute.is_in(counted[TIME], pa.array(shared, pa.int64()))))
+    return _open_counts(pa.concat_tables([alone, again]))
+
+
+def rows_at(spark: SparkSession, rows: DataFrame, times: Sequence[int]) -> DataFrame:
+    """Keep the rows of some times."""
+    if len(times) <= TIMES_LISTED_MAX:
+        return rows.where(F.col(TIME).isin(list(times)))
+    listed = spark.createDataFrame(pa.table({TIME: pa.array(times, pa.int64())}))
+    return rows.join(F.broadcast(listed), TIME, "left_semi")
+
+
+def group_by_time(files: Sequence[RunFile], groups_max: int) -> list[list[RunFile]] | None:
+    """Split files, in the order of their times, into groups of similar size; None if groups would share most times.
+
+    >>> def file(low, high): return RunFile("", "", 600_000, 0, low, high)
+    >>> [len(group) for group in group_by_time([file(0, 9), file(30, 39), file(10, 20), file(21, 30)], 2)]
+    [2, 2]
+    >>> group_by_time([file(0, 9), file(0, 9)], 2) is None
+    True
+    """
+    rows = sum(file.rows for file in files)
+    groups_wanted = min(groups_max, max(1, rows // ROWS_OF_A_TASK_MIN))
+    ranges = [(file.time_min, file.time_max) for file in files if file.time_min is not None]
+    if groups_wanted == 1 or len(ranges) < len(files):
+        return [list(files)] if groups_wanted == 1 else None
+    groups: list[list[RunFile]] = [[]]
+    for file in sorted(files, key=lambda file: (file.time_min or 0, file.time_max or 0)):
+        if sum(file.rows for file in groups[-1]) >= rows / groups_wanted:
+            groups.append([])
+        groups[-1].append(file)
+    bounds = [
+        (min(file.time_min or 0 for file in group), max(file.time_max or 0 for file in group)) for group in groups
+    ]
+    shared = sum(max(0, before[1] - after[0] + 1) for before, after in pairwise(bounds))
+    span = max(high for _, high in bounds) - bounds[0][0] + 1
+    return groups if len(groups) > 1 and shared <= _OVERLAP_MAX * span else None
+
+
+def _counts(form: Form, data: Sequence[str], unsealed: DataFrame) -> DataFrame:
+    """Out: _time, rows, distinct, conflicts bigint; a time that may break the envelope appears again, with nulls."""
+    counted = count_fingerprints(unsealed, data).select(TIME, *_COUNTS)
+    breaking = form.suspect_times(unsealed)
+    if breaking is None:
+        return counted
+    nulls = [F.lit(None).cast("bigint").alias(name) for name in _COUNTS]
+    return counted.unionAll(breaking.select(TIME, *nulls))
+
+
+def _shared_times(counted: pa.Table) -> list[int]:
+    """The times that more than one group has counted."""
+    groups = counted.filter(pa.compute.is_valid(counted["rows"]))[TIME].value_counts()
+    return [group["values"] for group in groups.to_pylist() if group["counts"] > 1]
+
+
+def _open_counts(counted: pa.Table) -> OpenCounts:
+    """What `_counts` gives, by time; a time with copies is a suspect, so its own count of copies is not needed."""
+    counts = OpenCounts()
+    for time, rows, distinct, conflicts in zip(*(counted[name].to_pylist() for name in (TIME, *_COUNTS)), strict=True):
+        if rows is None:
+            counts.suspects.add(time)
+            continue
+        counts.rows += rows
+        counts.by_time[time] = TimeCount(distinct)
+        if rows != distinct or conflicts:
+            counts.suspects.add(time)
+    return counts

@@ -1,0 +1,47 @@
+"""What is stored at open times: the one type that goes through a seal, from counting to the proof and the commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class TimeCount:
+    """What is stored at one open time."""
+
+    distinct: int
+    """The number of distinct statements; discarded ones do not count."""
+    copies: int = 0
+    """The number of surplus rows: copies, and every row of a discarded statement."""
+    conflict: tuple[int, int] | None = None
+    """Two diffs that are stated for the same data."""
+    evidence: str | None = None
+    """The data of a conflict or a breach, as JSON."""
+    doubled: int = 0
+    """The number of keys with two values; 0 without keys."""
+    large: int = 0
+    """The number of statements about keys whose diff is neither +1 nor -1; 0 without keys."""
+
+
+@dataclass
+class OpenCounts:
+    """What is stored at all open times."""
+
+    rows: int = 0
+    by_time: dict[int, TimeCount] = field(default_factory=dict)
+    suspects: set[int] = field(default_factory=set)
+    """The times whose counts hold only once Spark has compared the statements themselves."""
+    surplus: list[pa.Table] = field(default_factory=list)
+    """The statements that have copies, if diffs add up: the data's columns, _time, _diff, and the number of copies."""
+    statements: DataFrame | None = None
+    """What `fingerprints.group_statements` gives for the times that Spark compared; see `OpenRows.count`."""
+
+    def add(self, other: OpenCounts) -> None:
+        """Add what is stored at other times."""
+        self.rows += other.rows
+        self.by_time |= other.by_time
+        self.suspects |= other.suspects
+        self.surplus += other.surplus

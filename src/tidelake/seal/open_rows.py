@@ -1,0 +1,128 @@
+"""The rows at times that are not sealed, counted in Arrow or by Spark; exactly wherever it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.decode.typed_rows import statement_frame
+from tidelake.forms.form import Form
+from tidelake.protocol.order import INT64_MAX
+from tidelake.seal.count_arrow import count_in_arrow
+from tidelake.seal.count_spark import TIMES_LISTED_MAX, count_open_times, rows_at
+from tidelake.seal.counts import OpenCounts, TimeCount
+from tidelake.seal.fingerprints import count_statements, group_statements
+from tidelake.seal.rulings import Rulings
+from tidelake.spark.runtime_constant import parameter
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import RunFile
+from tidelake.store.layout import TIME
+from tidelake.store.runs import read_files
+from tidelake.store.table_schema import data_fields
+
+
+@dataclass(frozen=True)
+class OpenRows:
+    """The rows from upper on, in one state of a table.
+
+    Args:
+        spark: the session.
+        collection: whose rows.
+        form: of its table.
+        rulings: what operators decided.
+        table: its updates.
+        upper: the first time that is not sealed.
+        aim: the first time that is not counted; None counts all.
+    """
+
+    spark: SparkSession
+    collection: Collection
+    form: Form
+    rulings: Rulings
+    table: OpenTable
+    upper: int
+    aim: int | None
+
+    @property
+    def data(self) -> list[str]:
+        """The data's columns."""
+        return [field.name for field in data_fields(self.collection.entry.record_schema)]
+
+    def files(self) -> list[RunFile]:
+        """The files that may hold a row that is counted."""
+        files = [file for file in self.table.files() if file.time_max is None or file.time_max >= self.upper]
+        if self.aim is None:
+            return files
+        return [file for file in files if file.time_min is None or file.time_min < self.aim]
+
+    @contextmanager
+    def count(self, files: list[RunFile]) -> Iterator[OpenCounts]:
+        """Count what is stored at each open time; the counts hold memory of Spark's until the block ends.
+
+        Args:
+            files: what `files` gives.
+
+        Cost: one pass over the rows; Spark compares whole statements only at suspect times and at those of discards.
+        """
+        counts = self._count_all(files) if files else OpenCounts()
+        if files:
+            counts.suspects |= self.rulings.discarded_times(self.upper)
+        try:
+            if counts.suspects:
+                counts.surplus = [_without_times(rows, counts.suspects) for rows in counts.surplus]
+                self._count_exactly(counts, files)
+            yield counts
+        finally:
+            if counts.statements is not None:
+                counts.statements.unpersist()
+
+    def _count_all(self, files: list[RunFile]) -> OpenCounts:
+        """Count in Arrow, or by Spark if Arrow cannot."""
+        key = self.form.key_of_values
+        if key is not None:
+            within = range(self.upper, INT64_MAX + 1 if self.aim is None else self.aim)
+            schema = self.collection.updates_schema()
+            counts = count_in_arrow(self.table.path, files, schema, self.data, key, within)
+            if counts is not None:
+                return counts
+        return count_open_times(self.spark, self.form, self.data, files, self._read)
+
+    def _read(self, files: Sequence[RunFile]) -> DataFrame:
+        """Read the rows of these files that are counted."""
+        rows = read_files(self.spark, self.table.path, files, self.collection.updates_schema())
+        unsealed = rows.where(F.col(TIME) >= parameter(self.upper, F.col(TIME)))
+        return unsealed if self.aim is None else unsealed.where(F.col(TIME) < parameter(self.aim, F.col(TIME)))
+
+    def _count_exactly(self, counts: OpenCounts, files: list[RunFile]) -> None:
+        """Compare the statements of suspect times themselves, and replace their counts."""
+        rows = self._read(files)
+        if len(counts.suspects) < len(counts.by_time) or len(counts.suspects) <= TIMES_LISTED_MAX:
+            rows = rows_at(self.spark, rows, sorted(counts.suspects))
+        statements = [(discard.time, discard.statement) for discard in self.rulings.discards]
+        discards = statement_frame(self.spark, self.collection.entry.record_schema, statements)
+        counts.statements = group_statements(rows, self.data, discards).persist()
+        exact = count_statements(counts.statements, self.data).toArrow().to_pylist()
+        broken = self.form.breaches(counts.statements)
+        breaches = {} if broken is None else {row[TIME]: row for row in broken.toArrow().to_pylist()}
+        no_breach = {"doubled": 0, "large": 0, "evidence": None}
+        for row in exact:
+            breach = breaches.get(row[TIME], no_breach)
+            counts.by_time[row[TIME]] = TimeCount(
+                row["distinct"],
+                row["copies"],
+                (row["least"], row["greatest"]) if row["conflicts"] else None,
+                row["evidence"] or breach["evidence"],
+                breach["doubled"],
+                breach["large"],
+            )
+
+
+def _without_times(rows: pa.Table, times: Iterable[int]) -> pa.Table:
+    return rows.filter(pc.invert(pc.is_in(rows[TIME], pa.array(list(times), pa.int64()))))

@@ -1,0 +1,80 @@
+"""What a seal notes in `proofs/`: what was compared at each time, and each contradiction once."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidelake.errors import ConflictingDiff, EnvelopeBreach
+from tidelake.seal.counts import OpenCounts, TimeCount
+from tidelake.seal.report import SealReport
+from tidelake.seal.rulings import Rulings
+from tidelake.store.entry import Collection
+from tidelake.store.failpoints import reach
+from tidelake.store.files import write_run
+from tidelake.store.layout import PROOFS_SCHEMA, TIME, new_run
+from tidelake.store.proof_log import read_proof_log
+from tidelake.store.runs import append_run
+
+_NOTHING = TimeCount(0)
+
+
+def record_proof(
+    collection: Collection,
+    report: SealReport,
+    rulings: Rulings,
+    announced: dict[int, int],
+    counts: OpenCounts,
+    settled: Sequence[int],
+) -> None:
+    """Append what was compared at each settled time. A seal that stops after this proves the same again."""
+    rows = []
+    for time in settled:
+        count = counts.by_time.get(time, _NOTHING)
+        row = {
+            TIME: time,
+            "announced": rulings.counts.get(time, announced.get(time, 0)),
+            "counted": count.distinct,
+            "copies": count.copies,
+            "decision": rulings.reasons.get(time),
+        }
+        rows.append(_common(report, "sealed") | row)
+    _append(collection, "proof", rows)
+
+
+def record_contradictions(collection: Collection, report: SealReport, counts: OpenCounts) -> None:
+    """Note each contradiction once, so that `status` can show it without a JVM."""
+    if not report.contradictions:
+        return
+    noted = {(note["time"], note["detail"]) for note in read_proof_log(collection).blocked}
+    rows = []
+    for error in report.contradictions:
+        detail = f"{error.kind}: {error.fact}"
+        if isinstance(error, ConflictingDiff | EnvelopeBreach):
+            evidence = counts.by_time.get(int(str(error.time)), _NOTHING).evidence
+            detail += f"; its data: {evidence}" if evidence else ""
+        if (error.time, detail) not in noted:
+            rows.append(_common(report, "blocked") | {TIME: error.time, "detail": detail})
+    if rows:
+        _append(collection, "blocked", rows)
+        reach("seal.after_blocked")
+
+
+def _common(report: SealReport, kind: str) -> dict[str, Any]:
+    """The columns that say which seal notes something."""
+    return {
+        "lower": report.lower,
+        "upper": report.upper,
+        "closed": report.closed,
+        "kind": kind,
+        "at_ms": int(clock.time() * 1000),
+    }
+
+
+def _append(collection: Collection, run: str, rows: list[dict[str, Any]]) -> None:
+    path = collection.paths.proofs
+    files = write_run(path, new_run(run), pa.Table.from_pylist(rows, schema=PROOFS_SCHEMA))
+    append_run(path, files, collection.entry.epoch)

@@ -1,0 +1,30 @@
+"""What a seal reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidelake.errors import Contradiction
+
+
+@dataclass
+class SealReport:
+    """What one seal proved and what it waits for."""
+
+    lower: int
+    upper: int
+    closed: bool = False
+    times_sealed: int = 0
+    copies_cancelled: int = 0
+    decided: int = 0
+    decided_times: list[tuple[int, str]] = field(default_factory=list)
+    """The times that were sealed by decision, with the reason."""
+    unsealed_rows: int = 0
+    files_opened: int = 0
+    contradictions: list[Contradiction] = field(default_factory=list)
+    waiting_for: list[tuple[int, int | None, int]] = field(default_factory=list)
+    """The first outstanding times: (time, announced or None if nothing covers it, counted)."""
+    committed: bool = False
+    version: int = -1
+    sealed_by_ingest: bool = False
+    """Whether each tick of ingest seals its own time, so that there is nothing to prove apart."""

@@ -1,0 +1,28 @@
+"""What operators decided about the times of a collection, as seal applies it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelake.store.decision import Decision, Discard, counts_in, discards_in, reasons_in
+
+
+class Rulings:
+    """The decisions about times; the newest about a time stands."""
+
+    def __init__(self, decisions: Sequence[Decision]) -> None:
+        """Sort decisions by what they do."""
+        self.reasons = reasons_in(decisions)
+        """By time, why it was decided about."""
+        self.counts = {time: decision.count for time, decision in counts_in(decisions).items()}
+        """By time, the number of distinct updates, whatever was announced."""
+        self.discards = discards_in(decisions)
+        """The decisions that a statement of one time has no effect."""
+
+    def discarded_times(self, first: int) -> set[int]:
+        """The times from `first` on that have a discard."""
+        return {discard.time for discard in self.discards if discard.time >= first}
+
+    def discards_within(self, first: int, end: int) -> list[Discard]:
+        """The discards about times from `first` on and before `end`."""
+        return [discard for discard in self.discards if first <= discard.time < end]

@@ -1,0 +1,201 @@
+"""Seal: from what was announced and what is stored to a new upper, in a commit that almost never has data.
+
+Its steps: count the rows at or after upper, compare the counts with what was announced, change copies and discarded
+statements, prove, commit. The pure `Ledger` decides; Arrow or Spark count.
+"""
+
+from __future__ import annotations
+
+import time as clock
+
+from pyspark.sql import SparkSession
+
+from tidelake.plugins.envelope import form_of
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.order import INT64_MAX
+from tidelake.seal.changes import Changes, cancel, leave_out
+from tidelake.seal.comparison import Comparison, compare
+from tidelake.seal.counts import OpenCounts
+from tidelake.seal.open_rows import OpenRows
+from tidelake.seal.pending import Pending
+from tidelake.seal.proof import record_contradictions, record_proof
+from tidelake.seal.report import SealReport
+from tidelake.seal.rulings import Rulings
+from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.entry import Collection
+from tidelake.store.failpoints import reach
+from tidelake.store.late_notes import note_late_counts
+from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit, retry_work
+from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
+
+
+def seal(spark: SparkSession, collection: Collection) -> SealReport:
+    """Move upper as far as it is proven; do nothing if nothing new is proven.
+
+    Raises:
+        Conflict: other writers won every attempt; nothing was sealed.
+        Fenced: the writer's epoch has moved.
+    """
+    if collection.entry.mints_times:
+        return _nothing_to_seal(collection)
+    aim: int | None = None
+
+    def attempt() -> SealReport:
+        nonlocal aim
+        current = _Seal(spark, collection, aim)
+        try:
+            return current.run()
+        except LostRace:
+            aim = current.nearer_aim()
+            raise
+
+    return retry_work(attempt, collection.paths.updates, f"{ATTEMPTS_MAX} attempts to seal failed")
+
+
+def _nothing_to_seal(collection: Collection) -> SealReport:
+    """Each tick seals reclocked collections itself: the binding of its time to its offsets is the proof."""
+    table = OpenTable(collection.paths.updates)
+    upper = table.value(UPPER) or 0
+    return SealReport(upper, upper, sealed_by_ingest=True, version=table.version)
+
+
+class _Seal:
+    """One attempt, from one state of the table; with an `aim` it counts and seals only times before that."""
+
+    def __init__(self, spark: SparkSession, collection: Collection, aim: int | None) -> None:
+        self.spark, self.collection, self.paths = spark, collection, collection.paths
+        self.table = OpenTable(self.paths.updates)
+        self.upper = self.table.value(UPPER) or 0
+        self.aim = aim if aim is not None and aim > self.upper else None
+        self.form = form_of(collection.entry, self.table)
+        self.rulings = Rulings(collection.entry.decisions)
+        self.report = SealReport(self.upper, self.upper, bool(self.table.value(CLOSED)))
+        self.settled: list[int] = []
+        """The times that this seal proves to hold updates, or for which somebody decided."""
+        self.overtaken = False
+        """Whether an ingest added rows at the first open time meanwhile."""
+
+    def run(self) -> SealReport:
+        """Count, compare, change, prove, commit.
+
+        Raises:
+            LostRace: another commit has changed what was counted.
+        """
+        pending = Pending(self.collection)
+        has_late = note_late_counts(self.collection, pending.rows, self.upper, self.report.closed)
+        if self.report.closed:
+            return self._finish(pending, prunes=has_late)
+        rows = OpenRows(self.spark, self.collection, self.form, self.rulings, self.table, self.upper, self.aim)
+        files = rows.files()
+        with rows.count(files) as counts:
+            self.report.files_opened, self.report.unsealed_rows = len(files), counts.rows
+            reach("seal.after_count")
+            comparison = compare(self.collection, self.form, self.rulings, pending, counts, self.upper, aim=self.aim)
+            self._claim(comparison, counts)
+            if comparison.frontier == Antichain.of(self.upper):
+                record_contradictions(self.collection, self.report, counts)
+                return self._finish(pending, prunes=has_late)
+            changes = self._change_rows(counts, INT64_MAX + 1 if self.report.closed else self.report.upper)
+            reach("seal.after_compensation_write")
+            record_proof(self.collection, self.report, self.rulings, pending.announced(), counts, self.settled)
+            record_contradictions(self.collection, self.report, counts)
+            reach("seal.after_proofs")
+            self._commit(counts, changes)
+        reach("seal.after_commit")
+        self._finish(pending, prunes=True)
+        reach("seal.after_prune")
+        maintain(self.paths.updates)
+        return self.report
+
+    def _finish(self, pending: Pending, prunes: bool) -> SealReport:
+        """Drop what pending statements say before upper."""
+        if prunes:
+            pending.prune(self.report.upper, self.report.closed)
+        return self.report
+
+    def _claim(self, comparison: Comparison, counts: OpenCounts) -> None:
+        """Report how far the comparison proves the stream."""
+        report, frontier = self.report, comparison.frontier
+        report.contradictions, report.waiting_for = comparison.contradictions, comparison.waiting_for
+        times = {*counts.by_time, *(time for time in self.rulings.reasons if time >= self.upper)}
+        self._settle(sorted(time for time in times if not frontier.less_equal(time)), counts)
+        report.closed = frontier.is_empty
+        if frontier.is_empty:
+            # Every int64 time is sealed; the number only says where the last update was.
+            report.upper = max([self.upper, *(min(time + 1, INT64_MAX) for time in self.settled)])
+        else:
+            report.upper = int(str(frontier.elements[0]))
+
+    def _settle(self, times: list[int], counts: OpenCounts) -> None:
+        """Take these times for the ones that this seal proves."""
+        self.settled = times
+        report, reasons = self.report, self.rulings.reasons
+        report.times_sealed = len(times)
+        report.copies_cancelled = sum(counts.by_time[time].copies for time in times if time in counts.by_time)
+        report.decided_times = [(time, reasons[time]) for time in times if time in reasons]
+        report.decided = len(report.decided_times)
+
+    def _change_rows(self, counts: OpenCounts, before: int) -> Changes:
+        """Write what becomes of copies and discarded statements at the times before `before`."""
+        if not self.form.cancels_copies:
+            discards = self.rulings.discards_within(self.upper, before)
+            return leave_out(self.spark, self.collection, self.table, discards)
+        if not self.report.copies_cancelled:
+            return Changes()
+        return cancel(self.paths.updates, self.collection.updates_schema(), counts, before)
+
+    def _commit(self, counts: OpenCounts, changes: Changes) -> None:
+        """Commit; after a conflict again, for the times before what others have added to what was counted."""
+        counted_files = {file.path for file in self.table.files()}
+        now_ms = int(clock.time() * 1000)
+
+        def commit(table: OpenTable) -> None:
+            values = {
+                UPPER: self.report.upper,
+                CLOSED: int(self.report.closed),
+                SEALED_AT_MS: max(now_ms, table.value(SEALED_AT_MS) or 0),  # a clock may go backwards, a value may not
+            }
+            done = table.commit(values, changes.added, changes.removed, epoch=self.collection.entry.epoch)
+            self.report.committed, self.report.version = True, done.version
+
+        def meet_others(table: OpenTable) -> None:
+            nonlocal changes
+            files = table.files()
+            # Merges only take runs with sealed rows and carry unsealed ones over as they are: just ingest adds any.
+            added = [file for file in files if file.path not in counted_files and file.run.startswith("ingest")]
+            low = min((self.upper if file.time_min is None else file.time_min for file in added), default=INT64_MAX)
+            self.overtaken = low <= self.upper
+            merged = not {file.run for file in files}.issuperset(changes.removed)
+            if table.value(UPPER) != self.upper or table.value(CLOSED) or self.overtaken or merged:
+                changes.discard(self.paths.updates)
+                reach("seal.after_overtaken")
+                raise LostRace
+            if added and (self.report.closed or low < self.report.upper):
+                changes = self._claim_less(low, counts, changes)
+                reach("seal.after_claiming_less")
+            reach("seal.after_conflict")
+
+        failure = f"{ATTEMPTS_MAX} attempts to commit a seal failed"
+        retry_commit(self.table, commit, failure, after_conflict=meet_others)
+
+    def _claim_less(self, upper: int, counts: OpenCounts, changes: Changes) -> Changes:
+        """Seal only what lies before `upper`, where nobody has added anything; the next seal proves the rest.
+
+        Counting everything again would never end alongside an ingest that is quicker than a count. The proofs of later
+        times stay: they are facts, and readers take those before upper.
+        """
+        self.report.upper, self.report.closed = upper, False
+        self._settle([time for time in self.settled if time < upper], counts)
+        changes.discard(self.paths.updates)
+        return self._change_rows(counts, upper)
+
+    def nearer_aim(self) -> int | None:
+        """Where to aim after an ingest has added to the first open time: at half as many times, for half the work.
+
+        An ingest that is quicker than this count would otherwise overtake it again, and the next one as well.
+        """
+        if not self.overtaken or not self.settled:
+            return None
+        if len(self.settled) > 1:
+            return self.settled[len(self.settled) // 2]
+        return self.settled[0] + 1 if self.settled[0] < INT64_MAX else None

@@ -1,0 +1,1 @@
+"""What a user wrote in `collections.yaml`."""

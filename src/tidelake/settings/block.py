@@ -1,0 +1,119 @@
+"""A place in `collections.yaml`: its file, line and field, and the value there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tidelake.errors import ConfigurationError, SchemaRefused
+
+_Settings = TypeVar("_Settings", bound=BaseModel)
+
+
+class Frozen(BaseModel):
+    """Immutable settings. Unknown keys and other types are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A cursor: `child` goes down, `fail` reports the place.
+
+    Args:
+        file: the file of the text; a schema may have its own.
+        folder: the folder that paths are relative to.
+        value: the value that is written; None without one.
+        field: the path of keys, with dots; empty for the whole file.
+        line: the first line, counted from 1; None if unknown.
+        node: the YAML node, which has the lines of its children.
+    """
+
+    file: Path
+    folder: Path
+    value: Any
+    field: str = ""
+    line: int | None = None
+    node: yaml.Node | None = None
+
+    def child(self, key: Any) -> Block:
+        """The place of a key, whether or not it is written."""
+        line, node = self.line, None
+        if isinstance(self.node, yaml.MappingNode):
+            for at, inner in self.node.value:
+                if at.value == str(key):
+                    line, node = at.start_mark.line + 1, inner
+        field = f"{self.field}.{key}" if self.field else str(key)
+        return replace(self, value=self.get(key), field=field, line=line, node=node)
+
+    def __contains__(self, key: Any) -> bool:
+        """Whether the block is a mapping that has this key."""
+        return isinstance(self.value, dict) and key in self.value
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key."""
+        return self.value.get(key, default) if isinstance(self.value, dict) else default
+
+    def elsewhere(self, file: Path, value: Any) -> Block:
+        """The same field with its value in another file."""
+        return replace(self, file=file, value=value, line=None, node=None)
+
+    def fail(self, problem: str, fix: str) -> NoReturn:
+        """Refuse this value.
+
+        Raises:
+            ConfigurationError: always.
+        """
+        place = str(self.file) if self.line is None else f"{self.file}, line {self.line}"
+        raise ConfigurationError(place, self.field, problem, fix)
+
+    @contextmanager
+    def refusing(self, fix: str) -> Iterator[None]:
+        """Fail here if a schema is refused; `fix` is the hint unless the refusal has one."""
+        try:
+            yield
+        except SchemaRefused as error:
+            self.fail(str(error).splitlines()[0], error.hint or fix)
+
+    def check_keys(self, known: Collection[str]) -> None:
+        """Refuse unknown keys, so that a typing error does not drop a setting."""
+        for key in self.value:
+            if key not in known:
+                self.child(key).fail("is not a known key", f"use one of: {', '.join(sorted(known))}")
+
+    def validate(self, kind: type[_Settings], values: dict[str, Any], fix: str, shows_value: bool = True) -> _Settings:
+        """Build settings from values; refuse the first that does not fit, with its place.
+
+        Args:
+            kind: the settings' type.
+            values: the values by field. Fields that are not named like their key were checked before.
+            fix: the hint.
+            shows_value: whether the error may repeat the value; not if it may contain a secret.
+        """
+        try:
+            return kind(**values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = self
+            for part in first["loc"]:
+                place = place.child(part)
+            if first["type"] == "missing":
+                place.fail("is missing", fix)
+            shown = f", not {first.get('input')!r}" if shows_value else ""
+            place.fail(_problem_of(first["msg"]) + shown, fix)
+
+
+def _problem_of(message: str) -> str:
+    """A validator's message as the fact of an error; accepted names keep their case.
+
+    >>> _problem_of("Input should be 'PLAIN'"), _problem_of("Value error, is empty")
+    ("input should be 'PLAIN'", 'is empty')
+    """
+    fact = message.removeprefix("Value error, ")
+    return fact[:1].lower() + fact[1:]

@@ -1,0 +1,63 @@
+"""The settings of CDCv2 collections, whose messages state times, diffs and progress."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal, NoReturn
+
+from tidelake.schema.change_events import row_record_of
+from tidelake.settings.block import Block
+from tidelake.settings.collection import CollectionSettings, CollectionSpec
+from tidelake.settings.schemas import check_framed, read_key, read_schema, read_schema_ids
+from tidelake.settings.terms import EnvelopeTerms
+
+
+class Cdcv2Settings(CollectionSettings):
+    """A stream of CDCv2 messages, which state times, diffs, and the number of updates at each time."""
+
+    framing: Literal["cdcv2"] = "cdcv2"
+    before: Literal["whole", "key"] = "whole"
+    """Change events with a key: whether `before` is the whole row, or may be just the key's columns, or null."""
+
+    def spec(self) -> CollectionSpec:
+        """The specification for the store."""
+        return replace(super().spec(), before=self.before)
+
+    @classmethod
+    def refuse(cls, place: Block) -> NoReturn:
+        """Refuse a key of reclocked collections."""
+        problem = "is given for CDCv2 messages, which are Avro and say all by themselves"
+        if place.field.endswith(".evolution"):
+            problem = (
+                "is given for CDCv2 messages, in which the data is what tells statements apart: its columns are fixed"
+            )
+        place.fail(problem, "leave it out, or add `framing: reclock` for a reclocked topic")
+
+    @classmethod
+    def read(cls, block: Block, terms: EnvelopeTerms, looks_up: bool) -> dict[str, Any]:
+        """Read the schema, the schemas by id, and the key; see `CollectionSettings.read`."""
+        if isinstance(block.get("topic"), list):
+            block.child("topic").fail("is a list, but a CDCv2 stream is one topic", "name one topic")
+        if block.get("subject", "topic") != "topic":
+            block.child("subject").fail("names a record, but a CDCv2 message is a union", "leave it out")
+        if "schema" not in block:
+            block.child("schema").fail("is missing", "give an .avsc file or the schema itself")
+        record = read_schema(block.child("schema"))
+        ids = read_schema_ids(block.child("schema_ids"), record)
+        check_framed(block, ids, looks_up)
+        if "before" in block and not (terms.of_changes and block.get("key") is not None):
+            block.child("before").fail("is given without change events that have a key", "leave it out, or add `key`")
+        return {"value_schema": record, "schema_ids": ids, "key": _read_key(block, terms, record)}
+
+
+def _read_key(block: Block, terms: EnvelopeTerms, record: dict[str, Any]) -> tuple[str, ...]:
+    place = block.child("key")
+    if terms.key == "refused" and place.value is not None:
+        place.fail(f"is given for the family '{terms.family}'", "only upsert and debezium have a key")
+    row = record
+    if terms.of_changes:
+        with block.child("schema").refusing("correct the schema"):
+            row = row_record_of(record)
+    if terms.key != "required" and place.value is None:
+        return ()
+    return read_key(place, row, may_be_null=not terms.of_changes)

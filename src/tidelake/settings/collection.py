@@ -1,0 +1,142 @@
+"""The settings that collections of all framings share, and their specification for the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NoReturn
+
+from pydantic import Field, field_validator
+
+from tidelake.settings.block import Block, Frozen
+from tidelake.settings.kafka import KafkaSettings
+from tidelake.settings.registry import RegistrySettings, Subject
+from tidelake.settings.terms import EnvelopeTerms, envelope_terms, framing_terms
+
+Source = Literal["files", "kafka"]
+Encoding = Literal["avro", "confluent"]
+
+
+@dataclass(frozen=True)
+class CollectionSpec:
+    """What the store needs to create a collection, or to check that settings fit an existing one.
+
+    Args:
+        record_schema: the columns of the table; empty if the settings have no schema.
+        value_schema: the schema of records' values, without the columns that are added to them; for change events, of
+            the row.
+        of_changes: whether `value_schema` is the row of change events, with Debezium's names of types.
+        grows: whether new columns may appear.
+    """
+
+    name: str
+    framing: str
+    envelope: str
+    record_schema: dict[str, Any]
+    value_schema: dict[str, Any] = field(default_factory=dict)
+    of_changes: bool = False
+    grows: bool = False
+    format: str = "avro"
+    key: tuple[str, ...] = ()
+    before: Literal["whole", "key"] = "whole"
+
+
+class CollectionSettings(Frozen):
+    """The settings of every collection; each framing adds its own in a subclass."""
+
+    name: str
+    framing: str
+    """How completeness and copies are recognised; fixed once the collection exists."""
+    envelope: str
+    """What a statement means; fixed once the collection exists."""
+    topics: tuple[str, ...]
+    """The topic; reclocked collections may have several."""
+    topics_folder: Path
+    source: Source = "files"
+    """Where the topics are: folders below `topics`, or in Kafka."""
+    kafka: KafkaSettings | None = None
+    """The cluster, if the topics are in Kafka."""
+    registry: RegistrySettings | None = None
+    """Where schema ids are looked up, if they are not listed."""
+    subject: Subject = "topic"
+    """How the registry's subjects for the topics are named."""
+    value_schema: dict[str, Any] = Field(default_factory=dict)
+    """`schema`: the schema of a statement's data or of a record's value; empty if the source brings it."""
+    encoding: Encoding = "avro"
+    """Whether messages are bare Avro or begin with a schema id."""
+    schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
+    """Confluent framing: the writer's schema of each id."""
+    key: tuple[str, ...] = ()
+    """The columns that identify a row: the key of upserts, or the primary key of the source table."""
+    keep: Literal["all"] | int = "all"
+    """The retention rule: all times stay readable, or those at most this far before upper."""
+    messages_per_tick_max: int = Field(default=200_000, ge=1)
+    """Maximum number of messages in one tick of ingest."""
+    merge_rows_max: int = Field(default=5_000_000, ge=1)
+    """Maximum number of rows that the merges of a scheduled run read; the nightly compaction has no limit."""
+    stalled_after_s: int = Field(default=86_400, ge=1)
+    """How long upper may stand still before a check warns."""
+
+    READ_APART: ClassVar[frozenset[str]] = frozenset({"family", "envelope", "topic", "schema", "schema_ids", "key"})
+    """The keys that need more than their type to be read."""
+
+    @property
+    def topic(self) -> str:
+        """The names of the topics, as text."""
+        return ", ".join(self.topics)
+
+    @property
+    def terms(self) -> EnvelopeTerms:
+        """The terms of the envelope."""
+        return envelope_terms(self.envelope)
+
+    @property
+    def mints_times(self) -> bool:
+        """Whether ingest mints and seals the times of what it reads."""
+        return framing_terms(self.framing).mints_times
+
+    @property
+    def family(self) -> str:
+        """The folder in `assets/` that shows the envelope."""
+        return self.terms.family
+
+    @property
+    def record_schema(self) -> dict[str, Any]:
+        """The columns of the table; empty if the source brings the schema."""
+        return self.value_schema
+
+    def spec(self) -> CollectionSpec:
+        """The specification for the store."""
+        return CollectionSpec(self.name, self.framing, self.envelope, self.record_schema, key=self.key)
+
+    @classmethod
+    def written_keys(cls) -> set[str]:
+        """The keys that a collection's block may have in the file."""
+        inner = {"name", "topics", "topics_folder", "kafka", "registry", "value_schema"}
+        return (set(cls.model_fields) - inner) | {"family", "topic", "schema"}
+
+    @classmethod
+    def refuse(cls, place: Block) -> NoReturn:
+        """Refuse a key of another framing."""
+        place.fail(f"is given for the framing '{cls.model_fields['framing'].default}'", "leave it out")
+
+    @classmethod
+    def read(cls, block: Block, terms: EnvelopeTerms, looks_up: bool) -> dict[str, Any]:
+        """Read the fields that need more than their type: schemas and the key.
+
+        Args:
+            block: the collection's block.
+            terms: the terms of its envelope.
+            looks_up: whether schema ids are looked up in a registry.
+
+        Raises:
+            ConfigurationError: a field is wrong.
+        """
+        raise NotImplementedError
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _keep_is_a_distance(cls, keep: Any) -> Any:
+        if keep != "all" and (type(keep) is not int or keep < 0):
+            raise ValueError("should be a whole number of times before upper, 0 or more, or 'all'")
+        return keep

@@ -1,0 +1,87 @@
+"""Reads the block of one collection into the settings of its framing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelake.settings.block import Block
+from tidelake.settings.cdcv2 import Cdcv2Settings
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.kafka import KafkaSettings
+from tidelake.settings.reclock import ReclockSettings
+from tidelake.settings.registry import RegistrySettings, uses_registry
+from tidelake.settings.source import read_topics
+from tidelake.settings.terms import ENVELOPES, EnvelopeTerms, load_plugin, one_of
+
+SETTINGS: dict[str, type[CollectionSettings]] = {"cdcv2": Cdcv2Settings, "reclock": ReclockSettings}
+"""The settings of a block, by the framing that tags it."""
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_FIX = "see docs/reference/configuration.md"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The sources of topics and schemas, for all collections."""
+
+    topics: Path
+    kafka: KafkaSettings | None
+    registry: RegistrySettings | None
+
+
+def read_collection(name: str, block: Block, sources: Sources) -> CollectionSettings:
+    """Read a collection's block.
+
+    Raises:
+        ConfigurationError: names the field, the problem and the fix.
+    """
+    if not _NAME.fullmatch(name):
+        block.fail("is not a name", "use lower-case letters, digits and _, starting with a letter")
+    if not isinstance(block.value, dict):
+        block.fail("is empty or not a mapping", "give at least family, topic and schema")
+    for plugin in (block.get("framing"), block.get("envelope")):
+        if isinstance(plugin, str) and plugin not in SETTINGS and plugin not in ENVELOPES:
+            load_plugin(plugin)
+    block.check_keys(set().union(*(kind.written_keys() for kind in SETTINGS.values())))
+    framing, terms = block.get("framing", "cdcv2"), _read_envelope(block)
+    if not isinstance(framing, str) or framing not in SETTINGS:
+        block.child("framing").fail(f"input should be {one_of(SETTINGS)}, not {framing!r}", _FIX)
+    kind = SETTINGS[framing]
+    for key in block.value:
+        if key not in kind.written_keys():
+            kind.refuse(block.child(key))
+    looks_up = uses_registry(block, sources.registry)
+    values = {key: value for key, value in block.value.items() if key not in kind.READ_APART}
+    values |= {"name": name, "framing": framing, "envelope": terms.name, "topics_folder": sources.topics}
+    values |= kind.read(block, terms, looks_up)
+    values["topics"] = read_topics(block.child("topic"))
+    if looks_up:
+        values["registry"] = sources.registry
+    if block.get("source") == "kafka":
+        if sources.kafka is None:
+            block.child("source").fail("is 'kafka', but no cluster is given", "add a block `kafka:`")
+        values["kafka"] = sources.kafka
+    return block.validate(kind, values, _FIX)
+
+
+def _read_envelope(block: Block) -> EnvelopeTerms:
+    """Read the envelope of a collection's block, which `family` may name as well."""
+    envelope, family = block.get("envelope"), block.get("family")
+    by_family = {terms.family: terms for terms in ENVELOPES.values()}
+    if envelope is None:
+        if "family" not in block:
+            block.child("family").fail("field required", f"use one of: {', '.join(by_family)}")
+        if not isinstance(family, str) or family not in by_family:
+            block.child("family").fail(
+                f"input should be {one_of(by_family)}, not {family!r}", "see docs/reference/configuration.md"
+            )
+        return by_family[family]
+    terms = ENVELOPES.get(envelope) if isinstance(envelope, str) else None
+    if terms is None:
+        block.child("envelope").fail(f"is not an envelope: {envelope!r}", f"use one of: {', '.join(ENVELOPES)}")
+    if family is not None and family != terms.family:
+        block.child("envelope").fail(
+            f"is '{envelope}', and family is '{family}': both name the same thing", "leave one of them out"
+        )
+    return terms

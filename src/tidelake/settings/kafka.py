@@ -1,0 +1,123 @@
+"""Reads the settings of a Kafka cluster.
+
+Only the options here can be set. The settings never hold a secret: they name the environment variable or the file that
+holds it, which is read when a connection is made.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from tidelake.settings.block import Block, Frozen
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+_SERVER = re.compile(r"([A-Za-z0-9_]+://)?(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+"""A host, or an IPv6 address in brackets; the protocol may precede it, as in the listeners of brokers."""
+_PORT_MAX = 65_535
+
+_FILES = ("ssl_ca_file", "ssl_certificate_file", "ssl_key_file")
+_SECRETS = ("sasl_password", "ssl_key_password")
+
+
+class Secret(Frozen):
+    """The place of a secret, never the secret itself, so that no report, log or error can show it."""
+
+    env: str | None = Field(default=None, min_length=1)
+    file: Path | None = None
+
+
+class KafkaSettings(Frozen):
+    """The settings of every client of the cluster."""
+
+    bootstrap_servers: str = Field(min_length=1)
+    security_protocol: Protocol = "PLAINTEXT"
+    sasl_mechanism: Mechanism | None = None
+    sasl_username: str | None = None
+    sasl_password: Secret | None = None
+    ssl_ca_file: Path | None = None
+    """The trusted certificate authorities, in PEM; by default those of the machine."""
+    ssl_certificate_file: Path | None = None
+    """The client's certificate and its chain, in PEM, if the brokers require one."""
+    ssl_key_file: Path | None = None
+    ssl_key_password: Secret | None = None
+    request_timeout_s: int = Field(default=30, ge=1)
+    """Maximum time to wait for a response from the brokers."""
+    monitoring_group: str | None = Field(default=None, min_length=1)
+    """If set, offsets are also committed for the consumer group `<monitoring_group>.<collection>`, for monitoring."""
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients authenticate with SASL."""
+        return self.security_protocol.startswith("SASL")
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.security_protocol.endswith("SSL")
+
+
+def read_kafka(block: Block) -> KafkaSettings:
+    """Read the block `kafka`.
+
+    Raises:
+        ConfigurationError: names the field, the problem and the fix.
+    """
+    if not isinstance(block.value, dict):
+        block.fail("is not a mapping", "give at least `bootstrap_servers: host:9092`")
+    block.check_keys(KafkaSettings.model_fields)
+    values = dict(block.value)
+    for name in _FILES:
+        if isinstance(values.get(name), str):
+            values[name] = block.folder / values[name]
+    for name in _SECRETS:
+        if name in block:
+            values[name] = read_secret_place(block.child(name))
+    settings = block.validate(KafkaSettings, values, "see docs/kafka.md")
+    _check_servers(block.child("bootstrap_servers"), settings.bootstrap_servers)
+    _check_together(block, settings)
+    return settings
+
+
+def _check_servers(place: Block, servers: str) -> None:
+    """Refuse addresses that no client could connect to."""
+    for server in servers.split(","):
+        match = _SERVER.fullmatch(server.strip())
+        if match is None or not 1 <= int(match.group("port")) <= _PORT_MAX:
+            place.fail(
+                f"contains a server that is not host:port: {server!r}",
+                "write `host:port`; separate several with commas, such as `kafka-1:9092,kafka-2:9092`",
+            )
+
+
+def read_secret_place(place: Block) -> Secret:
+    """Read the place of a secret. A secret in plain text is refused and not repeated."""
+    fix = "write `{env: NAME_OF_A_VARIABLE}` or `{file: PATH}`"
+    if not isinstance(place.value, dict):
+        place.fail("is a secret in plain text", fix)
+    env, path = place.get("env"), place.get("file")
+    if set(place.value) not in ({"env"}, {"file"}) or not isinstance(env or path, str):
+        place.fail("does not name the place of the secret", fix)
+    return Secret(env=env) if path is None else Secret(file=place.folder / path)
+
+
+def _check_together(block: Block, settings: KafkaSettings) -> None:
+    """Refuse settings that the protocol does not use, and a protocol without the settings that it needs."""
+    protocol = settings.security_protocol
+    for name in ("sasl_mechanism", "sasl_username", "sasl_password"):
+        if settings.uses_sasl and getattr(settings, name) is None:
+            block.child(name).fail(f"is required for {protocol}", f"set {name}")
+        if not settings.uses_sasl and getattr(settings, name) is not None:
+            block.child(name).fail(f"has no effect for {protocol}", "remove it, or use SASL_SSL or SASL_PLAINTEXT")
+    for name in (*_FILES, "ssl_key_password"):
+        if not settings.uses_tls and getattr(settings, name) is not None:
+            block.child(name).fail(f"has no effect for {protocol}", "remove it, or use SSL or SASL_SSL")
+    if (settings.ssl_certificate_file is None) != (settings.ssl_key_file is None):
+        block.child("ssl_key_file").fail(
+            "ssl_certificate_file and ssl_key_file must be set together", "set both, or neither"
+        )

@@ -1,0 +1,134 @@
+"""Reads `collections.yaml` into frozen, validated settings, before anything is written.
+
+Each error names the file, the line, the field, the problem and the fix.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tidelake.errors import ConfigurationError
+from tidelake.settings.block import Block, Frozen
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.framings import Sources, read_collection
+from tidelake.settings.kafka import KafkaSettings, read_kafka
+from tidelake.settings.place import folder_of
+from tidelake.settings.registry import RegistrySettings, read_registry
+from tidelake.settings.source import is_path_text
+from tidelake.settings.yaml_file import read_yaml
+
+_KEYS = ("collections", "data_docs", "kafka", "registry", "store", "topics")
+
+
+class Settings(Frozen):
+    """All settings of a job: the folders, the servers, and the collections."""
+
+    file: Path
+    store: Path
+    topics: Path
+    collections: tuple[CollectionSettings, ...]
+    data_docs: Path
+    kafka: KafkaSettings | None = None
+    registry: RegistrySettings | None = None
+
+    def collection(self, name: str) -> CollectionSettings:
+        """The settings of one collection.
+
+        Raises:
+            ConfigurationError: no collection has this name.
+        """
+        for collection in self.collections:
+            if collection.name == name:
+                return collection
+        names = ", ".join(collection.name for collection in self.collections) or "none"
+        raise ConfigurationError(
+            str(self.file), f"collections.{name}", "there is no collection of this name", f"use one of: {names}"
+        )
+
+    def only(self, names: tuple[str, ...]) -> Settings:
+        """The same settings with just these collections; an empty tuple means all.
+
+        Raises:
+            ConfigurationError: no collection has one of the names.
+        """
+        if not names:
+            return self
+        return self.model_copy(update={"collections": tuple(self.collection(name) for name in names)})
+
+
+def load_settings(file: Path) -> Settings:
+    """Read `collections.yaml`; paths in it are relative to its folder.
+
+    Raises:
+        ConfigurationError: names the file, the line, the field, the problem and the fix. Nothing was written.
+    """
+    document = read_yaml(file)
+    document.check_keys(_KEYS)
+    topics, store = (_read_folder(document, name) for name in ("topics", "store"))
+    _check_store(document.child("store"), store, topics)
+    kafka = read_kafka(document.child("kafka")) if "kafka" in document else None
+    registry = read_registry(document.child("registry")) if "registry" in document else None
+    blocks = document.child("collections")
+    if blocks.value and not isinstance(blocks.value, dict):
+        blocks.fail("is not a mapping of names", "write `collections:` and below it one block per name")
+    sources = Sources(topics, kafka, registry)
+    return Settings(
+        file=file,
+        store=store,
+        topics=topics,
+        data_docs=document.folder / _read_text(document, "data_docs"),
+        collections=tuple(read_collection(str(name), blocks.child(name), sources) for name in blocks.value or ()),
+        kafka=kafka,
+        registry=registry,
+    )
+
+
+def _check_store(place: Block, store: Path, topics: Path) -> None:
+    """Refuse a store that cannot be a folder, and a store and topics that contain each other."""
+    nearest = next(folder for folder in (store, *store.parents) if folder.exists())
+    if not nearest.is_dir():
+        place.fail(f"{nearest} is a file, not a folder", "give a folder's path")
+    # `resolve` would raise if links form a circle.
+    real_store, real_topics = Path(os.path.realpath(store)), Path(os.path.realpath(topics))
+    if real_store.is_relative_to(real_topics) or real_topics.is_relative_to(real_store):
+        place.fail(
+            f"the store {store} and the topics {topics} are one folder, or one lies in the other",
+            "give each a folder of its own",
+        )
+
+
+def check_topics(settings: Settings) -> None:
+    """Refuse a collection whose file topic has no folder. Brokers are not asked.
+
+    Raises:
+        ConfigurationError: the topic's folder is missing.
+    """
+    for collection in settings.collections:
+        for topic in collection.topics if collection.source == "files" else ():
+            folder = collection.topics_folder / topic
+            if not folder.is_dir():
+                raise ConfigurationError(
+                    str(settings.file),
+                    f"collections.{collection.name}.topic",
+                    f"the topic '{topic}' has no folder {folder}",
+                    "create the folder (it may be empty), or correct the topic's name",
+                )
+
+
+def _read_folder(document: Block, name: str) -> Path:
+    text = _read_text(document, name)
+    try:
+        return folder_of(text, document.folder)
+    except ValueError as error:
+        document.child(name).fail(str(error), "give a path or a file: URI")
+
+
+def _read_text(document: Block, name: str) -> str:
+    """Read the text of a folder; the default is a folder below `data`."""
+    place, value = document.child(name), document.get(name, f"data/{name}")
+    if not isinstance(value, str):
+        place.fail(f"is not a path: {value!r}", "write it as text")
+    if not value or value != value.strip() or not is_path_text(value):
+        place.fail(f"is not a path: {value!r}", "no empty text, no space around it, no control characters")
+    return value

@@ -1,0 +1,107 @@
+"""Reads the settings of topics, and of the parts of their records that become columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tidelake.schema.avro import resolved_schema
+from tidelake.settings.block import Block
+
+UNAVAILABLE_VALUE = "__debezium_unavailable_value"
+"""Debezium's default placeholder for a value that the database did not send (`unavailable.value.placeholder`)."""
+_HEADER = {
+    "type": "record",
+    "name": "header",
+    "namespace": "tidelake",
+    "fields": [{"name": "key", "type": "string"}, {"name": "value", "type": ["null", "bytes"]}],
+}
+METADATA: dict[str, Any] = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "long",
+    "timestamp": ["null", {"type": "long", "logicalType": "timestamp-millis"}],
+    "headers": ["null", {"type": "array", "items": _HEADER}],
+}
+"""The metadata of records, and the Avro types of the columns that they may become."""
+
+
+def read_topics(place: Block) -> tuple[Any, ...]:
+    """Read the names of the topics, from a name or a list of names."""
+    if place.value is None:
+        place.fail("field required", "give a folder's name, or a list of them")
+    names = place.value if isinstance(place.value, list) else [place.value]
+    if not names:
+        place.fail("names no topic", "give a folder's name, or a list of them")
+    for name in names:
+        if not isinstance(name, str):
+            place.fail(f"input should be a valid string, not {name!r}", "see docs/reference/configuration.md")
+        if not name.strip() or "/" in name or name in {".", ".."} or not is_path_text(name):
+            place.fail(f"is not the name of a topic: {name!r}", "give a folder's name, no path")
+    if len(set(names)) < len(names):
+        place.fail("names a topic twice", "name each once")
+    return tuple(names)
+
+
+def is_path_text(value: str) -> bool:
+    """Whether a file system accepts the text and all of it is visible."""
+    return not any(ord(letter) < 32 or ord(letter) == 127 or 0xD800 <= ord(letter) <= 0xDFFF for letter in value)
+
+
+def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, ...]:
+    """Read the fields that order the events of a key, such as `source.pos`."""
+    if place.value is None:
+        return ()
+    if not of_changes:
+        place.fail(f"is given for the envelope '{envelope}'", "only change events have one")
+    names = place.value
+    if (
+        not isinstance(names, list)
+        or not names
+        or not _are_texts(names)
+        or not all(re.fullmatch(r"source\.[A-Za-z_][A-Za-z0-9_]*|ts_ms", name) for name in names)
+    ):
+        place.fail(
+            f"does not name fields of an event: {names!r}",
+            "name them, the most significant first: `position: [source.file, source.pos, source.row]`",
+        )
+    return tuple(names)
+
+
+def read_metadata(place: Block) -> dict[str, str]:
+    """Read the metadata that become columns: a list, for names like `kafka_offset`, or a mapping to names."""
+    if place.value is None:
+        return {}
+    is_list = isinstance(place.value, list) and _are_texts(place.value)
+    named = {kind: f"kafka_{kind}" for kind in place.value} if is_list else place.value
+    if not isinstance(named, dict) or not _are_texts(named.values()):
+        place.fail("is neither a list nor a mapping to names", "write `[partition, offset]`, or `{offset: at}`")
+    for kind in named:
+        if kind not in METADATA:
+            place.child(kind).fail("is not known", f"use some of: {', '.join(METADATA)}")
+    return {kind: named[kind] for kind in METADATA if kind in named}
+
+
+def check_metadata(place: Block, record: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    """Refuse metadata whose columns clash with other columns of the table, or with each other."""
+    taken = {column["name"].lower(): column["name"] for column in record["fields"]}
+    for kind, name in metadata.items():
+        if name.lower() in taken:
+            place.child(kind).fail(
+                f"the column '{name}' clashes with the column '{taken[name.lower()]}'",
+                f"give it another name: `metadata: {{{kind}: another_name}}`",
+            )
+        taken[name.lower()] = name
+    with place.refusing("correct the names"):
+        resolved_schema(with_metadata(record, metadata))
+
+
+def with_metadata(record: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, Any]:
+    """The columns of a table: the data's, then those of the metadata."""
+    added = [{"name": name, "type": METADATA[kind]} for kind, name in metadata.items()]
+    return {**record, "fields": [*record["fields"], *added]}
+
+
+def _are_texts(values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)

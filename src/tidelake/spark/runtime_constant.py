@@ -1,0 +1,24 @@
+"""Numbers that differ from tick to tick, kept out of the code that Spark generates.
+
+Spark writes a literal number into the Java code of a plan. A tick that compares with its own upper or offsets would run
+code that this JVM has never seen: it is compiled, runs slowly until the JIT compiles it again, and is thrown away. Code
+that is the same in each tick is cached and becomes fast. See docs/decisions/generated-code.md.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+
+def parameter(number: int, beside: Column) -> Column:
+    """Return a bigint that generated code receives as data, like a parameter of a prepared statement.
+
+    Spark does not write lists into code, and does not fold an index that depends on a row. Such a number does not prune
+    files; a literal does.
+
+    Args:
+        number: an int64.
+        beside: a bigint column of the rows that use the number; if it is null in a row, so is the number.
+    """
+    return F.get(F.array(F.lit(number).cast("bigint")), beside.bitwiseAND(F.lit(0)).cast("int"))

@@ -1,0 +1,194 @@
+"""One Spark session, local by default, with the settings that exactness and small ticks need."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.java_gateway import JavaClass
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from tidelake.spark.class_archive import options_to_use
+from tidelake.spark.jars import PROJECT, resolve
+
+_EXACT = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # A flipped bit in a page is an error, not another value.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # The first two would shorten a plan that turns out to be empty, and remove the counting of `Observed` with it. The
+    # third would put a filter before an explode, which decodes every message a dozen times more.
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation,"
+        "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation,"
+        "org.apache.spark.sql.catalyst.optimizer.InferFiltersFromGenerate"
+    ),
+    "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    # PySpark would send the JVM the Python call site of each call: three of four round trips of a small plan.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Enough open writers in each task, so that Spark does not sort rows by the columns that partition files.
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # Stages of a query are numbered in any order, so an id would give the same code different names.
+    "spark.sql.codegen.useIdInClassName": "false",
+    # A tick and its seal take fifteen classes; the cache must hold those of dozens of collections.
+    "spark.sql.codegen.cache.maxEntries": "2000",
+}
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "2g",
+    "spark.ui.showConsoleProgress": "false",
+}
+# A damaged length must not make the decoder allocate more than any message holds.
+_AVRO_LIMITS = {
+    "org.apache.avro.limits.bytes.maxLength": "268435456",
+    "org.apache.avro.limits.string.maxLength": "268435456",
+    "org.apache.avro.limits.collectionItems.maxLength": "16777216",
+}
+_CACHED_NAMES = ("PythonUtils", "PythonSQLUtils", "functions", "org.apache.spark.sql.functions", "py4j")
+# A step that reads a whole record becomes a method of more than 8,000 bytes, which the JVM would only interpret.
+_COMPILE_ALL = "-XX:-DontCompileHugeMethods"
+_JAVA_OPTIONS = " ".join([_COMPILE_ALL, *(f"-D{name}={value}" for name, value in _AVRO_LIMITS.items())])
+
+LOG = PROJECT / ".logs" / "spark.log"
+"""The log of Spark and its JVM in a process that started them: start-up warnings and errors."""
+_LOG_BYTES_MAX = 10_000_000
+"""If the log is longer when a JVM starts, it is truncated."""
+
+_OPTION_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Environment variables from which the driver's JVM reads options."""
+
+
+def start_session(
+    app_name: str = "tidelake", master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return the process's Spark session, and start it if there is none.
+
+    A JVM that is started here writes its output to `LOG`, not to the terminal.
+
+    Args:
+        app_name: the name in the Spark UI.
+        master: the master's URL; None keeps the choice of spark-submit, and means `local[*]` without it.
+        settings: Spark settings that override the defaults.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    chosen = _EXACT | {"spark.executor.extraJavaOptions": _JAVA_OPTIONS}
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        chosen |= {"spark.executor.extraJavaOptions": f"{_submitted_executor_options()} {_JAVA_OPTIONS}".strip()}
+    else:
+        jars = [str(jar) for jar in resolve()]
+        is_local = master is None or master.startswith("local")
+        options = [_JAVA_OPTIONS, *(collector_options(settings or {}) if is_local else []), *options_to_use()]
+        chosen |= {"spark.driver.extraJavaOptions": " ".join(options)}
+        if not is_local:
+            chosen |= {"spark.jars": ",".join(jars)}
+        else:
+            # The JVM's own class loader can use the class archive, and no jar is copied at each start.
+            chosen |= {"spark.driver.extraClassPath": os.pathsep.join(jars)}
+            # Only here: executors on other machines could not reach a driver that listens on this address.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            builder = builder.master(master or "local[*]")
+            chosen |= _LOCAL
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in {**chosen, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    with _engine_output_to_log():
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    _cache_lookups(jvm)
+    for name, value in _AVRO_LIMITS.items():
+        # spark-submit has started this JVM without our options; Avro reads them when it is first used.
+        jvm.java.lang.System.setProperty(name, value)
+    return session
+
+
+@contextmanager
+def _engine_output_to_log() -> Iterator[None]:
+    """Redirect the standard error of a JVM started inside to `LOG`; if it does not start, print its output.
+
+    Its own warnings, about a module and a missing native library, come before logging is configured, so no log4j
+    setting affects them.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:
+        yield
+        return
+    try:
+        LOG.parent.mkdir(parents=True, exist_ok=True)
+        log = LOG.open("ab")
+        if log.tell() > _LOG_BYTES_MAX:
+            log.truncate(0)
+    except OSError:  # a checkout that this user may not write to
+        yield
+        return
+    sys.stderr.flush()
+    start, terminal = os.fstat(log.fileno()).st_size, os.dup(2)
+    os.dup2(log.fileno(), 2)
+    try:
+        yield
+    except BaseException:
+        os.dup2(terminal, 2)
+        os.write(2, LOG.read_bytes()[start:])
+        raise
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+        log.close()
+
+
+def collector_options(settings: Mapping[str, str]) -> list[str]:
+    """Return the option for the throughput collector, unless the environment or a setting chooses a collector.
+
+    The default collector marks concurrently, which is costly with few processors. A JVM with two collectors does not
+    start.
+    """
+    options = [os.environ.get(name, "") for name in _OPTION_VARIABLES]
+    options.append(settings.get("spark.driver.defaultJavaOptions", ""))
+    return [] if re.search(r"-XX:\+Use\w+GC\b", " ".join(options)) else ["-XX:+UseParallelGC"]
+
+
+class _CachedClass(JavaClass):  # type: ignore[misc]
+    """A JVM class whose members are looked up once: the meaning of a name does not change."""
+
+    def __getattr__(self, name: str) -> Any:
+        member = super().__getattr__(name)
+        setattr(self, name, member)
+        return member
+
+
+def _cache_lookups(jvm: Any) -> None:
+    """Cache the classes that PySpark looks up by name in each call, and their members on first use.
+
+    Each lookup makes the JVM try the name in every imported package, and search every jar for packages without it; each
+    member costs one more round trip before every call.
+    """
+    for name in _CACHED_NAMES:
+        value = getattr(jvm, name)
+        is_class = type(value) is JavaClass
+        setattr(jvm, name, _CachedClass(value._fqn, value._gateway_client) if is_class else value)
+
+
+def _submitted_executor_options() -> str:
+    """Return the executors' Java options from spark-submit, which ours must not replace."""
+    SparkContext._ensure_initialized()
+    return SparkConf().get("spark.executor.extraJavaOptions", "") or ""

@@ -1,0 +1,196 @@
+"""The seam under the store: every byte of a store or a topic that Spark and delta-rs do not read or write themselves.
+
+A blob is whole or absent: it is written once, under a name of its own. Folders group blobs by name. Nothing here goes
+beyond an object store: no rename, no link, no append. `local_disk` makes files as safe as that; `objects` serves every
+other store. Only this module calls the two.
+
+An absent blob raises `FileNotFoundError` and a name in use `FileExistsError`, whatever the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+
+from tidelake.store.local_disk import LocalDisk
+from tidelake.store.location import Blob, Listing, Location
+from tidelake.store.objects import Objects
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+# --- bytes
+
+
+def read(location: Location) -> bytes:
+    """All bytes of a blob.
+
+    Raises:
+        FileNotFoundError: it is absent.
+    """
+    return _backend(location).read(location)
+
+
+def open_file(location: Location) -> pa.NativeFile:
+    """A blob for Arrow, which reads only the ranges that it needs.
+
+    Raises:
+        FileNotFoundError: it is absent.
+    """
+    return _backend(location).open_file(location)
+
+
+def open_stream(location: Location) -> BinaryIO:
+    """A blob from its first byte on.
+
+    Raises:
+        FileNotFoundError: it is absent.
+    """
+    return _backend(location).open_stream(location)
+
+
+def create(location: Location, data: bytes) -> None:
+    """Write a blob if its name is free. Commits rest on this: exactly one of several callers succeeds.
+
+    The bytes are durable before the name appears. `make_names_durable` makes the name durable.
+
+    Raises:
+        FileExistsError: another caller came first; its blob is unchanged.
+    """
+    _backend(location).create(location, data)
+
+
+def write(location: Location, data: bytes) -> None:
+    """Write or replace a blob. It is not durable yet."""
+    with writing(location) as sink:
+        sink.write(data)
+
+
+def writing(location: Location) -> AbstractContextManager[pa.NativeFile]:
+    """Write or replace a blob piece by piece. It appears when the block ends, and never if the block raises."""
+    return _backend(location).writing(location)
+
+
+def delete(location: Location) -> None:
+    """Delete a blob, if it exists."""
+    _backend(location).delete(location)
+
+
+def delete_folder(folder: Location) -> None:
+    """Delete everything below a folder, if it exists."""
+    _backend(folder).delete_folder(folder)
+
+
+def set_aside(location: Location, aside: Location) -> None:
+    """Move a damaged blob to another name.
+
+    Only a local disk tears blobs, and there the move is atomic. An object store copies and deletes.
+
+    Raises:
+        FileNotFoundError: it is absent; another process may have moved it.
+    """
+    _backend(location).set_aside(location, aside)
+
+
+# --- names
+
+
+def exists(location: Location) -> bool:
+    """Whether a blob has this name. Folders do not count."""
+    return _backend(location).exists(location)
+
+
+def is_folder(folder: Location) -> bool:
+    """Whether a folder exists. In an object store every folder does, and may be empty."""
+    return _backend(folder).is_folder(folder)
+
+
+def make_folder(folder: Location) -> None:
+    """Create a folder and those above it. An object store needs none."""
+    _backend(folder).make_folder(folder)
+
+
+def list_names(folder: Location) -> list[str]:
+    """The names directly in a folder, of blobs and folders, unordered. On a local disk this beats `list_folder`.
+
+    Raises:
+        FileNotFoundError: the folder is absent. Only a local disk raises it.
+    """
+    return _backend(folder).list_names(folder)
+
+
+def list_folder(folder: Location, *, hidden: bool = True) -> Listing:
+    """The blobs and folders directly in a folder.
+
+    Args:
+        folder: an absent one is empty.
+        hidden: whether names that begin with `.` or `_` are listed.
+
+    Raises:
+        OSError: a name cannot be resolved, such as a broken link; `filename` says which.
+    """
+    return _backend(folder).list_folder(folder, hidden)
+
+
+def list_blobs(folder: Location) -> list[Blob]:
+    """All blobs below a folder, at any depth, sorted by path; none if it is absent."""
+    return sorted(_backend(folder).list_blobs(folder), key=lambda blob: blob.location.path)
+
+
+# --- safety and ages
+
+
+def make_durable(locations: Iterable[Location]) -> None:
+    """Make the bytes of blobs survive a loss of power. In an object store they already do."""
+    for location in locations:
+        _backend(location).make_durable(location)
+
+
+def make_names_durable(folders: Iterable[Location]) -> None:
+    """Make the names directly in folders survive a loss of power. In an object store they already do."""
+    for folder in folders:
+        _backend(folder).make_names_durable(folder)
+
+
+def now_s(folder: Location) -> float:
+    """The time by the store's clock, in seconds since 1970; compare it with `changed_s` and `last_change_s`."""
+    return _backend(folder).now_s(folder)
+
+
+def last_change_s(folder: Location) -> float:
+    """When anything below a folder was last written, or the folder renewed; now, if it changes during the call."""
+    return _backend(folder).last_change_s(folder)
+
+
+def renew(folder: Location) -> None:
+    """Restart the age of a folder.
+
+    Raises:
+        FileNotFoundError: the folder is absent. Only a local disk raises it.
+    """
+    _backend(folder).renew(folder)
+
+
+# --- stores
+
+
+def mount(root: str, store: ObjectStore) -> Location:
+    """Serve a root, such as `memory://here`, from this store in this process."""
+    _mounted[root] = Objects(store)
+    return Location(root)
+
+
+def _backend(location: Location) -> LocalDisk | Objects:
+    if location.is_local:
+        return _LOCAL_DISK
+    try:
+        return _mounted[location.root]
+    except KeyError:
+        raise ValueError(f"no store is mounted at {location.root}") from None
+
+
+_LOCAL_DISK = LocalDisk()
+_mounted: dict[str, Objects] = {}

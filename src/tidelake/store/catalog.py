@@ -1,0 +1,234 @@
+"""The catalog maps names to random ids and stores the schema, since, capabilities, epoch and decisions of collections.
+
+Each row of its table is a collection; a change replaces the row's run. All changes name the same `seq`, so acquiring a
+capability and moving `since` cannot both succeed from the same state.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+
+from tidelake.errors import Conflict, FrontierRegression, UnknownCollection
+from tidelake.settings.collection import CollectionSpec
+from tidelake.store.commit import EPOCH, OpenTable, create_table, is_table, maintain
+from tidelake.store.compatibility import check_same, with_columns
+from tidelake.store.decision import Acknowledge, Decision, Offsets, replaces, time_of
+from tidelake.store.entry import Capability, Collection, Entry
+from tidelake.store.failpoints import reach
+from tidelake.store.files import discard_run, read_rows, write_run
+from tidelake.store.layout import (
+    BINDINGS_SCHEMA,
+    PROGRESS_SCHEMA,
+    PROOFS_SCHEMA,
+    QUARANTINE_SCHEMA,
+    RUN,
+    Store,
+    new_run,
+)
+from tidelake.store.location import Location
+from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
+
+_SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("document", pa.string()), pa.field(RUN, pa.string())])
+
+
+class Catalog:
+    """The collections of a store, by name. Every call reads the newest state."""
+
+    def __init__(self, store: Store) -> None:
+        """Open a store's catalog; nothing is written."""
+        self.store = store
+
+    def exists(self) -> bool:
+        """Whether the store has a catalog whose creation was finished."""
+        return is_table(self.store.catalog)
+
+    def entries(self) -> list[Entry]:
+        """The entries of all collections, sorted by name."""
+        if not self.exists():
+            return []
+        return sorted(self._read(OpenTable(self.store.catalog)).values(), key=lambda entry: entry.name)
+
+    def find(self, name: str) -> Collection:
+        """The collection of this name.
+
+        Raises:
+            UnknownCollection: the store has no such collection.
+        """
+        for entry in self.entries():
+            if entry.name == name:
+                return Collection(entry, self.store.collection(entry.id))
+        raise UnknownCollection(str(self.store.root), name)
+
+    def check(self, specs: Iterable[CollectionSpec]) -> frozenset[str]:
+        """Refuse settings that do not fit what the store holds, before anything is written.
+
+        Returns:
+            The names of the collections that the store has.
+
+        Raises:
+            ConfigurationError: a collection exists with another envelope or schema; those are fixed.
+        """
+        entries = {entry.name: entry for entry in self.entries()}
+        for spec in specs:
+            if spec.name in entries:
+                check_same(entries[spec.name], spec)
+                with_columns(entries[spec.name], spec)
+        return frozenset(entries)
+
+    def open_or_create(self, spec: CollectionSpec) -> Collection:
+        """Open the collection that the settings describe; create it with its tables if it does not exist.
+
+        Raises:
+            ConfigurationError: it exists with another envelope or schema; those are fixed when it is created.
+        """
+        create_table(self.store.catalog, _SCHEMA)
+
+        def create(entries: dict[str, Entry]) -> Entry:
+            for entry in entries.values():
+                if entry.name == spec.name:
+                    check_same(entry, spec)
+                    return with_columns(entry, spec)
+            return Entry(
+                id=secrets.token_hex(16),
+                name=spec.name,
+                framing=spec.framing,
+                envelope=spec.envelope,
+                format=spec.format,
+                record_schema=spec.record_schema,
+                value_schema=spec.value_schema,
+                key=spec.key,
+                before=spec.before,
+                capabilities=(Capability(id=f"critical-{secrets.token_hex(8)}", kind="critical", since=(0,)),),
+                created_at_ms=int(time.time() * 1000),
+            )
+
+        entry = self._change(create)
+        collection = Collection(entry, self.store.collection(entry.id))
+        if not entry.tables_made:
+            self._create_tables(collection)
+            entry = self.update(entry.name, lambda newest: newest.model_copy(update={"tables_made": True}))
+        if entry.epoch:
+            self._carry_epoch(entry)
+        opened = Collection(entry, collection.paths)
+        if entry.added:
+            reach("columns.after_catalog")
+            opened.carry_columns()
+        return opened
+
+    def update(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
+        """Replace a collection's newest entry by `change(entry)`; return the entry as it is then.
+
+        Raises:
+            UnknownCollection: the store has no such collection.
+            FrontierRegression: the change would move since back.
+        """
+
+        def apply(entries: dict[str, Entry]) -> Entry:
+            for entry in entries.values():
+                if entry.name == name:
+                    changed = change(entry)
+                    if not entry.since_frontier.less_equal_frontier(changed.since_frontier):
+                        raise FrontierRegression(f"since of '{name}'", entry.since_frontier, changed.since_frontier)
+                    return changed
+            raise UnknownCollection(str(self.store.root), name)
+
+        return self._change(apply)
+
+    def decide(self, name: str, decision: Decision) -> Entry:
+        """Store a decision. A new count for a time replaces the earlier count."""
+
+        def add(entry: Entry) -> Entry:
+            others = [earlier for earlier in entry.decisions if not replaces(decision, earlier)]
+            return entry.model_copy(update={"decisions": (*others, decision)})
+
+        return self.update(name, add)
+
+    def withdraw(self, name: str, time: int) -> Entry:
+        """Take back all decisions about a time. The caller ensures that the time is not sealed."""
+        return self._withdraw(name, lambda decision: time_of(decision) == time)
+
+    def withdraw_acknowledgement(self, name: str, offsets: Offsets) -> Entry:
+        """Take back the acknowledgement of these offsets."""
+        return self._withdraw(name, lambda decision: isinstance(decision, Acknowledge) and decision.offsets == offsets)
+
+    def _withdraw(self, name: str, matches: Callable[[Decision], bool]) -> Entry:
+        def remove(entry: Entry) -> Entry:
+            others = tuple(decision for decision in entry.decisions if not matches(decision))
+            return entry.model_copy(update={"decisions": others})
+
+        return self.update(name, remove)
+
+    def fence(self, name: str) -> Entry:
+        """Raise the writer's epoch, so that no earlier writer can commit any more."""
+        entry = self.update(name, lambda newest: newest.model_copy(update={"epoch": newest.epoch + 1}))
+        reach("catalog.after_epoch")
+        self._carry_epoch(entry)
+        return entry
+
+    def _carry_epoch(self, entry: Entry) -> None:
+        """Write the entry's epoch to the tables that it fences. If this stops half-way, the next opening goes on."""
+        paths = self.store.collection(entry.id)
+        bindings = [paths.bindings] if entry.mints_times else []
+        for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):
+            _raise_epoch(path, entry.epoch)
+
+    def _create_tables(self, collection: Collection) -> None:
+        from tidelake.store.table_schema import (  # late: `status` reads catalogs without Spark
+            late_schema,
+            updates_schema,
+        )
+
+        paths, schema = collection.paths, collection.entry.record_schema
+        create_table(paths.progress, PROGRESS_SCHEMA, {EPOCH: 0})
+        create_table(paths.proofs, PROOFS_SCHEMA, {EPOCH: 0})
+        create_table(paths.quarantine, QUARANTINE_SCHEMA, {EPOCH: 0})
+        create_table(paths.late, late_schema(schema), {EPOCH: 0})
+        if collection.entry.mints_times:
+            create_table(paths.bindings, BINDINGS_SCHEMA, {EPOCH: 0})
+        create_table(
+            paths.updates,
+            updates_schema(schema, collection.entry.positioned),
+            {EPOCH: 0, "upper": 0, "closed": 0, "since": 0},
+        )
+
+    def _read(self, table: OpenTable) -> dict[str, Entry]:
+        rows = read_rows(self.store.catalog, table.files(), _SCHEMA)
+        return {
+            run: Entry.model_validate_json(text)
+            for run, text in zip(rows[RUN].to_pylist(), rows["document"].to_pylist(), strict=True)
+        }
+
+    def _change(self, change: Callable[[dict[str, Entry]], Entry]) -> Entry:
+        def commit(table: OpenTable) -> Entry:
+            entries = self._read(table)
+            entry = change(entries)
+            if entry in entries.values():
+                return entry
+            run = new_run("entry")
+            rows = pa.table({"name": [entry.name], "document": [entry.model_dump_json()]})
+            added = write_run(self.store.catalog, run, rows)
+            removes = [old_run for old_run, old in entries.items() if old.id == entry.id]
+            try:
+                table.commit({}, added, removes)
+            except Conflict:
+                discard_run(self.store.catalog, run)
+                reach("catalog.after_conflict")
+                raise
+            reach("catalog.after_commit")
+            maintain(self.store.catalog)
+            return entry
+
+        failure = f"{ATTEMPTS_MAX} attempts to change the catalog failed"
+        return retry_commit(self.store.catalog, commit, failure, pause_s=0.002)
+
+
+def _raise_epoch(path: Location, epoch: int) -> None:
+    def commit(table: OpenTable) -> None:
+        if (table.value(EPOCH) or 0) < epoch:
+            table.commit({EPOCH: epoch})
+
+    retry_commit(path, commit, f"{ATTEMPTS_MAX} attempts to fence failed")

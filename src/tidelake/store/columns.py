@@ -1,0 +1,37 @@
+"""Adds the columns of the catalog to a table that lacks them, in a commit of its own.
+
+The catalog decides first. If a process stops in between, the next one to open the collection adds them.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tidelake.store.commit import OpenTable
+from tidelake.store.failpoints import reach
+from tidelake.store.location import Location
+from tidelake.store.notices import inform
+from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
+
+
+def carry_columns(path: Location, wanted: pa.Schema, epoch: int) -> OpenTable:
+    """Add the columns that a table lacks, and return the table as it is then.
+
+    Raises:
+        Conflict: every attempt lost.
+        Fenced: the writer's epoch has moved.
+
+    Cost: nothing if it lacks none; else one commit. No file is rewritten.
+    """
+
+    def commit(table: OpenTable) -> OpenTable:
+        stored = set(table.schema().names)
+        missing = [field for field in wanted if field.name not in stored]
+        if not missing:
+            return table
+        table.add_columns(missing, epoch)
+        reach("columns.after_commit")
+        inform("columns were added", table=str(path), columns=[field.name for field in missing])
+        return OpenTable(path)
+
+    return retry_commit(path, commit, f"{ATTEMPTS_MAX} attempts to add columns failed")

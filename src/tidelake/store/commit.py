@@ -1,0 +1,333 @@
+"""The only module that commits: what a table's log says, and the one call that adds to it.
+
+Every commit carries `seq` (one more each time) as a Delta application transaction, alongside the other small values
+that its caller keeps there (`upper`, offsets, …), and a random nonce. Two commits from one state both name `seq`, so at
+most one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt, because delta-rs
+rebases a stale append that names no common id, and does not check that versions rise.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.transaction import AddAction
+
+from tidelake.errors import CommitRefused, Conflict, DamagedTable, Fenced, Indeterminate
+from tidelake.spark.engine_errors import engine_fact
+from tidelake.store import blobs
+from tidelake.store.failpoints import reach
+from tidelake.store.files import RunFile, check_file
+from tidelake.store.layout import RUN
+from tidelake.store.location import UNFINISHED, Location
+from tidelake.store.table_log import (
+    LAST,
+    LOG,
+    SEQ,
+    checkpoints,
+    entry_path,
+    last_checkpoint,
+    load_table,
+    newest_version,
+    nonce_of,
+    read_entry,
+    seq_of,
+    set_torn_entry_aside,
+)
+
+EPOCH = "epoch"
+
+_CONFIGURATION = {
+    "delta.logRetentionDuration": "interval 6 hours",
+    "delta.deletedFileRetentionDuration": "interval 24 hours",
+    # The first column is `_time`. `dataSkippingStatsColumns` would lose all statistics if a column is a struct.
+    "delta.dataSkippingNumIndexedCols": "1",
+    "delta.checkpointInterval": "1000000",  # `maintain` writes checkpoints, outside the commit call
+}
+_FORBIDDEN_PROPERTY = "delta.setTransactionRetentionDuration"
+_CHECKPOINT_EVERY_COMMITS = 32
+_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | None = None) -> None:
+    """Create an empty table partitioned by `_run` with `seq` 0 and these values, unless it exists.
+
+    The first entry is written elsewhere and created in the log if absent, so exactly one of several processes succeeds.
+    delta-rs would let each of them commit a version of its own.
+    """
+    if is_table(path):
+        return
+    log = path / LOG
+    blobs.make_folder(log)
+    reach("table.after_folder")
+    nonce = secrets.token_hex(16)
+    apart = path / f"{UNFINISHED}{nonce}"
+    transactions = [*(Transaction(name, value) for name, value in (values or {}).items()), Transaction(SEQ, 0)]
+    try:
+        DeltaTable.create(
+            str(apart),
+            schema=Schema.from_arrow(schema),
+            partition_by=[RUN],
+            configuration=_CONFIGURATION,
+            commit_properties=CommitProperties(app_transactions=transactions, custom_metadata={"nonce": nonce} | LAST),
+            post_commithook_properties=_NO_HOOKS,
+        )
+        reach("table.after_entry")
+        with suppress(FileExistsError):
+            blobs.create(entry_path(path, 0), blobs.read(entry_path(apart, 0)))
+    finally:
+        with suppress(OSError):
+            blobs.delete_folder(apart)  # a sweep deletes leftovers
+    blobs.make_durable([entry_path(path, 0)])
+    blobs.make_names_durable([log, path, *path.parents])
+    reach("table.after_create", path.name)
+
+
+def is_table(path: Location) -> bool:
+    """Whether a table exists and its creation was finished."""
+    set_torn_entry_aside(path)
+    return bool(DeltaTable.is_deltatable(str(path)))
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A commit that is durable."""
+
+    version: int
+    seq: int
+    nonce: str
+
+
+class OpenTable:
+    """One table as its log stands now: its values and live files, and the right to one attempt at a commit."""
+
+    def __init__(self, path: Location) -> None:
+        """Read the log.
+
+        Raises:
+            DamagedTable: the newest entry is not one of ours, `seq` does not rise by one, or state is missing.
+        """
+        self.path = path
+        set_torn_entry_aside(path)
+        self._table = load_table(path)
+        self._spent = False
+        self._values: dict[str, int | None] = {}
+        self.version: int = self._table.version()
+        entry = entry_path(path, self.version)
+        if blobs.exists(entry):  # never build on an entry that another process linked but did not sync
+            blobs.make_durable([entry])
+        seq = self._table.transaction_version(SEQ)
+        if seq is None:
+            raise DamagedTable(str(path), f"version {self.version} carries no 'seq'")
+        self.seq: int = seq
+        self._check_chain()
+        configuration = self._table.metadata().configuration
+        if _FORBIDDEN_PROPERTY in configuration:
+            raise DamagedTable(str(path), f"the property {_FORBIDDEN_PROPERTY} forgets the table's state")
+
+    def value(self, name: str) -> int | None:
+        """The application transaction of this name, or None if no commit has named it."""
+        if name not in self._values:
+            self._values[name] = self._table.transaction_version(name)
+        return self._values[name]
+
+    def values(self, prefix: str, names: Iterable[str]) -> dict[str, int]:
+        """The existing values of `prefix + name`, by name."""
+        values = {name: self.value(prefix + name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def files(self) -> list[RunFile]:
+        """All live files, as their log entries describe them."""
+        actions = pa.table(self._table.get_add_actions(flatten=True))
+        columns = {name: actions[name].to_pylist() for name in actions.column_names}
+        nothing: list[None] = [None] * actions.num_rows
+        return [
+            RunFile(path=path, run=run, rows=rows or 0, bytes=size, time_min=low, time_max=high)
+            for path, run, rows, size, low, high in zip(
+                columns["path"],
+                columns[f"partition.{RUN}"],
+                columns.get("num_records", nothing),
+                columns["size_bytes"],
+                columns.get("min._time", nothing),
+                columns.get("max._time", nothing),
+                strict=True,
+            )
+        ]
+
+    def schema(self) -> pa.Schema:
+        """The table's schema, `_run` included."""
+        return pa.schema(self._table.schema().to_arrow())
+
+    def commit(
+        self,
+        values: Mapping[str, int],
+        adds: Sequence[RunFile] = (),
+        removes: Sequence[str] = (),
+        epoch: int | None = None,
+    ) -> Committed:
+        """Add files, swap runs out and move values, all or nothing; return when it is durable.
+
+        Args:
+            values: what to set alongside `seq`; no value may be lower than the table's.
+            adds: files that lie in the table's folder under `_run=<run>/`.
+            removes: names of live runs that this commit takes out.
+            epoch: the writer's epoch, if the table has one.
+
+        Raises:
+            Conflict: another commit came first; nothing of this one is there. Start over from fresh state.
+            Fenced: the table's epoch is no longer the writer's. Stop.
+            Indeterminate: whether this commit is there is unknown. Open the table again, then decide.
+            CommitRefused: a value would fall, a file does not fit, or a run to remove is not live.
+        """
+        self._spend()
+        self._check_epoch(epoch)
+        self._check_values(values)
+        self._check_runs(adds, removes)
+        for file in adds:
+            check_file(self.path, file, self.schema())
+            blobs.make_durable([self.path / file.path])
+        blobs.make_names_durable({folder for file in adds for folder in _folders_of(self.path, file)})
+        for run in removes:
+            blobs.renew(self.path / f"{RUN}={run}")  # readers have the retention from now on
+        now_ms = int(time.time() * 1000)
+
+        def call(properties: CommitProperties) -> None:
+            self._table.create_write_transaction(
+                [AddAction(f.path, f.bytes, {RUN: f.run}, now_ms, True, f.statistics()) for f in adds],
+                mode="overwrite" if removes else "append",
+                schema=self._table.schema(),
+                partition_by=[RUN],
+                partition_filters=[(RUN, "in", list(removes))] if removes else None,
+                commit_properties=properties,
+                post_commithook_properties=_NO_HOOKS,
+            )
+
+        return self._call(call, values)
+
+    def add_columns(self, fields: Sequence[pa.Field], epoch: int | None = None) -> Committed:
+        """Add nullable columns at the end, by a commit of their own.
+
+        Args:
+            fields: new names; all may be null.
+            epoch: the writer's epoch, if the table has one.
+
+        Raises:
+            Conflict, Fenced, Indeterminate: as with `commit`.
+        """
+        self._spend()
+        self._check_epoch(epoch)
+        added = list(Schema.from_arrow(pa.schema(fields)).fields)
+
+        def call(properties: CommitProperties) -> None:
+            self._table.alter.add_columns(added, commit_properties=properties, post_commithook_properties=_NO_HOOKS)
+
+        return self._call(call, {})
+
+    def _spend(self) -> None:
+        if self._spent:
+            raise CommitRefused("an open table is good for one commit", "open the table again")
+        self._spent = True
+
+    def _call(self, call: Callable[[CommitProperties], None], values: Mapping[str, int]) -> Committed:
+        """Make one call that commits, with the next `seq` and these values; return when it is durable."""
+        nonce = secrets.token_hex(16)
+        transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
+        reach("commit.before_call", self.path.name)
+        try:
+            call(
+                CommitProperties(
+                    custom_metadata={"nonce": nonce} | LAST, max_commit_retries=0, app_transactions=transactions
+                )
+            )
+        except Exception as error:  # whatever it is, only the log knows what happened
+            self._settle(nonce, error)
+        reach("commit.after_call", self.path.name)
+        blobs.make_durable([entry_path(self.path, self.version + 1)])
+        blobs.make_names_durable([self.path / LOG])
+        reach("commit.after_sync", self.path.name)
+        return Committed(self.version + 1, self.seq + 1, nonce)
+
+    def _settle(self, nonce: str, error: Exception) -> None:
+        """Look in the log whether a commit call that raised has committed; return only if so."""
+        version = self.version + 1
+        for wait_s in (0.0, 0.05, 0.2, 1.0):
+            time.sleep(wait_s)
+            entry = read_entry(self.path, version)
+            if entry is not None:
+                if nonce_of(entry) == nonce:
+                    return
+                raise Conflict(str(self.path), version, engine_fact(error)) from error
+        raise Indeterminate(str(self.path), version, nonce, engine_fact(error)) from error
+
+    def _check_chain(self) -> None:
+        entry = read_entry(self.path, self.version)
+        if entry is None:
+            return
+        seq = seq_of(entry)
+        if seq is None:
+            operation = next(
+                (action["commitInfo"].get("operation") for action in entry if "commitInfo" in action), "unknown"
+            )
+            raise DamagedTable(
+                str(self.path),
+                f"version {self.version} ({operation}) was committed by something else: it names no 'seq'",
+            )
+        before = read_entry(self.path, self.version - 1) if self.version > 0 else None
+        expected = self.seq if before is None else (seq_of(before) or 0) + 1
+        if seq != self.seq or seq != expected:
+            raise DamagedTable(str(self.path), f"'seq' is {seq} at version {self.version}, but should be {expected}")
+
+    def _check_epoch(self, epoch: int | None) -> None:
+        current = self.value(EPOCH)
+        if epoch is not None and current != epoch:
+            raise Fenced(str(self.path), epoch, -1 if current is None else current)
+
+    def _check_values(self, values: Mapping[str, int]) -> None:
+        if SEQ in values:
+            raise CommitRefused("'seq' is the commit's own value", "leave it out")
+        for name, value in values.items():
+            current = self.value(name)
+            if current is not None and value < current:
+                raise CommitRefused(f"'{name}' would fall from {current} to {value} in {self.path}", "values only rise")
+
+    def _check_runs(self, adds: Sequence[RunFile], removes: Sequence[str]) -> None:
+        # delta-rs takes an overwrite with empty filters, or with one that matches nothing, as "remove everything".
+        live = {file.run for file in self.files()} if removes else set()
+        missing = sorted(set(removes) - live)
+        if missing:
+            raise Conflict(str(self.path), self.version, f"the run {missing[0]} is no longer live")
+        both = sorted({file.run for file in adds} & set(removes))
+        if both:
+            raise CommitRefused(f"the run {both[0]} is added and removed in one commit", "use a fresh run name")
+
+
+def maintain(path: Location) -> bool:
+    """Write a checkpoint and clean up the log behind it if enough entries have gathered; return whether it did."""
+    if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:
+        return False  # by names alone: opening the log costs as much as a commit
+    table = load_table(path)
+    version = table.version()
+    table.create_checkpoint()
+    reach("commit.after_checkpoint_write")
+    # It must be on disk before the entries behind it are deleted.
+    blobs.make_durable(blob for blob in checkpoints(path) if int(blob.name[:20]) == version)
+    blobs.make_durable([path / LOG / "_last_checkpoint"])
+    blobs.make_names_durable([path / LOG])
+    reach("commit.after_checkpoint")
+    table.cleanup_metadata()
+    reach("commit.after_cleanup")
+    return True
+
+
+def _folders_of(table: Location, file: RunFile) -> list[Location]:
+    """The folders from a file up to its table. Each holds a name on the file's path."""
+    folders, folder = [table], (table / file.path).parent
+    while folder != table:
+        folders.append(folder)
+        folder = folder.parent
+    return folders

@@ -1,0 +1,105 @@
+"""Checks that settings fit the stored collection, and adds the columns that they add."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelake.errors import ConfigurationError, SchemaRefused
+from tidelake.schema.evolution import added_fields, standalone_fields
+from tidelake.settings.collection import CollectionSpec
+from tidelake.settings.terms import framing_terms
+
+if TYPE_CHECKING:
+    from tidelake.store.entry import Entry
+
+
+def check_same(entry: Entry, spec: CollectionSpec) -> None:
+    """Refuse settings of another framing, envelope, format or key; see `with_columns` for the schema.
+
+    Raises:
+        ConfigurationError: names the setting that cannot change.
+    """
+    field = f"collections.{spec.name}"
+    if entry.envelope != spec.envelope:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.family",
+            f"the collection was created with the envelope '{entry.envelope}'",
+            "a collection's family is fixed: give the new one another name",
+        )
+    if entry.framing != spec.framing:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.framing",
+            f"the collection was created with the framing '{entry.framing}'",
+            "a collection's framing is fixed: give the new one another name",
+        )
+    if entry.format != spec.format:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.format",
+            f"the collection was created with the format '{entry.format}'",
+            "a collection's format is fixed: give the new one another name",
+        )
+    if entry.key != spec.key:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.key",
+            f"the collection was created with the key {', '.join(entry.key)}",
+            "a collection's key is fixed: give the new one another name",
+        )
+    if entry.before != spec.before:
+        raise ConfigurationError(
+            "collections.yaml",
+            f"{field}.before",
+            f"the collection was created with `before: {entry.before}`",
+            "what `before` holds is fixed: give the new one another name",
+        )
+
+
+def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
+    """Add the new columns of the settings to an entry.
+
+    Raises:
+        ConfigurationError: the schemas differ in another way, or the settings may not add columns.
+    """
+    field, is_additive = f"collections.{spec.name}.schema", spec.grows
+    if not spec.record_schema or entry.record_schema == spec.record_schema:
+        return entry
+    problem, fix = "the collection was created with another schema", "give the new one another name"
+    if framing_terms(entry.framing).identifies_by_data:
+        raise ConfigurationError("collections.yaml", field, problem, f"a collection's schema is fixed: {fix}")
+    try:
+        fresh = added_fields(entry.record_schema, spec.record_schema, entry.added)
+    except SchemaRefused as error:
+        stored = {column["name"] for column in entry.record_schema["fields"]}
+        fresh_types = {
+            column["name"]: column["type"] for column in spec.record_schema["fields"] if column["name"] not in stored
+        }
+        hint = f"a collection's columns stay as they are: {fix}"
+        if is_additive and "null" not in fresh_types.get(error.column, ["null"]):
+            hint = 'let the new column be null: `type: ["null", …]`, with `default: null`'
+        raise ConfigurationError("collections.yaml", field, f"{problem}: {error.fact}", hint) from error
+    written = {column["name"] for column in spec.record_schema["fields"]}
+    beyond = [*(column["name"] for column in fresh), *(name for name in entry.added if name not in written)]
+    if beyond and not is_additive:
+        raise ConfigurationError(
+            "collections.yaml",
+            field,
+            f"{problem}: the column '{beyond[0]}' is {'new' if fresh else 'present by now'}",
+            f"`evolution: additive` lets new columns that may be null appear; else {fix}",
+        )
+    if not fresh:
+        return entry
+    names = {column["name"] for column in fresh}
+    fields = standalone_fields(spec.value_schema, spec.of_changes)
+    old_fields = [column for column in fields if column["name"] not in names]
+    new_fields = [column for column in fields if column["name"] in names]
+    value_schema = entry.value_schema or {**spec.value_schema, "fields": old_fields}
+    return entry.model_copy(
+        update={
+            "record_schema": {**entry.record_schema, "fields": [*entry.record_schema["fields"], *fresh]},
+            "value_schema": {**value_schema, "fields": [*value_schema["fields"], *new_fields]},
+            "added": (*entry.added, *(column["name"] for column in fresh)),
+        }
+    )

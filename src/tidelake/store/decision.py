@@ -1,0 +1,208 @@
+"""Decisions of operators about a collection. Each kind is a class; on disk, all kinds share one document."""
+
+from __future__ import annotations
+
+import re
+import time as clock
+from collections.abc import Iterable
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from tidelake.errors import DecisionRefused
+from tidelake.protocol.order import INT64_MAX
+
+_OFFSETS = re.compile(r"(?s)(.+):(\d{1,19}):(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
+
+
+class Offsets(NamedTuple):
+    """A range of offsets in one partition, `[start, end)`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @staticmethod
+    def parse(text: str) -> Offsets:
+        """Read `TOPIC:PARTITION:OFFSET` or `TOPIC:PARTITION:FROM-TO`.
+
+        Raises:
+            DecisionRefused: it is neither, or the range is empty.
+
+        >>> Offsets.parse("orders:0:7"), str(Offsets.parse("eu:orders:0:7-9"))
+        (Offsets(topic='orders', partition=0, start=7, end=8), 'eu:orders:0:7-9')
+        """
+        match = _OFFSETS.fullmatch(text)  # from the right: a topic may have a colon in its name
+        if match is not None:
+            topic, partition, start = match.group(1), int(match.group(2)), int(match.group(3))
+            end = start + 1 if match.group(4) is None else int(match.group(4))
+            if start < end <= INT64_MAX:
+                return Offsets(topic, partition, start, end)
+        raise DecisionRefused(
+            f"'{text}' is not a range of offsets",
+            "write TOPIC:PARTITION:OFFSET or TOPIC:PARTITION:FROM-TO, e.g. orders:0:100-200 (200 is not in it)",
+        )
+
+    def holds(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether the range contains a message."""
+        return (topic, partition) == (self.topic, self.partition) and self.start <= offset < self.end
+
+    def __str__(self) -> str:
+        offsets = f"{self.start}" if self.end == self.start + 1 else f"{self.start}-{self.end}"
+        return f"{self.topic}:{self.partition}:{offsets}"
+
+
+def _now_ms() -> int:
+    return int(clock.time() * 1000)
+
+
+class _Decided(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reason: str
+    """Why it was decided; every report that shows the decision repeats it."""
+    at_ms: int = Field(default_factory=_now_ms)
+
+
+class Count(_Decided):
+    """Sets the number of distinct updates at a time, whatever was announced."""
+
+    time: int
+    count: int
+
+
+class Discard(_Decided):
+    """Removes the effect of a statement at a time."""
+
+    time: int
+    statement: dict[str, Any]
+    """`data`, as lossless JSON, and `diff`."""
+
+
+class AcceptGap(_Decided):
+    """Accepts that offsets are lost for good."""
+
+    offsets: Offsets
+
+
+class AcceptTopic(_Decided):
+    """Accepts a recreated or truncated topic, which gets another name in the collection's tables."""
+
+    topic: str
+    identity: int = 0
+    """Identity of the accepted topic; 0 if the cluster gives none."""
+    starts: dict[int, int] = {}
+    """By partition, the first offset to read, if it is not 0."""
+
+
+class Acknowledge(_Decided):
+    """Acknowledges the quarantined messages at these offsets."""
+
+    offsets: Offsets
+
+
+Decision = Count | Discard | AcceptGap | AcceptTopic | Acknowledge
+"""A decision about a collection. Every ingest and every seal applies it."""
+
+
+class DecisionDocument(BaseModel):
+    """A decision as the catalog stores it and `--json` prints it. The field that is set gives its kind.
+
+    The fields, their order and their shapes never change: every version reads the stores of every other.
+
+    >>> document = DecisionDocument(time=3, count=2, reason="both", at_ms=7)
+    >>> document.decision()
+    Count(reason='both', at_ms=7, time=3, count=2)
+    >>> DecisionDocument.of(document.decision()) == document
+    True
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    time: int | None = None
+    count: int | None = None
+    discard: dict[str, Any] | None = None
+    accept_gap: Offsets | None = None
+    accept_topic: tuple[str, int, dict[int, int]] | None = None
+    quarantined: Offsets | None = None
+    reason: str
+    at_ms: int
+
+    @staticmethod
+    def of(decision: Decision) -> DecisionDocument:
+        """Make the document of a decision."""
+        fields: dict[str, Any] = {"reason": decision.reason, "at_ms": decision.at_ms}
+        match decision:
+            case Count():
+                fields |= {"time": decision.time, "count": decision.count}
+            case Discard():
+                fields |= {"time": decision.time, "discard": decision.statement}
+            case AcceptGap():
+                fields |= {"accept_gap": decision.offsets}
+            case AcceptTopic():
+                fields |= {"accept_topic": (decision.topic, decision.identity, decision.starts)}
+            case Acknowledge():
+                fields |= {"quarantined": decision.offsets}
+        return DecisionDocument(**fields)
+
+    def decision(self) -> Decision:
+        """Read the decision.
+
+        Raises:
+            ValueError: it holds no decision, or more than one.
+        """
+        kinds = (self.count, self.discard, self.accept_gap, self.accept_topic, self.quarantined)
+        about_time = self.count is not None or self.discard is not None
+        if sum(kind is not None for kind in kinds) != 1 or (self.time is not None) != about_time:
+            raise ValueError(f"not one decision: {self.model_dump_json(exclude_none=True)}")
+        fields: dict[str, Any] = {"reason": self.reason, "at_ms": self.at_ms}
+        if self.count is not None:
+            return Count(time=self.time, count=self.count, **fields)
+        if self.discard is not None:
+            return Discard(time=self.time, statement=self.discard, **fields)
+        if self.accept_gap is not None:
+            return AcceptGap(offsets=self.accept_gap, **fields)
+        if self.accept_topic is not None:
+            topic, identity, starts = self.accept_topic
+            return AcceptTopic(topic=topic, identity=identity, starts=starts, **fields)
+        return Acknowledge(offsets=self.quarantined, **fields)
+
+
+def _read(stored: Any) -> Any:
+    return DecisionDocument.model_validate(stored).decision() if isinstance(stored, dict) else stored
+
+
+StoredDecision = Annotated[Decision, BeforeValidator(_read), PlainSerializer(DecisionDocument.of)]
+"""A field that is a `Decision` in memory and a `DecisionDocument` on disk."""
+
+
+def replaces(decision: Decision, earlier: Decision) -> bool:
+    """Whether a decision replaces an earlier one: it is a new count for the same time, or the same decision."""
+    match decision, earlier:
+        case AcceptTopic(), _:
+            return False  # a topic may be recreated more than once, and each acceptance counts
+        case Count(), Count():
+            return decision.time == earlier.time
+        case _:
+            return earlier.model_copy(update={"at_ms": decision.at_ms, "reason": decision.reason}) == decision
+
+
+def time_of(decision: Decision) -> int | None:
+    """The time that a decision is about; None if it is about offsets or a topic."""
+    return decision.time if isinstance(decision, Count | Discard) else None
+
+
+def counts_in(decisions: Iterable[Decision]) -> dict[int, Count]:
+    """By time, the decided count."""
+    return {decision.time: decision for decision in decisions if isinstance(decision, Count)}
+
+
+def discards_in(decisions: Iterable[Decision]) -> list[Discard]:
+    """The decisions to discard a statement."""
+    return [decision for decision in decisions if isinstance(decision, Discard)]
+
+
+def reasons_in(decisions: Iterable[Decision]) -> dict[int, str]:
+    """By time, the reason of the newest decision about it."""
+    return {decision.time: decision.reason for decision in decisions if isinstance(decision, Count | Discard)}

@@ -1,0 +1,56 @@
+"""Adds columns to a collection: first to the catalog, which decides, then to the table, in a commit of its own.
+
+Writers open the collection with `open_newest`, so that their files have the columns that the table has now.
+"""
+
+from __future__ import annotations
+
+from tidelake.errors import Fenced
+from tidelake.settings.collection import CollectionSpec
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.compatibility import with_columns
+from tidelake.store.entry import Collection, Entry
+from tidelake.store.failpoints import reach
+from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_work
+
+_COLUMNS = ("record_schema", "value_schema", "added")
+
+
+def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
+    """Open a collection and its table with the newest columns. The writer's epoch stays as it is.
+
+    Raises:
+        Conflict: others kept adding columns.
+        Fenced: the table lacks a column, and the writer's epoch has moved.
+
+    Cost: one read of the catalog.
+    """
+
+    def open_both() -> tuple[Collection, OpenTable]:
+        newest = Catalog(collection.paths.store).find(collection.name).entry
+        columns = {name: getattr(newest, name) for name in _COLUMNS}
+        opened = Collection(collection.entry.model_copy(update=columns), collection.paths)
+        table = opened.carry_columns()
+        if len(table.schema().names) != len(opened.updates_schema().names):
+            raise LostRace
+        return opened, table
+
+    return retry_work(open_both, collection.paths.updates, f"columns were added {ATTEMPTS_MAX} times meanwhile")
+
+
+def evolve(collection: Collection, spec: CollectionSpec) -> None:
+    """Add the new columns of a specification to the catalog.
+
+    Raises:
+        ConfigurationError: somebody has meanwhile added a different column of the same name.
+        Fenced: the writer's epoch has moved.
+    """
+
+    def add(entry: Entry) -> Entry:
+        if entry.epoch != collection.entry.epoch:
+            raise Fenced(str(collection.paths.store.catalog), collection.entry.epoch, entry.epoch)
+        return with_columns(entry, spec)
+
+    Catalog(collection.paths.store).update(collection.name, add)
+    reach("columns.after_catalog")

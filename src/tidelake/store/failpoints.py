@@ -1,0 +1,94 @@
+"""Failpoints: named places at which tests end the process, one for each line of the crash table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+TABLES: tuple[str, ...] = ("catalog", "progress", "proofs", "quarantine", "late", "updates")
+"""The folders of the tables that delta-rs commits to, in the order of their creation."""
+
+FAILPOINTS: tuple[str, ...] = (
+    "table.after_folder",
+    "table.after_entry",
+    *(f"table.after_create.{table}" for table in TABLES),
+    "table.after_torn_entry",
+    "table.after_torn_checkpoint",
+    *(f"commit.before_call.{table}" for table in TABLES),
+    *(f"commit.after_call.{table}" for table in TABLES),
+    *(f"commit.after_sync.{table}" for table in TABLES),
+    "commit.after_checkpoint_write",
+    "commit.after_checkpoint",
+    "commit.after_cleanup",
+    "append.after_conflict",
+    "catalog.after_conflict",
+    "catalog.after_commit",
+    "catalog.after_epoch",
+    "ingest.before_write",
+    "ingest.after_write",
+    "ingest.after_quarantine",
+    "ingest.after_progress",
+    "ingest.after_late",
+    "ingest.after_conflict",
+    "ingest.after_overtaken_late",
+    "ingest.after_overtaken_write",
+    "ingest.after_lost_offsets",
+    "ingest.after_commit",
+    "seal.after_count",
+    "seal.after_compensation_write",
+    "seal.after_proofs",
+    "seal.after_blocked",
+    "seal.after_conflict",
+    "seal.after_overtaken",
+    "seal.after_claiming_less",
+    "seal.after_commit",
+    "seal.after_prune",
+    "validate.after_record",
+    "validate.after_evidence",
+    "validate.after_late",
+    "compact.after_since",
+    "compact.after_merged_write",
+    "compact.after_write",
+    "compact.after_conflict",
+    "compact.after_lost_runs",
+    "compact.after_commit",
+    "tidy.after_write",
+    "tidy.after_commit",
+    "sweep.after_folder",
+    "compact.after_sweep",
+    "current.before_write",
+    "current.after_write",
+)
+"""Every name that `reach` is called with: tables and commits first, then the steps of a schedule in order."""
+
+RAW_FAILPOINTS: tuple[str, ...] = (
+    "table.after_create.bindings",
+    "raw.before_write",
+    "raw.after_write",
+    "raw.after_quarantine",
+    "commit.before_call.bindings",
+    "commit.after_call.bindings",
+    "commit.after_sync.bindings",
+    "raw.after_binding",
+    "raw.after_conflict",
+    "raw.after_lost_time",
+    "raw.after_lost_offsets",
+    "raw.after_commit",
+)
+"""Only reclocked collections reach these: they have one more table, and a different tick."""
+
+EVOLUTION_FAILPOINTS: tuple[str, ...] = ("columns.after_catalog", "columns.after_commit")
+"""Only collections that get a new column reach these."""
+
+_on_reach: Callable[[str], None] | None = None
+
+
+def on_reach(hook: Callable[[str], None] | None) -> None:
+    """Call `hook` with the name of each failpoint that is reached; None removes the hook."""
+    global _on_reach
+    _on_reach = hook
+
+
+def reach(name: str, table: str = "") -> None:
+    """Call the hook, if there is one; `table` is the last part of the failpoint's name, if it has one."""
+    if _on_reach is not None:
+        _on_reach(f"{name}.{table}" if table else name)

@@ -1,0 +1,177 @@
+"""The files of a run: writing and reading them, what their footers state, and whether they fit the table."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidelake.errors import CommitRefused
+from tidelake.protocol.order import INT64_MAX
+from tidelake.store import blobs
+from tidelake.store.layout import RUN, TIME
+from tidelake.store.location import Location
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """One immutable Parquet file of a run, `path` relative to its table's folder."""
+
+    path: str
+    run: str
+    rows: int
+    bytes: int
+    time_min: int | None
+    time_max: int | None
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The least and the greatest time that its rows can have; all of time if the file does not say."""
+        low, high = self.time_min, self.time_max
+        return 0 if low is None else low, INT64_MAX if high is None else high
+
+    def statistics(self) -> str:
+        """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column."""
+        if self.time_min is None or self.time_max is None:
+            return json.dumps({"numRecords": self.rows})
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": {TIME: self.time_min},
+                "maxValues": {TIME: self.time_max},
+                "nullCount": {TIME: 0},
+            }
+        )
+
+
+def meets(file: RunFile, times: Sequence[int]) -> bool:
+    """Whether a file may hold any of these sorted times."""
+    if file.time_min is None or file.time_max is None:
+        return bool(times)
+    at = bisect_left(times, file.time_min)
+    return at < len(times) and times[at] <= file.time_max
+
+
+def describe_run(table: Location, run: str) -> list[RunFile]:
+    """Describe a run's files by their footers; delete files without rows.
+
+    Cost: one footer for each file; no data page is read.
+    """
+    described = []
+    for blob in blobs.list_blobs(table / f"{RUN}={run}"):
+        if blob.location.suffix != ".parquet":
+            continue
+        metadata = pq.read_metadata(blobs.open_file(blob.location))
+        if metadata.num_rows == 0:
+            blobs.delete(blob.location)
+            continue
+        low, high = _time_bounds(metadata)
+        described.append(RunFile(blob.location.below(table), run, metadata.num_rows, blob.size, low, high))
+    return described
+
+
+def write_run(table: Location, run: str, rows: pa.Table) -> list[RunFile]:
+    """Write a table of the driver as one file of a run; write nothing if it has no rows."""
+    if rows.num_rows == 0:
+        return []
+    columns = [name for name in rows.column_names if name != RUN]
+    with blobs.writing(table / f"{RUN}={run}" / "part-0.parquet") as sink:
+        pq.write_table(rows.select(columns), sink, compression="zstd")
+    return describe_run(table, run)
+
+
+def discard_run(table: Location, run: str) -> None:
+    """Delete the folder of a run that no log names."""
+    blobs.delete_folder(table / f"{RUN}={run}")
+
+
+def discard_runs(table: Location, files: Iterable[RunFile]) -> None:
+    """Delete the folders of the runs that these files belong to. No log may name them."""
+    for run in {file.run for file in files}:
+        discard_run(table, run)
+
+
+def read_rows(
+    table: Location,
+    files: Sequence[RunFile],
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """Read files into Arrow, without a JVM; `_run` comes from the log.
+
+    Args:
+        table: the table's folder.
+        files: the files to read.
+        schema: the table's schema.
+        columns: the columns to read; None means all.
+        where: the rows to read; row groups whose statistics rule them out are not decoded.
+    """
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
+    stored = [name for name in schema.names if name != RUN]
+    parts = []
+    for file in files:
+        if where is None:
+            part = pq.ParquetFile(blobs.open_file(table / file.path)).read(columns=stored)
+        else:  # without partitioning, which would read `_run` off the path
+            source = blobs.open_file(table / file.path)
+            part = pq.read_table(source, columns=stored, filters=where, partitioning=None)
+        parts.append(part.append_column(pa.field(RUN, pa.string()), pa.array([file.run] * part.num_rows, pa.string())))
+    if not parts:
+        return schema.empty_table()
+    return pa.concat_tables([part.select(schema.names).cast(schema) for part in parts])
+
+
+def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
+    """Refuse a file that is missing, or has another schema than the table or another number of rows than stated.
+
+    Raises:
+        CommitRefused: names the file and what does not fit. Delta engines accept such files, and fail later.
+    """
+    path = table / file.path
+    try:
+        metadata = pq.read_metadata(blobs.open_file(path))
+    except FileNotFoundError as error:
+        raise CommitRefused(f"the file {path} does not exist", "write a run before committing it") from error
+    if metadata.num_rows != file.rows:
+        raise CommitRefused(f"{path} has {metadata.num_rows} rows, but {file.rows} are stated", "describe it again")
+    expected = [field for field in schema if field.name != RUN]
+    stored = list(metadata.schema.to_arrow_schema())
+    if [(f.name, _shape(f.type)) for f in stored] != [(f.name, _shape(f.type)) for f in expected]:
+        wanted = ", ".join(f"{field.name} {field.type}" for field in expected)
+        has = ", ".join(f"{field.name} {field.type}" for field in stored)
+        raise CommitRefused(
+            f"{path} does not have the table's schema: it has ({has}), not ({wanted})", "rewrite the run"
+        )
+
+
+def _time_bounds(metadata: pq.FileMetaData) -> tuple[int | None, int | None]:
+    names = metadata.schema.to_arrow_schema().names
+    if TIME not in names:
+        return None, None
+    index = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == TIME)
+    bounds = [metadata.row_group(group).column(index).statistics for group in range(metadata.num_row_groups)]
+    if any(group is None or not group.has_min_max for group in bounds):
+        return None, None
+    return min(group.min for group in bounds), max(group.max for group in bounds)
+
+
+def _shape(kind: pa.DataType) -> object:
+    """A type without nullability and the names of list elements, which do not matter."""
+    if pa.types.is_struct(kind):
+        return ("struct", tuple((field.name, _shape(field.type)) for field in kind))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return ("list", _shape(kind.value_type))
+    if pa.types.is_timestamp(kind):
+        return ("timestamp", kind.tz is not None)
+    if pa.types.is_large_string(kind) or pa.types.is_string(kind):
+        return "string"
+    if pa.types.is_large_binary(kind) or pa.types.is_binary(kind):
+        return "binary"
+    return str(kind)

@@ -1,0 +1,173 @@
+"""The folders of a store, and the schemas of a collection's tables.
+
+<store>/catalog/                   names, ids, schemas, since, capabilities, epochs, standing decisions
+<store>/c/<collection_id>/
+    updates/                       the data's columns, `_time`, `_diff` (positioned form: `_position`, `_unavailable`
+                                   and `_error` too); partitioned by `_run`
+    progress/                      pending progress statements; pruned by seal
+    proofs/                        by time: what was announced and what was counted
+    quarantine/                    unusable messages, and why
+    bindings/                      reclocked: the offsets that each minted time stands for
+    late/                          statements that arrived after their times were sealed
+    current/                       the contents at upper as a plain Delta table (its own single writer)
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidelake.store.location import Location, Place, locate
+
+RUN = "_run"
+TIME = "_time"
+DIFF = "_diff"
+POSITION = "_position"
+UNAVAILABLE = "_unavailable"
+ERROR = "_error"
+
+PROOF_RUN = "proof-"
+"""Prefix of the runs in `proofs/` that hold proofs. Other runs hold notes."""
+
+_source = [
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+]
+
+PROGRESS_SCHEMA = pa.schema(
+    [
+        *_source,
+        pa.field("lower", pa.list_(pa.int64())),
+        pa.field("upper", pa.list_(pa.int64())),
+        pa.field("count_times", pa.list_(pa.int64())),
+        pa.field("count_values", pa.list_(pa.int64())),
+        pa.field(RUN, pa.string()),
+    ]
+)
+"""Each row is a progress statement that announces `count_values[i]` distinct updates at `count_times[i]`."""
+
+PROOFS_SCHEMA = pa.schema(
+    [
+        pa.field(TIME, pa.int64()),
+        pa.field("lower", pa.int64()),
+        pa.field("upper", pa.int64()),
+        pa.field("closed", pa.bool_()),
+        pa.field("kind", pa.string()),
+        pa.field("announced", pa.int64()),
+        pa.field("counted", pa.int64()),
+        pa.field("copies", pa.int64()),
+        pa.field("decision", pa.string()),
+        pa.field("diff_sum", pa.decimal128(38, 0)),
+        pa.field("detail", pa.string()),
+        pa.field("at_ms", pa.int64()),
+        pa.field(RUN, pa.string()),
+    ]
+)
+"""`kind` is `sealed` (a sealed time with its counts), `blocked` (a contradiction that a seal met), `validated` (a
+recount that agreed: its range is `lower`, `upper`, and `diff_sum` is the sum of all diffs before `upper`), `damaged`
+(a recount that did not agree; `detail` says where), `late_update` (a late statement that contradicts what was
+published at `_time`) or `late_count` (a late progress statement that contradicts the proofs of `counted` times; the
+first is `_time`). For the last two, `detail` is JSON: the place, and what was stated and published."""
+
+BINDINGS_SCHEMA = pa.schema(
+    [
+        pa.field(TIME, pa.int64()),
+        pa.field("lower", pa.int64()),
+        pa.field("topics", pa.list_(pa.string())),
+        pa.field("partitions", pa.list_(pa.int32())),
+        pa.field("starts", pa.list_(pa.int64())),
+        pa.field("ends", pa.list_(pa.int64())),
+        pa.field("records", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("quarantined", pa.int64()),
+        pa.field("at_ms", pa.int64()),
+        pa.field(RUN, pa.string()),
+    ]
+)
+"""Each row is a tick: it read `[starts[i], ends[i])` of `topics[i]`, `partitions[i]`. Times are unique."""
+
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        *_source,
+        pa.field("timestamp_ms", pa.int64()),
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("times", pa.list_(pa.int64())),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field(RUN, pa.string()),
+    ]
+)
+"""One row for each `(topic, partition, offset)`; `times` are the logical times that it holds back, if known."""
+
+
+def new_run(kind: str) -> str:
+    """A fresh name for a run: its kind (`ingest`, `seal`, `merge`, …) and 96 random bits."""
+    return f"{kind}-{secrets.token_hex(12)}"
+
+
+@dataclass(frozen=True)
+class CollectionPaths:
+    """The tables of one collection."""
+
+    root: Location
+
+    @property
+    def store(self) -> Store:
+        """The store of the collection."""
+        return Store(self.root.parent.parent)
+
+    @property
+    def updates(self) -> Location:
+        """All ingested statements, sealed and unsealed."""
+        return self.root / "updates"
+
+    @property
+    def progress(self) -> Location:
+        """Pending progress statements, which reach beyond upper."""
+        return self.root / "progress"
+
+    @property
+    def proofs(self) -> Location:
+        """The counts that each seal compared."""
+        return self.root / "proofs"
+
+    @property
+    def quarantine(self) -> Location:
+        """Messages that could not be used, and why."""
+        return self.root / "quarantine"
+
+    @property
+    def late(self) -> Location:
+        """Statements that arrived after their times were sealed."""
+        return self.root / "late"
+
+    @property
+    def bindings(self) -> Location:
+        """The offsets that each minted time stands for; reclocked collections only."""
+        return self.root / "bindings"
+
+    @property
+    def current(self) -> Location:
+        """The contents at upper, for every Delta reader."""
+        return self.root / "current"
+
+
+class Store:
+    """A folder, local or in an object store, that holds a catalog and its collections."""
+
+    def __init__(self, place: Place) -> None:
+        """Name the store; nothing is opened."""
+        self.root = locate(place)
+
+    @property
+    def catalog(self) -> Location:
+        """The catalog's table."""
+        return self.root / "catalog"
+
+    def collection(self, collection_id: str) -> CollectionPaths:
+        """The tables of the collection with this id, which is random and never a user's string."""
+        return CollectionPaths(self.root / "c" / collection_id)

@@ -1,0 +1,143 @@
+"""The backend of `blobs` for a local disk: fsync, hard links and atomic moves make files as safe as objects."""
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from tidelake.store.location import HIDDEN, UNFINISHED, Blob, Listing, Location
+
+
+class LocalDisk:
+    """A folder of this machine; `blobs` documents each method.
+
+    It uses plain system calls. obstore's local store takes 41 µs to read a small file instead of 9, never syncs, and
+    rejects names that could be its own temporary files.
+    """
+
+    def read(self, location: Location) -> bytes:
+        with open(str(location), "rb") as file:
+            return file.read()
+
+    def open_file(self, location: Location) -> pa.NativeFile:
+        return pa.OSFile(str(location))
+
+    def open_stream(self, location: Location) -> BinaryIO:
+        return open(str(location), "rb")
+
+    def create(self, location: Location, data: bytes) -> None:
+        """Write to another name, sync, and link. The link succeeds for one of several callers."""
+        path = location.local
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(16)}")
+        try:
+            with open(unfinished, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    @contextmanager
+    def writing(self, location: Location) -> Iterator[pa.NativeFile]:
+        path = location.local
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"_{path.name}")  # hidden from readers
+        try:
+            with pa.OSFile(str(unfinished), "wb") as file:
+                yield file
+            os.replace(unfinished, path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+    def delete(self, location: Location) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(str(location))
+
+    def delete_folder(self, folder: Location) -> None:
+        if os.path.lexists(str(folder)):
+            shutil.rmtree(str(folder))
+
+    def set_aside(self, location: Location, aside: Location) -> None:
+        os.replace(str(location), str(aside))
+
+    def exists(self, location: Location) -> bool:
+        return os.path.isfile(str(location))
+
+    def is_folder(self, folder: Location) -> bool:
+        return os.path.isdir(str(folder))
+
+    def make_folder(self, folder: Location) -> None:
+        os.makedirs(str(folder), exist_ok=True)
+
+    def list_names(self, folder: Location) -> list[str]:
+        return os.listdir(str(folder))
+
+    def list_folder(self, folder: Location, hidden: bool) -> Listing:
+        blobs, folders = [], []
+        try:
+            entries = sorted(os.scandir(str(folder)), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            entries = []
+        for entry in entries:
+            if not hidden and entry.name.startswith(HIDDEN):
+                continue
+            if entry.is_dir():
+                folders.append(folder / entry.name)
+                continue
+            try:
+                blobs.append(_blob_of(folder / entry.name, entry.stat()))
+            except FileNotFoundError:
+                if entry.is_symlink():
+                    raise  # a broken link; a file that was just deleted is skipped
+        return Listing(blobs, folders)
+
+    def list_blobs(self, folder: Location) -> list[Blob]:
+        blobs, listing = [], self.list_folder(folder, hidden=True)
+        for below in listing.folders:
+            blobs += self.list_blobs(below)
+        return blobs + listing.blobs
+
+    def make_durable(self, location: Location) -> None:
+        _sync(str(location))
+
+    def make_names_durable(self, folder: Location) -> None:
+        _sync(str(folder))
+        if not folder.path:  # the store's own folder, and the one above it, may be new
+            for above in folder.local.absolute().parents[:2]:
+                _sync(str(above))
+
+    def now_s(self, folder: Location) -> float:
+        return time.time()
+
+    def last_change_s(self, folder: Location) -> float:
+        path = folder.local
+        try:
+            return max([path.stat().st_mtime, *(below.stat().st_mtime for below in path.rglob("*"))])
+        except FileNotFoundError:  # a writer is changing it
+            return time.time()
+
+    def renew(self, folder: Location) -> None:
+        os.utime(str(folder))
+
+
+def _blob_of(location: Location, status: os.stat_result) -> Blob:
+    return Blob(location, status.st_size, status.st_mtime, (status.st_size, status.st_mtime_ns))
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,55 @@
+"""The notes of seals and validations in `proofs/`, apart from the proofs. Needs no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.files import read_rows
+from tidelake.store.late_notes import CONTRADICTED_RUN
+from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
+
+
+@dataclass
+class ProofLog:
+    """The notes of seals and validations in `proofs/`, apart from the proofs themselves."""
+
+    blocked: list[dict[str, Any]] = field(default_factory=list)
+    """`time` and `detail` of every contradiction that a seal met, each once."""
+    validated_upper: int = 0
+    validated_sum: int = 0
+    validated_closed: bool = False
+    """Whether the closed stream was validated to its end."""
+    validations: int = 0
+    damaged: str | None = None
+    """The mismatch below upper that the newest validation found, or None."""
+    damaged_at_ms: int = 0
+    """When a validation last found a mismatch; 0 if none ever did."""
+    newest_at_ms: int = 0
+    """When the newest note was made, by its writer's clock."""
+
+
+def read_proof_log(collection: Collection) -> ProofLog:
+    """Read the notes in `proofs/`, but no proofs. A note that was repeated after a stop counts once."""
+    table = OpenTable(collection.paths.proofs)
+    others = (PROOF_RUN, f"{CONTRADICTED_RUN}-")
+    notes = [file for file in table.files() if not file.run.startswith(others)]
+    log = ProofLog()
+    blocked: dict[tuple[int, str], dict[str, Any]] = {}
+    rows = read_rows(collection.paths.proofs, notes, PROOFS_SCHEMA).to_pylist()
+    for row in sorted(rows, key=lambda row: row["at_ms"]):
+        log.newest_at_ms = row["at_ms"]
+        if row["kind"] == "blocked":
+            blocked[row[TIME], row["detail"]] = {"time": row[TIME], "detail": row["detail"]}
+            continue
+        log.damaged = row["detail"] if row["kind"] == "damaged" else None
+        if log.damaged is not None:
+            log.damaged_at_ms = row["at_ms"]
+        if row["kind"] == "validated" and row["upper"] >= log.validated_upper:
+            log.validated_upper, log.validated_sum = row["upper"], int(row["diff_sum"])
+            log.validated_closed = bool(row["closed"])
+            log.validations += 1
+    log.blocked = [blocked[key] for key in sorted(blocked)]
+    return log

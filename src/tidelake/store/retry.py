@@ -1,0 +1,82 @@
+"""Retries after a conflict: either the commit alone, or all the work behind it.
+
+A `Conflict` only says that somebody else committed first; the caller decides what that means. If the commit is still
+valid after theirs, it is tried again. Otherwise the caller raises `LostRace`, and the work is repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tidelake.errors import Conflict
+from tidelake.store.commit import OpenTable
+from tidelake.store.location import Location
+
+ATTEMPTS_MAX = 64
+_PAUSE_S_MAX = 0.1
+
+T = TypeVar("T")
+
+
+class LostRace(Exception):
+    """Another commit made this attempt's work worthless: repeat the work from fresh state."""
+
+
+def retry_commit(
+    table: Location | OpenTable,
+    commit: Callable[[OpenTable], T],
+    failure: str,
+    *,
+    after_conflict: Callable[[OpenTable], None] = lambda _: None,
+    attempts_max: int = ATTEMPTS_MAX,
+    pause_s: float = 0.0,
+) -> T:
+    """Call `commit` with fresh state until it raises no `Conflict`, and return what it returns.
+
+    Args:
+        table: the table's folder, or the open table that the first attempt is made from.
+        commit: makes one attempt from an open table, or finds that no commit is needed.
+        failure: the text of the error if every attempt loses.
+        after_conflict: called with the fresh state after each conflict. It raises `LostRace` if the commit is not
+            valid after it.
+        attempts_max: maximum number of attempts.
+        pause_s: by how much the pause grows with each conflict, up to 0.1 s.
+
+    Raises:
+        Conflict: every attempt lost; its text is `failure`.
+        LostRace: raised by `commit` or `after_conflict`. Only a `Conflict` of `commit` is caught.
+
+    Cost: the log is opened once for each attempt.
+    """
+    opened = table if isinstance(table, OpenTable) else OpenTable(table)
+    for attempt in range(attempts_max):
+        try:
+            return commit(opened)
+        except Conflict as conflict:
+            lost = conflict
+        time.sleep(min(pause_s * attempt, _PAUSE_S_MAX))
+        opened = OpenTable(opened.path)
+        after_conflict(opened)
+    raise Conflict(str(opened.path), opened.version, failure) from lost
+
+
+def retry_work(work: Callable[[], T], table: Location, failure: str, *, attempts_max: int = ATTEMPTS_MAX) -> T:
+    """Call `work` until it raises no `LostRace`, and return what it returns.
+
+    Args:
+        work: reads fresh state by itself and ends with a commit.
+        table: the folder of the table that it commits to.
+        failure: the text of the error if every attempt loses.
+        attempts_max: maximum number of attempts.
+
+    Raises:
+        Conflict: every attempt lost; its text is `failure`.
+    """
+    for _ in range(attempts_max):
+        try:
+            return work()
+        except LostRace:
+            continue
+    raise Conflict(str(table), -1, failure)

@@ -1,0 +1,45 @@
+"""The names of a collection's state in its table's log, where it is stored as Delta application transactions."""
+
+from __future__ import annotations
+
+from tidelake.store.commit import OpenTable
+
+UPPER = "upper"
+"""The first time that is not sealed; if the stream is closed, one more than the last time with an update."""
+CLOSED = "closed"
+"""1 if the stream is closed: an empty upper was sealed, and nothing more will come."""
+SINCE = "since"
+"""The greatest since of any compaction."""
+SEALED_AT_MS = "sealed_at_ms"
+"""When upper last moved, in milliseconds since 1970."""
+HAS_BARRIERS = "has_barriers"
+"""Positioned form: 1 from the commit that stored the first barrier; until then reads look for none."""
+HAS_UNAVAILABLE = "has_unavailable"
+"""Positioned form: 1 from the commit that stored the first row with an unavailable column."""
+HAS_ERRORS = "has_errors"
+"""Positioned form: 1 from the commit that stored the first row of a key in error."""
+
+SEARCHES = "searches"
+"""CDCv2: 1 once a tick had only good messages whose lengths did not prove it; see `decode.lengths`."""
+
+
+def offset_value(topic: str, partition: int) -> str:
+    """The name of a partition's next offset."""
+    return f"offset/{topic}/{partition}"
+
+
+def partitions_value(topic: str) -> str:
+    """The name of the number of partitions: one more than the greatest that was read."""
+    return f"partitions/{topic}"
+
+
+def topic_identity_value(topic: str) -> str:
+    """The name of the identity of the topic that was read."""
+    return f"topic_identity/{topic}"
+
+
+def next_offsets(table: OpenTable, topic: str) -> dict[int, int]:
+    """By partition, the first offset that was not read yet, at a version of the updates table."""
+    partitions = range(table.value(partitions_value(topic)) or 0)
+    offsets = table.values(f"offset/{topic}/", [str(partition) for partition in partitions])
+    return {int(partition): offset for partition, offset in offsets.items()}

@@ -1,0 +1,344 @@
+"""File topics: their offsets, the gaps, and a bounded range of messages as a frame.
+
+A topic is a folder of Parquet files with the schema of Spark's Kafka source, or of hand-written
+`<partition>.jsonl[.gz]`. Files may appear at any time. Names that start with `.` or `_` are ignored; everything else is
+read or refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidelake.errors import FolderMissing, MalformedTopic, RepeatedOffset, TopicGap
+from tidelake.protocol.intervals import Interval, first_doubled, intervals_of, merge_intervals
+from tidelake.store import blobs
+from tidelake.store.location import Location, Place, locate
+from tidelake.topic.lines import OFFSET_MAX, PARTITION_MAX, is_lines_file, parse_lines, partition_of
+from tidelake.topic.topic import _HEADERS, RAW_SCHEMA, OffsetRange, bounded, by_partition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+COVERED_OFFSETS = "tidelake.offsets"
+"""Metadata of a recorded Parquet file: the offsets that it covers, `[start, end)` by partition."""
+TOPIC_IDENTITY = "tidelake.topic_identity"
+"""Metadata of a recorded Parquet file: identifies the topic that it was recorded from."""
+_BATCH_ROWS = 1_024
+
+_RAW_ARROW = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+@dataclass
+class _File:
+    path: Location
+    offsets: dict[int, list[Interval]] = field(default_factory=dict)
+    """By partition. An offset that occurs twice is in two intervals; the last interval has the greatest end."""
+
+
+class FileTopic:
+    """A topic in a folder. It caches the index of each file, as files never change."""
+
+    def __init__(self, folder: Place) -> None:
+        """Name the folder; nothing is read yet."""
+        self.folder = locate(folder)
+        self.name = self.folder.name
+        self.identity = None
+        self._indexed: dict[tuple[Location, object], _File] = {}
+
+    def end_offsets(self) -> dict[int, int]:
+        """By partition, the offset that the next message will have.
+
+        Raises:
+            MalformedTopic: a file is not a topic's.
+        """
+        ends: dict[int, int] = {}
+        for file in self._files():
+            for partition, intervals in file.offsets.items():
+                ends[partition] = max(ends.get(partition, 0), intervals[-1][1])
+        return ends
+
+    def plan(
+        self,
+        next_offsets: Mapping[int, int],
+        messages_max: int,
+        accepted: Iterable[tuple[int, int, int]] = (),
+    ) -> tuple[OffsetRange, list[TopicGap]]:
+        """The next range to read, at most `messages_max` offsets, and the gaps that stop it.
+
+        Args:
+            next_offsets: by partition, the first offset that was not read yet; 0 if it is missing.
+            messages_max: maximum size of the whole range, at least 1.
+            accepted: (partition, start, end) of accepted gaps. Offsets that no file holds are skipped,
+                so an interval may start after its next offset; messages in files are read.
+
+        Raises:
+            MalformedTopic: a file is not a topic's.
+            RepeatedOffset: two messages share an offset that was not read yet.
+        """
+        files = self._files()
+        held: dict[int, list[Interval]] = {partition: [] for partition in next_offsets}
+        for file in files:
+            for partition, held_here in file.offsets.items():
+                held.setdefault(partition, []).extend(held_here)
+        given_up = by_partition(accepted)
+        intervals: dict[int, Interval] = {}
+        gaps = []
+        for partition in sorted(held):
+            here, gap = _next_interval(
+                self.name, partition, next_offsets.get(partition, 0), held[partition], given_up.get(partition, [])
+            )
+            if here is not None:
+                intervals[partition] = here
+            if gap is not None:
+                gaps.append(gap)
+        for partition, wanted in intervals.items():
+            _refuse_doubled(self.name, partition, wanted, files)
+        taken = bounded(intervals, messages_max)
+        needed = [
+            file for file in files if any(_overlaps(file, partition, interval) for partition, interval in taken.items())
+        ]
+        return (
+            OffsetRange(
+                taken,
+                tuple(file.path for file in needed if file.path.suffix == ".parquet"),
+                tuple(file.path for file in needed if file.path.suffix != ".parquet"),
+                whole_files=all(_is_within(file, taken) for file in needed if file.path.suffix == ".parquet"),
+            ),
+            gaps,
+        )
+
+    def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
+        """The messages of a range.
+
+        Out: partition int, offset bigint, timestamp_ms bigint, key binary, value binary,
+             headers array<struct<key string, value binary>>. All but the first two may be null.
+        Cost: opens only the files that `offsets` names; `json_lines` are read by the driver, within the range's bound.
+        """
+        parts = [self._read_parquet(spark, offsets)] if offsets.parquet else []
+        if offsets.json_lines:
+            rows = list(_json_rows(offsets))
+            table = pa.Table.from_pylist(rows, schema=_RAW_ARROW)
+            parts.append(spark.createDataFrame(table, schema=RAW_SCHEMA))
+        if not parts:
+            return spark.createDataFrame([], schema=RAW_SCHEMA)
+        return parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+
+    def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of the messages of a range, in batches, on the driver.
+
+        In, out: columns of `RAW_SCHEMA` but `timestamp_ms`; partition and offset always among them.
+        """
+        for path in offsets.parquet:
+            file = pq.ParquetFile(blobs.open_file(path))
+            stored = [name for name in columns if name in file.schema_arrow.names]
+            for batch in file.iter_batches(_BATCH_ROWS, columns=stored):
+                rows = pa.Table.from_batches([batch])
+                for missing in set(columns) - set(stored):
+                    kind = _RAW_ARROW.field(missing).type
+                    rows = rows.append_column(missing, pa.nulls(rows.num_rows, kind))
+                yield rows if offsets.whole_files else rows.filter(_within(rows, offsets))
+        if offsets.json_lines:
+            yield pa.Table.from_pylist(list(_json_rows(offsets)), schema=_RAW_ARROW).select(list(columns))
+
+    def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
+        """Do nothing: a folder cannot publish offsets."""
+
+    def _read_parquet(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
+        from pyspark.sql import functions as F  # late: `status` reads topics without Spark
+
+        frame = spark.read.schema(
+            f"key binary, value binary, partition int, offset bigint, timestamp timestamp, headers {_HEADERS}"
+        ).parquet(*(str(path) for path in offsets.parquet))
+        if not offsets.whole_files:
+            wanted = F.lit(False)
+            for partition, (start, end) in offsets.intervals.items():
+                inside = (F.col("offset") >= start) & (F.col("offset") < end)
+                wanted = wanted | ((F.col("partition") == partition) & inside)
+            frame = frame.where(wanted)
+        return frame.select(
+            "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
+        )
+
+    def _files(self) -> list[_File]:
+        if not blobs.is_folder(self.folder):
+            raise FolderMissing(self.name, str(self.folder))
+        try:
+            listing = blobs.list_folder(self.folder, hidden=False)
+        except OSError as error:
+            raise MalformedTopic(
+                error.filename, f"cannot be opened: {error.strerror}", "restore what the link points to, or remove it"
+            ) from error
+        for folder in listing.folders:
+            if folder.suffix == ".parquet" or is_lines_file(folder):
+                raise MalformedTopic(
+                    str(folder),
+                    "is a folder with the name of a file",
+                    "move its files into the topic's folder: folders in it are not read",
+                )
+        files = []
+        for blob in listing.blobs:
+            mark = (blob.location, blob.stamp)
+            if mark not in self._indexed:
+                self._indexed[mark] = _index(blob.location)
+            files.append(self._indexed[mark])
+        return files
+
+
+def _next_interval(
+    topic: str, partition: int, start: int, held: list[Interval], given_up: list[Interval]
+) -> tuple[Interval | None, TopicGap | None]:
+    """The first contiguous offsets from `start` on that files hold, and the gap before or after them.
+
+    Accepted offsets are skipped only if no file holds them, as such messages may come back.
+    """
+    held, known = merge_intervals(held), merge_intervals([*held, *given_up])
+    end_of_topic = known[-1][1] if known else 0
+    if end_of_topic < start:
+        return None, TopicGap(topic, partition, end_of_topic, start, "the topic ends before what was read already")
+    after = next((high for low, high in known if low <= start < high), start)
+    here = next(((max(low, start), high) for low, high in held if start < high and low < after), None)
+    gap = None
+    if any(low > after for low, _ in held):
+        beyond = next(low for low, _ in known if low > after)
+        gap = TopicGap(topic, partition, after, beyond, "no file holds these offsets")
+    return here, gap
+
+
+def _refuse_doubled(topic: str, partition: int, wanted: Interval, files: Iterable[_File]) -> None:
+    """Refuse offsets that two messages share: neither can be preferred."""
+    held = [(start, end, str(file.path)) for file in files for start, end in file.offsets.get(partition, ())]
+    doubled = first_doubled(held, wanted)
+    if doubled is not None:
+        offset, path, other = doubled
+        where = f"in {path} twice" if path == other else f"in {path} and in {other}"
+        raise RepeatedOffset(topic, partition, offset, where)
+
+
+def _overlaps(file: _File, partition: int, wanted: Interval) -> bool:
+    return any(start < wanted[1] and wanted[0] < end for start, end in file.offsets.get(partition, []))
+
+
+def _is_within(file: _File, taken: Mapping[int, Interval]) -> bool:
+    """Whether all offsets of a file lie in these intervals."""
+    return all(
+        partition in taken and taken[partition][0] <= start and end <= taken[partition][1]
+        for partition, held in file.offsets.items()
+        for start, end in held
+    )
+
+
+def _within(rows: pa.Table, offsets: OffsetRange) -> pa.ChunkedArray:
+    """Mask the messages in a range."""
+    inside = pa.chunked_array([pa.repeat(pa.scalar(False), rows.num_rows)])
+    for partition, (start, end) in offsets.intervals.items():
+        at = pc.and_(pc.greater_equal(rows["offset"], start), pc.less(rows["offset"], end))
+        inside = pc.or_(inside, pc.and_(pc.equal(rows["partition"], partition), at))
+    return inside
+
+
+def _index(path: Location) -> _File:
+    if path.suffix == ".parquet":
+        return _File(path, _parquet_offsets(path))
+    if is_lines_file(path):
+        partition = partition_of(path)
+        offsets = [row["offset"] for row in parse_lines(path)]
+        return _File(path, {partition: intervals_of(np.array(offsets, dtype=np.int64))} if offsets else {})
+    raise MalformedTopic(
+        str(path),
+        "is not a file of a topic",
+        "a topic holds *.parquet and <partition>.jsonl[.gz]; start other names with '_'",
+    )
+
+
+def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
+    try:
+        file = pq.ParquetFile(blobs.open_file(path))
+        _check_shape(path, file.schema_arrow)
+        covered = _covered_offsets(path, file.schema_arrow)
+        if covered is not None:
+            return covered
+        table = file.read(columns=["partition", "offset"])
+    except (pa.ArrowException, OSError) as error:
+        raise MalformedTopic(
+            str(path), f"is not a whole Parquet file: {error}", "write to a name that starts with '_', then rename"
+        ) from error
+    if table["partition"].null_count or table["offset"].null_count:
+        raise MalformedTopic(str(path), "has a null partition or offset", "every message has both")
+    partitions, offsets = table["partition"].to_numpy(), table["offset"].to_numpy()
+    for name, values, most in (("partition", partitions, PARTITION_MAX), ("offset", offsets, OFFSET_MAX)):
+        beyond = values[(values < 0) | (values > most)]
+        if len(beyond):
+            raise MalformedTopic(str(path), f"has the {name} {beyond[0]}", f"a {name} is 0 to {most}")
+    distinct = sorted(table["partition"].unique().to_pylist())
+    return {
+        partition: intervals_of(offsets if len(distinct) == 1 else offsets[partitions == partition])
+        for partition in distinct
+    }
+
+
+def _covered_offsets(path: Location, schema: pa.Schema) -> dict[int, list[Interval]] | None:
+    """The offsets that a recorded file covers, including those without a record; None if it does not say."""
+    covered = (schema.metadata or {}).get(COVERED_OFFSETS.encode())
+    if covered is None:
+        return None
+    try:
+        return {int(partition): [(int(start), int(end))] for partition, (start, end) in json.loads(covered).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise MalformedTopic(
+            str(path), f"does not say what it stands for: {error}", "record the topic again"
+        ) from error
+
+
+def _check_shape(path: Location, schema: pa.Schema) -> None:
+    wanted = {
+        "value": (pa.types.is_binary, "binary"),
+        "partition": (pa.types.is_int32, "int32"),
+        "offset": (pa.types.is_int64, "int64"),
+    }
+    if "key" in schema.names:
+        wanted["key"] = (pa.types.is_binary, "binary")
+    if "timestamp" in schema.names:
+        wanted["timestamp"] = (lambda kind: pa.types.is_timestamp(kind) and kind.unit != "ns", "timestamp in us or ms")
+    if "headers" in schema.names:
+        wanted["headers"] = (_are_headers, "a list of key string, value binary")
+    for name, (fits, kind) in wanted.items():
+        if name not in schema.names or not fits(schema.field(name).type):
+            stored = schema.field(name).type if name in schema.names else "missing"
+            raise MalformedTopic(
+                str(path),
+                f"is not in the shape of Spark's Kafka source: column '{name}' is {stored}, not {kind}",
+                "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers",
+            )
+
+
+def _are_headers(kind: pa.DataType) -> bool:
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return False
+    return {field.name: field.type for field in kind.value_type} == {"key": pa.string(), "value": pa.binary()}
+
+
+def _json_rows(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
+    for path in offsets.json_lines:
+        partition = partition_of(path)
+        start, end = offsets.intervals.get(partition, (0, 0))
+        for row in parse_lines(path):
+            if start <= row["offset"] < end:
+                yield {"partition": partition, **row}

@@ -1,0 +1,148 @@
+"""Kafka topics: the offsets to read next, the gaps, and a bounded range of messages as a frame.
+
+Only a collection's own commits say how far it has read. Some offsets between the first and the end have no record:
+compaction removed it, its transaction was aborted, or they mark the end of a transaction. They are not a gap, as nobody
+can read them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tidelake.errors import TopicChanged, TopicGap
+from tidelake.protocol.intervals import Interval
+from tidelake.store.decision import AcceptTopic
+from tidelake.topic.cluster import KafkaCluster, TopicFacts, java_settings
+from tidelake.topic.topic import RAW_SCHEMA, OffsetRange, bounded, by_partition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidelake.store.decision import Decision
+
+_EXPIRED = "the brokers have deleted them"
+_SHRANK = "the partition ends before what was read already"
+_REMOVED = "the partition is no longer there"
+_GROUP_PREFIX = "tidelake"
+
+_MESSAGES_PER_TASK_MIN = 2_000
+
+
+class KafkaTopic:
+    """A topic of a cluster."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str, decisions: Sequence[Decision] = ()) -> None:
+        """Name the topic; nothing is requested yet.
+
+        Each decision to accept a recreated or truncated topic gives it another name in the collection's tables, such as
+        `orders#1`, because its offsets stand for other records than before.
+        """
+        accepted = [decision for decision in decisions if isinstance(decision, AcceptTopic) and decision.topic == topic]
+        self.cluster, self.topic = cluster, topic
+        self.name = f"{topic}#{len(accepted)}" if accepted else topic
+        self.identity = accepted[-1].identity or None if accepted else None
+        self._starts = accepted[-1].starts if accepted else {}
+
+    def end_offsets(self) -> dict[int, int]:
+        """By partition, the offset after the last committed record.
+
+        Raises:
+            TopicMissing: the topic does not exist.
+            TopicUnreachable: the brokers do not answer, or refuse access.
+        """
+        return {partition: end for partition, (_, end) in self.cluster.topic(self.topic).offsets.items()}
+
+    def plan(
+        self,
+        next_offsets: Mapping[int, int],
+        messages_max: int,
+        accepted: Iterable[tuple[int, int, int]] = (),
+    ) -> tuple[OffsetRange, list[TopicGap]]:
+        """The next range to read, at most `messages_max` offsets, and the gaps that stop it.
+
+        A partition that was not read yet starts at offset 0, or at the offset that a decision names.
+
+        Args:
+            next_offsets: by partition, the first offset that was not read yet.
+            messages_max: maximum size of the whole range, at least 1.
+            accepted: (partition, start, end) of accepted gaps; messages in them that still exist are read.
+
+        Raises:
+            TopicMissing: the topic does not exist.
+            TopicUnreachable: the brokers do not answer, or refuse access.
+        """
+        facts = self.cluster.topic(self.topic)
+        given_up = by_partition(accepted)
+        intervals: dict[int, Interval] = {}
+        gaps: list[TopicGap] = []
+        for partition in sorted({*facts.offsets, *next_offsets}):
+            start = next_offsets.get(partition, self._starts.get(partition, 0))
+            here = self._next_interval(partition, start, facts, given_up.get(partition, []))
+            if isinstance(here, TopicGap):
+                gaps.append(here)
+            elif here[0] < here[1]:
+                intervals[partition] = here
+        return OffsetRange(bounded(intervals, messages_max), identity=facts.identity), gaps
+
+    def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
+        """The messages of a range, without those of aborted transactions.
+
+        Out: the columns of `RAW_SCHEMA`; all but partition and offset may be null.
+        Raises, when it is read: Spark's own error if the brokers have meanwhile deleted a part of it.
+        """
+        from pyspark.sql import functions as F  # late: `status` reads topics without Spark
+
+        if not offsets.intervals:
+            return spark.createDataFrame([], schema=RAW_SCHEMA)
+        starts = {str(partition): start for partition, (start, _) in offsets.intervals.items()}
+        ends = {str(partition): end for partition, (_, end) in offsets.intervals.items()}
+        reader = spark.read.format("kafka").options(
+            assign=json.dumps({self.topic: sorted(offsets.intervals)}),
+            startingOffsets=json.dumps({self.topic: starts}),
+            endingOffsets=json.dumps({self.topic: ends}),
+            failOnDataLoss="true",
+            includeHeaders="true",
+            groupIdPrefix=_GROUP_PREFIX,
+            minPartitions=str(_tasks_for(spark, offsets)),
+        )
+        for name, value in {**java_settings(self.cluster.settings), "isolation.level": "read_committed"}.items():
+            reader = reader.option(f"kafka.{name}", value)
+        return reader.load().select(
+            "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
+        )
+
+    def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> None:
+        """Return None: only Spark reads from brokers."""
+
+    def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
+        """Store the offsets as those of a consumer group, if the settings name one, for monitoring. We never read them.
+
+        Raises:
+            TopicUnreachable: they could not be stored.
+        """
+        group = self.cluster.settings.monitoring_group
+        if group is not None and offsets:
+            self.cluster.publish_offsets(self.topic, f"{group}.{collection}", offsets)
+
+    def _next_interval(
+        self, partition: int, start: int, facts: TopicFacts, given_up: list[Interval]
+    ) -> Interval | TopicGap:
+        """The readable interval of a partition from `start` on, which may be empty, or the gap there."""
+        first, end = facts.offsets.get(partition, (0, 0))
+        if end < start:
+            why = _SHRANK if partition in facts.offsets else _REMOVED
+            return TopicChanged(self.name, partition, end, start, why)
+        for low, high in sorted(given_up):
+            if low <= start < high:
+                start = max(start, min(high, first))
+        if start < first:
+            return TopicGap(self.name, partition, start, first, _EXPIRED)
+        return start, max(start, end)
+
+
+def _tasks_for(spark: SparkSession, offsets: OffsetRange) -> int:
+    """Number of tasks for a range. Several tasks read a long partition."""
+    tasks = min(spark.sparkContext.defaultParallelism, offsets.messages // _MESSAGES_PER_TASK_MIN)
+    return max(1, tasks)

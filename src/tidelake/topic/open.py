@@ -1,0 +1,29 @@
+"""Opens the topics that a collection reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidelake.topic.files import FileTopic
+from tidelake.topic.topic import Topic
+
+if TYPE_CHECKING:
+    from tidelake.settings.collection import CollectionSettings
+    from tidelake.store.decision import Decision
+
+
+def open_topics(settings: CollectionSettings, decisions: Sequence[Decision] = ()) -> list[Topic]:
+    """The topics that a collection reads, in the order of its settings. Nothing is opened or requested yet.
+
+    Args:
+        settings: the collection's settings.
+        decisions: the collection's decisions; those about topics matter.
+    """
+    if settings.kafka is not None:
+        from tidelake.topic.cluster import KafkaCluster  # late: file topics do not need its library
+        from tidelake.topic.kafka import KafkaTopic
+
+        cluster = KafkaCluster(settings.kafka)
+        return [KafkaTopic(cluster, name, decisions) for name in settings.topics]
+    return [FileTopic(settings.topics_folder / name) for name in settings.topics]

@@ -1,0 +1,229 @@
+"""Records topics of a broker as file topics. Records keep their bytes and offsets; `producing` plays them back.
+
+A recording keeps keys, values, headers, timestamps, partitions and offsets. Its Parquet files state which offsets they
+cover, so offsets without a record (of transactions or compaction) leave no gap.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from tidelake.errors import CopyRefused, TopicUnreachable
+from tidelake.protocol.intervals import Interval
+from tidelake.store import blobs
+from tidelake.store.location import Location, Place, locate
+from tidelake.topic.cluster import KafkaCluster, librdkafka_settings
+from tidelake.topic.files import COVERED_OFFSETS, TOPIC_IDENTITY, FileTopic
+from tidelake.topic.lines import parse_line
+from tidelake.topic.shape import TOPIC_SCHEMA
+
+Format = Literal["parquet", "jsonl"]
+MESSAGES_PER_FILE = 50_000
+_POLL_S = 1.0
+_PART_NAME = re.compile(r"part-.*\.parquet", re.DOTALL)
+
+
+@dataclass
+class Copied:
+    """The result of recording or playing."""
+
+    messages: int = 0
+    intervals: dict[int, Interval] = field(default_factory=dict)
+    """The offsets covered, by partition."""
+
+
+def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = "parquet") -> Copied:
+    """Record the messages of a topic that the folder does not have yet. Recordings in Parquet can be continued.
+
+    Raises:
+        TopicMissing: the topic does not exist.
+        CopyRefused: the folder holds another topic, JSON lines, or more than the topic; or JSON lines are asked for
+            and an offset has no record, which they cannot express.
+        TopicUnreachable: the brokers do not answer, or stop answering.
+
+    Cost: bounded memory as Parquet; one partition at a time in memory as JSON lines.
+    """
+    folder = locate(place)
+    blobs.make_folder(folder)
+    facts = cluster.topic(name)
+    recorded = FileTopic(folder).end_offsets()
+    if form == "jsonl" and recorded:
+        raise CopyRefused(f"{folder} holds messages already, but its files never change", "record into an empty folder")
+    _check_same_topic(folder, name, facts.identity)
+    copied = Copied()
+    for partition, (first, end) in sorted(facts.offsets.items()):
+        start = max(first, recorded.get(partition, 0))
+        if recorded.get(partition, 0) > end:
+            raise CopyRefused(
+                f"{folder} has more of partition {partition} than the topic '{name}', which ends at {end}",
+                "record into an empty folder",
+            )
+        if start == end:
+            continue
+        messages = _consume(cluster, name, partition, (start, end))
+        if form == "jsonl":
+            copied.messages += _write_lines(folder, partition, messages, (start, end))
+        else:
+            copied.messages += _write_parquet(folder, name, partition, messages, (start, end), facts.identity)
+        copied.intervals[partition] = (start, end)
+    return copied
+
+
+def _consume(cluster: KafkaCluster, name: str, partition: int, interval: Interval) -> Iterator[Message]:
+    """The committed records of an interval, in order."""
+    settings = {
+        **librdkafka_settings(cluster.settings),
+        "group.id": "tidelake-recording",  # the client requires a name; nothing is ever stored under it
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "log_level": 0,
+    }
+    consumer, (start, end) = Consumer(settings), interval
+    silent_s = 0.0
+    try:
+        consumer.assign([TopicPartition(name, partition, start)])
+        while True:
+            message = consumer.poll(_POLL_S)
+            silent_s = silent_s + _POLL_S if message is None else 0.0
+            if silent_s > cluster.settings.request_timeout_s:
+                raise TopicUnreachable(name, cluster.settings.bootstrap_servers, f"no answer for {silent_s:.0f} s")
+            if message is None:
+                continue
+            problem = message.error()
+            if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
+                raise TopicUnreachable(name, cluster.settings.bootstrap_servers, problem.str())
+            if problem is not None or message.offset() >= end:
+                return
+            yield message
+            if message.offset() == end - 1:
+                return
+    finally:
+        consumer.close()
+
+
+def _write_parquet(
+    folder: Location, name: str, partition: int, messages: Iterator[Message], interval: Interval, identity: int | None
+) -> int:
+    """Write an interval as files that together cover each of its offsets."""
+    written, start = 0, interval[0]
+    rows: list[dict[str, Any]] = []
+    for message in messages:
+        if len(rows) == MESSAGES_PER_FILE:
+            _write_part(folder, rows, partition, (start, message.offset()), identity)
+            start, rows = message.offset(), []
+        rows.append(_row_of(name, message))
+        written += 1
+    _write_part(folder, rows, partition, (start, interval[1]), identity)
+    return written
+
+
+def _write_part(
+    folder: Location, rows: list[dict[str, Any]], partition: int, interval: Interval, identity: int | None
+) -> None:
+    metadata = {COVERED_OFFSETS: json.dumps({partition: interval})}
+    if identity is not None:
+        metadata[TOPIC_IDENTITY] = str(identity)
+    table = pa.Table.from_pylist(rows, schema=TOPIC_SCHEMA.with_metadata(metadata))
+    with blobs.writing(folder / f"part-{partition:05d}-{interval[0]:019d}.parquet") as sink:
+        pq.write_table(table, sink, compression="zstd")
+
+
+def _row_of(name: str, message: Message) -> dict[str, Any]:
+    stamp = _timestamp_of(message)
+    return {
+        "key": message.key(),
+        "value": message.value(),
+        "topic": name,
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": None if stamp is None else stamp * 1000,
+        "headers": _headers_of(message),
+    }
+
+
+def _timestamp_of(message: Message) -> int | None:
+    kind, stamp = message.timestamp()
+    return int(stamp) if kind else None
+
+
+def _headers_of(message: Message) -> list[dict[str, Any]] | None:
+    headers = message.headers()
+    return None if headers is None else [{"key": key, "value": value} for key, value in headers]
+
+
+def _write_lines(folder: Location, partition: int, messages: Iterator[Message], interval: Interval) -> int:
+    """Write an interval as readable lines that parse to the same bytes."""
+    expected = interval[0]
+    with blobs.writing(folder / f"{partition}.jsonl") as lines:
+        for message in messages:
+            if message.offset() != expected:
+                break
+            lines.write((_line_of(message) + "\n").encode())
+            expected += 1
+        if expected != interval[1]:
+            raise CopyRefused(
+                f"offset {expected} of partition {partition} has no record, which JSON lines cannot express",
+                "record as Parquet",
+            )
+    return expected - interval[0]
+
+
+def _line_of(message: Message) -> str:
+    parts = [f'"offset": {message.offset()}']
+    stamp, headers = _timestamp_of(message), _headers_of(message)
+    if stamp is not None:
+        parts.append(f'"timestamp_ms": {stamp}')
+    parts += [_field(name, data) for name, data in (("key", message.key()), ("value", message.value()))]
+    if headers is not None:
+        objects = [
+            f'{{"key": {json.dumps(header["key"])}, {_field("value", header["value"], text=True)}}}'
+            for header in headers
+        ]
+        parts.append(f'"headers": [{", ".join(objects)}]')
+    return "{" + ", ".join(parts) + "}"
+
+
+def _field(name: str, data: bytes | None, *, text: bool = False) -> str:
+    """A field that parses to these bytes: a JSON object if possible, else text, else base64."""
+    if data is None:
+        return f'"{name}": null'
+    try:
+        as_text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return f'"{name}_b64": "{base64.b64encode(data).decode("ascii")}"'
+    if not text and data.startswith(b"{") and data.endswith(b"}") and b"\n" not in data and b"\r" not in data:
+        as_object = f'"{name}": {as_text}'
+        if _parses_to(as_object, name, data):
+            return as_object
+    return f'"{name}": {json.dumps(as_text, ensure_ascii=False)}'
+
+
+def _parses_to(field: str, name: str, data: bytes) -> bool:
+    """Whether a line with this field parses to these bytes; invalid JSON or a repeated name does not."""
+    try:
+        return bool(parse_line(f'{{"offset": 0, {field}}}'.encode())[name] == data)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _check_same_topic(folder: Location, name: str, identity: int | None) -> None:
+    """Refuse to continue the recording of a topic that was recreated."""
+    parts = [blob.location for blob in blobs.list_folder(folder).blobs if _PART_NAME.fullmatch(blob.location.name)]
+    for path in parts[-1:]:
+        recorded = (pq.read_schema(blobs.open_file(path)).metadata or {}).get(TOPIC_IDENTITY.encode())
+        if recorded is not None and identity is not None and int(recorded) != identity:
+            raise CopyRefused(
+                f"{folder} is a recording of an earlier topic '{name}', which was deleted and recreated",
+                "record into another folder",
+            )

@@ -1,0 +1,99 @@
+"""Asks a schema registry for the schemas that a topic's messages may have been written with.
+
+A producer registers a schema before it sends the first message with its id. So a reader that takes the end offsets
+first and asks the registry afterwards knows every id before those offsets; any other id is unknown.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tidelake.errors import RegistryUnreachable
+from tidelake.settings.registry import RegistrySettings
+from tidelake.topic.cluster import read_secret
+
+_NOT_FOUND = 404
+
+
+class SchemaRegistry:
+    """A registry, with a cache of its schemas on disk."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        """Name the registry; nothing is requested yet."""
+        self.settings = settings
+
+    def schemas_of(self, subject: str) -> dict[int, Any]:
+        """By schema id, every schema that was ever registered under a subject; empty if the subject does not exist.
+
+        Raises:
+            RegistryUnreachable: it did not answer, or its answer is unusable.
+
+        Cost: two requests, and one for each version that is not cached.
+        """
+        # Messages outlive versions that are marked as deleted.
+        versions = self._get(f"/subjects/{quote(subject, safe='')}/versions?deleted=true") or []
+        if versions and self._fetch(subject, versions[-1]) != self._cached(subject, versions[-1]):
+            # The subject was removed for good and starts again with version 1.
+            shutil.rmtree(self._folder_of(subject), ignore_errors=True)
+        registered = [
+            self._cached(subject, version) or self._cache(self._fetch(subject, version), version)
+            for version in versions
+        ]
+        return {entry["id"]: entry["schema"] for entry in registered}
+
+    def _cached(self, subject: str, version: int) -> dict[str, Any] | None:
+        file = self._folder_of(subject) / f"{version}.json"
+        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+
+    def _fetch(self, subject: str, version: int) -> dict[str, Any]:
+        answer = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true") or {}
+        try:
+            kind, references = answer.get("schemaType", "AVRO"), answer.get("references") or []
+            schema = json.loads(answer["schema"]) if kind == "AVRO" and not references else None
+            return {"subject": subject, "id": int(answer["id"]), "schema": schema}
+        except (KeyError, TypeError, ValueError) as error:
+            raise RegistryUnreachable(self.settings.url, f"version {version} of '{subject}' is not a schema") from error
+
+    def _cache(self, entry: dict[str, Any], version: int) -> dict[str, Any]:
+        file = self._folder_of(entry["subject"]) / f"{version}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(entry), encoding="utf-8")
+        unfinished.replace(file)
+        return entry
+
+    def _folder_of(self, subject: str) -> Path:
+        """The cache folder of a subject, under a name that every file system accepts."""
+        name = hashlib.sha256(f"{self.settings.url}\n{subject}".encode()).hexdigest()
+        return self.settings.cache / name[:32]
+
+    def _get(self, path: str) -> Any:
+        """The registry's answer; None if it is 'not found'."""
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if self.settings.username is not None and self.settings.password is not None:
+            credentials = f"{self.settings.username}:{read_secret(self.settings.password, 'registry.password')}"
+            headers["Authorization"] = f"Basic {base64.b64encode(credentials.encode()).decode('ascii')}"
+        request = urllib.request.Request(self.settings.url.rstrip("/") + path, headers=headers)
+        context = None
+        if self.settings.url.startswith("https"):
+            ca_file = self.settings.ca_file
+            context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+        try:
+            with urllib.request.urlopen(request, timeout=self.settings.request_timeout_s, context=context) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == _NOT_FOUND:
+                    return None
+                raise RegistryUnreachable(self.settings.url, f"{error.code} {error.reason}") from error
+        except (OSError, ValueError) as error:
+            raise RegistryUnreachable(self.settings.url, str(getattr(error, "reason", error))) from error

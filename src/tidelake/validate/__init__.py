@@ -1,0 +1,1 @@
+"""Validation: recount what seal has published, by another way."""

@@ -1,0 +1,79 @@
+"""Counts the rows of sealed times by grouping in Spark, independently of the fingerprints that seal uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidelake.forms.form import Form
+from tidelake.store.entry import Collection
+from tidelake.store.layout import DIFF, TIME
+from tidelake.store.table_schema import data_fields
+
+
+def recount_statements(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
+    """Count distinct statements by time: those with an effect if diffs add up, else all.
+
+    Cost: one exchange of the rows, and one more if keys may be left with two rows.
+    """
+    recount = _recount_diffs if form.cancels_copies else _recount_keyed
+    return recount(sealed, collection, form)
+
+
+def recount_rows(sealed: DataFrame) -> list[dict[str, Any]]:
+    """Count rows by time; a merge makes one row of equal rows of a time, with the sum of their diffs."""
+    by_time = sealed.groupBy(TIME).agg(
+        F.sum(DIFF).alias("recounted"), F.min(DIFF).alias("diff_min"), F.sum(DIFF).alias("diff_sum")
+    )
+    return [
+        {"time": row[TIME], **{name: int(row[name]) for name in ("recounted", "diff_min", "diff_sum")}}
+        for row in by_time.toArrow().to_pylist()
+    ]
+
+
+def _recount_diffs(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
+    """Count the statements with an effect by time, and find the minimum and the sum of the effects."""
+    data = [field.name for field in data_fields(collection.entry.record_schema)]
+    effects = (
+        sealed.groupBy(*(f"`{name}`" for name in data), TIME)
+        .agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_effect"))
+        .where(F.col("_effect") != 0)
+    )
+    by_time = effects.groupBy(TIME).agg(
+        F.count(F.lit(1)).alias("recounted"),
+        F.min("_effect").alias("diff_min"),
+        F.sum(F.col("_effect") * form.rows_brought()).alias("diff_sum"),
+    )
+    rows_by_key = form.rows_by_key(sealed, effects)
+    doubled = None if rows_by_key is None else _doubled(rows_by_key)
+    recounted = []
+    for counts in by_time.toArrow().to_pylist():
+        time = counts[TIME]
+        row = {"time": time, **{name: int(counts[name]) for name in ("recounted", "diff_min", "diff_sum")}}
+        recounted.append(row if doubled is None else row | {"doubled": doubled.get(time, 0)})
+    return recounted
+
+
+def _doubled(rows_by_key: DataFrame) -> dict[int, int]:
+    """Count by time the keys that are left with more than one row."""
+    by_time = rows_by_key.where(F.col("_rows") > 1).groupBy(TIME).agg(F.count(F.lit(1)).alias("doubled"))
+    return {row[TIME]: row["doubled"] for row in by_time.toArrow().to_pylist()}
+
+
+def _recount_keyed(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
+    """Count by time the distinct data that are stated, and the keys that have two values."""
+    data = [field.name for field in data_fields(collection.entry.record_schema)]
+    key = [f"`{name}`" for name in collection.entry.key]
+    distinct = sealed.groupBy(*(f"`{name}`" for name in data), TIME).agg(F.max(DIFF).alias("_effect"))
+    by_key = distinct.groupBy(*key, TIME).agg(
+        F.count(F.lit(1)).alias("_stated"), F.count_if(F.col("_effect") > 0).alias("_values")
+    )
+    by_time = by_key.groupBy(TIME).agg(
+        F.sum("_stated").alias("recounted"), F.count_if(F.col("_values") > 1).alias("doubled")
+    )
+    return [
+        {"time": row[TIME], "recounted": row["recounted"], "diff_min": 0, "diff_sum": 0, "doubled": row["doubled"]}
+        for row in by_time.toArrow().to_pylist()
+    ]

@@ -1,0 +1,244 @@
+"""Validate: recount what seal has published, independently, at a pinned version, and report every mismatch.
+
+Seal takes the files from the log itself and counts rows or their fingerprints. Here Spark's Delta reader finds the
+rows, whole rows are added up, and the result is compared with what `proofs/` says was announced. Times that a
+compaction may have moved cannot be recounted; their sum is still compared.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidelake.decode.landing import ROW_TEXT
+from tidelake.errors import Conflict, DamagedTable, UpperError
+from tidelake.plugins.envelope import form_of
+from tidelake.plugins.framing import framing_of
+from tidelake.read.snapshot import snapshot
+from tidelake.spark.engine_errors import engine_fact
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.failpoints import reach
+from tidelake.store.files import write_run
+from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
+from tidelake.store.proof_log import ProofLog, read_proof_log
+from tidelake.store.quarantine import quarantine_reasons
+from tidelake.store.runs import append_run
+from tidelake.store.state import CLOSED, SINCE, UPPER
+from tidelake.validate.late import LateReport, compare_late
+
+_MISMATCHES_NAMED_MAX = 10
+_EVIDENCE_MAX = 10
+
+
+@dataclass
+class ValidateReport:
+    """What one validation compared."""
+
+    lower: int
+    upper: int
+    since: int
+    closed: bool
+    version: int
+    times: list[dict[str, Any]] = field(default_factory=list)
+    """One row for each time of the range: `time`, `announced`, `counted`, `recounted`, `diff_min` (the minimum sum of a
+    row), `diff_sum`, `decision`."""
+    mismatches: list[str] = field(default_factory=list)
+    contradictions: list[dict[str, Any]] = field(default_factory=list)
+    quarantine: dict[str, int] = field(default_factory=dict)
+    decided: int = 0
+    doubled: int = 0
+    """Tables with keys: how often a key has two values at one time."""
+    diff_sum_recorded: int = 0
+    """The sum of all diffs before upper, by adding this range to what the last validation recorded."""
+    diff_sum_found: int | None = None
+    """The same by adding everything up; None unless the validation was full."""
+    readable_beyond_upper: int = 0
+    """Number of reads at or after upper that were answered; each of them must be refused."""
+    below_zero: int | None = None
+    """Rows whose accumulated diff is negative; None if they were not counted."""
+    below_zero_first: list[str] = field(default_factory=list)
+    """The lowest of them, each with its data as JSON and its sum."""
+    proofs_problem: DamagedTable | None = None
+    """Why there is nothing to compare with: a proof or a binding is missing or does not fit the others."""
+    late: LateReport = field(default_factory=LateReport)
+    """The late statements since the last validation."""
+    late_problem: str | None = None
+    """Why they could not be compared, or None. What is published may be right all the same."""
+
+    @property
+    def damaged(self) -> bool:
+        """Whether something below upper is not what was proven."""
+        return bool(self.mismatches) or self.readable_beyond_upper > 0
+
+
+def validate(spark: SparkSession, collection: Collection, full: bool = False) -> ValidateReport:
+    """Recount what was sealed since the last validation that agreed; if `full`, everything that compaction has left.
+
+    After damage every validation is full: a later range that agrees must not hide it.
+
+    Cost: one scan of the range and one exchange of its rows; if `full`, of the whole table.
+    """
+    table = OpenTable(collection.paths.updates)
+    upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
+    compacted = table.value(SINCE) or 0
+    proofs = read_proof_log(collection)
+    full = full or proofs.damaged is not None
+    since = collection.entry.since[0] if collection.entry.since else upper
+    # Compaction moves times up to `compacted` at most: nobody can tell it from the times before it.
+    first = compacted + 1 if compacted else 0
+    lower = first if full else max(proofs.validated_upper, first)
+    report = ValidateReport(lower, upper, since, closed, table.version)
+    rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(collection.paths.updates))
+    sealed = rows if closed else rows.where(F.col(TIME) < upper)
+    framing, form = framing_of(collection.entry.framing), form_of(collection.entry, table)
+    try:
+        if lower < upper or closed:
+            in_range = sealed.where(F.col(TIME) >= lower)
+            recounted = framing.recount(in_range, collection, form)
+            _compare_times(report, recounted, framing.proofs(collection, lower))
+        if not collection.entry.key:  # what a merge replaces is in no sum
+            rows_of = sealed.select((F.col(DIFF).cast("decimal(38,0)") * form.rows_brought()).alias(DIFF))
+            _compare_sums(report, rows_of, proofs, full, unbroken=proofs.validated_upper >= first)
+            if full:
+                _find_below_zero(spark, collection, report)
+    except DamagedTable as error:
+        report.proofs_problem = error
+        report.mismatches.append(error.fact)
+    except (PySparkException, Py4JJavaError) as error:
+        # What cannot be read is not what was proven: note it as damage, and raise the error as it is.
+        report.mismatches.append(f"the table cannot be read at version {table.version}: {engine_fact(error)}")
+        _record(collection, report, proofs)
+        raise
+    _try_beyond_upper(spark, collection, report)
+    report.contradictions = [] if closed else [note for note in proofs.blocked if note["time"] >= upper]
+    report.quarantine = quarantine_reasons(collection)
+    _record(collection, report, proofs)
+    reach("validate.after_record")
+    _compare_late(spark, collection, report)
+    return report
+
+
+def _compare_late(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
+    """Compare late statements; if they cannot be read, the recount stands all the same."""
+    try:
+        report.late = compare_late(spark, collection)
+    except (PySparkException, Py4JJavaError, pa.ArrowException, OSError, DamagedTable, Conflict) as error:
+        report.late_problem = engine_fact(error)
+
+
+def _compare_times(
+    report: ValidateReport, recounted: list[dict[str, Any]], proofs: Mapping[int, Mapping[str, Any]]
+) -> None:
+    by_time = {counts["time"]: counts for counts in recounted}
+    proven = {time for time in proofs if report.closed or time < report.upper}
+    for time in sorted(by_time.keys() | proven):
+        proof = proofs.get(time, {"announced": 0, "counted": 0, "decision": None})
+        counts = by_time.get(time, {"recounted": 0, "diff_min": 0, "diff_sum": 0})
+        row = {
+            "time": time,
+            "announced": proof["announced"],
+            "counted": proof["counted"],
+            "recounted": counts["recounted"],
+            "diff_min": counts["diff_min"],
+            "diff_sum": counts["diff_sum"],
+            "decision": proof["decision"],
+        }
+        if "doubled" in counts:
+            row["doubled"] = counts["doubled"]
+            report.doubled += counts["doubled"]
+            if counts["doubled"] and len(report.mismatches) < _MISMATCHES_NAMED_MAX:
+                report.mismatches.append(f"time {time}: {counts['doubled']} keys have two values")
+        report.times.append(row)
+        report.decided += row["decision"] is not None
+        if (
+            not row["announced"] == row["counted"] == row["recounted"]
+            and len(report.mismatches) < _MISMATCHES_NAMED_MAX
+        ):
+            report.mismatches.append(
+                f"time {time}: {row['announced']} distinct updates were announced and {row['counted']} counted, "
+                f"{row['recounted']} are in the table"
+            )
+
+
+def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, full: bool, unbroken: bool) -> None:
+    """Compare the sum of all diffs with what the last validation recorded and this range adds to it.
+
+    Args:
+        report: takes the sums, and a mismatch.
+        sealed: `_diff` of all sealed rows, as the number of rows that each adds to the contents.
+        proofs: what was recorded.
+        full: whether to add everything up.
+        unbroken: whether no time between what was recorded and this range was compacted before it was recounted. If one
+            was, everything is added up, and later validations start from that.
+    """
+    is_complete = proofs.validated_closed
+    fresh = [row["diff_sum"] for row in report.times if not is_complete and row["time"] >= proofs.validated_upper]
+    report.diff_sum_recorded = proofs.validated_sum + sum(fresh)
+    if full or not unbroken:
+        total = sealed.agg(F.sum(DIFF).alias("total")).first()
+        report.diff_sum_found = int(total["total"] or 0) if total is not None else 0
+        if not unbroken:
+            report.diff_sum_recorded = report.diff_sum_found
+        elif report.diff_sum_found != report.diff_sum_recorded:
+            report.mismatches.append(
+                f"all diffs before {report.upper} add up to {report.diff_sum_found}, not to {report.diff_sum_recorded}"
+            )
+
+
+def _find_below_zero(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
+    """Find rows of the contents just before upper whose accumulated diff is negative.
+
+    Cost: one scan of the table and one exchange of its rows; twice if there are such rows.
+    """
+    if not collection.entry.since or not (report.upper or report.closed):
+        return
+    contents = snapshot(spark, collection).contents
+    below = contents.where(F.col(DIFF) < 0)
+    report.below_zero = below.count()
+    if report.below_zero:
+        data = F.to_json(F.struct(*(f"`{name}`" for name in contents.columns if name != DIFF)), ROW_TEXT)
+        lowest = below.select(DIFF, data.alias("_data")).orderBy(DIFF, "_data").limit(_EVIDENCE_MAX).toArrow()
+        report.below_zero_first = [f"{row['_data']}: {row[DIFF]}" for row in lowest.to_pylist()]
+
+
+def _try_beyond_upper(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
+    if report.closed:
+        return
+    for as_of in (report.upper, 2**63 - 1):
+        try:
+            taken = snapshot(spark, collection, as_of)
+        except UpperError:
+            continue
+        if taken.closed or as_of < taken.upper:  # a seal has moved upper since
+            continue
+        report.readable_beyond_upper += 1
+        report.mismatches.append(f"a read as of {as_of} was answered, but upper is {report.upper}")
+
+
+def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) -> None:
+    """Note whether the range agreed; a range that has not grown is noted once."""
+    noted = proofs.validations and (proofs.validated_upper, proofs.validated_closed) == (report.upper, report.closed)
+    if noted and not report.damaged and not proofs.damaged:
+        return
+    row = {
+        "lower": report.lower,
+        "upper": report.upper,
+        "closed": report.closed,
+        "kind": "damaged" if report.damaged else "validated",
+        "diff_sum": report.diff_sum_recorded,
+        "detail": "; ".join(report.mismatches) or None,
+        # A clock may go backwards; the order of notes may not, or an older note would hide this one.
+        "at_ms": max(int(clock.time() * 1000), proofs.newest_at_ms + 1),
+    }
+    rows = pa.Table.from_pylist([row], schema=PROOFS_SCHEMA)
+    files = write_run(collection.paths.proofs, new_run("validation"), rows)
+    append_run(collection.paths.proofs, files, collection.entry.epoch)

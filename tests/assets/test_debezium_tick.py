@@ -1,0 +1,43 @@
+"""A scheduled tick of change events, with and without a primary key, and its metadata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+from pyspark.sql import SparkSession
+
+from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
+from tests.lakes.change_events import EVENT, events, progress
+from tests.lakes.dagster_lakes import Lakes, failed_checks, materialized, metadata
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(
+    "more", [{"key": "id"}, pytest.param({}, marks=pytest.mark.sweep)], ids=["with a key", "without a key"]
+)
+def test_change_events_go_through_the_scheduled_jobs_and_become_rows(
+    spark: SparkSession, instance: DagsterInstance, tmp_path: Path, more: dict[str, str]
+) -> None:
+    lakes = Lakes(tmp_path, {"prices": "debezium"}, schema=EVENT, **more)
+    lakes.send("prices", events((None, (1, 10), 1), (None, (2, 20), 1)), events(((1, 10), (1, 30), 2)))
+    lakes.send("prices", events(((1, 10), (1, 30), 2)), progress([0], [6], {1: 2, 2: 1}))
+    lakes.send("prices", events((None, None, 7), op="t"), progress([6], [9], {7: 1}))
+    result = run_tick_job(lakes.config, instance)
+    assert result.success
+    assert failed_checks(result) == {
+        "prices/nothing_is_contradicted": "ERROR",
+        "prices/quarantine_is_explained": "WARN",
+    }
+    checks = {one.check_name for one in result.get_asset_check_evaluations()}
+    assert ("one_value_a_key" in checks, "sum_of_diffs_is_as_recorded" in checks) == (bool(more), not more)
+    assert metadata(result, "prices", "seal")["upper"] == 7
+    published = run_current_job(lakes.config, instance)
+    assert materialized(published) == {"prices/current"}
+    columns = metadata(published, "prices", "current")["dagster/column_schema"].columns
+    assert [one.name for one in columns] == ["id", "price", "_diff"]
+    shown = spark.read.format("delta").load(str(lakes.collection("prices").paths.current)).collect()
+    assert {(one["id"], one["price"]): one["_diff"] for one in shown} == {(1, 30): 1, (2, 20): 1}
+    assert failed_checks(run_nightly_job(lakes.config, instance)).keys() == failed_checks(result).keys()

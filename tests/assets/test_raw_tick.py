@@ -1,0 +1,104 @@
+"""A scheduled tick of reclocked collections: ingest seals, and a check reports keys in error."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance
+from pyspark.sql import SparkSession
+
+from expectations.suite import rules_of
+from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
+from tests.lakes.dagster_lakes import RawLakes, failed_checks, materialized, metadata
+from tidelake.settings.lake import load_settings
+from tidelake.store.commit import OpenTable
+
+pytestmark = pytest.mark.spark
+
+
+def item(row: int, price: Any) -> dict[str, Any]:
+    return {"key": {"id": row}, "value": {"id": row, "price": price}}
+
+
+def change(op: str, row: int, price: Any, lsn: int) -> dict[str, Any]:
+    """An event as Debezium writes it."""
+    source = {"connector": "postgresql", "lsn": lsn, "sequence": f'["{lsn}","{lsn}"]', "snapshot": "false"}
+    value = {"before": None, "after": {"id": row, "price": price}, "source": source, "op": op, "ts_ms": lsn}
+    return {"key": {"id": row}, "value": value}
+
+
+def test_reclocked_collections_go_through_the_scheduled_job(instance: DagsterInstance, tmp_path: Path) -> None:
+    lakes = RawLakes(tmp_path, {"visits": "append_only", "prices": "upsert"})
+    for name in ("visits", "prices"):
+        lakes.put(name, item(1, 10), item(1, 10), item(2, "dear"), {"key": {"id": 3}, "value": None})
+    result = run_tick_job(lakes.config, instance)
+    assert result.success
+    assert failed_checks(result) == {
+        "prices/no_key_is_in_error": "ERROR",
+        "visits/quarantine_is_explained": "WARN",
+    }
+    read = {name: metadata(result, name, "ingest") for name in ("visits", "prices")}
+    assert [read[name]["rows"] for name in read] == [2, 3]
+    assert read["visits"]["quarantine_reasons"] == {"null_value": 1, "wrong_type": 1}
+    assert read["prices"]["values_in_error"] == 1
+    assert read["prices"]["upper"] == lakes.upper("prices")
+    sealed = metadata(result, "prices", "seal")
+    assert "binding to offsets is the proof" in sealed["sealed_by"]
+    assert sealed["upper"] == lakes.upper("prices")
+    (told,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "no_key_is_in_error"]
+    assert '{"id":2}: the value cannot be used: wrong_type (prices:0:2)' in (told.description or "")
+
+    lakes.put("prices", item(2, 20))
+    healed = run_nightly_job(lakes.config, instance)
+    assert set(failed_checks(healed)) == {"prices/no_key_is_in_error", "visits/quarantine_is_explained"}
+    assert failed_checks(run_tick_job(lakes.config, instance)) == {"visits/quarantine_is_explained": "WARN"}
+    assert (tmp_path / "docs" / "index.html").is_file()
+
+
+def test_checks_and_pages_name_a_key_in_error_and_current_stays_as_it_was(
+    instance: DagsterInstance, spark: SparkSession, tmp_path: Path
+) -> None:
+    lakes = RawLakes(tmp_path, {"people": "debezium"})
+
+    def current() -> tuple[bool, dict[int, int]]:
+        """Whether it was brought up to date, and what is in it."""
+        done = run_current_job(lakes.config, instance).success
+        rows = spark.read.format("delta").load(str(lakes.collection("people").paths.current)).collect()
+        return done, {row["id"]: row["price"] for row in rows}
+
+    lakes.put("people", change("c", 1, 10, lsn=100), change("c", 2, 20, lsn=200))
+    result = run_tick_job(lakes.config, instance)
+    assert result.success and not failed_checks(result)
+    assert metadata(result, "people", "ingest")["upper"] == lakes.upper("people")
+    assert current() == (True, {1: 10, 2: 20})
+
+    lakes.put("people", change("u", 1, 11, lsn=300), change("u", 2, "dear", lsn=400))
+    for run in (run_tick_job, run_nightly_job):
+        result = run(lakes.config, instance)
+        assert failed_checks(result) == {"people/no_key_is_in_error": "ERROR"}
+        (told,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "no_key_is_in_error"]
+        assert '{"id":2}' in (told.description or "")
+    pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "docs" / "validations").glob("**/*.html")]
+    assert any(html.escape('{"id":2}') in page for page in pages)
+    assert current() == (False, {1: 10, 2: 20})
+
+    lakes.put("people", change("u", 2, 22, lsn=500))
+    assert not failed_checks(run_tick_job(lakes.config, instance))
+    assert current() == (True, {1: 11, 2: 22})
+
+
+def test_a_lost_binding_fails_every_check_and_blocks_assets_below(instance: DagsterInstance, tmp_path: Path) -> None:
+    lakes = RawLakes(tmp_path, {"visits": "append_only"})
+    for row in range(2):
+        lakes.put("visits", item(row, 10))
+        assert run_tick_job(lakes.config, instance).success
+    path = lakes.collection("visits").paths.bindings
+    table = OpenTable(path)
+    table.commit({}, [], [min(table.files(), key=lambda file: file.time_min or 0).run])
+    result = run_nightly_job(lakes.config, instance)
+    checks = {one.name for one in rules_of(load_settings(lakes.config).collection("visits"))}
+    assert {name.partition("/")[2] for name in failed_checks(result)} >= checks
+    assert "visits/compact" not in materialized(result)

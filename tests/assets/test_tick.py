@@ -1,0 +1,215 @@
+"""A scheduled tick on a real instance: the tables, the event log, and where it stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from dagster import DagsterInstance, build_schedule_context
+from pyspark.sql import SparkSession
+
+from orchestration.jobs import TICK
+from orchestration.location import build_location
+from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
+from orchestration.settings import Environment
+from tests.lakes.dagster_lakes import HISTORY, Lakes, failed_checks, materialized, metadata
+from tests.lakes.lake import RECORD, progress, updates
+from tidelake.store.commit import OpenTable
+from tidelake.store.failpoints import on_reach
+from tidelake.store.files import write_run
+from tidelake.store.layout import new_run
+from tidelake.store.table_schema import updates_schema
+
+pytestmark = pytest.mark.spark
+
+CONTENTS = {(1, 10): 1, (2, 20): 1, (3, 30): 1, (4, 40): 2}
+TICK_ASSETS = {f"{name}/{verb}" for name in ("prices", "visits") for verb in ("ingest", "seal", "compact")}
+
+
+def commit_wrong_run(lakes: Lakes, name: str, time: int) -> None:
+    """What no job would do: a row at a sealed time, in a commit that keeps all rules."""
+    path = lakes.collection(name).paths.updates
+    schema = updates_schema(RECORD).remove(len(updates_schema(RECORD)) - 1)
+    rows = pa.Table.from_pylist([{"id": 9, "price": 9, "_time": time, "_diff": 1}], schema=schema)
+    OpenTable(path).commit({}, write_run(path, new_run("ingest"), rows))
+
+
+def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
+    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
+) -> None:
+    for name in ("prices", "visits"):
+        lakes.send(name, *HISTORY)
+    location = build_location(Environment(config_file=lakes.config))
+    schedule = location.get_repository_def().get_schedule_def(f"{TICK}_schedule")
+    with build_schedule_context(instance=instance) as context:
+        (request,) = schedule.evaluate_tick(context).run_requests or []
+    job = location.resolve_job_def(schedule.job_name)
+    result = job.execute_in_process(instance=instance, run_config=request.run_config, tags=request.tags)
+
+    assert result.success
+    assert materialized(result) == TICK_ASSETS
+    assert failed_checks(result) == {}
+    assert len(result.get_asset_check_evaluations()) == 10 + 10
+    ingested = metadata(result, "prices", "ingest")
+    assert ingested["messages"] == 6
+    assert (ingested["rows_read"], ingested["rows"], ingested["copies_dropped"]) == (6, 4, 2)
+    assert (ingested["late_rows"], ingested["quarantined"], ingested["lag_messages"]) == (0, 0, 0)
+    assert ingested["offsets"] == {"0": 6}
+    assert ingested["dagster/row_count"] == 4
+    sealed = metadata(result, "prices", "seal")
+    assert (sealed["lower"], sealed["upper"], sealed["since"]) == (0, 6, 0)
+    assert (sealed["times_sealed"], sealed["rows_pending"], sealed["dagster/row_count"]) == (3, 0, 4)
+    assert [one.name for one in sealed["dagster/column_schema"].columns] == updates_schema(RECORD).names
+    assert sealed["dagster/table_name"] == "prices.updates"
+    assert sealed["dagster/uri"] == lakes.collection("prices").paths.updates.local.as_uri()
+    (event,) = [
+        one
+        for one in result.get_asset_materialization_events()
+        if one.asset_key.path == ["prices", "seal"]  # type: ignore[union-attr]
+    ]
+    assert (event.materialization.tags or {})["dagster/data_version"] == "6"
+    recounted = next(one for one in result.get_asset_check_evaluations() if one.check_name == "announced_is_recounted")
+    numbers = {name: value.value for name, value in recounted.metadata.items()}
+    assert (numbers["times"], numbers["announced"], numbers["counted"], numbers["recounted"]) == (3, 4, 4, 4)
+    assert lakes.contents(spark, "prices", 5) == lakes.contents(spark, "visits", 5) == CONTENTS
+
+    shown = run_current_job(lakes.config, instance)
+    assert shown.success
+    assert materialized(shown) == {"prices/current", "visits/current"}
+    assert metadata(shown, "visits", "current")["dagster/row_count"] == 4
+    assert metadata(shown, "visits", "current")["as_of"] == 5
+
+
+def test_a_gap_stops_reading_its_topic_and_nothing_else(
+    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
+) -> None:
+    lakes.send("prices", *HISTORY)
+    lakes.send("prices", updates(((5, 50), 7, 1)), progress([6], [9], {7: 1}), skip=3)
+    lakes.send("visits", *HISTORY)
+    result = run_tick_job(lakes.config, instance)
+    assert result.success
+    assert materialized(result) == TICK_ASSETS
+    assert failed_checks(result) == {"prices/topic_complete": "ERROR"}
+    (gap,) = [one for one in result.get_asset_check_evaluations() if not one.passed]
+    assert "'prices', partition 0: offsets 6 to 9 are missing" in str(gap.description)
+    assert gap.metadata["offsets_missing"].value == 3
+    assert metadata(result, "prices", "ingest")["messages"] == 6
+    assert (lakes.upper("prices"), lakes.upper("visits")) == (6, 6)
+    assert lakes.contents(spark, "prices", 5) == CONTENTS
+
+
+def test_a_wrong_setting_stops_the_run_before_anything_is_written(instance: DagsterInstance, lakes: Lakes) -> None:
+    lakes.send("prices", *HISTORY)
+    (lakes.root / "topics" / "visits").rmdir()
+    result = run_tick_job(lakes.config, instance)
+    assert not result.success
+    assert not (lakes.root / "store").exists()
+    text = "".join(str(event.event_specific_data) for event in result.all_events if event.is_failure)
+    assert "collections.visits.topic: the topic 'visits' has no folder" in text
+
+
+def test_errors_of_the_source_fail_checks_that_stop_nothing(
+    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
+) -> None:
+    lakes.send("prices", *HISTORY, b"\xff\xff", updates(((5, 50), 7, 1), ((6, 60), 7, 1)), progress([6], [9], {7: 1}))
+    lakes.send("visits", *HISTORY, updates(((1, 10), 7, -1)), progress([6], [9], {7: 1}))
+    result = run_tick_job(lakes.config, instance)
+    assert result.success
+    assert failed_checks(result) == {
+        "prices/nothing_is_contradicted": "ERROR",
+        "prices/quarantine_is_explained": "WARN",
+        "visits/nothing_is_contradicted": "ERROR",
+        "visits/quarantine_is_explained": "WARN",
+    }
+    assert metadata(result, "prices", "seal")["contradictions"] == 1
+    assert "over_count" in metadata(result, "prices", "seal")["contradicted_by"]
+    shown = run_current_job(lakes.config, instance)
+    assert shown.success
+    assert metadata(shown, "prices", "current")["as_of"] == 6
+
+
+def test_damage_below_upper_blocks_assets_below_until_it_is_repaired(
+    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
+) -> None:
+    for name in ("prices", "visits"):
+        lakes.send(name, *HISTORY)
+    assert run_tick_job(lakes.config, instance).success
+    assert run_current_job(lakes.config, instance).success
+    commit_wrong_run(lakes, "prices", time=2)
+    nightly = run_nightly_job(lakes.config, instance)
+    assert not nightly.success
+    assert failed_checks(nightly) == {
+        "prices/announced_is_recounted": "ERROR",
+        "prices/sum_of_diffs_is_as_recorded": "ERROR",
+    }
+    assert materialized(nightly) == {"visits/compact"}
+    recounted = next(one for one in nightly.get_asset_check_evaluations() if one.check_name == "announced_is_recounted")
+    assert recounted.metadata["failed_at_times"].value == [2]
+    assert (lakes.root / "docs" / "index.html").is_file()
+
+    # New times that are as they should be do not hide what is damaged.
+    lakes.send("prices", updates(((5, 50), 7, 1)), progress([6], [9], {7: 1}))
+    lakes.send("visits", updates(((5, 50), 7, 1)), progress([6], [9], {7: 1}))
+    tick = run_tick_job(lakes.config, instance)
+    assert not tick.success
+    assert materialized(tick) == TICK_ASSETS - {"prices/compact"}
+    shown = run_current_job(lakes.config, instance)
+    assert materialized(shown) == {"visits/current"}
+    assert metadata(shown, "visits", "current")["as_of"] == 8
+    assert "prices/announced_is_recounted" in failed_checks(shown)
+
+    # Whoever takes the wrong run out again has a collection as before.
+    path = lakes.collection("prices").paths.updates
+    wrong = {file.run for file in OpenTable(path).files() if file.rows == 1 and file.time_max == 2}
+    OpenTable(path).commit({}, [], sorted(wrong))
+    mended = run_current_job(lakes.config, instance)
+    assert mended.success
+    assert failed_checks(mended) == {}
+    assert metadata(mended, "prices", "current")["as_of"] == 8
+
+
+def test_a_refused_commit_fails_its_step_and_does_not_blame_the_topic(instance: DagsterInstance, lakes: Lakes) -> None:
+    lakes.send("prices", *HISTORY)
+    lakes.send("visits", *HISTORY)
+
+    def lose_the_run(place: str) -> None:
+        if place == "ingest.after_late":
+            for file in lakes.collection("prices").paths.updates.local.glob("_run=ingest-*/**/*.parquet"):
+                file.unlink()
+
+    on_reach(lose_the_run)
+    try:
+        tick = run_tick_job(lakes.config, instance)
+    finally:
+        on_reach(None)
+    assert not tick.success
+    assert materialized(tick) == {one for one in TICK_ASSETS if one.startswith("visits/")}
+    assert "prices/topic_complete" not in failed_checks(tick)
+
+
+@pytest.mark.sweep
+def test_a_changed_run_file_blocks_as_well(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
+    for name in ("prices", "visits"):
+        lakes.send(name, *HISTORY)
+    assert run_tick_job(lakes.config, instance).success
+    folder = lakes.collection("prices").paths.updates
+    (file,) = [folder.local / one.path for one in OpenTable(folder).files()]
+    rows = pq.ParquetFile(file).read()
+    at = rows["_time"].to_pylist().index(2)
+    times = [*rows["_time"].to_pylist()]
+    times[at] = 4  # the same rows, another time: no checksum tells
+    pq.write_table(rows.set_column(rows.column_names.index("_time"), "_time", pa.array(times, pa.int64())), file)
+    moved = run_nightly_job(lakes.config, instance)
+    assert failed_checks(moved) == {"prices/announced_is_recounted": "ERROR"}
+    assert materialized(moved) == {"visits/compact"}
+    _tear(file)
+    torn = run_nightly_job(lakes.config, instance)
+    assert set(failed_checks(torn)) >= {"prices/announced_is_recounted", "prices/announced_is_counted"}
+    assert materialized(torn) == {"visits/compact"}
+
+
+def _tear(file: Path) -> None:
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])

@@ -1,0 +1,29 @@
+"""Commands of the command line, as tests call them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from tidelake.cli.app import app
+from tidelake.errors import TidelakeError
+
+TIDELAKE = [sys.executable, "-m", "tidelake.cli"]
+
+
+def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    called = [*TIDELAKE, *map(str, arguments)]
+    return subprocess.run(called, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+def call(*arguments: str) -> str:
+    """The command in this process, with its Spark session; standard output only."""
+    result = CliRunner().invoke(app, list(arguments))
+    if isinstance(result.exception, TidelakeError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout

@@ -1,0 +1,101 @@
+"""`tidelake quarantine` and `tidelake late`: what is noted of a collection."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.cli.commands import call, run
+from tests.lakes.lake import NAME, Lake, progress, updates
+from tidelake.errors import TidelakeError
+from tidelake.settings.lake import load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.layout import Store
+from tidelake.validate.late import compare_late
+
+
+@pytest.mark.spark
+def test_quarantine_shows_the_message_its_place_and_its_reason(contradicted: Lake) -> None:
+    config = ("--config", str(contradicted.file))
+    assert "undecodable" in call("quarantine", "prices", *config)
+    found = json.loads(call("quarantine", "prices", "--json", *config))
+    assert [(row["partition"], row["offset"], row["reason"]) for row in found["rows"]] == [(0, 2, "undecodable")]
+    assert found["rows"][0]["value"] == {"b64": "ByBnYXJiYWdl"}
+    assert (found["messages"], found["unexplained"], found["rows"][0]["explained"]) == (1, 1, None)
+    for place in ("prices:0:2", "prices:0:0-9"):  # one message, or several
+        call("resolve", "quarantine", NAME, "--offsets", place, "--reason", "a test message", *config)
+        found = json.loads(call("quarantine", NAME, "--json", *config))
+        assert (found["messages"], found["unexplained"], found["rows"][0]["explained"]) == (1, 0, "a test message")
+        assert "quarantine: 1 undecodable, 1 of them explained" in call("status", *config)
+        call("resolve", "withdraw", NAME, "--offsets", place, *config)
+    assert json.loads(call("quarantine", NAME, "--json", *config))["unexplained"] == 1
+
+
+@pytest.mark.spark
+def test_a_late_contradiction_is_shown_with_its_place_and_settled_by_what_was_published(
+    contradicted: Lake, spark: SparkSession
+) -> None:
+    config = ("--config", str(contradicted.file))
+    assert json.loads(call("late", NAME, "--json", *config))["rows"] == []
+    contradicted.send(updates(((1, 6), 2, 3), ((1, 5), 1, 1)), progress([2], [3], {2: 4}))
+    contradicted.run()
+    compare_late(spark, contradicted.collection)
+    assert "contradicted late" not in call("status", *config)  # what holds upper back comes first
+    shown = call("status", *config)
+    assert "late statements: 1 copies, 1 contradict what was published" in shown
+    assert "late contradictions: 2; what was published stays; see `tidelake late prices`" in shown
+    found = json.loads(call("late", NAME, "--json", *config))
+    assert (found["contradictions"], found["statements"]["copy"], found["statements"]["contradiction"]) == (2, 1, 1)
+    assert [(row["kind"], row["time"], row["stated"], row["published"], row["offset"]) for row in found["rows"]] == [
+        ("late_update", 2, 3, 2, 4),
+        ("late_count", 2, 4, 1, 5),
+    ]
+    assert "late_update" in call("late", NAME, *config)
+
+    def refused(kind: str, *decision: str) -> str:
+        with pytest.raises(TidelakeError, match="time 2 of 'prices' is sealed already, and no late statement") as error:
+            call("resolve", kind, NAME, "--time", "2", "--reason", "r", *decision, *config)
+        return str(error.value)
+
+    published = '{"data": {"id": 1, "price": 6}, "diff": 2}'
+    assert "tidelake late prices" in refused("discard", "--statement", published)
+    refused("count", "--count", "4")  # not what was published
+    stated = json.dumps({"data": found["rows"][0]["data"], "diff": found["rows"][0]["stated"]})
+    done = call("resolve", "discard", NAME, "--time", "2", "--reason", "taken back", "--statement", stated, *config)
+    assert "prices: settled. What is published stays as it is" in done
+    call("resolve", "count", NAME, "--time", "2", "--reason", "one is right", "--count", "1", *config)
+    assert "late contradictions: 2, 2 of them settled by decision" in call("status", *config)
+    rows = json.loads(call("late", NAME, "--json", *config))["rows"]
+    assert [row["decision"] for row in rows] == ["taken back", "one is right"]
+
+
+@pytest.mark.spark
+def test_a_table_that_is_no_folder_is_an_error_and_no_traceback(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark)
+    lake.ingest()
+    table = lake.collection.paths.quarantine.local
+    shutil.rmtree(table)
+    table.write_text("no folder")
+    done = run("quarantine", NAME, "--config", lake.file)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: [Errno 20] Not a directory")
+    assert "hint: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_table_is_status_1_and_its_hint(tmp_path: Path) -> None:
+    (tmp_path / "topics" / "t").mkdir(parents=True)
+    schema = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
+    block = {"family": "plain", "topic": "t", "schema": schema}
+    (tmp_path / "collections.yaml").write_text(json.dumps({"topics": "topics", "collections": {"one": block}}))
+    settings = load_settings(tmp_path / "collections.yaml")
+    collection = Catalog(Store(settings.store)).open_or_create(settings.collection("one").spec())
+    assert run("quarantine", "one", cwd=tmp_path).returncode == 0
+    shutil.rmtree(collection.paths.quarantine.local)
+    done = run("quarantine", "one", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is damaged: there is no table\nhint: run nothing that writes to it" in done.stderr

@@ -1,0 +1,71 @@
+"""`tidelake status`: numbers and words, without a JVM."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.commands import call, run
+from tests.lakes.lake import Lake
+from tidelake.errors import TidelakeError
+
+
+def test_status_of_what_is_not_ingested_yet_and_of_what_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "topics" / "t").mkdir(parents=True)
+    schema = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
+    block = {"family": "plain", "topic": "t", "schema": schema}
+    (tmp_path / "collections.yaml").write_text(json.dumps({"topics": "topics", "collections": {"one": block}}))
+    assert "not ingested yet" in run("status", cwd=tmp_path).stdout
+    assert json.loads(run("status", "--json", cwd=tmp_path).stdout) == {"collections": {"one": None}}
+    unknown = run("status", "two", cwd=tmp_path)
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "there is no collection of this name" in unknown.stderr
+    assert "use one of: one" in unknown.stderr
+    nothing = run("status", cwd=tmp_path / "topics")
+    assert nothing.returncode == 2
+    assert "collections.yaml" in nothing.stderr
+
+
+def test_status_starts_no_jvm_and_imports_no_spark(tmp_path: Path) -> None:
+    (tmp_path / "collections.yaml").write_text("collections: {}\n")
+    code = (
+        "import sys; sys.argv = ['tidelake', 'status', '--json']\n"
+        "from tidelake.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('pyspark', 'dagster', 'great_expectations') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_reading_a_store_loads_no_log() -> None:
+    code = "import sys, tidelake.read.status; print('structlog' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.spark
+def test_a_contradiction_is_shown_decided_and_gone(contradicted: Lake) -> None:
+    config = ("--config", str(contradicted.file))
+    shown: dict[str, Any] = json.loads(call("status", "--json", *config))["collections"]["prices"]
+    assert (shown["upper"], shown["pending"], shown["quarantine"], shown["lag_messages"]) == (3, 2, 1, 0)
+    assert [(one["time"], one["decided"]) for one in shown["contradictions"]] == [(3, False)]
+    assert (shown["state"], shown["waits_for"]) == ("held back at time 3", "a decision about time 3")
+    assert shown["state"] in call("status", *config)
+    decided = json.loads(
+        call("resolve", "count", "prices", "--time", "3", "--count", "2", "--reason", "both", "--json", *config)
+    )
+    assert decided["decisions"][0]["reason"] == "both"
+    contradicted.run()
+    after = json.loads(call("status", "--json", *config))["collections"]["prices"]
+    assert (after["upper"], after["contradictions"]) == (9, [])
+    assert (after["state"], after["waits_for"]) == ("in order", None)
+    assert after["sealed_by_decision"] == [{"time": 3, "announced": 2, "reason": "both"}]
+    assert "sealed by decision: time 3: both" in call("status", *config)
+    with pytest.raises(TidelakeError, match="time 3 of 'prices' is sealed already"):
+        call("resolve", "count", "prices", "--time", "3", "--count", "1", "--reason", "again", *config)

@@ -1,0 +1,23 @@
+"""The compaction scripts: what since allows, and what a merge leaves, command by command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.lakes.scripts import Case, read_cases, replay
+
+pytestmark = pytest.mark.spark
+
+CASES = list(read_cases("compact"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_a_compaction_script_is_answered_as_it_is_written(tmp_path: Path, spark: SparkSession, case: Case) -> None:
+    assert replay(tmp_path, spark, case.lines) == case.lines
+
+
+def test_no_title_of_a_compaction_script_is_there_twice() -> None:
+    assert len({case.title for case in CASES}) == len(CASES) > 8

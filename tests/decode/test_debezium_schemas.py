@@ -1,0 +1,345 @@
+"""Where the schemas of change events come from: messages, a registry, the settings; and how they grow."""
+
+from __future__ import annotations
+
+import io
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.lake import open_collection
+from tests.lakes.changes import Changes
+from tests.lakes.connect_schemas import OPTIONAL, connect_row
+from tests.services.registry import Registry
+from tidelake.errors import ConfigurationError, KeysInError
+from tidelake.forms.key_errors import keys_in_error
+from tidelake.store.quarantine import quarantine_rows
+
+pytestmark = pytest.mark.spark
+
+TEXT = ["null", "string"]
+
+
+def connect_schema(**columns: Any) -> dict[str, Any]:
+    """The same in front of an event."""
+    row = connect_row(**columns)
+    event = [{**row, "field": name} for name in ("before", "after")]
+    return {"type": "struct", "fields": [*event, {"field": "op", "type": "string", "optional": False}]}
+
+
+ID = {"type": "int32", "optional": False}
+DAY = {"type": "int32", "optional": True, "name": "io.debezium.time.Date"}
+FIRST = connect_schema(id=ID, a=OPTIONAL)
+SECOND = connect_schema(id=ID, a=OPTIONAL, day=DAY)
+
+
+class Told(Changes):
+    """Change events whose rows are mappings, in JSON with their schema or in Avro."""
+
+    def row(self, op: str, row: dict[str, Any] | None, before: dict[str, Any] | None = None) -> dict[str, Any]:
+        record = self.event(op)
+        record["value"] |= {"after": row, "before": before}
+        return {"key": {"id": (row or before or {})["id"]}, "value": record["value"]}
+
+    def wrapped(self, schema: Any, op: str, row: dict[str, Any]) -> dict[str, Any]:
+        record = self.row(op, row)
+        return {"key": record["key"], "value": {"schema": schema, "payload": record["value"]}}
+
+    def columns(self) -> list[str]:
+        return [one["name"] for one in self.collection.entry.record_schema["fields"]]
+
+    def shown(self, as_of: int | None = None, **more: Any) -> dict[Any, tuple[Any, ...]]:
+        found = self.rows(as_of, **more)
+        return {row["id"]: tuple(str(row[one]) for one in self.columns()[1:]) for row in found}
+
+
+def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Told(tmp_path, spark, evolution="additive", messages_per_tick_max=4)
+    del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
+    lake.configure()
+    lake.put({"key": {"id": 1}, "value": None})
+    with pytest.raises(ConfigurationError, match=r"(?s)no message of prices has its schema with it.*add `schema:`"):
+        lake.ingest()
+    lake.put(lake.wrapped(FIRST, "c", {"id": 1, "a": "x"}))
+    opened = open_collection(spark, lake.settings, "prices")  # as an asset does
+    assert [one["name"] for one in opened.entry.record_schema["fields"]] == ["id", "a"]
+    lake.ingest()
+    assert lake.columns() == ["id", "a"] and lake.shown() == {1: ("x",)}
+    first = lake.times[-1].time
+    lake.put(lake.wrapped(SECOND, "u", {"id": 1, "a": "y", "day": 1}), lake.wrapped(FIRST, "c", {"id": 2, "a": "z"}))
+    lake.ingest()
+    assert lake.shown() == {1: ("y", "1970-01-02"), 2: ("z", "None")}
+    assert lake.shown(first) == {1: ("x", "None")}
+    # Not additive: the column of another name and the one that may not be null are refused with the reason, by key.
+    renamed = connect_schema(id=ID, b=OPTIONAL, day=DAY)
+    strict = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False})
+    lake.put(lake.wrapped(renamed, "u", {"id": 1, "b": "q"}), lake.wrapped(strict, "u", {"id": 2, "a": "q", "n": 1}))
+    lake.ingest()
+    with pytest.raises(KeysInError):
+        lake.shown()
+    found = " ".join(keys_in_error(lake.collection).first)
+    assert "'b' is refused: it is new, but 'a' is missing" in found
+    assert "'n' is refused: it is new, cannot be null and has no default" in found
+    with_default = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False, "default": 3})
+    lake.put(lake.wrapped(with_default, "u", {"id": 1, "a": "r", "day": None, "n": 1}))
+    lake.put(lake.wrapped(strict, "u", {"id": 2, "a": "s", "n": 2}))
+    lake.ingest()
+    assert lake.shown() == {1: ("r", "None", "1"), 2: ("s", "None", "2")}
+    lake.compact()
+    assert not lake.validate(full=True).damaged
+    assert lake.shown(first) == {1: ("x", "None", "None")}
+
+
+def test_a_new_column_of_the_schema_in_the_settings_appears(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Told(tmp_path, spark)
+    lake.put(lake.event("c", (1, "x", "y")))
+    lake.ingest()
+    fields = [{"name": "id", "type": "int"}, *({"name": name, "type": TEXT} for name in ("b", "a", "c"))]
+    lake.configure(schema={"type": "record", "name": "row", "fields": fields})
+    with pytest.raises(ConfigurationError, match=r"(?s)the column 'c' is new.*`evolution: additive`"):
+        lake.ingest()
+    lake.configure(evolution="additive")
+    lake.put(lake.row("c", {"id": 2, "a": "x", "c": "z"}))
+    lake.ingest()
+    assert lake.shown() == {1: ("x", "y", "None"), 2: ("x", "None", "z")}
+    lake.document["collections"]["prices"].pop("schema")  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match=r"(?s)schema: is missing.*and a block `registry:`, which has it"):
+        lake.configure(format="avro")
+
+
+ROWS = {
+    1: [{"name": "id", "type": "int"}, {"name": "a", "type": TEXT, "default": None}],
+    2: [
+        {"name": "id", "type": "int"},
+        {"name": "a", "type": TEXT, "default": None},
+        {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}]},
+    ],
+    3: [{"name": "id", "type": "int"}],
+    4: [{"name": "id", "type": "string"}, {"name": "a", "type": TEXT}],
+}
+
+
+def event_schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    source = {
+        "type": "record",
+        "name": "Source",
+        "fields": [
+            {"name": "connector", "type": "string"},
+            {"name": "snapshot", "type": TEXT},
+            {"name": "sequence", "type": TEXT},
+            {"name": "lsn", "type": ["null", "long"]},
+        ],
+    }
+    row = {"type": "record", "name": "Value", "fields": fields}
+    parts = {"before": ["null", row], "after": ["null", "Value"], "source": source, "op": "string"}
+    parts["ts_ms"] = ["null", "long"]
+    return {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": "shop.items",
+        "fields": [{"name": name, "type": kind} for name, kind in parts.items()],
+    }
+
+
+KEY = {"type": "record", "name": "Key", "namespace": "shop.items", "fields": [{"name": "id", "type": "int"}]}
+
+
+def body(schema: dict[str, Any], given: Any) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), given)
+    return buffer.getvalue()
+
+
+def framed(schema_id: int, encoded: bytes) -> str:
+    return b64encode(b"\x00" + schema_id.to_bytes(4, "big") + encoded).decode("ascii")
+
+
+@pytest.mark.services
+def test_a_registry_knows_the_schemas_of_events_and_of_their_keys(
+    tmp_path: Path, spark: SparkSession, registry: Registry
+) -> None:
+    topic = tmp_path.name
+    lake = Told(tmp_path, spark, topic=topic, evolution="additive")
+    lake.document["registry"] = {"url": registry.url, "cache": "cache"}
+    del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
+    lake.configure(format="avro", encoding="confluent")
+    key_id = registry.register(f"{topic}-key", KEY)
+
+    def send(version: int, op: str, row: Any, before: Any = None, key: int = key_id) -> dict[str, Any]:
+        record = lake.row(op, row, before or {"id": row["id"]})
+        value = record["value"] | {"before": before}
+        return {
+            "key_b64": framed(key, body(KEY, record["key"])),
+            "value_b64": framed(ids[version], body(event_schema(ROWS[version]), value)),
+        }
+
+    lake.put({"key": None, "value": None}, topic=topic)
+    with pytest.raises(ConfigurationError, match=f"the registry has no schema under '{topic}-value' yet"):
+        lake.ingest()
+    ids = {1: registry.register(f"{topic}-value", event_schema(ROWS[1]))}
+    lake.put(*(send(1, "c", {"id": one, "a": "x"}) for one in (1, 2, 3, 4)), topic=topic)
+    lake.ingest()
+    assert lake.columns() == ["id", "a"] and set(lake.shown()) == {1, 2, 3, 4}
+
+    ids |= {version: registry.register(f"{topic}-value", event_schema(ROWS[version])) for version in (2, 3, 4)}
+    gone = lake.row("d", None, {"id": 2})["value"] | {"before": None}
+    only_key = {
+        "key_b64": framed(key_id, body(KEY, {"id": 2})),
+        "value_b64": framed(ids[1], body(event_schema(ROWS[1]), gone)),
+    }
+    in_header = send(1, "u", {"id": 3, "a": "h"}) | {"headers": [{"key": "__value_schema_id", "value": "x"}]}
+    other_type = {**send(1, "u", {"id": 4, "a": "t"}), "value_b64": framed(ids[4], b"")}
+    keyless = {**send(1, "u", {"id": 9, "a": "k"}, key=10**6), "value_b64": framed(10**6, b"")}
+    whole = b64decode(in_header["value_b64"])
+    strays = b"\x01" + whole[1:], b"\x00" + (10**6 + 1).to_bytes(4, "big") + whole[5:], whole + b"\x00"
+    other_magic = b64encode(b"\x01" + b64decode(only_key["key_b64"])[1:]).decode("ascii")
+    lake.put(
+        send(2, "u", {"id": 1, "a": "y", "price": b"\x01\x00"}),
+        only_key,
+        in_header,
+        other_type,
+        keyless,
+        send(3, "c", {"id": 5}),
+        *(
+            {"key_b64": framed(key_id, body(KEY, {"id": key})), "value_b64": b64encode(stray).decode("ascii")}
+            for key, stray in enumerate(strays, start=6)
+        ),
+        {**only_key, "key_b64": other_magic},
+        {**only_key, "headers": [{"key": "__key_schema_id", "value": "x"}]},
+        topic=topic,
+    )
+    report = lake.ingest()
+    assert lake.shown(skip_errors=True) == {1: ("y", "2.56"), 5: ("None", "None")}
+    assert (report.quarantined, report.values_in_error) == (3, 5)
+    (unknown, *unnamed) = quarantine_rows(lake.collection)
+    assert unknown["reason"] == "no_key" and f"schema id {10**6}" in unknown["detail"]
+    assert [one["reason"] for one in unnamed] == ["no_key", "no_key"]
+    found = " ".join(keys_in_error(lake.collection).first)
+    assert "schema_id_in_header" in found and f"schema id {ids[4]}: column 'id' is refused" in found
+    for key, reason in ((6, "wrong_magic_byte"), (7, "unknown_schema_id (schema id 1000001)"), (8, "bytes_left_over")):
+        assert f'{{"id":{key}}}: the event cannot be read: {reason}' in found
+
+
+def test_keys_in_bare_avro_name_what_is_deleted_and_a_map_lands_as_text(tmp_path: Path, spark: SparkSession) -> None:
+    tags = {"name": "tags", "type": ["null", {"type": "map", "values": TEXT}]}
+    schema = event_schema([*ROWS[1], tags])
+    lake = Told(tmp_path, spark, format="avro", schema=schema, key_schema=KEY)
+    made = [lake.row("c", {"id": one, "a": "x", "tags": {"p": "q", "r": None}}) for one in (1, 2, 3)]
+    gone = lake.row("d", None, {"id": 1})
+    gone["value"]["before"] = None
+    stated = [
+        {
+            "key_b64": b64encode(body(KEY, one["key"])).decode(),
+            "value_b64": b64encode(body(schema, one["value"])).decode(),
+        }
+        for one in (*made, gone)
+    ]
+    lake.put(*stated, {**stated[1], "value_b64": "AA=="})
+    report = lake.ingest()
+    assert lake.shown(skip_errors=True) == {3: ("x", '{"p":"q","r":null}')}
+    assert report.values_in_error == 1 and report.quarantined == 0
+    # An event that can be read and not used: of no operation, and without a row.
+    odd = lake.row("x", {"id": 3, "a": "x"}), lake.row("u", {"id": 4, "a": "x"}), lake.row("m", {"id": 5, "a": "x"})
+    odd[1]["value"]["after"] = None
+    told = [(body(KEY, one["key"]), body(schema, one["value"])) for one in odd]
+    lake.put(*({"key_b64": b64encode(key).decode(), "value_b64": b64encode(value).decode()} for key, value in told))
+    report = lake.ingest()
+    assert report.reasons == {"unknown_operation": 1} and set(lake.errors()) == {2, 3, 4}
+
+
+def decimal(scale: int, precision: int = 10) -> dict[str, Any]:
+    parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
+    return {
+        "type": "bytes",
+        "optional": True,
+        "name": "org.apache.kafka.connect.data.Decimal",
+        "parameters": parameters,
+    }
+
+
+def unscaled(number: int) -> str:
+    return b64encode(number.to_bytes(8, "big", signed=True)).decode()
+
+
+def of_time(name: str, kind: str = "int64") -> dict[str, Any]:
+    return {"type": kind, "optional": True, "name": f"io.debezium.time.{name}"}
+
+
+BEFORE: dict[str, Any] = {
+    "id": ID,
+    "w": of_time("MicroTimestamp"),
+    "d": decimal(2),
+    "n": {"type": "int64"},
+    "s": OPTIONAL,
+}
+AT_MS = 1_700_000_000_000
+DECLARED = {
+    "type": "record",
+    "name": "row",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "w", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        {"name": "d", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}]},
+        {"name": "n", "type": ["null", "long"]},
+        {"name": "s", "type": TEXT},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("evolution", "declared"),
+    [("additive", False), ("none", True), pytest.param("none", False, marks=pytest.mark.sweep)],
+)
+def test_a_column_that_a_message_says_otherwise_is_read_as_it_says_or_refused_by_name(
+    tmp_path: Path, spark: SparkSession, evolution: str, declared: bool
+) -> None:
+    lake = Told(tmp_path, spark, evolution=evolution, schema=DECLARED)
+    if not declared:
+        del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
+        lake.configure()
+    row = {"w": AT_MS * 1000, "d": unscaled(12345), "n": 5, "s": "x"}
+    lake.put(*(lake.wrapped(connect_schema(**BEFORE), "c", {"id": one, **row}) for one in (1, 7, 8)))
+    lake.ingest()
+    whole = ("2023-11-14 22:13:20", "123.45", "5", "x")
+    assert lake.shown() == {1: whole, 7: whole, 8: whole}
+
+    def wrapped(number: int, given: dict[str, Any], **kinds: Any) -> dict[str, Any]:
+        return lake.wrapped(connect_schema(**BEFORE | kinds), "u", {"id": number, **row, **given})
+
+    finer = {"w": AT_MS, "d": unscaled(1_234_500)}
+    lake.put(
+        wrapped(1, {"s": "y"}),
+        wrapped(2, finer, w=of_time("Timestamp"), d=decimal(4, 12), n={"type": "int32"}),
+        wrapped(3, {"w": "2023-11-14T22:13:20Z"}, w=of_time("ZonedTimestamp", "string")),
+        # The new column comes with its schema, which is read all the same.
+        wrapped(4, finer | {"more": "m"}, w=of_time("Timestamp"), d=decimal(4), more=OPTIONAL),
+        # What does not fit, and what is another thing, is refused by its column, and by its key where that is told.
+        wrapped(5, {"d": unscaled(1_234_567)}, d=decimal(4)),
+        wrapped(6, {"s": 5}, s={"type": "int32"}),
+        wrapped(7, {"n": 19_000}, n=of_time("Date", "int32")),
+        wrapped(8, {}, id={"type": "int64"}),
+        wrapped(9, {"w": AT_MS}, w={"type": "int64"}, s={"type": "boolean"}),
+        wrapped(10, {}, id=of_time("Date", "int32")),
+    )
+    report = lake.ingest()
+    assert (report.quarantined, report.values_in_error) == (1, 5)
+    shown = {key: one[:4] for key, one in lake.shown(skip_errors=True).items()}
+    assert shown == {1: (*whole[:3], "y"), 2: whole, 3: whole, 4: whole}
+    assert lake.columns()[5:] == (["more"] if evolution == "additive" else [])
+    found = dict(one.split(": ", 1) for one in keys_in_error(lake.collection).first)
+    assert "d cannot be read" in found['{"id":5}']
+    assert "'s' is refused: it is written as int32, but the collection reads string" in found['{"id":6}']
+    assert "'n' is refused: it is written as io.debezium.time.Date (int32), but" in found['{"id":7}']
+    assert "'id' is refused: it is written as int64, but the collection reads int" in found['{"id":8}']
+    assert f"'{'s' if declared else 'w'}' is refused" in found['{"id":9}']
+    (bad,) = quarantine_rows(lake.collection)
+    assert bad["reason"] == "schema_not_resolved" and "column 'id' is refused" in bad["detail"]
+    # The next tick knows, and a plain one is plain again.
+    lake.put(wrapped(5, {}), wrapped(6, finer, w=of_time("Timestamp"), d=decimal(4, 12), n={"type": "int32"}))
+    assert lake.ingest().values_in_error == 0
+    assert {key: one[:4] for key, one in lake.shown(skip_errors=True).items()} == shown | {5: whole, 6: whole}
+    assert not lake.validate(full=True).damaged

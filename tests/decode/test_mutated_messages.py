@@ -1,0 +1,300 @@
+"""Thousands of damaged messages through ingest and seal: each is stored or quarantined, and no time seals wrongly.
+
+What is right comes from the core: its codec decides about each message, its ledger about each time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.lakes.lake import Lake
+from tests.lakes.mutations import mutate
+from tests.lakes.random_data import landed, one_form, random_datum
+from tests.sweeps import seeds
+from tidelake.codec.avro import AvroCodec, ConfluentCodec
+from tidelake.errors import CodecError, ConflictingDiff, EnvelopeBreach, MalformedMessage
+from tidelake.model.keyed import KeyedStatement, breaches, contents
+from tidelake.protocol.antichain import Antichain
+from tidelake.protocol.ledger.ledger import Ledger
+from tidelake.protocol.message import Message, Progress, Updates
+from tidelake.read.snapshot import snapshot
+from tidelake.schema.avro import resolved_schema
+from tidelake.store.files import read_rows
+from tidelake.store.layout import DIFF, RUN, TIME
+from tidelake.store.quarantine import quarantine_rows
+from tidelake.store.table_schema import updates_schema
+
+pytestmark = pytest.mark.spark
+
+MESSAGES = 2000
+FIRST = 1_000_000
+"""Damaged messages speak of times around this one, so that bits that flip leave most earlier times alone."""
+GOOD_TIMES = 40
+
+PLACE = {"type": "record", "name": "place", "fields": [{"name": "city", "type": ["null", "string"]}]}
+POINT = {"type": "record", "name": "point", "fields": [{"name": "x", "type": "int"}, {"name": "on", "type": "boolean"}]}
+FLAT: list[dict[str, Any]] = [
+    {"name": "id", "type": "long"},
+    {"name": "small", "type": "int"},
+    {"name": "ratio", "type": "double"},
+    {"name": "flag", "type": "boolean"},
+    {"name": "raw", "type": "bytes"},
+    {"name": "name", "type": "string"},
+    {"name": "price", "type": ["null", "int"]},
+]
+NESTED: list[dict[str, Any]] = [
+    {"name": "id", "type": "long"},
+    {"name": "many", "type": ["null", "int", "long", "string", PLACE]},
+    {"name": "two", "type": ["float", "double"]},
+    {"name": "where", "type": {**PLACE, "name": "where"}},
+    {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
+    {"name": "deep", "type": {"type": "array", "items": {"type": "array", "items": POINT}}},
+    {"name": "colour", "type": {"type": "enum", "name": "colour", "symbols": ["red", "blue", "green"]}},
+    {"name": "tag", "type": {"type": "fixed", "name": "tag", "size": 4}},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "ms", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+]
+MEASURED = [one for one in FLAT if one["name"] != "flag"]
+"""Types whose values say how long they were; see `tidelake.decode.lengths`."""
+DECIMALS: list[dict[str, Any]] = [
+    {"name": "id", "type": "long"},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    {"name": "sum", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 18}]},
+    {"name": "wide", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}},
+]
+NO_INT = [one for one in NESTED if one["name"] not in ("many", "deep", "day")]
+
+
+def record(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    """A record schema of these fields."""
+    return {"type": "record", "name": "data", "fields": fields}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One kind of collection, and how its messages are read by the core."""
+
+    name: str
+    fields: list[dict[str, Any]]
+    family: str = "plain"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def writer_schemas(self) -> dict[int, dict[str, Any]]:
+        """What messages are written with, by id; one where the topic is bare Avro."""
+        if self.settings.get("encoding") != "confluent":
+            return {0: record(self.fields)}
+        return {7: record(self.fields), 2**31: record(self.fields[::-1])}
+
+    def decode(self, value: bytes) -> Message | None:
+        """What the core's codec says of a message."""
+        schemas = self.writer_schemas
+        if 0 in schemas:
+            return AvroCodec(schemas[0]).decode(value)
+        return ConfluentCodec(schemas.get).decode(value)
+
+    def datum(self, data: dict[str, Any]) -> tuple[Any, ...]:
+        """What a table holds of some data, whatever order their fields had; equal for equal data."""
+        kinds = {one["name"]: one["type"] for one in resolved_schema(record(self.fields))["fields"]}
+        return tuple((name, landed(kinds[name], data[name])) for name in sorted(data))
+
+
+CONFLUENT = {"encoding": "confluent", "schema_ids": {7: record(NESTED), 2**31: record(NESTED[::-1])}}
+SUBJECTS = (
+    Subject("flat", FLAT),
+    Subject("nested", NESTED),
+    Subject("no_int", NO_INT, "append_only"),
+    Subject("confluent", NESTED, settings=CONFLUENT),
+    Subject("keyed", FLAT, "upsert", {"key": ["id"]}),
+    Subject("measured", MEASURED),
+    Subject("decimals", DECIMALS),
+    Subject("measured_append_only", MEASURED, "append_only"),
+)
+
+
+def good_messages(subject: Subject, random: Random) -> tuple[list[bytes], list[bytes]]:
+    """A stream that seals up to its end, and a mixture of messages to be damaged."""
+    first, *_ = subject.writer_schemas.values()
+    resolved = resolved_schema(first)
+
+    def batch(times: list[int]) -> Updates:
+        diffs = (1,) if subject.family != "plain" else (1, 1, -1, 2)
+        return Updates([(random_datum(random, resolved), time, random.choice(diffs)) for time in times])
+
+    def statement(lower: int, upper: int, counts: dict[int, int]) -> Progress:
+        return Progress([lower], [upper], list(counts.items()))
+
+    stream: list[Message] = [batch([time] * (time % 3)) for time in range(GOOD_TIMES)]
+    stream.append(statement(0, GOOD_TIMES, {time: time % 3 for time in range(GOOD_TIMES)}))
+    mixture: list[Message] = [batch([FIRST + random.randrange(500) for _ in range(size % 4)]) for size in range(200)]
+    for _ in range(60):
+        lower = FIRST + random.randrange(500)
+        upper = lower + random.randint(1, 40)
+        mixture.append(statement(lower, upper, {random.randrange(lower, upper): random.randrange(3) for _ in "abc"}))
+    return tuple([encoded(subject, random, one) for one in part] for part in (stream, mixture))  # type: ignore[return-value]
+
+
+def encoded(subject: Subject, random: Random, message: Message) -> bytes:
+    """The bytes of a message, with any of the schemas that the topic knows."""
+    schemas = subject.writer_schemas
+    if 0 in schemas:
+        return AvroCodec(schemas[0]).encode(message)
+    return ConfluentCodec(schemas.get).encode(message, random.choice(list(schemas)))
+
+
+@dataclass
+class Expected:
+    """What the core makes of a topic."""
+
+    refused: dict[tuple[int, int], set[str]] = field(default_factory=dict)
+    """By partition and offset: the reasons, any of which may be given."""
+    facts: set[tuple[Any, int, int]] = field(default_factory=set)
+    statements: list[Progress] = field(default_factory=list)
+    breaches: set[int] = field(default_factory=set)
+
+    def seal(self) -> tuple[int | None, set[tuple[str, int]]]:
+        """The frontier (None where closed) and what is contradictory, of all facts at once."""
+        ledger = Ledger(Antichain.of(0))
+        ledger.announce_all(self.statements)
+        diffs: dict[int, dict[Any, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for data, time, diff in self.facts:
+            diffs[time][data].add(diff)
+        ledger.count_all((time, len(by_data)) for time, by_data in diffs.items())
+        for time, by_data in diffs.items():
+            for stated in by_data.values():
+                if len(stated) > 1:
+                    ledger.contradict(ConflictingDiff(time, min(stated), max(stated)))
+        for time in self.breaches:
+            ledger.contradict(EnvelopeBreach(time, ""))
+        frontier = ledger.advance()
+        found = {(error.kind, int(str(time))) for time, errors in ledger.contradictions().items() for error in errors}
+        return (int(str(frontier.elements[0])) if frontier.elements else None), found
+
+
+def expect(subject: Subject, topic: dict[tuple[int, int], bytes]) -> Expected:
+    """Let the core read a topic."""
+    expected = Expected()
+    for place, value in topic.items():
+        try:
+            message = subject.decode(value)
+        except CodecError as error:
+            expected.refused[place] = {error.reason}
+            continue
+        except MalformedMessage as error:
+            expected.refused[place] = {kind for kind, _ in error.problems}
+            continue
+        if isinstance(message, Progress):
+            expected.statements.append(message)
+        elif message is not None:
+            facts = {(subject.datum(data), int(str(time)), diff) for data, time, diff in message.batch}
+            refused = {fact for fact in facts if subject.family == "append_only" and fact[2] < 0}
+            expected.breaches |= {time for _, time, _ in refused}
+            expected.facts |= facts - refused
+            if refused:
+                expected.refused[place] = {"append_only_diff"}
+    if subject.family == "upsert":
+        expected.breaches |= breaches(statements_of(expected.facts))
+    return expected
+
+
+def statements_of(facts: set[tuple[Any, int, int]]) -> list[KeyedStatement]:
+    """Facts about the key `id` as the keyed model has them."""
+    return [KeyedStatement(dict(data)["id"], data, time, diff) for data, time, diff in facts]
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, int | None, int]]:
+    """`(data, time, diff)` of each row; times of columns as numbers, since a table's may be beyond Python's."""
+    for index, one in enumerate(table.schema):
+        if pa.types.is_timestamp(one.type) or pa.types.is_date32(one.type):
+            number = pa.int64() if pa.types.is_timestamp(one.type) else pa.int32()
+            table = table.set_column(index, one.name, table[one.name].cast(number))
+    found = []
+    for row in table.to_pylist():
+        time, diff = row.pop(TIME, None), row.pop(DIFF)
+        found.append((tuple((name, one_form(row[name])) for name in sorted(row)), time, diff))
+    return found
+
+
+def check(subject: Subject, lake: Lake, topic: dict[tuple[int, int], bytes]) -> None:
+    """Ingest and seal, and compare with what the core makes of the same bytes."""
+    expected = expect(subject, topic)
+    ingested = lake.ingest()
+    quarantined = {(row["partition"], row["offset"]): row for row in quarantine_rows(lake.collection)}
+    assert quarantined.keys() == expected.refused.keys()
+    for place, row in quarantined.items():
+        assert row["reason"] in expected.refused[place], (place, topic[place].hex())
+        assert row["value"] == topic[place], place
+    assert ingested.messages == len(topic)
+    assert ingested.quarantined == len(quarantined)
+    assert ingested.progress_statements == len(expected.statements)
+    paths, schema = lake.collection.paths, updates_schema(lake.collection.entry.record_schema)
+    stored = rows_of(read_rows(paths.updates, lake.table.files(), schema).drop_columns([RUN]))
+    assert set(stored) == expected.facts
+
+    sealed = lake.seal()
+    frontier, contradictions = expected.seal()
+    assert (None if sealed.closed else sealed.upper) == frontier
+    assert {(error.kind, error.time) for error in sealed.contradictions} == contradictions
+    assert sealed.upper >= GOOD_TIMES
+    shown = Counter[Any]()
+    for data, _, diff in rows_of(snapshot(lake.spark, lake.collection).contents.toArrow()):
+        shown[data] += diff
+    proven = {fact for fact in expected.facts if frontier is None or fact[1] < frontier}
+    assert shown == contents_of(subject, proven)
+    assert not lake.validate(full=True).damaged
+
+
+def contents_of(subject: Subject, proven: set[tuple[Any, int, int]]) -> Counter[Any]:
+    """How often each datum is there after the facts that are proven."""
+    if subject.family == "upsert":
+        return Counter(contents(statements_of(proven), FIRST**3).values())
+    sums = Counter[Any]()
+    for data, _, diff in proven:
+        sums[data] += diff
+    return Counter({data: diff for data, diff in sums.items() if diff})
+
+
+def speaks_early(subject: Subject, value: bytes) -> bool:
+    """Whether a message states an update at a time that the good stream has, which would have to contradict it."""
+    try:
+        message = subject.decode(value)
+    except (CodecError, MalformedMessage):
+        return False
+    return isinstance(message, Updates) and any(int(str(time)) < GOOD_TIMES for _, time, _ in message.batch)
+
+
+def run(tmp_path: Path, spark: SparkSession, subject: Subject, seed: int) -> None:
+    """Send a seed's messages to two partitions by turns, and check what becomes of them."""
+    random = Random(f"{subject.name} {seed}")
+    stream, mixture = good_messages(subject, random)
+    damaged = mutate(random, mixture, MESSAGES)
+    values = [*stream, *(one for one in damaged if not speaks_early(subject, one))]
+    lake = Lake(tmp_path, spark, subject.family, schema=record(subject.fields), **subject.settings)
+    for partition in range(2):
+        lake.send(*values[partition::2], partition=partition, at=0)
+    topic = {(number % 2, number // 2): value for number, value in enumerate(values)}
+    check(subject, lake, topic)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS[:1], ids=lambda subject: subject.name)
+def test_a_damaged_message_is_stored_or_quarantined_and_seals_nothing_wrongly(
+    tmp_path: Path, spark: SparkSession, subject: Subject
+) -> None:
+    run(tmp_path, spark, subject, seed=0)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
+def test_so_does_every_seed(tmp_path: Path, spark: SparkSession, subject: Subject, seed: int) -> None:
+    run(tmp_path, spark, subject, 1 + seed)

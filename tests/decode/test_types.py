@@ -1,0 +1,143 @@
+"""Every declared Avro type is known in every respect, and each respect says the same of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidelake.codec.avro import AvroCodec
+from tidelake.codec.json import AvroJsonCodec
+from tidelake.codec.typed import encode_data
+from tidelake.decode.debezium.values import CONVERSIONS
+from tidelake.decode.json_types import record_form
+from tidelake.decode.landing import land_record
+from tidelake.decode.types import SPARK_TYPES
+from tidelake.protocol.message import Updates
+from tidelake.schema.avro import resolved_schema
+from tidelake.schema.connect import landing_record, wire_types
+from tidelake.schema.connect_agreement import written_otherwise
+from tidelake.schema.types import DECIMAL, SCALARS, Family, ScalarType, is_promotion
+from tidelake.store.table_schema import data_fields
+
+VALUES: dict[Family, Any] = {
+    Family.BOOLEAN: True,
+    Family.INTEGER: 5,
+    Family.REAL: 0.5,
+    Family.TEXT: "text",
+    Family.SYMBOL: "red",
+    Family.BINARY: b"abcd",
+    Family.DECIMAL: b"\x00\x00\x00\x05",
+}
+"""One value of each family, in the codec's form; a fixed type has four bytes."""
+every_scalar = pytest.mark.parametrize("scalar", SCALARS.values(), ids=lambda one: f"{one.base} {one.logical}".strip())
+
+
+def record_of(kind: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "data", "fields": [{"name": "c", "type": kind}]}
+
+
+def schema_of(scalar: ScalarType) -> dict[str, Any]:
+    kind: dict[str, Any] = {"type": scalar.base}
+    if scalar.base in ("enum", "fixed"):
+        kind |= {"name": "named"} | ({"symbols": ["red"]} if scalar.base == "enum" else {"size": 4})
+    if scalar.logical:
+        kind["logicalType"] = scalar.logical
+    return kind | ({"precision": 9, "scale": 2} if scalar.logical == DECIMAL else {})
+
+
+def test_spark_has_an_entry_for_every_declared_type_and_for_no_other() -> None:
+    assert SCALARS.keys() == SPARK_TYPES.keys()
+
+
+def test_spark_has_a_function_for_every_declared_conversion() -> None:
+    declared = {form.conversion for scalar in SCALARS.values() for form in scalar.connect_forms}
+    assert declared | {"as_is"} == CONVERSIONS.keys()
+
+
+@every_scalar
+def test_a_table_stores_what_decoding_gives(scalar: ScalarType) -> None:
+    record = record_of(schema_of(scalar))
+    assert list(land_record(record).arrow) == data_fields(record)
+
+
+@every_scalar
+def test_the_codecs_read_what_they_write(scalar: ScalarType) -> None:
+    record, value = record_of(schema_of(scalar)), VALUES[scalar.family]
+    message = Updates([({"c": value}, 1, 1)])
+    for codec in (AvroCodec(record), AvroJsonCodec(record)):
+        assert codec.decode(codec.encode(message)) == message
+
+
+@every_scalar
+def test_a_person_may_write_every_type(scalar: ScalarType) -> None:
+    record, value = record_of(schema_of(scalar)), VALUES[scalar.family]
+    typed = {Family.BINARY: "abcd", Family.DECIMAL: "0.05"}.get(scalar.family, value)
+    expected = b"\x05" if scalar.family is Family.DECIMAL and scalar.base == "bytes" else value
+    assert encode_data(record, {"c": typed}) == AvroCodec(record).encode_data({"c": expected})
+
+
+@every_scalar
+def test_json_is_read_as_a_type_that_spark_has(scalar: ScalarType) -> None:
+    form = record_form(resolved_schema(record_of(schema_of(scalar))))
+    assert form.ddl.startswith("struct<`c`: ") and form.ddl.removeprefix("struct<`c`: ").removesuffix(">") in {
+        "boolean",
+        "int",
+        "bigint",
+        "float",
+        "double",
+        "string",
+    }
+
+
+@pytest.mark.parametrize(
+    ("scalar", "form"),
+    [(scalar, form) for scalar in SCALARS.values() for form in scalar.connect_forms if not form.names],
+    ids=lambda one: getattr(one, "conversion", None) or f"{one.base} {one.logical}",
+)
+def test_connect_sends_a_logical_type_as_it_is_declared(scalar: ScalarType, form: Any) -> None:
+    kind = schema_of(scalar) | {"type": form.wire}
+    wire = dict(wire_types(record_of(kind)))["c"]
+    assert (wire.name, wire.conversion) == (form.wire, form.conversion)
+    landed = resolved_schema(landing_record(record_of(kind)))["fields"][0]["type"]
+    assert landed["logicalType"] == scalar.connect_landing
+
+
+@pytest.mark.parametrize(
+    ("scalar", "form", "name"),
+    [(scalar, form, name) for scalar in SCALARS.values() for form in scalar.connect_forms for name in form.names],
+    ids=lambda one: one.rpartition(".")[2] if isinstance(one, str) else "",
+)
+def test_a_name_of_connect_says_the_conversion(scalar: ScalarType, form: Any, name: str) -> None:
+    wire = dict(wire_types(record_of({"type": form.wire, "connect.name": name})))["c"]
+    assert (wire.name, wire.conversion) == (form.wire, form.conversion)
+
+
+def test_a_promotion_never_narrows() -> None:
+    promotions = {(a, b) for a, _ in SCALARS for b, _ in SCALARS if is_promotion(a, b)}
+    assert promotions == {
+        ("int", "long"),
+        ("int", "float"),
+        ("int", "double"),
+        ("long", "float"),
+        ("long", "double"),
+        ("float", "double"),
+    }
+
+
+def test_timestamps_of_all_units_and_texts_are_read_as_one_another() -> None:
+    fields = [{"name": "c", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}}]
+    row = {"type": "record", "name": "row", "fields": fields}
+    field = {"field": "c", "type": "string", "name": "io.debezium.time.ZonedTimestamp"}
+    wire = written_otherwise(row, {"type": "struct", "fields": [field]})["c"]
+    assert wire.conversion == "timestamp_text"
+
+
+@pytest.mark.parametrize(("base", "logical"), [("int", "timestamp-millis"), ("long", "date"), ("long", "time-micros")])
+def test_an_undeclared_logical_type_is_its_primitive_everywhere(base: str, logical: str) -> None:
+    record, plain = record_of({"type": base, "logicalType": logical}), record_of(base)
+    assert land_record(record) == land_record(plain)
+    assert data_fields(record) == data_fields(plain)
+    forms = [record_form(resolved_schema(one)) for one in (record, plain)]
+    assert forms[0].ddl == forms[1].ddl and forms[0].problem is not None
+    assert encode_data(record, {"c": 7}) == encode_data(plain, {"c": 7})

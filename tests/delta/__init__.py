@@ -1,1 +1,0 @@
-"""The Delta layer, through real Spark, real files and real commits."""

@@ -1,0 +1,24 @@
+"""The Debezium scripts: what statements and records do to the contents, command by command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.lakes.record_scripts import open_script
+from tests.lakes.scripts import Case, read_cases, replay
+
+pytestmark = pytest.mark.spark
+
+CASES = list(read_cases("debezium"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_a_debezium_script_is_answered_as_it_is_written(tmp_path: Path, spark: SparkSession, case: Case) -> None:
+    assert replay(tmp_path, spark, case.lines, open_script) == case.lines
+
+
+def test_titles_of_debezium_scripts_are_unique() -> None:
+    assert len({case.title for case in CASES}) == len(CASES) > 10

@@ -1,0 +1,216 @@
+"""The positioned form in Delta agrees with the model, in frames, snapshots and compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.model.sources import COLUMNS, Ticks, random_source
+from tidelake.compact import compaction
+from tidelake.compact.compaction import merge_runs
+from tidelake.errors import KeysInError
+from tidelake.forms import key_errors
+from tidelake.forms.positioned import Shape, keys_in_error, merged_rows, resolved_rows, unknown_values
+from tidelake.model.positioned import Contents, PositionedStatement, contents, merged
+from tidelake.protocol.antichain import Antichain
+from tidelake.read.snapshot import snapshot
+from tidelake.settings.lake import load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.layout import Store, new_run
+from tidelake.store.runs import spark_schema, write_frame
+from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS, HAS_UNAVAILABLE, UPPER
+from tidelake.store.table_schema import updates_schema
+
+pytestmark = pytest.mark.spark
+
+NAMES = [f"c{place}" for place in range(COLUMNS)]
+RECORD: dict[str, Any] = {
+    "type": "record",
+    "name": "row",
+    "fields": [{"name": name, "type": ["null", "string"]} for name in ("id", *NAMES)],
+}
+SCHEMA = updates_schema(RECORD, positioned=True)
+SHAPE = Shape(("id", *NAMES), ("id",))
+
+
+def frame(spark: SparkSession, statements: Iterable[PositionedStatement]) -> DataFrame:
+    """Statements as rows."""
+    rows = [
+        {
+            "_time": one.time,
+            "_diff": one.diff,
+            "_position": list(one.position),
+            "_unavailable": [NAMES[place] for place in sorted(one.unavailable)] or None,
+            "_error": one.error,
+            "id": one.key,
+            **dict(zip(NAMES, one.values, strict=False)),
+        }
+        for one in statements
+    ]
+    return spark.createDataFrame(rows, schema=spark_schema(SCHEMA))
+
+
+def statements_of(rows: DataFrame) -> set[PositionedStatement]:
+    """Rows as statements."""
+    return {
+        PositionedStatement(
+            row["id"],
+            tuple(row[name] for name in NAMES) if row["_diff"] else (),
+            tuple(row["_position"]),
+            row["_time"],
+            row["_diff"],
+            frozenset(map(NAMES.index, row["_unavailable"] or ())),
+            row["_error"],
+        )
+        for row in rows.collect()
+    }
+
+
+def contents_of(rows: DataFrame) -> Contents:
+    """What rows amount to."""
+    found = Contents({}, {}, {})
+    for one in statements_of(resolved_rows(rows, SHAPE)):
+        if one.error is not None:
+            found.errors[one.key] = one.error
+            continue
+        found.rows[one.key] = one.values
+        if one.unavailable:
+            found.unknown[one.key] = one.unavailable
+    return found
+
+
+def random_statements(rng: Random) -> list[PositionedStatement]:
+    """A random history, as ticks have read it."""
+    ticks, read = Ticks(rng, random_source(rng, rng.randint(1, 2), rng.randint(6, 14)), 40), []
+    while not ticks.done:
+        read += ticks.tick()
+    return list(dict.fromkeys(read))
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(2, 8))])
+def test_frames_agree_with_the_model(spark: SparkSession, seed: int) -> None:
+    spark, rng = spark, Random(seed)
+    statements = random_statements(rng)
+    rows = frame(spark, statements).localCheckpoint()
+    last = max(one.time for one in statements)
+    through = rng.randint(last // 2, last)
+    seen = [one for one in statements if one.time <= through]
+    expected = contents(seen, through)
+    found = rows.where(f"_time <= {through}")
+    assert contents_of(found) == expected
+    assert {row["id"]: row["_error"] for row in keys_in_error(found, SHAPE).collect()} == expected.errors
+    unknown = {row["id"]: row["_unavailable"] for row in unknown_values(found, SHAPE).collect()}
+    assert unknown == {key: [NAMES[place] for place in sorted(ones)] for key, ones in expected.unknown.items()}
+    for takes_all in (False, True):
+        left = statements_of(merged_rows(rows, SHAPE, through, takes_all, 3))
+        assert left == set(merged(statements, through, takes_all, 3))
+
+
+class Table:
+    """A collection in the positioned form, written to by hand as ticks do."""
+
+    def __init__(self, root: Path, spark: SparkSession) -> None:
+        self.spark = spark
+        block = {"framing": "reclock", "envelope": "debezium", "topic": "people", "format": "json", "key": ["id"]}
+        file = root / "collections.yaml"
+        file.write_text(yaml.safe_dump({"collections": {"people": block | {"schema": RECORD}}}), encoding="utf-8")
+        settings = load_settings(file).collection("people")
+        self.collection = Catalog(Store(root)).open_or_create(settings.spec())
+        assert self.collection.updates_schema() == SCHEMA
+
+    def tick(self, statements: list[PositionedStatement]) -> None:
+        """Store what one tick has read."""
+        table = OpenTable(self.collection.paths.updates)
+        files = write_frame(frame(self.spark, statements).coalesce(1), table.path, new_run("ingest"), SCHEMA)
+        kinds = {
+            HAS_BARRIERS: any(one.diff == 0 for one in statements),
+            HAS_UNAVAILABLE: any(one.unavailable for one in statements),
+            HAS_ERRORS: any(one.error is not None for one in statements),
+        }
+        upper = max(one.time for one in statements) + 1
+        table.commit({UPPER: upper} | {name: 1 for name, holds in kinds.items() if holds}, files)
+
+    def compact(self, since: int, full: bool) -> None:
+        """Merge with this since."""
+        entry = self.collection.entry.model_copy(update={"since": (since,)})
+        assert entry.since_frontier == Antichain((since,))
+        self.collection = Collection(entry, self.collection.paths)
+        merge_runs(self.spark, self.collection, (since,), full, 10_000)
+
+    def read(self, as_of: int) -> dict[Any, tuple[Any, ...]]:
+        """The rows by key, without the keys in error."""
+        rows = snapshot(self.spark, self.collection, as_of, skip_errors=True).contents.collect()
+        assert all(row["_diff"] == 1 for row in rows)
+        return {row["id"]: tuple(row[name] for name in NAMES) for row in rows}
+
+    @property
+    def rows(self) -> int:
+        """How many rows are stored."""
+        return sum(file.rows for file in OpenTable(self.collection.paths.updates).files())
+
+
+@pytest.mark.parametrize("seed", [20, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(30) if one != 20)])
+def test_random_histories_through_the_table_end_equal_to_the_model(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(compaction, "FAN_IN", 2)
+    rng = Random(seed)
+    table, stated, since = Table(tmp_path, spark), [], 0
+    ticks = Ticks(rng, random_source(rng, 2, 14), 40)
+    while not ticks.done:
+        if not (read := list(dict.fromkeys(ticks.tick()))):
+            continue
+        stated += read
+        table.tick(read)
+        if rng.random() < 0.4:
+            since = rng.randint(since, ticks.time)
+            table.compact(since, full=rng.random() < 0.6)
+            assert table.read(since) == contents(stated, since).rows
+        # The reading without a JVM, of which the last time is all that is asked.
+        named = [f'{{"id":"{key}"}}: {error}' for key, error in sorted(contents(stated, ticks.time).errors.items())]
+        assert key_errors.keys_in_error(table.collection) == key_errors.KeyErrors(len(named), first=named)
+    last = max(one.time for one in stated)
+    for as_of in {since, rng.randint(since, last), last}:
+        expected = contents(stated, as_of)
+        assert table.read(as_of) == expected.rows, as_of
+        if expected.errors:
+            with pytest.raises(KeysInError, match="in error"):
+                snapshot(spark, table.collection, as_of)
+
+
+def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark: SparkSession) -> None:
+    table = Table(tmp_path, spark)
+    for time in range(1, 5):
+        table.tick([PositionedStatement(f"k{key}", (str(time), "b", "c"), (time, key), time) for key in range(10)])
+    table.tick([PositionedStatement(f"k{key}", (None, None, None), (5, key), 5, -1) for key in range(4)])
+    table.tick([PositionedStatement("k9", (None, "new", "c"), (6, 0), 6, 1, frozenset({0}))])
+    before = table.read(6)
+    table.compact(6, full=True)
+    # Six live keys, the row that fills an unavailable column, and the deletes of what a connector may still send again.
+    assert table.rows == 6 + 1 + 4
+    assert table.read(6) == before
+    assert before["k9"] == ("4", "new", "c")
+    week = 7 * 24 * 3600 * 1000
+    table.tick([PositionedStatement("k8", ("x", "y", "z"), (7, 0), week + 6)])
+    table.compact(week + 6, full=True)
+    assert table.rows == 6 + 1
+
+
+def test_a_read_refuses_keys_in_error_by_name_or_leaves_them_out(tmp_path: Path, spark: SparkSession) -> None:
+    table = Table(tmp_path, spark)
+    table.tick([PositionedStatement("a", ("1", "1", "1"), (1,), 1), PositionedStatement("b", ("2", "2", "2"), (2,), 1)])
+    table.tick([PositionedStatement("a", (None, None, None), (3,), 2, 1, error="c0 is no string")])
+    with pytest.raises(KeysInError, match=r'1 key of \'people\' is in error: \{"id":"a"\}'):
+        snapshot(spark, table.collection)
+    assert table.read(2) == {"b": ("2", "2", "2")}
+    assert set(table.read(1)) == {"a", "b"}
+    table.tick([PositionedStatement("a", ("3", "3", "3"), (4,), 3)])
+    assert snapshot(spark, table.collection).contents.count() == 2

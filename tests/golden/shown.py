@@ -1,0 +1,204 @@
+"""What users see of a store, as text that keeps every digit, and the jobs that continue it.
+
+It only uses the command line, the jobs' `main` and a plain Delta reader, so that it works with any later code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import json
+import sys
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tidelake.cli import main as tidelake
+
+FOLDER = Path(__file__).parent
+ARCHIVE = FOLDER / "store.tar.gz"
+EXPECTED = FOLDER / "expected.json"
+
+_LONGEST = 600
+
+_STATUS = (
+    *("closed", "rows", "pending", "lag_messages", "statements_pending", "late", "late_verdicts", "late_contradicted"),
+    *("late_undecided", "quarantine", "quarantine_reasons", "quarantine_unexplained", "keys_in_error"),
+    *("sealed_by_decision", "decided_counts", "damaged", "topic_problem", "topic_gaps"),
+)
+_REPORTS: dict[str, tuple[str, ...]] = {
+    "ingest": (
+        *("messages", "null_records", "quarantined", "progress_statements", "updates_read", "updates_stored"),
+        *("updates_late", "copies_dropped", "values_in_error", "reasons"),
+    ),
+    "seal": ("closed", "times_sealed", "copies_cancelled", "decided", "unsealed_rows", "sealed_by_ingest"),
+    "compact": (),
+    "validate": ("closed", "mismatches", "quarantine", "decided", "doubled", "readable_beyond_upper", "late"),
+    "current": ("rows", "rebuilt"),
+}
+
+
+def unpack(folder: Path) -> Path:
+    """Unpack the store with its topics and settings, and return its `collections.yaml`."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "collections.yaml"
+
+
+def command(*words: object) -> tuple[int, str]:
+    """Run a command of Tidelake in this process, and return its exit status and output."""
+    arguments, printed = sys.argv, io.StringIO()
+    sys.argv = ["tidelake", *map(str, words)]
+    try:
+        with redirect_stdout(printed):
+            tidelake()
+    except SystemExit as end:
+        return int(end.code or 0), printed.getvalue()
+    finally:
+        sys.argv = arguments
+    return 0, printed.getvalue()
+
+
+def job(name: str, config: Path, collection: str) -> dict[str, Any]:
+    """Run a job for one collection in this process, and return its exit status and report."""
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        status = importlib.import_module(f"jobs.{name}").main(["--config", str(config), "--collection", collection])
+    return {"status": status, **_exact(printed.getvalue())}
+
+
+def go_on(config: Path, collection: str, decisions: Iterable[Sequence[str]]) -> dict[str, Any]:
+    """Run all jobs once, with decisions before seal, and return their reports."""
+    told: dict[str, Any] = {}
+    for name, kept in _REPORTS.items():
+        if name == "seal":
+            for decision in decisions:
+                status, _ = command("resolve", collection, *decision, "--reason", "asked", "--config", config)
+                assert status == 0, decision
+        report = job(name, config, collection)
+        result = report["results"].get(collection, {})
+        told[name] = {"status": report["status"], **{one: result.get(one) for one in kept}}
+    return told
+
+
+@dataclass
+class Shown:
+    """One collection as users see it.
+
+    Args:
+        config: the `collections.yaml`.
+        name: the collection.
+        folder: its folder in the store.
+        known: minted times by their number; others are shown as `new 1`, `new 2`, …, as a clock has chosen them.
+        words: also show how things are worded, and into how many runs they are stored.
+    """
+
+    config: Path
+    name: str
+    folder: str
+    known: Sequence[int] | None = None
+    words: bool = True
+    _minted: dict[int, str] = field(default_factory=dict)
+
+    def everything(self) -> dict[str, Any]:
+        """Everything below."""
+        times = self._times()
+        status = self._status()
+        return {
+            **status,
+            "times": times,
+            "reads": self._reads(),
+            "quarantine": self._rows_of("quarantine"),
+            "late": self._rows_of("late"),
+            "current": self._current(),
+        }
+
+    def _times(self) -> list[dict[str, Any]] | None:
+        """The minted times, oldest first; None if the topic states times."""
+        status, printed = command("times", self.name, "--json", "--limit", 10_000, "--config", self.config)
+        if status != 0:
+            return None
+        rows = _exact(printed)["rows"]
+        if self.known is not None:
+            new = [row["time"] for row in rows if row["time"] not in self.known]
+            self._minted = {time: f"new {number}" for number, time in enumerate(new, start=1)}
+        kept = ("offsets", "records", "rows", "quarantined")
+        return [{"time": self._time(row["time"]), **{one: row[one] for one in kept}} for row in rows]
+
+    def _time(self, time: int) -> int | str:
+        return self._minted.get(time, time)
+
+    def _bound(self, time: int | None) -> int | str | None:
+        """Since or upper, which may be the first time after a minted time."""
+        if time is None or time in self._minted or time - 1 not in self._minted:
+            return time if time is None else self._time(time)
+        return f"{self._minted[time - 1]} + 1"
+
+    def _status(self) -> dict[str, Any]:
+        _, printed = command("status", self.name, "--json", "--config", self.config)
+        found = _exact(printed)["collections"][self.name]
+        contradictions = [{"time": one["time"], "decided": one["decided"]} for one in found["contradictions"]]
+        shown = {one: found[one] for one in (*_STATUS, *(["runs"] if self.words else []))}
+        shown |= {"since": self._bound(found["since"]), "upper": self._bound(found["upper"])}
+        return {"status": {**shown, "contradictions": contradictions}}
+
+    def _reads(self) -> list[dict[str, Any]]:
+        """The contents AS OF the first, a middle and the last readable time; reads at other times are refused."""
+        last = self._read()
+        if last is None:
+            return []
+        first, end = last["since"], last["as_of"]
+        minted = json.loads(command("times", self.name, "--json", "--limit", 10_000, "--config", self.config)[1] or "0")
+        between = [one["time"] for one in minted["rows"]] if minted else list(range(first, end + 1))
+        between = [one for one in between if first <= one <= end] or [end]
+        found = [self._read(time) for time in sorted({between[0], between[len(between) // 2]} - {end})]
+        beyond = [*([first - 1] if first > 0 else []), *([] if last["closed"] else [end + 1])]
+        assert [self._read(time) for time in beyond] == [None] * len(beyond), "a time outside of [since, upper) is read"
+        return [self._told(one) for one in (*found, last) if one is not None]
+
+    def _read(self, as_of: int | None = None) -> dict[str, Any] | None:
+        at = [] if as_of is None else ["--as-of", as_of]
+        status, printed = command("read", self.name, "--json", "--skip-errors", *at, "--config", self.config)
+        assert status in (0, 2), printed
+        return _exact(printed) if status == 0 else None
+
+    def _told(self, read: Mapping[str, Any]) -> dict[str, Any]:
+        bounds = {"since": self._bound(read["since"]), "upper": self._bound(read["upper"]), "closed": read["closed"]}
+        return {"as_of": self._time(read["as_of"]), **bounds, "rows": _texts(read["rows"])}
+
+    def _rows_of(self, kind: str) -> dict[str, Any]:
+        """The output of `quarantine` or `late`."""
+        _, printed = command(kind, self.name, "--json", "--limit", 10_000, "--config", self.config)
+        found = _exact(printed)
+        for row in found["rows"]:
+            if not self.words:
+                row.pop("detail", None)
+            if "times" in row:
+                row["times"] = row["times"] and [self._time(time) for time in row["times"]]
+        return {one: value for one, value in found.items() if one != "name"} | {"rows": _texts(found["rows"])}
+
+    def _current(self) -> list[str] | None:
+        """The table for other engines, read by a plain Delta reader."""
+        path = self.config.parent / "store" / "c" / self.folder / "current"
+        return _texts(DeltaTable(path).to_pyarrow_table().to_pylist()) if path.exists() else None
+
+
+def _exact(text: str) -> Any:
+    """JSON that keeps the digits of fractions."""
+    return json.loads(text, parse_float=lambda digits: {"number": digits})
+
+
+def _texts(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Sorted rows as texts; a long row is shortened, and ends with a hash of the whole row."""
+    return sorted(_text(json.dumps(row, ensure_ascii=False, default=str)) for row in rows)
+
+
+def _text(row: str) -> str:
+    whole = hashlib.sha256(row.encode()).hexdigest()
+    return row if len(row) <= _LONGEST else f"{row[:_LONGEST]} … of {len(row)} characters, sha256 {whole}"

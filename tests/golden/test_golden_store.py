@@ -1,0 +1,40 @@
+"""A store of an earlier version is opened, and continued, with equal results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.docs.conftest import one_session  # noqa: F401
+from tests.golden.shown import EXPECTED, Shown, go_on, unpack
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("one_session")]
+
+COLLECTIONS: dict[str, dict[str, Any]] = json.loads(EXPECTED.read_text(encoding="utf-8"))["collections"]
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store as the earlier version left it, for tests that only read."""
+    return unpack(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_a_collection_of_an_earlier_version_is_read_with_equal_results(untouched: Path, name: str) -> None:
+    expected = COLLECTIONS[name]
+    assert Shown(untouched, name, expected["folder"]).everything() == expected["before"]
+
+
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_a_collection_of_an_earlier_version_continues_with_equal_results(
+    tmp_path: Path, spark: SparkSession, name: str
+) -> None:
+    expected = COLLECTIONS[name]
+    config = unpack(tmp_path)
+    assert go_on(config, name, expected["decisions"]) == expected["jobs"]
+    known = [one["time"] for one in expected["before"]["times"] or []]
+    assert Shown(config, name, expected["folder"], known, words=False).everything() == expected["after"]

@@ -1,0 +1,58 @@
+"""Topics that Debezium wrote from a real PostgreSQL end equal to its tables, row for row, at every recorded moment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.captures.lake import EVENT, CaptureLake, ChangeLake, avro_lines, lines, moments
+from tests.captures.workload import RECORD
+from tidelake.store.quarantine import quarantine_rows
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(
+    ("capture", "table"),
+    [
+        ("snapshots", "people"),
+        ("steady", "people"),
+        *(pytest.param(capture, "papers", marks=pytest.mark.sweep) for capture in ("snapshots", "steady")),
+    ],
+)
+def test_a_capture_ends_equal_to_the_database_at_each_moment_and_later_ticks_change_nothing_read(
+    tmp_path: Path, spark: SparkSession, capture: str, table: str
+) -> None:
+    lake = CaptureLake(tmp_path, spark, capture, table, keep="all", messages_per_tick_max=250)
+    read = {}
+    for moment in moments(capture):
+        lake.send_to(moment["offsets"][f"{capture}.public.{table}"])
+        assert lake.ingest().quarantined == 0
+        assert lake.rows() == sorted(moment["rows"][table])
+        read[lake.time] = sorted(moment["rows"][table])
+    for time, rows in list(read.items())[:-1]:
+        assert lake.rows(time) == rows
+    assert not lake.validate().damaged
+
+
+@pytest.mark.parametrize("framed", [True, pytest.param(False, marks=pytest.mark.sweep)])
+def test_the_same_history_as_avro_ends_in_the_same_table(tmp_path: Path, spark: SparkSession, framed: bool) -> None:
+    topic = "snapshots.public.people"
+    more = {"encoding": "confluent", "schema_ids": {7: EVENT}} if framed else {"schema": EVENT}
+    lake = ChangeLake(tmp_path, spark, topic, RECORD, format="avro", **more)
+    header = bytes([0, 0, 0, 0, 7]) if framed else b""
+    last = moments("snapshots")[-1]
+    for partition, captured in lines("snapshots", topic).items():
+        lake.send({partition: avro_lines(captured[: last["offsets"][topic][str(partition)]], header)})
+    assert lake.ingest().quarantined == 0
+    assert lake.rows() == sorted(last["rows"]["people"])
+    strays = ("AQAAAAcA", "AAAAAAgA")  # another magic byte, an id that is not known
+    lake.send({2: [json.dumps({"offset": place, "value_b64": one}) for place, one in enumerate(strays)]})
+    report = lake.ingest()
+    assert report.reasons == {"no_key": 2}
+    strayed = ["wrong_magic_byte", "unknown_schema_id (schema id 8)"] if framed else ["undecodable"] * 2
+    assert [row["detail"] for row in quarantine_rows(lake.collection)] == strayed
+    assert lake.rows() == sorted(last["rows"]["people"])

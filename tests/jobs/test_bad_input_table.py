@@ -1,0 +1,166 @@
+"""Every row of the table of bad input, from the topic to status, quarantine and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from tests.lakes.bad_input import NESTED, extremes_land, failing_checks, refused, status_of
+from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
+from tidelake.errors import TopicGap
+from tidelake.store.quarantine import quarantine_rows
+
+pytestmark = pytest.mark.spark
+
+GOOD = updates((1, 1, 1))
+
+
+def test_undecodable_bytes_wrong_magic_byte_unknown_schema_id_and_trailing_bytes(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = Lake(tmp_path, spark, encoding="confluent", schema_ids={7: RECORD})
+    header = b"\x00" + (7).to_bytes(4, "big")
+    bad = {
+        "undecodable": header + GOOD[:-1],
+        "wrong_magic_byte": b"\x01" + header[1:] + GOOD,
+        "unknown_schema_id": b"\x00\x00\x00\x00\x08" + GOOD,
+        "bytes_left_over": header + GOOD + b"x",
+    }
+    lake.send(*bad.values(), header + GOOD, header + progress([0], [5], {1: 1}))
+    assert lake.run().upper == 5
+    assert lake.contents(4) == {(1, None): 1}
+    kept = [(row["topic"], row["partition"], row["offset"], row["value"]) for row in quarantine_rows(lake.collection)]
+    assert kept == [(NAME, 0, offset, value) for offset, value in enumerate(bad.values())]
+    status = status_of(lake)
+    assert (status.quarantine, status.quarantine_reasons) == (4, dict.fromkeys(bad, 1))
+    assert failing_checks(lake) == {"quarantine_is_explained"}
+
+
+def test_protocol_contradictions(lake: Lake) -> None:
+    lake.send(updates((1, 1, 1), ((2, 20), 3, 1), ((2, 20), 3, 2)), updates((4, 5, 1)))
+    lake.send(progress([0], [9], {1: 1, 3: 1, 5: 1}), progress([5], [6], {5: 2}))
+    assert lake.run().upper == 3
+    found = {one["time"]: one["detail"] for one in status_of(lake).contradictions}
+    assert found[3].endswith('diff 1 and with diff 2; its data: {"id":2,"price":20}')
+    assert "announced with 1 updates and with 2" in found[5]
+    assert lake.contents(2) == {(1, None): 1}
+    assert failing_checks(lake) == {"nothing_is_contradicted"}
+    lake.decide(time=3, discard={"data": {"id": 2, "price": 20}, "diff": 2})
+    lake.decide(time=5, count=1)
+    assert lake.seal().upper == 9
+    assert status_of(lake).contradictions == []
+    assert failing_checks(lake) == set()
+
+
+def test_files_vanish_offsets_jump_and_a_topic_shrinks(lake: Lake) -> None:
+    file, aside = lake.topic / "0.jsonl", lake.root / "aside"
+    lake.send(GOOD, progress([0], [2], {1: 1}))
+    assert lake.run().upper == 2
+    file.rename(aside)
+    with pytest.raises(TopicGap, match=r"'prices', partition 0: offsets 0 to 2 are missing"):
+        lake.ingest()
+    assert "offsets 0 to 2 are missing" in status_of(lake).topic_gaps[0]
+    aside.rename(file)
+    before = file.read_text()
+    lake.send(updates((2, 2, 1)), progress([2], [4], {2: 1}), at=5)
+    with pytest.raises(TopicGap, match=r"'prices', partition 0: offsets 2 to 5 are missing"):
+        lake.ingest()
+    assert status_of(lake).lag_messages == 5
+    lake.decide(accept_gap=(NAME, 0, 2, 5))
+    assert lake.run().upper == 4
+    assert status_of(lake).topic_gaps == []
+    file.write_text(before)
+    with pytest.raises(TopicGap, match=r"'prices', partition 0: offsets 5 to 7 are missing"):
+        lake.ingest()
+    assert "offsets 5 to 7 are missing" in status_of(lake).topic_gaps[0]
+    assert lake.contents(3) == {(1, None): 1, (2, None): 1}
+    assert failing_checks(lake) == set()
+
+
+def test_times_and_diffs_beyond_int64_nested_nulls_empty_strings_and_a_mebibyte(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    extremes_land(Lake(tmp_path, spark, schema=NESTED))
+
+
+def block(**changes: Any) -> dict[str, Any]:
+    """The settings of one collection."""
+    return {"family": "plain", "topic": NAME, "schema": RECORD, **changes}
+
+
+def written(collections: dict[str, Any]) -> str:
+    """A `collections.yaml`."""
+    return yaml.safe_dump({"store": "store", "topics": "topics", "collections": collections}, sort_keys=False)
+
+
+def fields(*kinds: tuple[str, Any]) -> dict[str, Any]:
+    """A record schema."""
+    return {"type": "record", "name": "data", "fields": [{"name": name, "type": kind} for name, kind in kinds]}
+
+
+CONFIGURATION_IS_WRONG = {
+    "an unknown key": (written({NAME: block(kepe="all")}), "collections.prices.kepe: is not a known key"),
+    "a bad schema": (written({NAME: block(schema=fields(("id", "lnog")))}), "collections.prices.schema: "),
+    "a missing topic": (written({NAME: block(topic="nowhere")}), "the topic 'nowhere' has no folder"),
+    "two collections on one name": (
+        written({NAME: block()}) + written({NAME: block()}).partition("collections:\n")[2],
+        "the key 'prices' is given twice",
+    ),
+}
+A_SCHEMA_CANNOT_LAND = {
+    "map columns": (fields(("tags", {"type": "map", "values": "string"})), "column 'tags' is refused: maps"),
+    "zoneless timestamps": (
+        fields(("at", {"type": "long", "logicalType": "local-timestamp-millis"})),
+        "column 'at' is refused: a timestamp",
+    ),
+    "column names that clash in case": (fields(("Id", "long"), ("id", "long")), "it clashes with 'Id'"),
+    "column names that clash with the system's": (fields(("_time", "long")), "column '_time' is refused: names"),
+}
+
+
+def in_kafka(text: str) -> str:
+    """The same collections with topics in Kafka; whoever asked the broker would get another error."""
+    block = text.replace("family: plain\n", "family: plain\n    source: kafka\n")
+    return "kafka: {bootstrap_servers: '127.0.0.1:1', request_timeout_s: 1}\n" + block
+
+
+CONFIGURATION_IN_KAFKA_IS_WRONG = {
+    f"{name}, in Kafka": (in_kafka(text), message)
+    for name, (text, message) in CONFIGURATION_IS_WRONG.items()
+    if name != "a missing topic"  # only a broker knows of one
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [*CONFIGURATION_IS_WRONG.values(), *CONFIGURATION_IN_KAFKA_IS_WRONG.values()],
+    ids=[*CONFIGURATION_IS_WRONG, *CONFIGURATION_IN_KAFKA_IS_WRONG],
+)
+def test_configuration_is_wrong(
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    message: str,
+) -> None:
+    refused(tmp_path, spark, monkeypatch, capsys, text, message)
+
+
+@pytest.mark.parametrize("placed", [str, in_kafka], ids=["in files", "in Kafka"])
+@pytest.mark.parametrize(("schema", "message"), A_SCHEMA_CANNOT_LAND.values(), ids=A_SCHEMA_CANNOT_LAND)
+def test_map_columns_zoneless_timestamps_and_column_names_that_clash(
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    schema: dict[str, Any],
+    message: str,
+    placed: Callable[[str], str],
+) -> None:
+    refused(tmp_path, spark, monkeypatch, capsys, placed(written({NAME: block(schema=schema)})), message)

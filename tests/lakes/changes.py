@@ -1,0 +1,72 @@
+"""A reclocked Debezium topic of orders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tests.lakes.raw_lake import RawLake
+from tidelake.errors import KeysInError
+from tidelake.forms.key_errors import keys_in_error
+from tidelake.read.snapshot import snapshot, unknown_texts
+
+ROW = {
+    "type": "record",
+    "name": "row",
+    "fields": [{"name": "id", "type": "int"}, *({"name": name, "type": ["null", "string"]} for name in ("a", "b"))],
+}
+
+
+class Changes(RawLake):
+    """A collection of change events; positions in the log rise by themselves."""
+
+    def __init__(self, root: Path, spark: SparkSession, **more: Any) -> None:
+        super().__init__(root, spark, **{"envelope": "debezium", "key": "id", "schema": ROW, **more})
+        self.lsn = 1000
+
+    def event(
+        self, op: str, row: tuple[Any, ...] | None = None, before: tuple[Any, ...] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """A record with an event in its own transaction; `more` may set `key`, `lsn` and fields of `source`."""
+        self.lsn += 10
+        lsn = more.pop("lsn", self.lsn)
+        rows = {
+            name: None if values is None else dict(zip(("id", "a", "b"), values, strict=False))
+            for name, values in (("before", before), ("after", row))
+        }
+        key = more.pop("key", {"id": (row or before or (None,))[0]})
+        committed = more.pop("committed", lsn and lsn - 5)
+        processed = more.pop("ts_ms", self.lsn)
+        source = {
+            "connector": "postgresql",
+            "lsn": lsn,
+            "sequence": json.dumps([one and str(one) for one in (committed, lsn)]),
+        }
+        source |= {"snapshot": "false", **more}
+        return {"key": key, "value": {**rows, "source": source, "op": op, "ts_ms": processed}}
+
+    def table_of(self, as_of: int | None = None, **more: Any) -> dict[Any, tuple[Any, ...]]:
+        """The contents by key."""
+        return {row["id"]: (row["a"], row["b"]) for row in self.rows(as_of, **more)}
+
+    def errors(self, as_of: int | None = None) -> dict[Any, str]:
+        """The errors of the first ten keys in error; AS OF a time, only their names."""
+        try:
+            self.rows(as_of)
+        except KeysInError as refused:
+            named = {json.loads(one)["id"] for one in refused.keys}
+        else:
+            named = set()
+        if as_of is not None:
+            return dict.fromkeys(named, "")
+        found = keys_in_error(self.collection).first
+        told = {json.loads(one.partition("}: ")[0] + "}")["id"]: one.partition("}: ")[2] for one in found}
+        assert set(told) == named, "a read and a status say the same"
+        return told
+
+    def unknown(self) -> tuple[int, list[str]]:
+        """The number of rows with values that nobody has stated, and their keys and columns."""
+        return unknown_texts(snapshot(self.spark, self.collection))

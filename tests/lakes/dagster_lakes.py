@@ -1,0 +1,116 @@
+"""Several collections on topics written by hand, and the event log of a run over them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+from dagster import ExecuteInProcessResult
+from pyspark.sql import SparkSession
+
+from tests.lakes.lake import RECORD, progress, updates
+from tidelake.read.snapshot import snapshot
+from tidelake.settings.lake import load_settings
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.layout import Store
+from tidelake.store.state import UPPER
+
+HISTORY = (
+    updates(((1, 10), 1, 1), ((2, 20), 1, 1)),
+    updates(((1, 10), 1, 1), ((3, 30), 2, 1)),
+    updates(((4, 40), 4, 2)),
+    updates(((4, 40), 4, 2)),
+    progress([0], [3], {1: 2, 2: 1}),
+    progress([2], [6], {2: 1, 4: 1}),
+)
+"""Four distinct updates before 6, two of them with a copy."""
+
+
+class Lakes:
+    """A `collections.yaml` with its topics."""
+
+    def __init__(self, root: Path, families: dict[str, str], **more: Any) -> None:
+        self.root = root
+        self.offsets: Counter[str] = Counter()
+        blocks = {
+            name: {"family": family, "topic": name, "schema": RECORD, **more} for name, family in families.items()
+        }
+        for name in families:
+            (root / "topics" / name).mkdir(parents=True)
+        self.config = root / "collections.yaml"
+        self.write({"store": "store", "topics": "topics", "data_docs": "docs", "collections": blocks})
+
+    def write(self, document: dict[str, Any]) -> None:
+        """Write `collections.yaml`."""
+        self.document = document
+        self.config.write_text(yaml.safe_dump(document), encoding="utf-8")
+
+    def send(self, name: str, *values: bytes | None, skip: int = 0) -> None:
+        """Append messages to a topic, with `skip` offsets missing before them."""
+        self.offsets[name] += skip
+        with (self.root / "topics" / name / "0.jsonl").open("a", encoding="utf-8") as lines:
+            for value in values:
+                text = None if value is None else base64.b64encode(value).decode("ascii")
+                lines.write(json.dumps({"offset": self.offsets[name], "timestamp_ms": 0, "value_b64": text}) + "\n")
+                self.offsets[name] += 1
+
+    def collection(self, name: str) -> Collection:
+        """A collection as the catalog has it now."""
+        return Catalog(Store(load_settings(self.config).store)).find(name)
+
+    def upper(self, name: str) -> int:
+        """Its upper."""
+        return OpenTable(self.collection(name).paths.updates).value(UPPER) or 0
+
+    def contents(self, spark: SparkSession, name: str, as_of: int) -> dict[Any, int]:
+        """The contents AS OF a time: `(id, price)` to its number."""
+        rows = snapshot(spark, self.collection(name), as_of).contents.collect()
+        return {(row["id"], row["price"]): row["_diff"] for row in rows}
+
+
+def metadata(result: ExecuteInProcessResult, *key: str) -> dict[str, Any]:
+    """The metadata of an asset's materialization in a run, as plain values."""
+    (event,) = [
+        one for one in result.get_asset_materialization_events() if one.asset_key and one.asset_key.path == [*key]
+    ]
+    return {name: getattr(value, "value", value) for name, value in event.materialization.metadata.items()}
+
+
+def materialized(result: ExecuteInProcessResult) -> set[str]:
+    """The assets that a run materialized, as `name/verb`."""
+    keys = [event.asset_key for event in result.get_asset_materialization_events()]
+    return {key.to_user_string() for key in keys if key is not None}
+
+
+def failed_checks(result: ExecuteInProcessResult) -> dict[str, str]:
+    """The checks of a run that did not pass, as `name/check`, with their severity."""
+    return {
+        f"{one.asset_key.path[0]}/{one.check_name}": one.severity.value
+        for one in result.get_asset_check_evaluations()
+        if not one.passed
+    }
+
+
+class RawLakes(Lakes):
+    """Reclocked collections in JSON, each on its own topic."""
+
+    def __init__(self, root: Path, families: dict[str, str]) -> None:
+        super().__init__(root, families, framing="reclock", format="json")
+        document = json.loads(json.dumps(self.document))
+        for block in document["collections"].values():
+            if block["family"] in ("upsert", "debezium"):
+                block["key"] = "id"
+        self.write(document)
+
+    def put(self, name: str, *records: dict[str, Any]) -> None:
+        """Append records to a topic."""
+        with (self.root / "topics" / name / "0.jsonl").open("a", encoding="utf-8") as lines:
+            for record in records:
+                lines.write(json.dumps({"offset": self.offsets[name]} | record) + "\n")
+                self.offsets[name] += 1

@@ -1,0 +1,151 @@
+"""A lake on a generated topic that arrives in pieces, with the memory model's answers about it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from tests.lakes.lake import NAME, Lake
+from tidelake.errors import SinceError
+from tidelake.generator.generate import Generated, generate
+from tidelake.generator.options import GenerateOptions
+from tidelake.model import events, keyed
+from tidelake.read.snapshot import snapshot
+from tidelake.store.state import CLOSED, UPPER
+
+FORMS: dict[str, tuple[str, str | None]] = {
+    "sum": ("plain", None),
+    "upsert": ("upsert", "id"),
+    "debezium with a key": ("debezium", "id"),
+    "debezium without a key": ("debezium", None),
+}
+"""By the name of a form: the family, and the key."""
+
+
+def random_options(rng: Random, family: str, updates: int, times: int) -> GenerateOptions:
+    """The options of one stream: a small history, mangled in every way; every third source contradicts itself."""
+    sealed = times - rng.choice((0, 0, 2))
+    held_back: dict[str, Any] = {}
+    if rng.random() < 0.34:
+        kinds = ["conflicting_diff_at", "conflicting_count_at", "over_count_at"]
+        kinds += [] if family == "plain" else ["breach_at"]
+        held_back[rng.choice(kinds)] = (rng.randrange(sealed // 2, sealed),)
+    return GenerateOptions(
+        name=NAME,
+        family=family,  # type: ignore[arg-type]
+        seed=rng.randrange(2**32),
+        updates=updates,
+        times=times,
+        keys=6,
+        negative=0.3 if family == "plain" else 0.0,
+        updates_per_message=5,
+        times_per_statement=2,
+        partitions=rng.choice((1, 2)),
+        messages_per_file=4,
+        writers=rng.choice((1, 2)),
+        shards=rng.choice((1, 1, 2)),
+        copies=0.3,
+        copies_inside=0.1,
+        shuffle=rng.choice(("none", "window", "full")),
+        shuffle_window=8,
+        split=0.3,
+        late=3,
+        undecodable=2,
+        malformed=3,
+        nulls=1,
+        unsealed_times=times - sealed,
+        far_future=rng.choice((0, 1)),
+        **held_back,
+    )
+
+
+class Tide:
+    """A lake whose topic is generated and comes in file by file.
+
+    Args:
+        root: the test's own folder.
+        spark: the session.
+        form: see `FORMS`.
+        rng: where all chance comes from.
+        size: how many updates and times the history has.
+    """
+
+    def __init__(self, root: Path, spark: SparkSession, form: str, rng: Random, size: tuple[int, int]) -> None:
+        self.family, self.key = FORMS[form]
+        self.made: Generated = generate(random_options(rng, self.family, *size), root / "made", root)
+        self.files = sorted(self.made.topic.iterdir())
+        keep = rng.choice(("all", 0, 1, 3))
+        schema = json.loads(self.made.schema_path.read_text())
+        key = {} if self.key is None else {"key": self.key}
+        self.lake = Lake(root, spark, family=self.family, schema=schema, keep=keep, **key)
+        self.stated = [
+            (row, time, diff)
+            for row in pq.read_table(self.made.updates_path).to_pylist()
+            for time, diff in [(row.pop("_time"), row.pop("_diff"))]
+        ]
+
+    def arrive(self, files: int) -> None:
+        """Add more files to the topic."""
+        for file in self.files[:files]:
+            file.rename(self.lake.topic / file.name)
+        self.files = self.files[files:]
+
+    @property
+    def readable(self) -> range:
+        """The times that can be read now."""
+        table = self.lake.table
+        since = self.lake.collection.entry.since
+        upper = self.made.truth.end if table.value(CLOSED) else table.value(UPPER) or 0
+        return range(since[0] if since else upper, upper)
+
+    def check(self, as_of: int) -> None:
+        """The contents AS OF a time equal those of the memory model."""
+        found: Counter[str] = Counter()
+        for row in snapshot(self.lake.spark, self.lake.collection, as_of).contents.toArrow().to_pylist():
+            found[_text(row)] += row.pop("_diff")
+        assert dict(found) == self.expected(as_of), f"contents AS OF {as_of} are not the model's"
+
+    def check_refused_before_since(self) -> None:
+        """A read before since is refused, not answered wrongly."""
+        if self.readable.start > 0:
+            try:
+                snapshot(self.lake.spark, self.lake.collection, self.readable.start - 1)
+            except SinceError:
+                return
+            raise AssertionError("a time before since was answered")
+
+    def expected(self, as_of: int) -> dict[str, int]:
+        """The contents of the memory model at a time: each row and its number."""
+        if self.family == "upsert":
+            statements = [keyed.KeyedStatement(row["id"], _text(row), time, diff) for row, time, diff in self.stated]
+            return {str(value): 1 for value in keyed.contents(statements, as_of).values()}
+        if self.family == "debezium":
+            stated = [
+                events.Event(_keyed(row["before"]), _keyed(row["after"]), time, diff) for row, time, diff in self.stated
+            ]
+            rows = (
+                events.summed_contents(stated, as_of)
+                if self.key is None
+                else events.keyed_contents(stated, as_of, lambda row: row[0])  # type: ignore[index]
+            )
+            return {row[1]: diff for row, diff in rows.items()}  # type: ignore[index]
+        found: Counter[str] = Counter()
+        for row, time, diff in self.stated:
+            found[_text(row)] += diff if time <= as_of else 0
+        return {row: diff for row, diff in found.items() if diff}
+
+
+def _keyed(row: dict[str, Any] | None) -> tuple[int, str] | None:
+    return None if row is None else (row["id"], _text(row))
+
+
+def _text(row: dict[str, Any]) -> str:
+    """A row as text, equal for every engine."""
+    shown = {name: value for name, value in row.items() if name != "_diff"}
+    return repr(shown | {"placed_at": row["placed_at"].timestamp()})

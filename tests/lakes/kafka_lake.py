@@ -1,0 +1,59 @@
+"""Small lakes whose topics are on a real broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pyspark.sql import SparkSession
+
+from tests.lakes.lake import NAME, RECORD, Lake
+from tests.lakes.raw_lake import VISIT
+from tests.services.kafka import Broker, Record
+from tidelake.settings.lake import load_settings
+
+PLAIN = {"family": "plain", "schema": RECORD}
+RAW = {"framing": "reclock", "envelope": "append_only", "format": "json", "schema": VISIT}
+
+MESSAGE_BYTES_MAX = 2**21
+"""What is sent at most: whether a topic takes it is for its own setting to say."""
+
+
+class KafkaLake(Lake):
+    """One collection on one topic of a broker: in CDCv2 framing, or reclocked with `RAW`."""
+
+    def __init__(
+        self,
+        root: Path,
+        spark: SparkSession,
+        broker: Broker,
+        block: dict[str, Any] = PLAIN,
+        partitions: int = 1,
+        kafka: dict[str, Any] | None = None,
+        topic_settings: dict[str, str] | None = None,
+    ) -> None:
+        self.root, self.spark, self.broker = root, spark, broker
+        self.name = broker.create_topic(partitions=partitions, settings=topic_settings)
+        document = {
+            "store": "store",
+            "data_docs": "docs",
+            "kafka": {"bootstrap_servers": broker.bootstrap_servers, **(kafka or {})},
+            "collections": {NAME: {"topic": self.name, "source": "kafka", **block}},
+        }
+        root.mkdir(exist_ok=True)
+        self.file = root / "collections.yaml"
+        self.file.write_text(yaml.safe_dump(document), encoding="utf-8")
+        self.settings = load_settings(self.file)
+
+    def send(self, *values: bytes | None, partition: int = 0, at: int | None = None) -> None:
+        """Append messages to the topic."""
+        assert at is None, "a broker chooses its offsets"
+        records = [Record(one, None, partition) for one in values]
+        self.broker.produce(self.name, records, message_max_bytes=MESSAGE_BYTES_MAX)
+
+
+def visit(id: int, page: str | None = None) -> bytes:
+    """One record of a reclocked topic."""
+    return json.dumps({"id": id, "page": page}).encode()

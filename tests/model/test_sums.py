@@ -1,0 +1,147 @@
+"""The in-memory collection agrees with the sum over a full history."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.protocol.oracle import at_or_before, grid
+from tidelake.errors import FrontierRegression, MalformedMessage, SealedTime, SinceError, UpperError
+from tidelake.model.sums import SumCollection
+from tidelake.protocol.antichain import Antichain
+
+integers = st.integers(0, 4)
+pairs = st.tuples(st.integers(0, 3), st.integers(0, 3))
+
+
+def contents(history, time):
+    """read(updates, t): apply all updates at or before the time."""
+    sums: dict = {}
+    for data, at, diff in history:
+        if at_or_before(at, time):
+            sums[data] = sums.get(data, 0) + diff
+    return {data: diff for data, diff in sums.items() if diff}
+
+
+def check_every_time(collection, history, times):
+    for time in times:
+        if not collection.since.less_equal(time):
+            with pytest.raises(SinceError):
+                collection.read(time)
+        elif collection.upper.less_equal(time):
+            with pytest.raises(UpperError):
+                collection.read(time)
+        else:
+            assert collection.read(time) == contents(history, time)
+
+
+@pytest.mark.parametrize("times", [integers, pairs], ids=["integers", "pairs"])
+def test_between_since_and_upper_a_collection_reads_what_the_history_reads(times):
+    updates = st.lists(st.tuples(st.sampled_from("ab"), times, st.sampled_from([-2, -1, 1, 2])), max_size=4)
+    frontiers = st.lists(times, max_size=2)
+    steps = st.lists(
+        st.one_of(
+            st.tuples(st.just("append"), updates),
+            st.tuples(st.just("seal"), frontiers),
+            st.tuples(st.just("compact"), frontiers),
+        ),
+        max_size=10,
+    )
+
+    @settings(deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
+    @given(steps)
+    def check(steps):
+        is_pairs = times is pairs
+        collection, history = SumCollection(Antichain.of((0, 0) if is_pairs else 0)), []
+        for step, value in steps:
+            if step == "append":
+                value = [update for update in value if collection.upper.less_equal(update[1])]
+                collection.append(value)
+                history += value
+            elif step == "seal":
+                collection.seal(collection.upper.join(Antichain(value)))
+            else:
+                collection.compact(collection.since.join(Antichain(value)))
+            check_every_time(collection, history, grid(5, is_pairs))
+            assert all(update.diff for update in collection.updates)
+
+    check()
+
+
+def small():
+    collection = SumCollection(Antichain.of(0))
+    collection.append([("a", 1, 1), ("b", 2, 1), ("a", 4, -1)])
+    collection.seal(Antichain.of(5))
+    return collection
+
+
+def test_compaction_folds_equal_data_and_drops_what_adds_up_to_nothing():
+    collection = small()
+    collection.compact(Antichain.of(4))
+    assert [tuple(update) for update in collection.updates] == [("b", 4, 1)]
+
+
+def test_compaction_does_not_move_updates_among_those_that_are_not_sealed():
+    collection = small()
+    collection.append([("c", 5, 1)])
+    collection.compact(Antichain.of(9))
+    assert {update.time for update in collection.updates if collection.upper.less_equal(update.time)} == {5}
+    collection.seal(Antichain.of(10))
+    assert collection.read(9) == {"b": 1, "c": 1}
+
+
+def test_frontiers_never_go_back_and_the_same_one_is_a_no_op():
+    collection = small()
+    collection.seal(Antichain.of(5))
+    collection.compact(Antichain.of(2))
+    collection.compact(Antichain.of(2))
+    with pytest.raises(FrontierRegression):
+        collection.seal(Antichain.of(4))
+    with pytest.raises(FrontierRegression):
+        collection.compact(Antichain.of(1))
+    assert (collection.since, collection.upper) == (Antichain.of(2), Antichain.of(5))
+
+
+def test_an_empty_upper_is_closed_for_ever_and_stays_readable():
+    collection = small()
+    collection.seal(Antichain())
+    assert collection.is_closed
+    assert collection.read(10**9) == {"b": 1}
+    collection.seal(Antichain())
+    with pytest.raises(FrontierRegression):
+        collection.seal(Antichain.of(10**9))
+    with pytest.raises(SealedTime):
+        collection.append([("a", 10**9, 1)])
+
+
+def test_an_empty_since_is_unreadable_for_ever():
+    collection = small()
+    collection.compact(Antichain())
+    assert collection.updates == []
+    collection.compact(Antichain())
+    for time in (0, 3, 10**9):
+        with pytest.raises(SinceError):
+            collection.read(time)
+    with pytest.raises(FrontierRegression):
+        collection.compact(Antichain.of(3))
+    collection.append([("c", 7, 1)])
+    collection.seal(Antichain.of(9))
+
+
+def test_an_append_is_all_or_nothing():
+    collection = small()
+    before = collection.updates
+    with pytest.raises(SealedTime):
+        collection.append([("c", 7, 1), ("d", 4, 1)])
+    with pytest.raises(MalformedMessage):
+        collection.append([("c", 7, 1), ("d", 8, 0)])
+    assert collection.updates == before
+
+
+def test_an_update_that_is_not_sealed_is_not_read():
+    collection = small()
+    collection.append([("c", 5, 1)])
+    with pytest.raises(UpperError):
+        collection.read(5)
+    assert collection.read(4) == {"b": 1}

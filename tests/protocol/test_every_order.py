@@ -1,0 +1,112 @@
+"""Every order of six messages over three times, which includes every order of fewer messages as a prefix."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from tests.protocol.oracle import Model
+from tests.protocol.streams import new_reader, observe
+
+U = "updates"
+P = "progress"
+CONSISTENT = {
+    "three times, one statement each": [
+        (U, [("a", 0, 1)]),
+        (U, [("a", 1, -1), ("b", 1, 1)]),
+        (U, [("b", 2, 2)]),
+        (P, (0,), (1,), {0: 1}),
+        (P, (1,), (2,), {1: 2}),
+        (P, (2,), (3,), {2: 1}),
+    ],
+    "copies of one update and of its statement": [
+        (U, [("a", 0, 1), ("a", 0, 1)]),
+        (U, [("a", 0, 1)]),
+        (U, [("b", 0, 1)]),
+        (P, (0,), (2,), {0: 2}),
+        (P, (0,), (2,), {0: 2}),
+        (P, (2,), (3,), {}),
+    ],
+    "statements that overlap and one that covers all": [
+        (U, [("a", 1, 1)]),
+        (U, [("b", 2, 1)]),
+        (P, (0,), (2,), {1: 1}),
+        (P, (1,), (3,), {1: 1, 2: 1}),
+        (P, (0,), (3,), {1: 1, 2: 1}),
+        (P, (3,), (), {}),
+    ],
+    "other batches, and a closed stream": [
+        (U, [("a", 0, 1), ("b", 1, 1), ("c", 2, 1)]),
+        (U, [("c", 2, 1), ("a", 0, 1)]),
+        (U, [("b", 1, 1), ("d", 2, -1)]),
+        (P, (0,), (2,), {0: 1, 1: 1}),
+        (P, (2,), (), {2: 2}),
+        (P, (1,), (1,), {}),
+    ],
+    "pair times": [
+        (U, [("a", (0, 1), 1)]),
+        (U, [("b", (1, 0), 1)]),
+        (U, [("c", (1, 1), 1)]),
+        (P, ((0, 0),), ((0, 1), (1, 0)), {}),
+        (P, ((0, 1),), ((0, 2), (1, 1)), {(0, 1): 1}),
+        (P, ((1, 0),), ((2, 0), (1, 2)), {(1, 0): 1, (1, 1): 1}),
+    ],
+}
+CONTRADICTORY = {
+    "two diffs for one update": [
+        (U, [("a", 1, 1)]),
+        (U, [("a", 1, -1)]),
+        (U, [("b", 0, 1)]),
+        (P, (0,), (1,), {0: 1}),
+        (P, (1,), (2,), {1: 1}),
+        (P, (2,), (3,), {}),
+    ],
+    "an update too many": [
+        (U, [("a", 1, 1)]),
+        (U, [("b", 1, 1)]),
+        (U, [("c", 2, 1)]),
+        (P, (0,), (2,), {1: 1}),
+        (P, (2,), (3,), {2: 1}),
+        (P, (1,), (3,), {1: 1, 2: 1}),
+    ],
+    "two counts for one time, one of them by leaving it out": [
+        (U, [("a", 0, 1)]),
+        (U, [("b", 2, 1)]),
+        (P, (0,), (1,), {0: 1}),
+        (P, (1,), (3,), {2: 1}),
+        (P, (2,), (3,), {}),
+        (P, (2,), (3,), {2: 2}),
+    ],
+    "pair times, one of them contradictory": [
+        (U, [("a", (0, 1), 1)]),
+        (U, [("a", (0, 1), 2)]),
+        (U, [("b", (1, 0), 1)]),
+        (P, ((0, 0),), ((0, 1), (1, 0)), {}),
+        (P, ((0, 1),), ((0, 2), (1, 1)), {(0, 1): 1}),
+        (P, ((1, 0),), ((2, 0), (1, 1)), {(1, 0): 1}),
+    ],
+}
+
+
+def run(order, pairs):
+    """Read one order with both, and give all that was published and the last frontier."""
+    model, reader, published = Model(5, pairs), new_reader(pairs), []
+    for message in order:
+        expected, found = model.receive(message), observe(reader, message)
+        assert found == expected, f"at {message} of {order}"
+        published += found[0]
+    return sorted(published), frozenset(reader.frontier.elements)
+
+
+@pytest.mark.parametrize("name", CONSISTENT)
+def test_every_order_of_a_consistent_stream_ends_in_the_same(name):
+    messages = CONSISTENT[name]
+    results = {str(run(order, name.startswith("pair"))) for order in permutations(messages)}
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("name", CONTRADICTORY)
+def test_every_order_of_a_contradictory_stream_is_by_definition(name):
+    for order in permutations(CONTRADICTORY[name]):
+        run(order, name.startswith("pair"))

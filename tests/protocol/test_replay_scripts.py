@@ -1,0 +1,53 @@
+"""The replay scripts: each case is a title, and line by line what goes in and what comes out.
+
+`u` is a batch of updates, `p lower upper time:count...` a statement, `restart` a restart, `raw` a line as it is,
+`bytes` a line in hexadecimal; a line that begins like JSON stands for itself. After `=` comes the frontier, then each
+published update after `+` and each error, kind and time, after `!`. All of it is worked out by hand from the protocol.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.protocol.scripts import CASES
+from tidelake.protocol.json_values import identity, parse, to_text
+from tidelake.protocol.replay import replay_file
+
+
+def expected_output(text: str) -> str:
+    """The output that a step asks for, as one canonical text."""
+    frontier, *marked = re.split(r" (?=[+!] )", text)
+    updates = [parse(part[2:]) for part in marked if part.startswith("+ ")]
+    errors = [part[2:].split(" ", 1) for part in marked if part.startswith("! ")]
+    return identity([parse(frontier), updates, [[kind, parse(time)] for kind, time in errors]])
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_a_script_replays_as_it_is_written(case):
+    outputs = list(replay_file([line for line, _ in case.steps], "script"))
+    assert len(outputs) == len(case.steps)
+    for number, (output, (line, answer)) in enumerate(zip(outputs, case.steps, strict=True), start=1):
+        assert (output["file"], output["line"]) == ("script", number)
+        errors = [[error["kind"], error["time"]] for error in output["errors"]]
+        found = identity([output["frontier"], output["updates"], errors])
+        assert found == expected_output(answer), f"line {number}, {line!r}: {to_text(output)}, not {answer}"
+
+
+def test_there_are_more_than_a_hundred_scripts_and_no_title_is_there_twice():
+    assert len(CASES) >= 110
+    assert len({case.title for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_a_restart_after_every_line_changes_no_output(case):
+    plain = [line for line, _ in case.steps]
+    stopped = [part for line in plain for part in (line, b'{"restart":{"remark":1}}')]
+    expected = [strip(output) for output in replay_file(plain, "script")]
+    assert [strip(output) for output in replay_file(stopped, "script")][::2] == expected
+
+
+def strip(output: dict[str, Any]) -> str:
+    return identity([output["frontier"], output["updates"], output["errors"]])

@@ -1,0 +1,110 @@
+"""New columns of a schema, and the reasons to refuse schemas that change more than that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tidelake.errors import SchemaRefused
+from tidelake.schema.avro import resolved_schema
+from tidelake.schema.connect import landing_record, row_schema_of_connect
+from tidelake.schema.evolution import Values, added_fields, landed_fields, new_fields, sort_writers
+
+TEXT = ["null", "string"]
+MONEY = {"type": "record", "name": "shop.money", "fields": [{"name": "cents", "type": "long"}]}
+
+
+def record(*fields: tuple[str, Any] | dict[str, Any]) -> dict[str, Any]:
+    stated = [one if isinstance(one, dict) else {"name": one[0], "type": one[1]} for one in fields]
+    return {"type": "record", "name": "row", "namespace": "shop", "fields": stated}
+
+
+def names(fields: Sequence[dict[str, Any]]) -> list[str]:
+    return [one["name"] for one in fields]
+
+
+KNOWN = record(("id", "long"), ("net", ["null", MONEY]))
+
+
+def test_a_new_column_may_use_types_that_others_use_by_name() -> None:
+    writer = record(("id", "long"), ("net", ["null", MONEY]), ("gross", ["null", "shop.money"]), ("all", TEXT))
+    fresh = new_fields(Values(KNOWN), writer)
+    assert names(fresh) == ["gross", "all"]
+    grown = Values(KNOWN).with_fields(fresh)
+    resolved_schema(dict(grown.record))  # no name is there twice
+    again = record(*writer["fields"], ("paid", ["null", "shop.money"]))
+    resolved_schema(dict(grown.with_fields(new_fields(grown, again)).record))
+    assert new_fields(grown, writer) == ()
+
+
+@pytest.mark.parametrize(
+    ("writer", "column", "reason"),
+    [
+        (record(("id", "long"), ("net", ["null", MONEY]), ("n", "int")), "n", "cannot be null and has no default"),
+        (record(("id", "long"), ("gross", ["null", MONEY])), "gross", "new, but 'net' is missing"),
+        (record(("id", "string"), ("net", ["null", MONEY])), "id", "another type"),
+        (record(("net", ["null", MONEY])), "id", "not written, may not be null"),
+        (record(("id", "long"), ("net", ["null", MONEY]), ("Key", TEXT)), "Key", "does not come from values"),
+        (record(("id", "long"), ("net", ["null", MONEY]), ("ID", TEXT)), "ID", "clashes with 'id'"),
+    ],
+)
+def test_what_is_not_additive_is_refused_by_its_column(writer: dict[str, Any], column: str, reason: str) -> None:
+    with pytest.raises(SchemaRefused, match=reason) as refused:
+        new_fields(Values(KNOWN, elsewhere=("key",)), writer)
+    assert refused.value.column == column
+
+
+def test_a_default_makes_a_column_of_earlier_rows_null_and_a_narrower_type_is_no_change() -> None:
+    writer = record(("id", "int"), ("net", ["null", MONEY]), {"name": "n", "type": "int", "default": 1})
+    assert new_fields(Values(KNOWN), writer) == ({"name": "n", "type": ["null", {"type": "int"}]},)
+
+
+def test_topics_of_one_collection_may_each_bring_their_own_columns() -> None:
+    writers = {1: record(("id", "long"), ("a", TEXT)), 2: record(("id", "long"), ("b", TEXT))}
+    known = Values(record(("id", "long")), may_lack=("a", "b"))
+    found = sort_writers(known, writers, True, lambda one: one)
+    assert names(found.values.record["fields"]) == ["id", "a", "b"] and set(found.usable) == {1, 2}
+    strict = sort_writers(Values(record(("id", "long"))), writers, True, lambda one: one)
+    assert names(strict.values.record["fields"]) == ["id", "a"]
+    assert "'b' is refused: it is new, but 'a' is missing" in strict.refused[2]
+    fixed = sort_writers(Values(record(("id", "long"))), writers, False, lambda one: one)
+    assert set(fixed.refused) == {1, 2}
+
+
+def test_a_column_that_was_dropped_before_does_not_make_a_later_new_one_a_rename() -> None:
+    older, dropped = record(("id", "long"), ("a", TEXT)), record(("id", "long"))
+    writers = {1: older, 2: dropped, 3: record(("id", "long"), ("b", TEXT))}
+    found = sort_writers(Values(older), writers, True, lambda one: one)
+    assert names(found.values.record["fields"]) == ["id", "a", "b"] and not found.refused
+    # The other way round it is one: what lacks the column is older than what has it.
+    turned = {1: dropped, 2: older, 3: record(("id", "long"), ("b", TEXT))}
+    assert set(sort_writers(Values(older), turned, True, lambda one: one).refused) == {3}
+
+
+def test_columns_of_change_events_keep_connect_s_names_of_types() -> None:
+    decimal = {
+        "type": "struct",
+        "name": "io.debezium.data.VariableScaleDecimal",
+        "optional": True,
+        "fields": [{"field": "scale", "type": "int32"}, {"field": "value", "type": "bytes"}],
+    }
+    columns = [{"field": "id", "type": "int32"}, {"field": "big", **decimal}]
+    day = {"field": "day", "type": "int32", "optional": True, "name": "io.debezium.time.Date"}
+    known = Values(row_schema_of_connect({"type": "struct", "fields": columns}), of_changes=True)
+    writer = row_schema_of_connect({"type": "struct", "fields": [*columns, day, {**decimal, "field": "bigger"}]})
+    grown = known.with_fields(new_fields(known, writer))
+    assert names(landing_record(grown.record)["fields"]) == ["id", "big", "day", "bigger"]
+    assert [one["type"][1]["type"] for one in landed_fields(grown, ["day", "bigger"])] == ["int", "string"]
+    wider = row_schema_of_connect({"type": "struct", "fields": [{"field": "id", "type": "int64"}, columns[1]]})
+    with pytest.raises(SchemaRefused, match="'id' is refused: it is written as another type"):
+        new_fields(known, wider)
+    assert new_fields(Values(wider, of_changes=True), known.record) == ()
+
+
+def test_settings_may_name_columns_in_any_order_and_leave_out_those_that_appeared() -> None:
+    table = record(("id", "long"), ("a", TEXT), ("b", TEXT))
+    assert names(added_fields(table, record(("c", TEXT), ("a", TEXT), ("id", "long")), added=("b",))) == ["c"]
+    with pytest.raises(SchemaRefused, match="'b' is refused: it is missing"):
+        added_fields(table, record(("id", "long"), ("a", TEXT)), added=())

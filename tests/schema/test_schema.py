@@ -1,0 +1,165 @@
+"""Record schemas: what they may contain, alone and inside a CDCv2 schema."""
+
+from __future__ import annotations
+
+import fastavro
+import pytest
+
+from tidelake.errors import SchemaRefused
+from tidelake.schema.avro import cdcv2_schema, record_schema_of
+from tidelake.schema.columns import Array, Branches, Column, Primitive, Struct, column_types
+
+
+def record(*fields, name="data"):
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields]}
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10}
+INNER = record(("city", "string"), name="place")
+GOOD = record(
+    ("id", "long"),
+    ("price", ["null", "int"]),
+    ("amount", DECIMAL),
+    ("at", {"type": "long", "logicalType": "timestamp-millis"}),
+    ("where", INNER),
+    ("also", ["place", "null"]),
+    ("tags", {"type": "array", "items": ["null", "string"]}),
+    ("many", ["null", "int", "string", "place"]),
+    ("kind", {"type": "enum", "name": "kind", "symbols": ["A"]}),
+    ("key", {"type": "fixed", "name": "key", "size": 16}),
+)
+
+
+def test_the_schema_around_a_record_is_avro_and_gives_the_record_back():
+    schema = cdcv2_schema(GOOD)
+    fastavro.parse_schema(schema)
+    assert record_schema_of(GOOD) == GOOD
+    assert record_schema_of(schema) == GOOD
+    assert cdcv2_schema(schema) == schema
+
+
+def test_the_published_schema_is_recognised_with_its_documentation():
+    schema = cdcv2_schema(record(("id", "long")))
+    schema[0]["items"] |= {"doc": "an update"}
+    assert record_schema_of(schema)["fields"] == [{"name": "id", "type": "long"}]
+    dotted = cdcv2_schema(record(("id", "long")))
+    dotted[0]["items"] = {**dotted[0]["items"], "name": "com.materialize.cdc.update"}
+    del dotted[0]["items"]["namespace"]
+    assert record_schema_of(dotted)["name"] == "data"
+
+
+def test_columns_are_described_without_avro():
+    columns = {column.name: column for column in column_types(GOOD)}
+    assert columns["id"] == Column("id", Primitive("long"), nullable=False)
+    assert columns["price"] == Column("price", Primitive("int"), nullable=True)
+    assert columns["amount"].type == Primitive("bytes", "decimal", 38, 10)
+    assert columns["at"].type == Primitive("long", "timestamp-millis")
+    place = Struct((Column("city", Primitive("string"), nullable=False),))
+    assert columns["where"] == Column("where", place, nullable=False)
+    assert columns["also"] == Column("also", place, nullable=True)
+    assert columns["tags"].type == Array(Column("item", Primitive("string"), nullable=True))
+    assert columns["many"].nullable
+    assert columns["many"].type == Branches(
+        (
+            Column("int", Primitive("int"), nullable=True),
+            Column("string", Primitive("string"), nullable=True),
+            Column("place", place, nullable=True),
+        )
+    )
+    assert columns["kind"].type == Primitive("enum")
+
+
+REFUSED = {
+    "a map": (record(("m", {"type": "map", "values": "int"})), "m", "maps"),
+    "a map deep inside": (
+        record(("a", record(("b", ["null", {"type": "map", "values": "int"}]), name="r"))),
+        "a.b",
+        "maps",
+    ),
+    "a map in an array": (record(("a", {"type": "array", "items": {"type": "map", "values": "int"}})), "a[]", "maps"),
+    "a local timestamp": (record(("t", {"type": "long", "logicalType": "local-timestamp-micros"})), "t", "zone"),
+    "a local timestamp in a union": (
+        record(("t", ["null", {"type": "long", "logicalType": "local-timestamp-millis"}])),
+        "t",
+        "zone",
+    ),
+    "null alone": (record(("n", "null")), "n", "void"),
+    "a union of null alone": (record(("n", ["null"])), "n", "void"),
+    "an array of null": (record(("n", {"type": "array", "items": "null"})), "n[]", "void"),
+    "recursion": (record(("next", ["null", "data"])), "next", "contains itself"),
+    "recursion by way of another": (
+        record(("a", record(("b", {"type": "array", "items": "data"}), name="other"))),
+        "a.b[]",
+        "contains itself",
+    ),
+    "a long decimal": (record(("d", {**DECIMAL, "precision": 39})), "d", "38"),
+    "a long fixed decimal": (
+        record(("d", {"type": "fixed", "name": "f", "size": 20, "logicalType": "decimal", "precision": 40})),
+        "d",
+        "38",
+    ),
+    "a decimal without precision": (record(("d", {"type": "bytes", "logicalType": "decimal"})), "d", "precision"),
+    "a scale beyond the precision": (record(("d", {**DECIMAL, "scale": 39})), "d", "scale"),
+    "names that differ in case": (record(("Price", "int"), ("price", "int")), "price", "clashes with 'Price'"),
+    "one name twice": (record(("a", "int"), ("a", "int")), "a", "clashes"),
+    "names that differ in case inside": (record(("a", record(("x", "int"), ("X", "int"), name="r"))), "a.X", "clashes"),
+    "a system column": (record(("_time", "long")), "_time", "system"),
+    "any name with an underscore first": (record(("_mine", "long")), "_mine", "system"),
+    "a name with a hyphen": (record(("a-b", "int")), "", "legal name"),
+    "a name with a digit first": (record(("1st", "int")), "", "legal name"),
+    "an empty name": (record(("", "int")), "", "legal name"),
+    "a name that is no text": (record((5, "int")), "", "legal name"),
+    "a record without fields": (record(), "", "without a field"),
+    "an inner record without fields": (record(("a", record(name="r"))), "a", "without a field"),
+    "an unknown type": (record(("a", "uint32")), "a", "not known"),
+    "a type that is a number": (record(("a", 5)), "a", "neither a name"),
+    "a missing type": (record(("a", None)), "a", "neither a name"),
+    "a union in a union": (record(("a", ["null", ["int"]])), "a", "inside a union"),
+    "one branch twice": (record(("a", ["int", "int"])), "a", "the same name"),
+    "branches whose names differ in case": (
+        record(("a", ["int", record(("x", "int"), name="Int")])),
+        "a",
+        "the same name",
+    ),
+    "one type name twice": (record(("a", INNER), ("b", INNER)), "b", "taken"),
+    "a name of the protocol": (record(("a", record(("x", "int"), name="progress"))), "a", "taken"),
+    "a fixed of no bytes": (record(("a", {"type": "fixed", "name": "f", "size": 0})), "a", "size"),
+    "an enum without symbols": (record(("a", {"type": "enum", "name": "e", "symbols": []})), "a", "symbols"),
+    "no record": ("long", "", "neither a record"),
+    "an array": ({"type": "array", "items": "int"}, "", "neither a record"),
+    "another union": ([{"type": "array", "items": INNER}, INNER], "", "neither a record"),
+    "nothing": (None, "", "neither a record"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_schema_that_cannot_be_held_is_refused_by_column(name):
+    schema, column, reason = REFUSED[name]
+    with pytest.raises(SchemaRefused) as caught:
+        record_schema_of(schema)
+    assert caught.value.column == column
+    assert reason in str(caught.value)
+    if isinstance(schema, dict) and schema.get("type") == "record":
+        with pytest.raises(SchemaRefused):
+            cdcv2_schema(schema)
+
+
+def test_an_update_with_other_fields_is_refused():
+    schema = cdcv2_schema(record(("id", "long")))
+    schema[0]["items"]["fields"][1]["type"] = "int"
+    with pytest.raises(SchemaRefused, match="time"):
+        record_schema_of(schema)
+
+
+def test_a_progress_with_other_fields_is_refused():
+    first, progress = cdcv2_schema(record(("id", "long")))
+    with pytest.raises(SchemaRefused, match="lower, upper and counts"):
+        record_schema_of([first, {**progress, "fields": progress["fields"][:2]}])
+
+
+def test_a_schema_nested_without_end_is_refused():
+    schema = "int"
+    for _ in range(5000):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(SchemaRefused, match="too deep"):
+        record_schema_of(record(("a", schema)))

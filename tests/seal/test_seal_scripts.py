@@ -1,0 +1,23 @@
+"""The seal scripts: what is sealed, what waits and what is refused, command by command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.lakes.scripts import Case, read_cases, replay
+
+pytestmark = pytest.mark.spark
+
+CASES = list(read_cases("seal"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_a_seal_script_is_answered_as_it_is_written(tmp_path: Path, spark: SparkSession, case: Case) -> None:
+    assert replay(tmp_path, spark, case.lines) == case.lines
+
+
+def test_no_title_of_a_seal_script_is_there_twice() -> None:
+    assert len({case.title for case in CASES}) == len(CASES) > 15

@@ -1,0 +1,331 @@
+"""Wrong settings stop before anything is written; the message says where they are and how to fix them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelake.errors import ConfigurationError
+from tidelake.settings.lake import check_topics, load_settings
+
+GOOD = """
+store: lake
+topics: in
+collections:
+  orders:
+    family: plain
+    topic: orders
+    schema: {type: record, name: data, fields: [{name: id, type: long}]}
+"""
+
+
+def load(tmp_path: Path, text: str) -> object:
+    file = tmp_path / "collections.yaml"
+    file.write_text(text, encoding="utf-8")
+    return load_settings(file)
+
+
+def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path: Path) -> None:
+    (tmp_path / "collections.yaml").write_text(GOOD)
+    settings = load_settings(tmp_path / "collections.yaml")
+    one = settings.collection("orders")
+    assert (settings.store, one.topics_folder, one.topics) == (tmp_path / "lake", tmp_path / "in", ("orders",))
+    assert (one.encoding, one.keep, one.envelope) == ("avro", "all", "none")
+    assert settings.only(("orders",)) == settings
+
+
+def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None:
+    import json
+
+    from tidelake.schema.avro import cdcv2_schema
+
+    record = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
+    (tmp_path / "orders.avsc").write_text(json.dumps(cdcv2_schema(record)))
+    text = GOOD.replace("{type: record, name: data, fields: [{name: id, type: long}]}", "orders.avsc")
+    (tmp_path / "collections.yaml").write_text(text)
+    assert load_settings(tmp_path / "collections.yaml").collection("orders").record_schema == record
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("store: lake", "stor: lake"),
+            r"stor: is not a known key\nhint: use one of: collections, data_docs, kafka, registry, store",
+        ),
+        (("family: plain", "family: plian"), r"collections.orders.family: .*not 'plian'"),
+        (("    topic: orders", "    tpoic: orders"), r"collections.orders.tpoic: is not a known key"),
+        (("    topic: orders\n", ""), r"collections.orders.topic: field required"),
+        (("    topic: orders", "    topic: 7"), r"collections.orders.topic: .*not 7"),
+        (("topic: orders", "topic: orders\n    keep: -1"), r"collections.orders.keep"),
+        (("topic: orders", "topic: orders\n    keep: some"), r"collections.orders.keep"),
+        (
+            ("topic: orders", "topic: orders\n    keep: 1d"),
+            r"keep: should be a whole number of times .* or 'all', not '1d'",
+        ),
+        (
+            ("topic: orders", "topic: orders\n    keep: true"),
+            r"keep: should be a whole number of times .* or 'all', not True",
+        ),
+        (("topic: orders", "topic: orders\n    messages_per_tick_max: 0"), r"messages_per_tick_max"),
+        (("topic: orders", "topic: orders\n    encoding: confluent"), r"schema_ids: is missing for Confluent framing"),
+        (("schema: {type", "schema: nowhere.avsc\n    x: {type"), r"x: is not a known key|cannot be read"),
+        (("type: long", "type: lnog"), r"collections.orders.schema: .*lnog"),
+        (("  orders:", "  Orders:"), r"collections.Orders: is not a name"),
+        (("collections:", "collections: 3\nother:"), r"is not a known key|is not a mapping"),
+        (("store: lake", "store: [lake]"), r"store: is not a path"),
+        (("store: lake", "store: lake\nstore: lake2"), r"line 3: the key 'store' is given twice"),
+        (("store: lake", "store: 'lake"), r"line \d+: "),
+        (("family: plain", "family: 2020-13-45"), r"line 6: '2020-13-45' is no timestamp: month must be in 1..12"),
+        (("family: plain", "family: !!bool maybe"), r"line 6: 'maybe' is no bool"),
+        (("family: plain", "family: !!timestamp x"), r"line 6: 'x' is no timestamp"),
+        (("store: lake", "store: " + "[" * 20_000), r"line \d+|is nested too deeply"),
+        (("store: lake", "store: ''"), r"store: is not a path: ''"),
+        (("store: lake", "store: ' lake'"), r"store: is not a path: ' lake'"),
+        (("store: lake", 'store: "la\\0ke"'), r"store: is not a path: 'la\\x00ke'"),
+        (("topics: in", 'topics: "\\uD800"'), r"topics: is not a path"),
+        (("topics: in", "topics: 2020-01-01"), r"topics: is not a path: datetime.date"),
+        (("store: lake", "store: in"), r"store: the store .*in and the topics .*in are one folder"),
+        (("store: lake", "store: in/lake"), r"or one lies in the other"),
+        (("topics: in", "topics: lake/in"), r"or one lies in the other"),
+        (("topics: in", "topics: other/../lake/./"), r"are one folder"),
+        (("store: lake", "store: collections.yaml"), r"store: .*collections.yaml is a file, not a folder"),
+        (("store: lake", "store: collections.yaml/lake"), r"store: .*collections.yaml is a file, not a folder"),
+        (("    topic: orders", "    topic: ''"), r"collections.orders.topic: is not the name of a topic: ''"),
+        (("    topic: orders", "    topic: a/b"), r"collections.orders.topic: is not the name of a topic: 'a/b'"),
+        (("    topic: orders", "    topic: .."), r"collections.orders.topic: is not the name of a topic: '..'"),
+        (("    topic: orders", "    topic: /etc"), r"collections.orders.topic: is not the name of a topic"),
+        (
+            ("type: long", "type: {type: enum, name: e, symbols: [red, green, red]}"),
+            r"collections.orders.schema: .*an enum with the symbol 'red' twice",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        load(tmp_path, GOOD.replace(*change))
+    assert str(tmp_path / "collections.yaml") in str(caught.value)
+    assert "hint:" in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["collections.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (("    topic: orders", "    topic: a/b"), "line 7: collections.orders.topic: "),
+        (("type: long", "type: lnog"), "line 8: collections.orders.schema: "),
+        (("    topic: orders\n", ""), "line 5: collections.orders.topic: "),
+        (("store: lake", "stor: lake"), "line 2: stor: "),
+    ],
+)
+def test_an_error_names_the_line_of_what_is_written_or_of_the_block_that_lacks_it(
+    tmp_path: Path, change: tuple[str, str], place: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, GOOD.replace(*change))
+    assert f"collections.yaml, {place}" in str(caught.value)
+
+
+def test_the_error_of_a_schema_in_a_file_of_its_own_names_that_file(tmp_path: Path) -> None:
+    (tmp_path / "orders.avsc").write_text("{")
+    text = GOOD.split("    schema:", maxsplit=1)[0] + "    schema: orders.avsc\n"
+    with pytest.raises(ConfigurationError, match=r"orders.avsc: collections.orders.schema: is not JSON"):
+        load(tmp_path, text)
+
+
+def test_a_store_beside_topics_of_a_like_name_is_fine(tmp_path: Path) -> None:
+    text = GOOD.replace("store: lake", "store: in-store")
+    (tmp_path / "collections.yaml").write_text(text)
+    assert load_settings(tmp_path / "collections.yaml").store == tmp_path / "in-store"
+
+
+def test_a_store_that_a_link_puts_into_the_topics_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "lake").symlink_to(tmp_path / "in" / "lake")
+    with pytest.raises(ConfigurationError, match="one lies in the other"):
+        load(tmp_path, GOOD)
+
+
+WIDE = "{type: record, name: data, fields: [{name: id, type: long}, {name: note, type: ['null', string]}]}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("{name: id, type: long}", "the column 'note' is missing"),
+        (
+            "{name: id, type: long}, {name: note, type: ['null', string]}, {name: more, type: int}",
+            "the column 'more' is not one of the collection's",
+        ),
+        ("{name: id, type: int}, {name: note, type: ['null', string]}", "'id' is int, in the collection it is long"),
+        (
+            "{name: id, type: {type: long, logicalType: timestamp-micros}}, {name: note, type: ['null', string]}",
+            r"'id' is long \(timestamp-micros\), in the collection it is long",
+        ),
+        (
+            "{name: id, type: {type: array, items: [int, long]}}, {name: note, type: ['null', string]}",
+            "'id' is array<one of<int: int or null, long: long or null>>, in the collection it is long",
+        ),
+        ("{name: id, type: long}, {name: note, type: string}", "'note' is string, in the collection it is string or"),
+    ],
+)
+def test_the_schema_of_an_id_with_other_columns_is_named_with_the_column(
+    tmp_path: Path, fields: str, message: str
+) -> None:
+    one = f"{{type: record, name: other, fields: [{fields}]}}"
+    text = GOOD.split("    schema:", maxsplit=1)[0] + f"    schema: {WIDE}\n    schema_ids: {{7: {WIDE}, 9: {one}}}\n"
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        load(tmp_path, text)
+    assert "collections.orders.schema_ids.9: " in str(caught.value)
+
+
+def test_the_schema_of_an_id_may_have_its_columns_in_another_order(tmp_path: Path) -> None:
+    one = "{type: record, name: other, fields: [{name: note, type: [string, 'null']}, {name: id, type: long}]}"
+    text = GOOD.split("    schema:", maxsplit=1)[0] + f"    schema: {WIDE}\n    schema_ids: {{7: {one}}}\n"
+    (tmp_path / "collections.yaml").write_text(text)
+    assert set(load_settings(tmp_path / "collections.yaml").collection("orders").schema_ids) == {7}
+
+
+@pytest.mark.parametrize("schema_id", ["-1", "4294967296", "yes", "one"])
+def test_a_schema_id_is_a_number_of_four_bytes(tmp_path: Path, schema_id: str) -> None:
+    with pytest.raises(ConfigurationError, match="schema_ids: does not map ids to schemas"):
+        load(tmp_path, GOOD + f"    schema_ids: {{{schema_id}: {WIDE}}}\n")
+
+
+def test_two_collections_on_one_name_are_refused(tmp_path: Path) -> None:
+    block = GOOD.split("collections:\n")[1]
+    with pytest.raises(ConfigurationError, match="the key 'orders' is given twice"):
+        load(tmp_path, GOOD + block)
+
+
+def test_a_topic_that_is_not_there_is_named_with_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "collections.yaml").write_text(GOOD)
+    settings = load_settings(tmp_path / "collections.yaml")
+    with pytest.raises(ConfigurationError, match="the topic 'orders' has no folder"):
+        check_topics(settings)
+    (tmp_path / "in" / "orders").mkdir(parents=True)
+    check_topics(settings)
+
+
+RAW = """
+store: lake
+topics: in
+collections:
+  clicks:
+    framing: reclock
+    envelope: append_only
+    topic: [eu, us]
+    format: json
+    metadata: [topic, offset]
+    schema: {type: record, name: click, fields: [{name: page, type: string}]}
+"""
+
+
+def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -> None:
+    one = load(tmp_path, RAW).collections[0]
+    assert (one.framing, one.family, one.envelope, one.format) == ("reclock", "append_only", "append_only", "json")
+    assert (one.topics, one.topic) == (("eu", "us"), "eu, us")
+    assert [field["name"] for field in one.record_schema["fields"]] == ["page", "kafka_topic", "kafka_offset"]
+    assert [field["name"] for field in one.value_schema["fields"]] == ["page"]
+    named = load(tmp_path, RAW.replace("[topic, offset]", "{timestamp: sent_at, headers: sent_with}")).collections[0]
+    assert [field["name"] for field in named.record_schema["fields"]] == ["page", "sent_at", "sent_with"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("envelope: append_only", "envelope: none"), r"clicks.framing: is 'reclock', but .* state no diff"),
+        (("envelope: append_only", "envelope: plain"), r"clicks.envelope: is not an envelope: 'plain'"),
+        (
+            ("envelope: append_only", "envelope: append_only\n    family: upsert"),
+            r"clicks.envelope: is 'append_only', and family is 'upsert': both name the same",
+        ),
+        (
+            ("envelope: append_only", "envelope: append_only\n    before: key"),
+            r"clicks.before: is given for a reclocked topic",
+        ),
+        (("framing: reclock", "framing: relock"), r"clicks.framing: input should be 'cdcv2' or 'reclock'"),
+        (("    framing: reclock\n", ""), r"clicks.format: is given for CDCv2 messages"),
+        (
+            ("    framing: reclock\n", "", "    format: json\n", "", "    metadata: [topic, offset]\n", ""),
+            r"clicks.topic: is a list, but a CDCv2 stream is one topic",
+        ),
+        (("format: json", "format: xml"), r"clicks.format: input should be 'avro' or 'json'"),
+        (("format: json", "format: json\n    encoding: confluent"), r"clicks.encoding: is given for JSON"),
+        (("topic: [eu, us]", "topic: []"), r"clicks.topic: names no topic"),
+        (("topic: [eu, us]", "topic: [eu, eu]"), r"clicks.topic: names a topic twice"),
+        (("topic: [eu, us]", "topic: [eu, a/b]"), r"clicks.topic: is not the name of a topic: 'a/b'"),
+        (("[topic, offset]", "[topic, colour]"), r"clicks.metadata.colour: is not known"),
+        (("[topic, offset]", "topic"), r"clicks.metadata: is neither a list nor a mapping"),
+        (("[topic, offset]", "{offset: Page}"), r"clicks.metadata.offset: the column 'Page' clashes with .* 'page'"),
+        (
+            ("[topic, offset]", "{offset: at, topic: AT}"),
+            r"clicks.metadata.offset: the column 'at' clashes with .* 'AT'",
+        ),
+        (("[topic, offset]", "{offset: _offset}"), r"clicks.metadata: .*_offset"),
+        (("type: string", "type: [int, string]"), r"clicks.schema: the column 'page' is a union of several types"),
+    ],
+)
+def test_what_does_not_go_together_in_a_raw_collection_is_refused(
+    tmp_path: Path, change: tuple[str, ...], message: str
+) -> None:
+    text = RAW
+    for old, new in zip(change[::2], change[1::2], strict=True):
+        text = text.replace(old, new)
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        load(tmp_path, text)
+    assert "hint:" in str(caught.value)
+
+
+EVENTS = """
+collections:
+  shop:
+    framing: reclock
+    envelope: debezium
+    topic: shop
+    key: id
+    schema:
+      type: record
+      name: event
+      fields:
+        - name: before
+          type: ['null', {type: record, name: row, fields: [{name: id, type: int}, {name: a, type: ['null', string]}]}]
+        - {name: after, type: ['null', row]}
+        - {name: op, type: string}
+        - {name: ts_ms, type: long}
+"""
+KEY = "{type: record, name: key, fields: [{name: id, type: int}]}"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (f"key_schema_ids: {{1: {KEY}}}", r"key_schema_ids: is given for bare Avro\nhint: bare keys have one schema"),
+        (f"encoding: confluent\n    schema_ids: {{}}\n    key_schema: {KEY}", r"schema_ids: is missing for Confluent"),
+        (
+            f"key_schema: {KEY.replace('int', 'string')}",
+            r"key_schema: column 'id' is refused: it is written as another",
+        ),
+        ("format: json\n    key_schema: {}", r"key_schema: is given for the envelope 'debezium'"),
+        ("evolution: some", r"evolution: input should be 'none' or 'additive'"),
+        ("subject: record", r"subject: has no effect: no schema is looked up"),
+    ],
+)
+def test_keys_and_growth_of_change_events_are_checked(tmp_path: Path, more: str, message: str) -> None:
+    load(tmp_path, f"{EVENTS}    key_schema: {KEY}\n")
+    with pytest.raises(ConfigurationError, match=message):
+        load(tmp_path, f"{EVENTS}    {more}\n")
+
+
+def test_growth_is_for_raw_topics_and_a_schema_may_be_left_out_where_something_has_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"evolution: is given for CDCv2 messages, in which the data is what"):
+        load(tmp_path, GOOD + "    evolution: additive\n")
+    without = EVENTS[: EVENTS.index("    schema:")]
+    load(tmp_path, f"{without}    format: json\n")
+    with pytest.raises(ConfigurationError, match=r"schema: is missing\nhint: .*a block `registry:`, which has it"):
+        load(tmp_path, without)
+    registry = "registry: {url: 'http://127.0.0.1:8081'}\n"
+    load(tmp_path, f"{registry}{without}    encoding: confluent\n")
+    with pytest.raises(ConfigurationError, match=r"subject: names records, but `schema` and `key_schema` do not both"):
+        load(tmp_path, f"{registry}{without}    encoding: confluent\n    subject: record\n")

@@ -1,0 +1,60 @@
+"""Where a store and topics may be, as `collections.yaml` says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelake.errors import ConfigurationError
+from tidelake.settings.lake import load_settings
+from tidelake.settings.place import folder_of
+from tidelake.store.location import locate
+
+PLACES = ["store", "a:b", "data:/x", "file", "s3:bucket", "ü ∂/store"]
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_a_path_is_relative_to_the_settings(text: str) -> None:
+    assert folder_of(text, Path("/lake")) == Path("/lake", text)
+
+
+def test_an_absolute_path_stands_for_itself() -> None:
+    assert folder_of("/data/100%25", Path("/lake")) == Path("/data/100%25")
+
+
+@pytest.mark.parametrize("folder", ["/data/store", "/data/my store", "/data/100%", "/data/ü#?"])
+def test_a_file_uri_names_the_path_that_it_was_made_of(folder: str) -> None:
+    assert folder_of(Path(folder).as_uri(), Path("/lake")) == Path(folder)
+    assert folder_of(f"file://localhost{Path(folder).as_uri().removeprefix('file://')}", Path()) == Path(folder)
+    assert locate(Path(folder).as_uri()) == locate(folder)
+    assert locate(folder).uri == Path(folder).as_uri()
+
+
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("s3://bucket/lake", "is a URI with the scheme 's3', but only 'file' is supported"),
+        ("S3A://bucket/lake", "is a URI with the scheme 's3a', but only 'file' is supported"),
+        ("abfss://files@account/lake", "is a URI with the scheme 'abfss', but only 'file' is supported"),
+        ("file://elsewhere/lake", "is not the URI of an absolute path of this machine"),
+        ("file:lake", "is not the URI of an absolute path of this machine"),
+        ("file:///lake?version=1", "is not the URI of an absolute path of this machine"),
+        ("file:///lake%0A", "names a path with control characters"),
+    ],
+)
+@pytest.mark.parametrize("field", ["store", "topics"])
+def test_what_cannot_be_a_store_is_refused_by_name(tmp_path: Path, field: str, uri: str, problem: str) -> None:
+    file = tmp_path / "collections.yaml"
+    file.write_text(f"{field}: {uri}\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=problem.replace("(", r"\(")) as caught:
+        load_settings(file)
+    assert (caught.value.field, "file:" in (caught.value.hint or "")) == (field, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["collections.yaml"]
+
+
+def test_settings_take_the_uri_of_a_folder(tmp_path: Path) -> None:
+    file = tmp_path / "collections.yaml"
+    file.write_text(f"store: {(tmp_path / 'my store').as_uri()}\ntopics: topics\n", encoding="utf-8")
+    settings = load_settings(file)
+    assert (settings.store, settings.topics) == (tmp_path / "my store", tmp_path / "topics")

@@ -1,0 +1,57 @@
+"""The archive of classes: the JVM uses it if it fits, and silently does without it if not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestration import class_archive
+from tidelake.spark import class_archive as classes
+from tidelake.spark.jars import jars_folder, java_command
+
+STARTS = """
+import sys
+from tidelake.spark.session import start_session
+spark = start_session("tests", settings={"spark.driver.extraJavaOptions": sys.argv[1]})
+print("rows", spark.range(3).count())
+"""
+
+
+def started(*options: str) -> subprocess.CompletedProcess[str]:
+    """A process with a session whose JVM has these options."""
+    command = [sys.executable, "-c", STARTS, " ".join(options)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.spark
+def test_a_session_maps_the_archive_that_the_set_up_has_made() -> None:
+    assert class_archive.main() == 0
+    assert [one.name for one in classes.archives()] == [classes.archive_of_this_java().name]
+    mapped = started(*classes.options_to_use(), "-Xshare:on")  # which ends a JVM that cannot map it
+    assert mapped.stdout.splitlines()[-1] == "rows 3", mapped.stderr
+
+
+def test_an_archive_that_does_not_fit_is_passed_over_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "classes-0.jsa").write_bytes(b"no archive")
+    monkeypatch.setattr(classes, "jars_folder", lambda folder=None: tmp_path)
+    options = [one.strip('"') for one in classes.options_to_use()]
+    run = subprocess.run([java_command(), *options, "-version"], capture_output=True, text=True, check=False)
+    plain = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, plain.stdout, plain.stderr.replace(", sharing", ""))
+
+
+def test_another_java_or_other_jars_have_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = classes.archive_of_this_java()
+    assert here.parent == jars_folder()
+    other_jars = classes.archive_of_this_java(tmp_path).name
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho another Java >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert len({here.name, other_jars, classes.archive_of_this_java().name}) == 3

@@ -1,0 +1,351 @@
+"""The commit protocol, rule by rule."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from tidelake.compact.compaction import CompactReport, sweep
+from tidelake.errors import Conflict, DamagedTable, Fenced, Indeterminate, InvalidUsage
+from tidelake.store import commit
+from tidelake.store.commit import OpenTable, create_table, maintain
+from tidelake.store.failpoints import on_reach
+from tidelake.store.files import RunFile, describe_run, read_rows, write_run
+from tidelake.store.layout import RUN
+from tidelake.store.location import Location, locate
+from tidelake.store.table_log import check_log, read_entry
+
+SCHEMA = pa.schema([("_time", pa.int64()), ("a", pa.int64()), ("_run", pa.string())])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Location:
+    """An empty table with an epoch and an upper."""
+    create_table(locate(tmp_path) / "t", SCHEMA, {"epoch": 3, "upper": 5})
+    return locate(tmp_path) / "t"
+
+
+def run_of(table: Location, run: str, times: tuple[int, ...] = (1, 2)) -> list[RunFile]:
+    return write_run(table, run, pa.table({"_time": list(times), "a": list(times)}))
+
+
+def test_a_commit_adds_files_and_moves_values_in_one_entry(table: Location) -> None:
+    done = OpenTable(table).commit({"upper": 7, "offset/t/0": 9}, run_of(table, "r1"))
+    opened = OpenTable(table)
+    assert (done.version, done.seq, opened.version, opened.seq) == (1, 1, 1, 1)
+    assert (opened.value("upper"), opened.value("offset/t/0"), opened.value("never")) == (7, 9, None)
+    assert [(file.run, file.rows, file.time_min, file.time_max) for file in opened.files()] == [("r1", 2, 1, 2)]
+    assert read_rows(table, opened.files(), SCHEMA)["_run"].to_pylist() == ["r1", "r1"]
+
+
+def test_of_two_commits_from_one_state_the_second_conflicts(table: Location) -> None:
+    first, second = OpenTable(table), OpenTable(table)
+    first.commit({"upper": 6})
+    with pytest.raises(Conflict, match="version 1"):
+        second.commit({"other": 1}, run_of(table, "r1"))
+    assert OpenTable(table).files() == []
+
+
+def test_an_open_table_is_good_for_one_commit(table: Location) -> None:
+    opened = OpenTable(table)
+    opened.commit({"upper": 6})
+    with pytest.raises(InvalidUsage, match="one commit"):
+        opened.commit({"upper": 7})
+
+
+def test_a_moved_epoch_fences_the_writer(table: Location) -> None:
+    OpenTable(table).commit({"epoch": 4})
+    with pytest.raises(Fenced):
+        OpenTable(table).commit({"upper": 9}, epoch=3)
+    assert OpenTable(table).value("upper") == 5
+
+
+def test_values_only_rise(table: Location) -> None:
+    with pytest.raises(InvalidUsage, match="'upper' would fall from 5 to 4"):
+        OpenTable(table).commit({"upper": 4})
+    with pytest.raises(InvalidUsage, match="'seq' is the commit's own value"):
+        OpenTable(table).commit({"seq": 99})
+
+
+def test_a_swap_takes_out_just_the_named_runs(table: Location) -> None:
+    for name in ("r1", "r2", "r3"):
+        OpenTable(table).commit({}, run_of(table, name))
+    OpenTable(table).commit({"since": 1}, run_of(table, "m1"), ["r1", "r3"])
+    assert sorted(file.run for file in OpenTable(table).files()) == ["m1", "r2"]
+
+
+def test_a_swap_of_a_run_that_is_not_live_is_refused_before_the_call(table: Location) -> None:
+    OpenTable(table).commit({}, run_of(table, "r1"))
+    with pytest.raises(Conflict, match="no longer live"):
+        OpenTable(table).commit({}, run_of(table, "m1"), ["gone"])
+    assert [file.run for file in OpenTable(table).files()] == ["r1"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"_time": [1]}, "does not have the table's schema"),
+        ({"_time": [1], "a": ["text"]}, "does not have the table's schema"),
+        ({"_time": [1], "a": [1], "more": [1]}, "does not have the table's schema"),
+    ],
+)
+def test_a_file_with_another_schema_is_refused(table: Location, columns: dict[str, Any], message: str) -> None:
+    (table / "_run=r1").local.mkdir()
+    pq.write_table(pa.table(columns), table.local / "_run=r1" / "f.parquet")
+    with pytest.raises(InvalidUsage, match=message):
+        OpenTable(table).commit({}, describe_run(table, "r1"))
+    assert OpenTable(table).version == 0
+
+
+def test_a_file_that_is_missing_or_has_other_rows_is_refused(table: Location) -> None:
+    (file,) = run_of(table, "r1")
+    wrong = RunFile(file.path, file.run, 99, file.bytes, file.time_min, file.time_max)
+    with pytest.raises(InvalidUsage, match="2 rows, but 99 are stated"):
+        OpenTable(table).commit({}, [wrong])
+    (table / file.path).local.unlink()
+    with pytest.raises(InvalidUsage, match="does not exist"):
+        OpenTable(table).commit({}, [file])
+
+
+def test_a_call_that_raises_after_it_committed_is_a_commit(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = OpenTable(table)
+    wrap_next_write(monkeypatch, lambda call: (call(), _raise("the checkpoint hook failed")))
+    assert opened.commit({"upper": 8}).version == 1
+    assert OpenTable(table).value("upper") == 8
+
+
+def test_a_call_that_raises_and_left_nothing_is_indeterminate(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = OpenTable(table)
+    wrap_next_write(monkeypatch, lambda call: _raise("the disk is full"))
+    with pytest.raises(Indeterminate, match="the disk is full") as caught:
+        opened.commit({"upper": 8})
+    assert caught.value.version == 1
+    assert OpenTable(table).value("upper") == 5
+
+
+def test_an_equal_seq_proves_nothing_when_the_nonce_is_another_s(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, other = OpenTable(table), OpenTable(table)
+    wrap_next_write(monkeypatch, lambda call: (other.commit({"upper": 6}), _raise("no answer")))
+    with pytest.raises(Conflict):
+        opened.commit({"upper": 8})
+    assert OpenTable(table).value("upper") == 6
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"commitInfo": {"nonce"', b"\x00" * 64])
+def test_a_torn_newest_entry_is_set_aside(table: Location, torn: bytes) -> None:
+    OpenTable(table).commit({"upper": 6})
+    (table.local / "_delta_log" / f"{2:020d}.json").write_bytes(torn)
+    opened = OpenTable(table)
+    assert (opened.version, opened.value("upper")) == (1, 6)
+    opened.commit({"upper": 7})
+    assert OpenTable(table).value("upper") == 7
+
+
+def test_a_good_entry_that_came_between_the_look_and_the_move_goes_back(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    OpenTable(table).commit({"upper": 6})
+    entry = table.local / "_delta_log" / f"{2:020d}.json"
+    entry.write_bytes(b"torn")
+    replace = os.replace
+
+    def late_replace(source: str, target: str) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        OpenTable(table).commit({"upper": 9})  # another process heals, commits and acknowledges first
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", late_replace)
+    assert OpenTable(table).value("upper") == 9
+    assert entry.exists()
+
+
+def test_a_swapped_run_is_kept_for_its_readers_from_the_swap_on(table: Location) -> None:
+    OpenTable(table).commit({}, run_of(table, "r1"))
+    os.utime(table.local / "_run=r1", (0, 0))
+    OpenTable(table).commit({}, run_of(table, "m1"), ["r1"])
+    assert (table / "_run=r1").local.stat().st_mtime > 10**9
+
+
+def test_a_sweep_leaves_alone_what_is_written_while_it_looks(table: Location) -> None:
+    old = table.local / f"{RUN}=ingest-dead"
+    old.mkdir()
+    os.utime(old, (0, 0))
+    done = threading.Event()
+
+    def write() -> None:
+        for number in count():
+            folder = table.local / f"{RUN}=ingest-{number}"
+            (folder / "_temporary" / "0").mkdir(parents=True)
+            shutil.rmtree(folder)
+            if done.is_set():
+                return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    report = CompactReport()
+    try:
+        for _ in range(100):
+            sweep(table, report)
+    finally:
+        done.set()
+        writer.join()
+    assert report.folders_removed == 1
+    assert not old.exists()
+
+
+def test_a_torn_mark_of_the_last_checkpoint_stops_nothing(table: Location) -> None:
+    (table.local / "_delta_log" / "_last_checkpoint").write_text("{")
+    for upper in range(6, 50):
+        OpenTable(table).commit({"upper": upper})
+    assert maintain(table)
+    assert OpenTable(table).value("upper") == 49
+
+
+def test_a_table_whose_first_entry_is_torn_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "t" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").write_bytes(b'{"protocol":')
+    create_table(locate(tmp_path) / "t", SCHEMA, {"upper": 2})
+    assert OpenTable(locate(tmp_path) / "t").value("upper") == 2
+
+
+def test_a_commit_by_something_else_is_noticed(table: Location) -> None:
+    OpenTable(table).commit({}, run_of(table, "r1"))
+    DeltaTable(str(table)).delete("a = 1")
+    with pytest.raises(DamagedTable, match=r"version 2 \(DELETE\) was committed by something else"):
+        OpenTable(table)
+
+
+def test_a_broken_chain_of_seq_is_noticed(table: Location) -> None:
+    for upper in (6, 7, 8):
+        OpenTable(table).commit({"upper": upper})
+    assert check_log(table) == 4
+    entry = table.local / "_delta_log" / f"{3:020d}.json"
+    entry.write_text(entry.read_text().replace('"appId":"seq","version":3', '"appId":"seq","version":5'))
+    with pytest.raises(DamagedTable, match="'seq' is 5 at version 3"):
+        OpenTable(table)
+    with pytest.raises(DamagedTable, match="'seq' is 5 at version 3 after 2"):
+        check_log(table)
+
+
+def test_missing_state_is_an_error_and_not_zero(tmp_path: Path) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(str(tmp_path / "foreign"), pa.table({"a": [1], "_run": ["x"]}), partition_by=["_run"])
+    with pytest.raises(DamagedTable, match="carries no 'seq'"):
+        OpenTable(locate(tmp_path) / "foreign")
+
+
+def test_a_table_that_may_forget_its_values_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgets = "delta.setTransactionRetentionDuration"
+    monkeypatch.setitem(commit._CONFIGURATION, forgets, "interval 1 day")
+    create_table(locate(tmp_path) / "t", SCHEMA, {"epoch": 3})
+    with pytest.raises(DamagedTable, match=f"the property {forgets} forgets"):
+        OpenTable(locate(tmp_path) / "t")
+
+
+def test_values_survive_checkpoints_and_a_log_that_was_cleaned_up(table: Location) -> None:
+    for upper in range(6, 80):
+        OpenTable(table).commit({"upper": upper}, run_of(table, f"r{upper}"))
+        maintain(table)
+    assert list((table.local / "_delta_log").glob("*.checkpoint.parquet"))
+    opened = OpenTable(table)
+    assert (opened.value("upper"), opened.value("epoch"), opened.seq, len(opened.files())) == (79, 3, 74, 74)
+    for entry in sorted((table.local / "_delta_log").glob("*.json"))[:40]:
+        entry.unlink()
+    assert OpenTable(table).value("upper") == 79
+
+
+def test_every_commit_carries_seq_and_a_nonce_of_its_own(table: Location) -> None:
+    for upper in (6, 7):
+        OpenTable(table).commit({"upper": upper})
+    entries = [read_entry(table, version) or [] for version in (1, 2)]
+    nonces = [next(one["commitInfo"]["nonce"] for one in entry if "commitInfo" in one) for entry in entries]
+    seqs = [[one["txn"]["version"] for one in entry if one.get("txn", {}).get("appId") == "seq"] for entry in entries]
+    assert len(set(nonces)) == 2
+    assert seqs == [[1], [2]]
+
+
+def _race(path: str, worker: int, rounds: int) -> None:
+    from tidelake.store.commit import OpenTable as Open
+
+    done = 0
+    while done < rounds:
+        try:
+            opened = Open(locate(path))
+            name = f"worker/{worker}"
+            opened.commit({name: (opened.value(name) or 0) + 1, "total": (opened.value("total") or 0) + 1})
+        except Conflict:
+            continue
+        done += 1
+
+
+def test_of_processes_that_race_each_commit_has_one_winner(table: Location) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_race, args=(str(table), worker, 25)) for worker in range(3)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join(120)
+    assert [one.exitcode for one in workers] == [0, 0, 0]
+    opened = OpenTable(table)
+    assert [opened.value(f"worker/{worker}") for worker in range(3)] == [25, 25, 25]
+    assert (opened.value("total"), opened.seq, opened.version) == (75, 75, 75)
+    assert check_log(table) == 76
+
+
+def test_a_stop_before_the_call_leaves_only_files_that_no_log_names(table: Location) -> None:
+    files = run_of(table, "r1")
+
+    def stop(name: str) -> None:
+        if name == f"commit.before_call.{table.name}":
+            raise KeyboardInterrupt
+
+    on_reach(stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            OpenTable(table).commit({"upper": 9}, files)
+    finally:
+        on_reach(None)
+    opened = OpenTable(table)
+    assert (opened.version, opened.value("upper"), opened.files()) == (0, 5, [])
+
+
+def _raise(text: str) -> None:
+    raise OSError(text)
+
+
+def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[[], None]], object]) -> None:
+    """Have the engine's next write happen inside `around`, which may raise before or after it."""
+    original = DeltaTable.create_write_transaction
+    pending = [around]
+
+    def write(engine: DeltaTable, *args: Any, **more: Any) -> None:
+        if pending:
+            pending.pop()(lambda: original(engine, *args, **more))
+        else:
+            original(engine, *args, **more)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", write)
+
+
+def test_statistics_are_on_time_alone(table: Location) -> None:
+    OpenTable(table).commit({}, run_of(table, "r1", (4, 9)))
+    entry = read_entry(table, 1) or []
+    statistics = [json.loads(str(one["add"]["stats"])) for one in entry if "add" in one]
+    assert statistics == [
+        {"numRecords": 2, "minValues": {"_time": 4}, "maxValues": {"_time": 9}, "nullCount": {"_time": 0}}
+    ]

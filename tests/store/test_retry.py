@@ -1,0 +1,127 @@
+"""Retries: fresh state for each attempt, lost races apart from conflicts, and a bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tidelake.errors import Conflict, Fenced
+from tidelake.store.commit import OpenTable, create_table
+from tidelake.store.location import Location, locate
+from tidelake.store.retry import LostRace, retry_commit, retry_work
+
+SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Location:
+    """An empty table with an epoch and an upper."""
+    create_table(locate(tmp_path) / "t", SCHEMA, {"epoch": 3, "upper": 5})
+    return locate(tmp_path) / "t"
+
+
+def interfere(table: Location) -> None:
+    """Commit as another process does."""
+    OpenTable(table).commit({"upper": (OpenTable(table).value("upper") or 0) + 1})
+
+
+def test_each_attempt_sees_what_the_others_committed(table: Location) -> None:
+    seen: list[int | None] = []
+
+    def commit(opened: OpenTable) -> int:
+        seen.append(opened.value("upper"))
+        if len(seen) < 3:
+            interfere(table)
+        return opened.commit({"other": len(seen)}).version
+
+    assert retry_commit(table, commit, "no attempt won") == 3
+    assert seen == [5, 6, 7]
+    assert OpenTable(table).value("other") == 3
+
+
+def test_the_first_attempt_is_made_from_the_table_that_is_open(table: Location) -> None:
+    stale = OpenTable(table)
+    interfere(table)
+    fresh: list[int] = []
+    attempts: list[OpenTable] = []
+
+    def commit(opened: OpenTable) -> None:
+        attempts.append(opened)
+        opened.commit({})
+
+    retry_commit(stale, commit, "no attempt won", after_conflict=lambda opened: fresh.append(opened.version))
+    assert attempts[0] is stale
+    assert fresh == [1]
+    assert OpenTable(table).version == 2
+
+
+def test_a_lost_race_ends_the_attempts_at_once(table: Location) -> None:
+    stale = OpenTable(table)
+    interfere(table)
+
+    def lose(opened: OpenTable) -> None:
+        assert opened.value("upper") == 6
+        raise LostRace
+
+    with pytest.raises(LostRace):
+        retry_commit(stale, lambda opened: opened.commit({}), "no attempt won", after_conflict=lose)
+    assert OpenTable(table).version == 1
+
+
+def test_after_the_last_attempt_the_conflict_says_what_failed(table: Location) -> None:
+    attempts: list[int] = []
+
+    def commit(opened: OpenTable) -> None:
+        attempts.append(opened.version)
+        interfere(table)
+        opened.commit({})
+
+    with pytest.raises(Conflict, match=r"version 4 of .*: 4 attempts to test failed") as caught:
+        retry_commit(table, commit, "4 attempts to test failed", attempts_max=4)
+    assert attempts == [0, 1, 2, 3]
+    assert isinstance(caught.value.__cause__, Conflict)
+
+
+def test_what_is_no_conflict_is_not_tried_again(table: Location) -> None:
+    attempts: list[int] = []
+
+    def commit(opened: OpenTable) -> None:
+        attempts.append(opened.version)
+        opened.commit({}, epoch=2)
+
+    with pytest.raises(Fenced):
+        retry_commit(table, commit, "no attempt won")
+    assert attempts == [0]
+
+
+def test_work_is_repeated_after_a_lost_race_and_after_nothing_else(table: Location) -> None:
+    attempts: list[int] = []
+
+    def work() -> str:
+        attempts.append(len(attempts))
+        if len(attempts) < 3:
+            raise LostRace
+        return "done"
+
+    def conflict() -> None:
+        attempts.append(-1)
+        raise Conflict(str(table), 1, "lost for good")
+
+    assert retry_work(work, table, "no attempt won") == "done"
+    with pytest.raises(Conflict, match="lost for good"):
+        retry_work(conflict, table, "no attempt won")
+    assert attempts == [0, 1, 2, -1]
+
+
+def test_work_that_always_loses_its_race_ends_with_a_conflict(table: Location) -> None:
+    attempts: list[int] = []
+
+    def work() -> None:
+        attempts.append(len(attempts))
+        raise LostRace
+
+    with pytest.raises(Conflict, match=r"of .*: 5 ticks in a row lost"):
+        retry_work(work, table, "5 ticks in a row lost", attempts_max=5)
+    assert attempts == [0, 1, 2, 3, 4]

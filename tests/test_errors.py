@@ -1,0 +1,169 @@
+"""Every class in the tree of errors."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from tidelake.errors import (
+    CapabilityError,
+    CodecError,
+    CommitError,
+    ConfigurationError,
+    Contradiction,
+    DamagedTable,
+    InvalidUsage,
+    KeysInError,
+    MalformedMessage,
+    MixedTimes,
+    OverCount,
+    ProtocolError,
+    SchemaRefused,
+    SinceError,
+    SourceError,
+    StepFailed,
+    StoreUnreadable,
+    TidelakeError,
+    TopicChanged,
+    TopicGap,
+    UnknownColumn,
+    show,
+)
+
+FAMILIES = {
+    ProtocolError,
+    CodecError,
+    SourceError,
+    InvalidUsage,
+    CapabilityError,
+    CommitError,
+    DamagedTable,
+    StoreUnreadable,
+    StepFailed,
+}
+
+EXAMPLES = {
+    "int": 7,
+    "str": "text",
+    "_Time": (3, 4),
+    "object": None,
+    "Iterable[_Time]": [5],
+    "Iterable[str]": ["a", "b"],
+    "Iterable[tuple[str, object]]": [("zero_diff", 3), ("bad_time", [1, "x"])],
+}
+
+
+def all_below(error: type[TidelakeError]) -> list[type[TidelakeError]]:
+    return [error, *(deeper for child in error.__subclasses__() for deeper in all_below(child))]
+
+
+CLASSES = sorted({error for error in all_below(TidelakeError)[1:] if fields(error)}, key=lambda error: error.__name__)
+
+
+def example(error: type[TidelakeError]) -> TidelakeError:
+    return error(*(EXAMPLES[field.type] for field in fields(error)))
+
+
+@pytest.mark.parametrize("error_class", CLASSES)
+def test_an_error_survives_a_pickle_with_all_its_values(error_class):
+    error = example(error_class)
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is error_class
+    assert (vars(copy), copy.args, str(copy)) == (vars(error), error.args, str(error))
+
+
+@pytest.mark.parametrize("error_class", CLASSES)
+def test_an_error_keeps_its_fields_in_order_as_arguments(error_class):
+    error = example(error_class)
+    assert list(vars(error).items()) == [
+        (field.name, value) for field, value in zip(fields(error_class), error.args, strict=True)
+    ]
+    by_name = error_class(**vars(error))
+    assert (vars(by_name), by_name.args) == (vars(error), error.args)
+
+
+@pytest.mark.parametrize("error_class", CLASSES)
+def test_an_error_says_a_fact_in_lower_case_and_then_its_hint(error_class):
+    error = example(error_class)
+    if error.fact != TidelakeError.fact.fget(error):  # a class that waits for its children has no fact of its own
+        assert not {"{", "}"} & set(error.fact)
+    assert not error.fact[:1].isupper() or error.fact.startswith("Kafka")
+    assert str(error) == (error.fact if error.hint is None else f"{error.fact}\nhint: {error.hint}")
+    assert "\n" not in (error.hint or "")
+
+
+@pytest.mark.parametrize("error_class", CLASSES)
+def test_an_error_that_can_be_raised_has_a_fact_of_its_own(error_class):
+    if error_class.__subclasses__() and error_class not in {TopicGap}:
+        return
+    assert any("fact" in vars(base) for base in error_class.__mro__[: error_class.__mro__.index(TidelakeError)])
+
+
+def test_only_families_hang_on_the_root():
+    assert set(TidelakeError.__subclasses__()) == FAMILIES
+
+
+def test_every_contradiction_has_a_kind_of_its_own():
+    kinds = [error.kind for error in Contradiction.__subclasses__()]
+    assert len(set(kinds)) == len(kinds)
+    assert "contradiction" not in kinds
+
+
+def test_a_malformed_message_names_all_its_problems():
+    error = MalformedMessage([("zero_diff", 3), ("bad_time", "x"), ("bad_message", None)])
+    assert (error.kind, error.time) == ("zero_diff", 3)
+    assert "at time 3" in str(error)
+    assert "'x'" in str(error)
+
+
+def test_a_value_too_big_to_show_is_no_second_error():
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (10**5000, deep, "x" * 10**6):
+        assert len(show(value)) <= 120
+        assert str(MalformedMessage([("bad_time", value)]))
+        assert len(str(MixedTimes(value, 1))) < 200
+
+
+def test_braces_in_a_value_are_text():
+    assert "{time}" in str(CodecError("undecodable", "{time} {0} {}"))
+
+
+def test_an_error_takes_exactly_its_fields():
+    with pytest.raises(TypeError, match="counted"):
+        OverCount(4, 1)
+    with pytest.raises(TypeError, match="positional"):
+        InvalidUsage("text")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OverCount(4, 1, 2), "time 4 is announced with 1 updates, but 2 distinct ones arrived\nhint: earlier times "
+         "still seal; settle this one with `tidelake resolve count NAME --time 4 --count N --reason …`, or leave a "
+         "statement out with `tidelake resolve discard`"),
+        (TopicGap("orders", 0, 3, 5, "gone"), "topic 'orders', partition 0: offsets 3 to 5 are missing: gone\nhint: "
+         "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-5 --reason …`; "
+         "what was in it is then lost"),
+        (TopicChanged("orders#2", 0, 3, 5, "gone"), "topic 'orders#2', partition 0, was read up to offset 5, of which "
+         "3 are there now: gone\nhint: correct the topic or its name, or continue with what is there: `tidelake "
+         "resolve topic NAME --topic orders --reason …`; what was not read before is then lost"),
+        (SinceError(3, iter([5])), "time 3 is not at or after since [5]\nhint: read at since or after it"),
+        (SinceError(3, []), "time 3 is not at or after since []\nhint: the collection is permanently unreadable: its "
+         "since is empty"),
+        (KeysInError("orders", 3, 1, ["1"]), "1 key of 'orders' is in error: 1 (AS OF 3)\nhint: a later good value or "
+         "a delete heals a key; read the others with --skip-errors"),
+        (KeysInError("orders", 3, 4, ["1", "2"]), "4 keys of 'orders' are in error: 1, 2 and 2 more (AS OF 3)\nhint: a "
+         "later good value or a delete heals a key; read the others with --skip-errors"),
+        (SchemaRefused("", "no"), "schema refused: no"),
+        (SchemaRefused("a.b", "no"), "column 'a.b' is refused: no"),
+        (ConfigurationError("f.yaml", "", "no", "fix it"), "f.yaml: no\nhint: fix it"),
+        (UnknownColumn("orders", "x", []), "'orders' has no column 'x'\nhint: its columns are: none"),
+    ],
+)  # fmt: skip
+def test_an_error_reads_as_it_always_did(error, text):
+    assert str(error) == text

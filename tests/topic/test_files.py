@@ -1,0 +1,207 @@
+"""File topics: the layout of a folder, the next offsets, and offsets that were given up."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidelake.errors import MalformedLine, MalformedTopic, RepeatedOffset
+from tidelake.store.location import locate
+from tidelake.topic.files import FileTopic
+from tidelake.topic.lines import parse_lines
+
+
+def write_lines(folder: Path, name: str, *lines: str) -> None:
+    (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_offsets(folder: Path, *offsets: int, partition: int = 0, name: str | None = None) -> None:
+    write_lines(folder, name or f"{partition}.jsonl", *(json.dumps({"offset": offset}) for offset in offsets))
+
+
+def write_parquet(folder: Path, name: str = "a.parquet", **columns: Any) -> None:
+    fields = {"partition": pa.int32(), "offset": pa.int64(), "value": pa.binary()}
+    given = {"partition": [0], "offset": [0], "value": [b""]} | columns
+    pq.write_table(pa.table({key: pa.array(given[key], kind) for key, kind in fields.items()}), folder / name)
+
+
+def planned(
+    folder: Path, start: int, accepted: tuple[int, int] | None = None
+) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    """The next interval of partition 0, and the gap that is named."""
+    given_up = [] if accepted is None else [(0, *accepted)]
+    offsets, gaps = FileTopic(folder).plan({0: start}, 1_000, given_up)
+    gap = (gaps[0].from_offset, gaps[0].to_offset) if gaps else None
+    return offsets.intervals.get(0), gap
+
+
+def test_what_was_given_up_is_stepped_over_only_where_no_file_holds_it(tmp_path: Path) -> None:
+    write_offsets(tmp_path, *range(10), *range(20, 30))
+    assert planned(tmp_path, 0) == ((0, 10), (10, 20))
+    assert planned(tmp_path, 10) == (None, (10, 20))
+    assert planned(tmp_path, 0, (10, 20)) == ((0, 10), None)
+    assert planned(tmp_path, 10, (10, 20)) == ((20, 30), None)
+    assert planned(tmp_path, 10, (10, 15)) == (None, (15, 20))
+    write_offsets(tmp_path, 14, 15, 16, name="00.jsonl")
+    assert planned(tmp_path, 10, (10, 20)) == ((14, 17), None)
+    assert planned(tmp_path, 17, (10, 20)) == ((20, 30), None)
+    write_offsets(tmp_path, 10, 11, 12, 13, 17, 18, 19, name="000.jsonl")  # in between them, and around
+    assert planned(tmp_path, 10, (10, 20)) == ((10, 30), None)
+
+
+def test_what_was_given_up_beyond_all_files_is_neither_read_nor_a_gap(tmp_path: Path) -> None:
+    write_offsets(tmp_path, *range(10))
+    assert planned(tmp_path, 0, (10, 2**63 - 1)) == ((0, 10), None)
+    assert planned(tmp_path, 10, (10, 20)) == (None, None)
+    assert planned(tmp_path, 10, (12, 20)) == (None, None)
+    # An offset inside what was given up: something has been read there.
+    assert planned(tmp_path, 15, (10, 20)) == (None, None)
+    assert planned(tmp_path, 15) == (None, (10, 15))
+
+
+def test_a_gap_before_the_first_message_is_named_and_stepped_over(tmp_path: Path) -> None:
+    write_offsets(tmp_path, 5, 6)
+    assert planned(tmp_path, 0) == (None, (0, 5))
+    assert planned(tmp_path, 0, (0, 5)) == ((5, 7), None)
+    assert planned(tmp_path, 0, (0, 3)) == (None, (3, 5))
+
+
+def test_only_messages_that_are_there_are_counted_and_their_files_opened(tmp_path: Path) -> None:
+    write_parquet(tmp_path, "a.parquet", partition=[0, 0], offset=[0, 1], value=[b"", b""])
+    write_parquet(tmp_path, "b.parquet", offset=[10])
+    offsets, gaps = FileTopic(tmp_path).plan({0: 2}, 100, [(0, 2, 10)])
+    assert (offsets.intervals, offsets.messages, gaps) == ({0: (10, 11)}, 1, [])
+    assert [path.name for path in offsets.parquet] == ["b.parquet"]
+
+
+def test_an_offset_that_two_messages_have_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    def doubled(where: str, start: int = 0) -> None:
+        with pytest.raises(RepeatedOffset, match=rf"of partition 0 of the topic '.*' is in .*{where}\nhint") as caught:
+            FileTopic(tmp_path).plan({0: start}, 1)
+        assert caught.value.hint
+
+    write_offsets(tmp_path, 0, 1, 2)
+    write_offsets(tmp_path, 4, 3, name="00.jsonl")
+    write_offsets(tmp_path, 0, 1, 2, partition=1)
+    assert planned(tmp_path, 0) == ((0, 5), None)
+    write_parquet(tmp_path, "a.parquet", partition=[0, 0], offset=[2, 5], value=[b"", b""])
+    doubled(r"/0\.jsonl and in .*/a\.parquet")
+    doubled(r"/0\.jsonl and in .*/a\.parquet", start=2)
+    assert planned(tmp_path, 3) == ((3, 6), None)  # what was read is behind us
+    write_offsets(tmp_path, 6, 7, 8, 7, name="000.jsonl")
+    doubled(r"/000\.jsonl twice", start=3)
+    assert FileTopic(tmp_path).end_offsets() == {0: 9, 1: 3}
+
+
+def refused(folder: Path, message: str, name: str) -> None:
+    with pytest.raises((MalformedTopic, MalformedLine), match=message) as caught:
+        FileTopic(folder).end_offsets()
+    assert str(folder / name) in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["part.parquet", "3.jsonl", "3.jsonl.gz"])
+def test_a_folder_with_the_name_of_a_file_is_not_skipped_in_silence(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / "archive").mkdir()
+    refused(tmp_path, "is a folder with the name of a file", name)
+    (tmp_path / name).rename(tmp_path / f"_{name}")
+    assert FileTopic(tmp_path).end_offsets() == {}
+
+
+def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "0.jsonl").symlink_to(tmp_path / "gone")
+    refused(tmp_path, "cannot be opened: No such file", "0.jsonl")
+    (tmp_path / "0.jsonl").unlink()
+    (tmp_path / "0.jsonl").symlink_to(tmp_path / "0.jsonl")
+    refused(tmp_path, "cannot be opened", "0.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("partition", -1, "has the partition -1"),
+        ("partition", 100_000, "has the partition 100000"),
+        ("offset", -1, "has the offset -1"),
+        ("offset", 2**63 - 1, "has the offset 9223372036854775807"),
+    ],
+)
+def test_a_parquet_file_with_a_number_out_of_bounds_is_refused(
+    tmp_path: Path, column: str, value: int, message: str
+) -> None:
+    write_parquet(tmp_path, **{column: [value]})
+    refused(tmp_path, message, "a.parquet")
+
+
+@pytest.mark.parametrize("name", ["100000.jsonl", "0" * 100 + "100000.jsonl", "9" * 200 + ".jsonl.gz"])
+def test_a_name_with_a_partition_out_of_bounds_is_refused(tmp_path: Path, name: str) -> None:
+    with gzip.open(tmp_path / name, "wb") if name.endswith(".gz") else (tmp_path / name).open("wb") as lines:
+        lines.write(b"")
+    refused(tmp_path, "names the partition", name)
+
+
+def test_the_last_partition_and_the_last_offset_are_in_bounds(tmp_path: Path) -> None:
+    write_offsets(tmp_path, 2**63 - 2, partition=99_999)
+    write_parquet(tmp_path, partition=[99_998], offset=[2**63 - 2])
+    assert FileTopic(tmp_path).end_offsets() == {99_998: 2**63 - 1, 99_999: 2**63 - 1}
+
+
+def test_digits_that_are_not_ascii_name_no_partition(tmp_path: Path) -> None:
+    write_lines(tmp_path, "٣.jsonl", '{"offset": 0}')
+    refused(tmp_path, "is not a file of a topic", "٣.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"offset": -1}', "offset is -1"),
+        ('{"offset": 9223372036854775807}', "offset is 9223372036854775807"),
+        ('{"offset": true}', "offset is True"),
+        ('{"offset": 1, "timestamp_ms": 9223372036854775808}', "timestamp_ms is 9223372036854775808"),
+        ('{"offset": 1, "timestamp_ms": -9223372036854775809}', "timestamp_ms is -9223372036854775809"),
+        ('{"offset": 1, "offset": 2}', "the field 'offset' is given twice"),
+        ('{"offset": 1, "value": "a", "value": "b"}', "the field 'value' is given twice"),
+        ('{"offset": 1, "headers": {"a": {}}}', "the header 'a' is not text"),
+        ('{"offset": 1, "headers": [{"name": "a"}]}', "the header {'name': 'a'} has no key"),
+        ('{"offset": 1, "headers": "x"}', "headers is 'x', neither an object nor a list"),
+        ('{"offset": 1, "value": [1]}', "value is neither text nor a JSON object"),
+        ('{"offset": 1, "value": {"a" 1}}', "Expecting ':' delimiter"),
+        ('{"offset": 1, "headers": ' + "[" * 100_000 + "]" * 100_000 + "}", "it is nested too deeply"),
+    ],
+)
+def test_a_line_that_is_no_message_is_named_with_its_file_and_line(tmp_path: Path, line: str, message: str) -> None:
+    write_lines(tmp_path, "0.jsonl", '{"offset": 0, "headers": []}', line)
+    refused(tmp_path, rf"0\.jsonl, line 2: {message}", "0.jsonl")
+
+
+def test_headers_may_be_a_list_or_null(tmp_path: Path) -> None:
+    write_lines(tmp_path, "0.jsonl", '{"offset": 0, "headers": null}', '{"offset": 1, "headers": [{"key": "a"}]}')
+    assert FileTopic(tmp_path).end_offsets() == {0: 2}
+
+
+def test_a_json_object_is_stored_as_the_text_that_stands_there(tmp_path: Path) -> None:
+    value = r'{ "n":1.10, "n": 12345678901234567890 , "t": "\u00e9"}'
+    write_lines(
+        tmp_path,
+        "0.jsonl",
+        '{"offset": 0, "key": {"id": 1}, "value": ' + value + ' , "headers": {"a": "b"}}',
+        '{"value":{},"headers":[{"key":"a","value_b64":"AA=="},{"key":"a","value":null}],"offset":1}',
+    )
+    first, second = parse_lines(locate(tmp_path) / "0.jsonl")
+    assert (first["key"], first["value"]) == (b'{"id": 1}', value.encode())
+    assert first["headers"] == [{"key": "a", "value": b"b"}]
+    assert (second["key"], second["value"]) == (None, b"{}")
+    assert second["headers"] == [{"key": "a", "value": b"\x00"}, {"key": "a", "value": None}]
+
+
+def test_a_gzip_file_with_broken_bytes_is_refused(tmp_path: Path) -> None:
+    whole = bytearray(gzip.compress(b'{"offset": 0}\n' * 50))
+    whole[10] ^= 0xFF
+    (tmp_path / "0.jsonl.gz").write_bytes(whole)
+    refused(tmp_path, r"0\.jsonl\.gz, line 1: ", "0.jsonl.gz")

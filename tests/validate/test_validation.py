@@ -1,0 +1,222 @@
+"""What a recount detects, and what it must not report; the small tables keep few files."""
+
+from __future__ import annotations
+
+import shutil
+import time as clock
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from jobs import validate
+from tests.lakes.lake import NAME, Lake, progress, updates
+from tidelake.cli.app import app
+from tidelake.compact.small_tables import merge_small_files
+from tidelake.errors import DamagedTable, Fenced
+from tidelake.plugins.framing import framing_of
+from tidelake.store.commit import EPOCH, OpenTable
+from tidelake.store.files import write_run
+from tidelake.store.layout import PROOFS_SCHEMA
+from tidelake.store.proof_log import read_proof_log
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
+    lake = Lake(tmp_path_factory.mktemp("sealed"), spark)
+    lake.send(updates((1, 1, 1), (2, 2, 5)), progress([0], [3], {1: 1, 2: 1}))
+    lake.run()
+    assert not lake.validate().damaged
+    assert lake.current().ok
+    return lake
+
+
+@pytest.fixture
+def sealed(prepared: Lake, tmp_path: Path) -> Lake:
+    """Two sealed times, validated, shown in `current`."""
+    return prepared.copy(tmp_path / "sealed")
+
+
+def smuggle(lake: Lake, *rows: tuple[int, int, int]) -> None:
+    """Commit rows `(time, diff, id)` below upper, as no ingest would."""
+    table = pa.table(
+        {
+            "_time": [row[0] for row in rows],
+            "_diff": [row[1] for row in rows],
+            "id": [row[2] for row in rows],
+            "price": pa.array([None] * len(rows), pa.int32()),
+        }
+    )
+    path = lake.collection.paths.updates
+    OpenTable(path).commit({}, write_run(path, "ingest-smuggled", table))
+
+
+def shown(lake: Lake) -> list[tuple[int, int]]:
+    """`current` as Spark's own Delta reader has it."""
+    rows = lake.spark.read.format("delta").load(str(lake.collection.paths.current)).collect()
+    return sorted((row["id"], row["_diff"]) for row in rows)
+
+
+def test_current_is_the_contents_before_upper_and_stays_while_upper_does(sealed: Lake) -> None:
+    assert shown(sealed) == [(1, 1), (2, 5)]
+    assert sealed.current().results[NAME].rebuilt is False
+    sealed.send(updates((1, 3, -1)), progress([3], [4], {3: 1}))
+    sealed.run()
+    rebuilt = sealed.current().results[NAME]
+    assert (rebuilt.as_of, rebuilt.rows, rebuilt.rebuilt) == (3, 1, True)
+    assert shown(sealed) == [(2, 5)]
+
+
+def test_a_row_below_upper_that_nobody_announced_is_damage_and_blocks_current(sealed: Lake) -> None:
+    smuggle(sealed, (1, 1, 77))
+    report = sealed.validate(full=True)
+    assert report.damaged
+    assert report.mismatches[0] == "time 1: 1 distinct updates were announced and 1 counted, 2 are in the table"
+    sealed.send(progress([3], [5]))
+    sealed.run()
+    assert isinstance(sealed.current().errors[NAME], DamagedTable)
+    assert shown(sealed) == [(1, 1), (2, 5)]
+
+
+def test_current_that_was_built_on_damage_is_built_anew_once_that_is_mended(sealed: Lake) -> None:
+    sealed.send(progress([3], [5]))
+    sealed.run()
+    smuggle(sealed, (1, 1, 77))
+    assert sealed.current().ok  # nobody has found it yet
+    assert shown(sealed) == [(1, 1), (2, 5), (77, 1)]
+    assert sealed.validate(full=True).damaged
+    OpenTable(sealed.collection.paths.updates).commit({}, [], ["ingest-smuggled"])
+    assert not sealed.validate().damaged
+    rebuilt = sealed.current().results[NAME]
+    assert (rebuilt.as_of, rebuilt.rebuilt) == (4, True)
+    assert shown(sealed) == [(1, 1), (2, 5)]
+    assert not sealed.current().results[NAME].rebuilt
+
+
+def test_a_changed_multiplicity_is_found_by_the_sum_of_all_diffs(sealed: Lake) -> None:
+    smuggle(sealed, (2, 4, 2))
+    assert not sealed.validate().damaged  # nothing was sealed since, so nothing is looked at
+    report = sealed.validate(full=True)
+    assert report.mismatches == ["all diffs before 3 add up to 10, not to 6"]
+
+
+@pytest.mark.sweep
+def test_compaction_before_the_first_recount_is_no_damage(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, keep=0)
+    for start in (0, 10, 20):
+        lake.send(
+            updates((1, start + 1, 1), (2, start + 2, 1)), progress([start], [start + 10], {start + 1: 1, start + 2: 1})
+        )
+        lake.run()
+        lake.compact()
+        assert not lake.validate(full=start == 20).damaged
+    lake.send(updates((1, 31, 1)), progress([30], [40], {31: 1}))
+    lake.run()
+    report = lake.validate(full=True)
+    assert (report.damaged, report.diff_sum_found, report.diff_sum_recorded) == (False, 7, 7)
+
+
+@pytest.mark.sweep
+def test_a_closed_stream_stays_undamaged_however_often_it_is_validated(lake: Lake) -> None:
+    lake.send(updates((1, 1, 1), (2, 2, 1)), progress([0], [5], {1: 1, 2: 1}))
+    lake.run()
+    assert not lake.validate(full=True).damaged
+    lake.send(updates((3, 7, 1)), progress([5], [], {7: 1}))
+    assert lake.run().closed
+    for full in (False, True, True, False, True):
+        assert lake.validate(full=full).mismatches == []
+
+
+def test_a_file_that_cannot_be_read_is_damage_and_is_recorded(sealed: Lake) -> None:
+    (file,) = sealed.table.files()
+    (sealed.collection.paths.updates / file.path).local.write_bytes(b"PAR1 no more")
+    assert not validate.run_full(sealed.spark, sealed.settings).ok
+    damaged = read_proof_log(sealed.collection).damaged or ""
+    assert "cannot be read" in damaged
+    assert file.path in damaged
+
+
+def test_a_table_that_vanished_is_never_made_anew(sealed: Lake) -> None:
+    import shutil
+
+    shutil.rmtree(sealed.collection.paths.updates.local)
+    with pytest.raises(DamagedTable, match="there is no table"):
+        sealed.ingest()
+    assert not sealed.collection.paths.updates.local.exists()
+
+
+def test_a_validation_looks_only_at_what_was_sealed_since_the_last(sealed: Lake) -> None:
+    sealed.send(updates((3, 5, 1)), progress([3], [9], {5: 1}))
+    sealed.run()
+    report = sealed.validate()
+    assert (report.lower, report.upper, [row["time"] for row in report.times]) == (3, 9, [5])
+    assert list(framing_of(sealed.collection.entry.framing).proofs(sealed.collection, 3)) == [5]
+
+
+@pytest.mark.sweep
+def test_proofs_stay_few_in_files_and_keep_every_row(lake: Lake) -> None:
+    for time in range(20):
+        lake.send(updates((time, time, 1)), progress([time], [time + 1], {time: 1}))
+        lake.run()
+        if time % 3 == 0:
+            lake.validate()
+    before = framing_of(lake.collection.entry.framing).proofs(lake.collection, 0)
+    assert len(before) == 20
+    path = lake.collection.paths.proofs
+    assert merge_small_files(path, PROOFS_SCHEMA, 0) == 1
+    assert len(OpenTable(path).files()) < 16
+    assert framing_of(lake.collection.entry.framing).proofs(lake.collection, 0) == before
+    assert read_proof_log(lake.collection).validated_upper == 19
+    assert not lake.validate(full=True).damaged
+
+
+def test_a_fenced_writer_can_commit_nothing_more(lake: Lake) -> None:
+    lake.ingest()
+    stale = lake.collection
+    lake.catalog.fence(NAME)
+    lake.send(updates((1, 1, 1)))
+    from tidelake.ingest.tick import ingest_tick
+    from tidelake.topic.files import FileTopic
+
+    with pytest.raises(Fenced):
+        ingest_tick(lake.spark, stale, lake.settings.collections[0], [FileTopic(lake.topic)])
+    assert lake.table.files() == []
+    for small in (stale.paths.progress, stale.paths.proofs, stale.paths.quarantine, stale.paths.late):
+        with pytest.raises(Fenced):
+            OpenTable(small).commit({}, epoch=stale.entry.epoch)
+    assert (lake.table.value(EPOCH), lake.ingest().updates_stored) == (1, 1)
+
+
+def test_a_fence_that_stopped_half_way_is_finished_by_the_next_opening(lake: Lake) -> None:
+    lake.ingest()
+    lake.catalog.update(NAME, lambda one: one.model_copy(update={"epoch": 7}))
+    lake.send(updates((1, 1, 1)))
+    assert lake.ingest().updates_stored == 1
+    assert lake.table.value(EPOCH) == 7
+
+
+def test_a_clock_that_goes_back_hides_no_damage(sealed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not sealed.validate().damaged
+    smuggle(sealed, (1, 1, 77))
+    now = clock.time()
+    monkeypatch.setattr("tidelake.validate.validation.clock.time", lambda: now - 3600)
+    assert sealed.validate(full=True).damaged
+    assert read_proof_log(sealed.collection).damaged
+
+
+def test_status_shows_the_others_where_one_collection_cannot_be_read(sealed: Lake) -> None:
+    document = yaml.safe_load(sealed.file.read_text(encoding="utf-8"))
+    document["collections"]["others"] = document["collections"][NAME] | {"topic": "others"}
+    sealed.file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    shutil.rmtree(sealed.collection.paths.quarantine.local)
+    result = CliRunner().invoke(app, ["status", "--config", str(sealed.file)])
+    assert result.exit_code == 1
+    assert "not ingested yet" in result.stdout
+    assert "UNREADABLE" in result.stdout
+    assert f"error: {NAME}: " in result.stderr
+    assert "hint:" in result.stderr
