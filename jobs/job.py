@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
-from jobs.lake import check_lake, open_collection
+from jobs.lake import check_lake
 from tidelake.errors import StepFailed, TidelakeError
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings, load_settings
@@ -62,14 +62,12 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
-    known, unreachable = check_lake(settings)
+    lake = check_lake(settings)
     report = Report(job)
     for collection in settings.collections:
         name = collection.name
         try:
-            if name in unreachable:
-                raise unreachable[name]
-            report.results[name] = step(open_collection(spark, settings, name, known), collection, report)
+            report.results[name] = step(lake.open(spark, name), collection, report)
         except TidelakeError as error:
             log.error(f"{job} stopped", collection=name, error=type(error).__name__, reason=str(error))
             report.errors[name] = error

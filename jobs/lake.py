@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
 
     from tidelake.errors import TopicUnreachable
     from tidelake.settings.lake import Settings
+    from tidelake.store.catalog import Catalog
     from tidelake.store.entry import Collection
 
 # Dagster imports this file to name collections. Imports inside the functions keep Delta out of that.
@@ -25,15 +27,41 @@ class Lake(Protocol):
         """The only session of this process."""
 
 
-def check_lake(settings: Settings) -> tuple[frozenset[str], dict[str, TopicUnreachable]]:
+@dataclass(frozen=True)
+class CheckedLake:
+    """Settings that fit the topics and the store, and what was found on the way."""
+
+    settings: Settings
+    catalog: Catalog
+    known: frozenset[str]
+    """The names of the collections that the store has."""
+    unreachable: dict[str, TopicUnreachable]
+    """Why the brokers of a collection that the store does not have yet cannot be reached: it cannot be created now."""
+
+    def open(self, spark: SparkSession, name: str) -> Collection:
+        """Open a collection, and create it if it does not exist.
+
+        Args:
+            spark: the session, in case the schema has to be read from messages.
+            name: the name of the collection.
+
+        Raises:
+            ConfigurationError: the settings have no such collection.
+            TopicUnreachable: it does not exist, and the brokers of its topic cannot be reached; nothing was written.
+        """
+        from tidelake.ingest.source_schemas import resolve_spec
+
+        if name in self.unreachable:
+            raise self.unreachable[name]
+        return self.catalog.open_or_create(resolve_spec(spark, self.settings.collection(name), name in self.known))
+
+
+def check_lake(settings: Settings) -> CheckedLake:
     """Check all settings against the topics and the store.
 
-    Returns:
-        The names of the collections that the store has; and by collection that it does not have yet, why its brokers
-        cannot be reached. Such a collection cannot be created now; others can.
-
     Raises:
-        ConfigurationError: a setting is wrong; nothing was written.
+        ConfigurationError: a setting is wrong, the store has a collection with another family or schema, or neither a
+            collection nor its topic exists; nothing was written.
     """
     from tidelake.ingest.new_topics import ask_for_new_topics
     from tidelake.settings.lake import check_topics
@@ -41,34 +69,11 @@ def check_lake(settings: Settings) -> tuple[frozenset[str], dict[str, TopicUnrea
     from tidelake.store.layout import Store
 
     check_topics(settings)
-    known = Catalog(Store(settings.store)).check(collection.spec() for collection in settings.collections)
-    return known, ask_for_new_topics(known, settings)
+    catalog = Catalog(Store(settings.store))
+    known = catalog.check(collection.spec() for collection in settings.collections)
+    return CheckedLake(settings, catalog, known, ask_for_new_topics(known, settings))
 
 
-def open_collection(
-    spark: SparkSession, settings: Settings, name: str, known: frozenset[str] | None = None
-) -> Collection:
-    """Open a collection, and create it if it does not exist.
-
-    Args:
-        spark: the session, in case the schema has to be read from messages.
-        settings: all settings.
-        name: the name of the collection.
-        known: the names of the collections that the store has, if `check_lake` has just checked them all.
-
-    Raises:
-        ConfigurationError: the settings have no such collection; the store has it with another family or schema; or
-            neither it nor its topic exists.
-        TopicUnreachable: it does not exist, and the brokers of its topic cannot be reached; nothing was written.
-    """
-    from tidelake.ingest.new_topics import ask_for_new_topics
-    from tidelake.ingest.source_schemas import resolve_spec
-    from tidelake.store.catalog import Catalog
-    from tidelake.store.layout import Store
-
-    catalog, collection = Catalog(Store(settings.store)), settings.collection(name)
-    if known is None:
-        known = catalog.check([collection.spec()])
-        for error in ask_for_new_topics(known, settings.only((name,))).values():
-            raise error
-    return catalog.open_or_create(resolve_spec(spark, collection, name in known))
+def open_collection(spark: SparkSession, settings: Settings, name: str) -> Collection:
+    """Check the settings of one collection and open it; raises as `check_lake` and `CheckedLake.open` do."""
+    return check_lake(settings.only((name,))).open(spark, name)

@@ -52,7 +52,7 @@ def check_is_empty(folder: Location) -> None:
     Raises:
         GeneratorRefused: it holds something.
     """
-    if blobs.exists(folder) or (blobs.is_folder(folder) and blobs.list_names(folder)):
+    if blobs.exists(folder) or blobs.list_names(folder):
         raise GeneratorRefused(
             f"{folder} is not empty", "choose another name or folder, or continue the topic with --append"
         )

@@ -114,10 +114,9 @@ def make_folder(folder: Location) -> None:
 
 
 def list_names(folder: Location) -> list[str]:
-    """The names directly in a folder, of blobs and folders, unordered. On a local disk this beats `list_folder`.
+    """The names directly in a folder, of blobs and folders, unordered; none if it is absent.
 
-    Raises:
-        FileNotFoundError: the folder is absent. Only a local disk raises it.
+    On a local disk this is faster than `list_folder`.
     """
     return _backend(folder).list_names(folder)
 

@@ -81,7 +81,10 @@ class LocalDisk:
         os.makedirs(str(folder), exist_ok=True)
 
     def list_names(self, folder: Location) -> list[str]:
-        return os.listdir(str(folder))
+        try:
+            return os.listdir(str(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def list_folder(self, folder: Location, hidden: bool) -> Listing:
         blobs, folders = [], []

@@ -85,43 +85,38 @@ def last_checkpoint(path: Location) -> int:
 
 def checkpoints(path: Location) -> list[Location]:
     """The files of the checkpoints in the log, the newest last."""
-    log = path / LOG
-    listed = blobs.list_names(log) if blobs.is_folder(log) else []
-    names = (name for name in listed if ".checkpoint" in name and name.endswith(".parquet"))
+    names = (name for name in blobs.list_names(path / LOG) if ".checkpoint" in name and name.endswith(".parquet"))
     return [path / LOG / name for name in sorted(names) if name[:20].isdigit()]
 
 
 def set_torn_entry_aside(path: Location) -> None:
     """Move a torn or empty newest entry away. Only entries that are whole on disk are acknowledged."""
-    log = path / LOG
-    if not blobs.is_folder(log):
-        return
     newest = newest_version(path)
     if newest < 0:
         return
     entry = entry_path(path, newest)
     try:
-        whole = _is_whole(blobs.read(entry))
+        if _is_whole(blobs.read(entry)):
+            return
     except FileNotFoundError:  # another process moved it
         return
-    if whole:
-        return
-    aside = log / f".torn-{newest:020d}-{secrets.token_hex(4)}"
+    aside = path / LOG / f".torn-{newest:020d}-{secrets.token_hex(4)}"
     try:
         blobs.set_aside(entry, aside)
     except FileNotFoundError:  # another process moved it
         return
-    if _is_whole(blobs.read(aside)):
+    moved = blobs.read(aside)
+    if _is_whole(moved):
         # Between our look and our move another process moved the torn entry and committed a good one. Put it back.
         try:
-            blobs.create(entry, blobs.read(aside))
+            blobs.create(entry, moved)
         except FileExistsError as error:
             raise DamagedTable(str(path), f"version {newest} was committed twice; the first is {aside.name}") from error
         blobs.delete(aside)
     else:
         reach("table.after_torn_entry")
         warn("a torn log entry was set aside", table=str(path), version=newest, kept_as=aside.name)
-    blobs.make_names_durable([log])
+    blobs.make_names_durable([path / LOG])
 
 
 def _is_whole(text: bytes) -> bool:
