@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ from pyspark.sql import SparkSession
 from jobs.job import Report, log, run_main, run_step
 from tidelake.errors import TopicGap, TopicUnreachable
 from tidelake.ingest.tick import ingest_tick
-from tidelake.plugins.tick import TickReport
+from tidelake.plugins.tick import Counts, TickReport
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
 from tidelake.store.commit import OpenTable
@@ -24,48 +23,22 @@ from tidelake.topic.topic import Topic
 Offsets = dict[str, dict[int, int]]
 """The next offset by topic and partition."""
 
-_SUMS = (
-    "messages",
-    "null_records",
-    "quarantined",
-    "progress_statements",
-    "updates_read",
-    "updates_stored",
-    "updates_late",
-    "copies_dropped",
-    "bytes_stored",
-    "values_in_error",
-)
-"""The numbers of a tick that add up."""
-
 
 @dataclass
-class IngestReport:
+class IngestReport(Counts):
     """The sum of all ticks of one run."""
 
     ticks: int = 0
-    messages: int = 0
-    null_records: int = 0
-    quarantined: int = 0
-    progress_statements: int = 0
-    updates_read: int = 0
-    updates_stored: int = 0
-    updates_late: int = 0
     copies_dropped: int = 0
-    bytes_stored: int = 0
-    values_in_error: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
-    """Quarantined messages by reason."""
     gaps: list[TopicGap] = field(default_factory=list)
     partitions_added: list[str] = field(default_factory=list)
     """`TOPIC:PARTITION` of each partition that a topic got since it was first read. It is read from its beginning."""
 
-    def add(self, tick: TickReport) -> None:
+    def add_tick(self, tick: TickReport) -> None:
         """Add one tick."""
         self.ticks += 1
-        for name in _SUMS:
-            setattr(self, name, getattr(self, name) + getattr(tick, name))
-        self.reasons = dict(Counter(self.reasons) + Counter(tick.reasons))
+        self.copies_dropped += tick.copies_dropped
+        self.add(tick)
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:
@@ -132,7 +105,7 @@ def _tick_to_the_ends(
         if not tick.messages:
             ingested.gaps = tick.gaps
             raise tick.gaps[0]
-        ingested.add(tick)
+        ingested.add_tick(tick)
         log.info(
             "ingested",
             collection=collection.name,

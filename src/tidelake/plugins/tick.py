@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from tidelake.errors import TopicGap
 from tidelake.store.commit import OpenTable, maintain
 
 
 @dataclass
-class TickReport:
-    """What a tick read and where it went. Counts are of messages unless their name says otherwise."""
+class Counts:
+    """What was read and where it went. Counts are of messages unless their name says otherwise."""
 
     messages: int = 0
     null_records: int = 0
@@ -24,6 +24,25 @@ class TickReport:
     values_in_error: int = 0
     """Reclocked keys: number of values that could not be decoded; each puts its key in error until it is healed."""
     reasons: dict[str, int] = field(default_factory=dict)
+    """Quarantined messages by reason."""
+
+    def count_reasons(self, reasons: dict[str, int]) -> None:
+        """Add the reasons of quarantined messages."""
+        for reason, count in reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + count
+
+    def add(self, other: Counts) -> None:
+        """Add each count to its own."""
+        for count in fields(Counts):
+            if count.name != "reasons":
+                setattr(self, count.name, getattr(self, count.name) + getattr(other, count.name))
+        self.count_reasons(other.reasons)
+
+
+@dataclass
+class TickReport(Counts):
+    """The counts of one tick, the gaps that it met, and the version that it committed."""
+
     gaps: list[TopicGap] = field(default_factory=list)
     version: int = -1
 
@@ -31,11 +50,6 @@ class TickReport:
     def copies_dropped(self) -> int:
         """Number of updates that were copies of others in the same tick."""
         return self.updates_read - self.updates_late - self.updates_stored
-
-    def count_reasons(self, reasons: dict[str, int]) -> None:
-        """Add the reasons of quarantined messages."""
-        for reason, count in reasons.items():
-            self.reasons[reason] = self.reasons.get(reason, 0) + count
 
 
 class Tick(ABC):
