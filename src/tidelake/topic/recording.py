@@ -28,6 +28,7 @@ from tidelake.topic.shape import TOPIC_SCHEMA
 
 Format = Literal["parquet", "jsonl"]
 MESSAGES_PER_FILE = 50_000
+_BUFFER_BYTES = 1 << 20
 _POLL_S = 1.0
 _PART_NAME = re.compile(r"part-.*\.parquet", re.DOTALL)
 
@@ -165,7 +166,8 @@ def _headers_of(message: Message) -> list[dict[str, Any]] | None:
 def _write_lines(folder: Location, partition: int, messages: Iterator[Message], interval: Interval) -> int:
     """Write an interval as readable lines that parse to the same bytes."""
     expected = interval[0]
-    with blobs.writing(folder / f"{partition}.jsonl") as lines:
+    with blobs.writing(folder / f"{partition}.jsonl") as sink:
+        lines = pa.BufferedOutputStream(sink, _BUFFER_BYTES)
         for message in messages:
             if message.offset() != expected:
                 break
@@ -176,6 +178,7 @@ def _write_lines(folder: Location, partition: int, messages: Iterator[Message], 
                 f"offset {expected} of partition {partition} has no record, which JSON lines cannot express",
                 "record as Parquet",
             )
+        lines.flush()
     return expected - interval[0]
 
 
