@@ -29,9 +29,18 @@ class Rule:
 
 
 def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
-    """The rules of a collection: those of its framing, and of its key or its envelope."""
+    """The rules of a collection: those of its framing, and of its key or its envelope.
+
+    Raises:
+        LookupError: a framing or an envelope names a check that no rule defines.
+    """
     framing, envelope = framing_terms(settings.framing), settings.terms
     names = {*framing.checks, *(framing.key_checks if settings.key else envelope.checks)}
+    if undefined := names - {rule.name for rule in _RULES}:
+        raise LookupError(
+            f"the framing '{framing.name}' and the envelope '{envelope.name}' name checks that no rule defines: "
+            f"{', '.join(sorted(undefined))}"
+        )
     chosen = (rule for rule in _RULES if rule.name in names)
     return tuple(replace(rule, warning=True) if rule.name in envelope.warnings else rule for rule in chosen)
 

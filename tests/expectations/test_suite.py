@@ -12,6 +12,7 @@ from expectations.judge import Verdict, judge
 from expectations.suite import build_suite, rules_of
 from tests.expectations.reports import STATUS, at, report, settings
 from tidelake.read.status import CollectionStatus
+from tidelake.settings.terms import ENVELOPES
 from tidelake.validate.validation import ValidateReport
 
 BIG = 2**70
@@ -104,6 +105,13 @@ def test_two_values_of_one_key_fail_the_upsert_family_s_own_rule() -> None:
     assert set(failing(report(at(3, diff_min=0)), family="upsert")) == set()
     assert set(failing(report(at(3), doubled=1), family="upsert")) == {"one_value_a_key"}
     assert "sum_of_diffs_is_as_recorded" not in {rule.name for rule in rules_of(settings("upsert"))}
+
+
+def test_a_check_that_no_rule_defines_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    envelope = ENVELOPES["append_only"]
+    monkeypatch.setitem(ENVELOPES, "append_only", replace(envelope, checks=(*envelope.checks, "tides_are_high")))
+    with pytest.raises(LookupError, match="envelope 'append_only' name checks that no rule defines: tides_are_high"):
+        rules_of(settings())
 
 
 def test_only_damage_blocks_and_only_what_can_wait_warns() -> None:
