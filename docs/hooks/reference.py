@@ -44,7 +44,7 @@ def fill(markdown: str) -> str:
 
 
 def top_level_settings() -> str:
-    """What stands beside `collections`."""
+    """The settings next to `collections`."""
     return "\n".join([*_HEAD, *TOP_LEVEL])
 
 

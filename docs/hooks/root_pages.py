@@ -55,7 +55,7 @@ def on_post_build(config: MkDocsConfig, **_: object) -> None:
 
 
 def site_link(target: str, source: str, uri: str) -> str:
-    """The link from the page `uri` to what `target` names beside the file `source`.
+    """The link from the page `uri` to what `target` names, relative to the file `source`.
 
     >>> site_link("../README.md", "docs/kafka.md", "kafka.md")
     'index.md'

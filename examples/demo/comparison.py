@@ -1,4 +1,4 @@
-"""A collection's contents at a time, beside the truth: whole rows, as multisets."""
+"""Compares a collection's contents at a time with the truth: whole rows, as multisets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def compare_published(spark: SparkSession, catalog: Catalog) -> Iterator[Compari
 
 
 def compare_capture(spark: SparkSession, catalog: Catalog, as_of: int, expected: list[list[Any]]) -> Comparison:
-    """The captured table AS OF the time of a tick, beside what PostgreSQL had."""
+    """The captured table AS OF the time of a tick, and what PostgreSQL had then."""
     frame = snapshot(spark, catalog.find("people"), as_of).contents
     columns = [_NOTED.get(field["name"], f"`{field['name']}`") for field in PERSON["fields"]]
     rows = [list(row) for row in frame.selectExpr(*columns, "_diff").collect()]

@@ -72,7 +72,7 @@ def comparison_table(comparisons: Iterable[Comparison]) -> Table:
     table.add_column("collection")
     table.add_column("AS OF", justify="right")
     table.add_column("rows", justify="right")
-    table.add_column("beside")
+    table.add_column("compared with")
     table.add_column("")
     for one in comparisons:
         verdict = "[green]equal[/]" if one.equal else "[bold red]DIFFERS[/]"

@@ -142,7 +142,7 @@ def write_capture_until(topics: Path, moment: int) -> int:
 
 
 def write_large(folder: Path, name: str, updates: int, progress: Callable[[str, int, int], None]) -> Truth:
-    """Generate a mangled topic, and its truth beside it."""
+    """Generate a mangled topic and its truth."""
     options = GenerateOptions(
         name=name,
         family=LARGE[name],  # type: ignore[arg-type]

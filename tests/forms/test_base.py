@@ -102,7 +102,7 @@ def test_a_base_is_not_used_if_other_rows_are_not_later_or_too_many(
     files = lake.table.files()
     found, beside = base.part_base(files)
     assert {file.path for file in found + beside} == {file.path for file in files} and found
-    monkeypatch.setattr(base, "ROWS_BESIDE_MAX", sum(file.rows for file in beside) - 1)
+    monkeypatch.setattr(base, "LATER_ROWS_MAX", sum(file.rows for file in beside) - 1)
     assert base.part_base(files) == ([], files)
 
 

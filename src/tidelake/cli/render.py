@@ -74,8 +74,8 @@ def late_note(verdicts: dict[str, int]) -> str:
         "copy": "copies",
         "contradiction": "contradict what was published",
         "settled": "settled by decision",
-        "untold": "about times that compaction has taken together",
+        "untold": "about times that compaction has merged",
         "late": "not compared yet",
     }
-    told = [f"{count:,} {words[verdict]}" for verdict, count in verdicts.items() if count]
-    return f"late statements: {', '.join(told) or 'none'}"
+    parts = [f"{count:,} {words[verdict]}" for verdict, count in verdicts.items() if count]
+    return f"late statements: {', '.join(parts) or 'none'}"

@@ -83,11 +83,11 @@ def read_exactly(resolved: Any, value: bytes) -> Any:
     if body.at != len(value):
         raise CodecError("bytes_left_over", f"{len(value) - body.at} bytes are left over after the message")
     if branch == _PROGRESS_BRANCH and value[0] != 2 * _PROGRESS_BRANCH:
-        raise CodecError("undecodable", "the branch of a progress statement is written in a long form")
+        raise CodecError("undecodable", "the branch of a progress statement is a non-canonical varint")
     if not body.is_text:
         raise CodecError("undecodable", "a string is not UTF-8")
     if not body.is_canonical and re.search(suspect_pattern(resolved), value.decode("latin-1")):
-        raise CodecError("undecodable", "a number is beyond its type, or looks like it in a long form")
+        raise CodecError("undecodable", "a number is beyond its type, or looks like it as a non-canonical varint")
     return body_value
 
 

@@ -18,23 +18,23 @@ from tidelake.store.files import RunFile
 BASE = "_base"
 """A merge splits its rows by this boolean; the files of the base lie in the folder of its true value."""
 _FOLDER = f"/{BASE}=true/"
-ROWS_BESIDE_MAX = 1_000_000
+LATER_ROWS_MAX = 1_000_000
 """Maximum number of rows outside the base: every task holds them, or in keyed forms their keys, in memory."""
-_BYTES_BESIDE_MAX = 64 << 20
+_LATER_BYTES_MAX = 64 << 20
 """Maximum size of these rows on disk, which is at most a tenth of their size in memory."""
 
 
 def part_base(files: Sequence[RunFile]) -> tuple[list[RunFile], list[RunFile]]:
     """Split files into those of the base and all others; the base is empty unless the others are later, and few."""
     base = [file for file in files if _FOLDER in f"/{file.path}"]
-    beside = [file for file in files if _FOLDER not in f"/{file.path}"]
+    later = [file for file in files if _FOLDER not in f"/{file.path}"]
     is_one_run = len({file.run for file in base}) == 1
     are_few = (
-        sum(file.rows for file in beside) <= ROWS_BESIDE_MAX and sum(file.bytes for file in beside) <= _BYTES_BESIDE_MAX
+        sum(file.rows for file in later) <= LATER_ROWS_MAX and sum(file.bytes for file in later) <= _LATER_BYTES_MAX
     )
     last = max((file.reach[1] for file in base), default=-1)
-    if is_one_run and are_few and all(last < file.reach[0] for file in beside):
-        return base, beside
+    if is_one_run and are_few and all(last < file.reach[0] for file in later):
+        return base, later
     return [], list(files)
 
 

@@ -89,8 +89,8 @@ def snapshot(
     schema = collection.updates_schema()
     # This read knows nothing of a column that was added since the entry was read: rows that differ there alone add up.
     has_all_columns = len(schema) == len(table.schema())
-    whole, beside = part_base(files) if form.makes_base and has_all_columns else ([], files)
-    rows = _rows_until(spark, collection, beside, schema, at)
+    whole, later = part_base(files) if form.makes_base and has_all_columns else ([], files)
+    rows = _rows_until(spark, collection, later, schema, at)
     errors = None if skip_errors else form.keys_in_error(rows)
     if errors is not None:
         _refuse_errors(collection, errors, at)
@@ -100,7 +100,7 @@ def snapshot(
         return all_columns if where is None else _filtered(all_columns, where, names)
 
     base = _rows_until(spark, collection, whole, schema, at) if whole else None
-    if base is not None and not beside:
+    if base is not None and not later:
         contents = form.base_contents(base, selected, filtered)
     else:
         contents = form.contents(rows, selected, filtered, base)

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 
-def parameter(number: int, beside: Column) -> Column:
+def parameter(number: int, anchor: Column) -> Column:
     """Return a bigint that generated code receives as data, like a parameter of a prepared statement.
 
     Spark does not write lists into code, and does not fold an index that depends on a row. Such a number does not prune
@@ -19,6 +19,6 @@ def parameter(number: int, beside: Column) -> Column:
 
     Args:
         number: an int64.
-        beside: a bigint column of the rows that use the number; if it is null in a row, so is the number.
+        anchor: a bigint column of the rows that use the number; if it is null in a row, so is the number.
     """
-    return F.get(F.array(F.lit(number).cast("bigint")), beside.bitwiseAND(F.lit(0)).cast("int"))
+    return F.get(F.array(F.lit(number).cast("bigint")), anchor.bitwiseAND(F.lit(0)).cast("int"))
