@@ -92,7 +92,7 @@ def write_topic(
             rows.append((partition, offset, held.messages + number, value))
         rows.sort(key=lambda row: row[:2])
         with blobs.writing(folder / f"part-{held.files + files:05d}.parquet") as sink:
-            pq.write_table(_topic_table(folder.name, rows), sink, compression="zstd")
+            pq.write_table(_topic_table(folder.name, rows), sink, compression="zstd", write_page_checksum=True)
         files += 1
         progress(first + len(part))
     return files

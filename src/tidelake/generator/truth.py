@@ -161,7 +161,7 @@ def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 def _write_parquet(path: Path, table: pa.Table) -> None:
     unfinished = path.with_name(f"_{path.name}")
-    pq.write_table(table, unfinished, compression="zstd")
+    pq.write_table(table, unfinished, compression="zstd", write_page_checksum=True)
     unfinished.replace(path)
 
 

@@ -9,17 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tidelake.errors import DamagedTable, TidelakeError, TopicGap
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
 from tidelake.spark.engine_errors import engine_fact
-from tidelake.store import blobs
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import counts_in, reasons_in
 from tidelake.store.entry import Collection
-from tidelake.store.files import RunFile, meets, read_rows
+from tidelake.store.files import RunFile, meets, read_file, read_rows
 from tidelake.store.late_notes import VERDICTS, LateNotes, late_verdicts
 from tidelake.store.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
 from tidelake.store.location import Location
@@ -98,7 +96,7 @@ class CollectionStatus:
             return "topic cannot be read", "the topic"
         if self.topic_gaps:
             return "a gap in the topic", "the missing offsets, or a decision to continue without them"
-        undecided = next((one["time"] for one in self.contradictions if not one["decided"]), None)
+        undecided = next((fact["time"] for fact in self.contradictions if not fact["decided"]), None)
         if undecided is not None:
             return f"held back at time {undecided}", f"a decision about time {undecided}"
         if self.contradictions:
@@ -225,7 +223,7 @@ def _rows_from(table: Location, files: list[RunFile], upper: int) -> int:
         if file.time_min is not None and file.time_min >= upper:
             rows += file.rows
         elif file.time_max is None or file.time_max >= upper:
-            times = pq.ParquetFile(blobs.open_file(table / file.path)).read(columns=[TIME])[TIME]
+            times = read_file(table, file, [TIME])[TIME]
             rows += pc.sum(pc.greater_equal(times, upper)).as_py() or 0
     return rows
 

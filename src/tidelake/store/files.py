@@ -1,21 +1,33 @@
-"""The files of a run: writing and reading them, what their footers state, and whether they fit the table."""
+"""The files of a run: writing and reading them, what their footers state, and whether they fit the table.
+
+Every page has a checksum, and every reader verifies it. A file that the driver writes has its SHA-256 in its name, and
+with it in the log, so that damage outside the pages and another file under its name are found, too.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidelake.errors import CommitRefused
+from tidelake.errors import CommitRefused, DamagedTable
 from tidelake.protocol.order import INT64_MAX
+from tidelake.spark.engine_errors import engine_fact
 from tidelake.store import blobs
 from tidelake.store.layout import RUN, TIME
 from tidelake.store.location import Location
+
+VERIFIED_BYTES_MAX = 1 << 20
+"""Files up to this size are compared with the SHA-256 in their name when they are read; greater ones page by page."""
+_DIGEST = re.compile(r"/part-([0-9a-f]{64})\.parquet$")
 
 
 @dataclass(frozen=True)
@@ -76,12 +88,14 @@ def describe_run(table: Location, run: str) -> list[RunFile]:
 
 
 def write_run(table: Location, run: str, rows: pa.Table) -> list[RunFile]:
-    """Write a table of the driver as one file of a run; write nothing if it has no rows."""
+    """Write a table of the driver as one file of a run, named by its SHA-256; write nothing if it has no rows."""
     if rows.num_rows == 0:
         return []
     columns = [name for name in rows.column_names if name != RUN]
-    with blobs.writing(table / f"{RUN}={run}" / "part-0.parquet") as sink:
-        pq.write_table(rows.select(columns), sink, compression="zstd")
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows.select(columns), sink, compression="zstd", write_page_checksum=True)
+    data = sink.getvalue().to_pybytes()
+    blobs.write(table / f"{RUN}={run}" / f"part-{sha256(data).hexdigest()}.parquet", data)
     return describe_run(table, run)
 
 
@@ -111,21 +125,63 @@ def read_rows(
         schema: the table's schema.
         columns: the columns to read; None means all.
         where: the rows to read; row groups whose statistics rule them out are not decoded.
+
+    Raises:
+        DamagedTable: a file is not what was committed, or cannot be read.
     """
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns])
     stored = [name for name in schema.names if name != RUN]
     parts = []
     for file in files:
-        if where is None:
-            part = pq.ParquetFile(blobs.open_file(table / file.path)).read(columns=stored)
-        else:  # without partitioning, which would read `_run` off the path
-            source = blobs.open_file(table / file.path)
-            part = pq.read_table(source, columns=stored, filters=where, partitioning=None)
+        part = read_file(table, file, stored, where)
         parts.append(part.append_column(pa.field(RUN, pa.string()), pa.array([file.run] * part.num_rows, pa.string())))
     if not parts:
         return schema.empty_table()
     return pa.concat_tables([part.select(schema.names).cast(schema) for part in parts])
+
+
+def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
+    """Read columns of one file, as it stores them.
+
+    Raises:
+        DamagedTable: the file is not what was committed, or cannot be read.
+    """
+    with _damage_named(table, file), open_verified(table, file) as source:
+        if where is None:
+            return pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns)
+        # without partitioning, which would read `_run` off the path
+        return pq.read_table(source, columns=columns, filters=where, partitioning=None, page_checksum_verification=True)
+
+
+def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
+    """Open a file for Arrow after comparing its size, and its SHA-256 if its name has one, with what was committed.
+
+    Raises:
+        DamagedTable: they differ.
+    """
+    location, digest = table / file.path, _DIGEST.search(file.path)
+    if digest is not None and file.bytes <= VERIFIED_BYTES_MAX:
+        data = blobs.read(location)
+        if sha256(data).hexdigest() != digest[1]:
+            raise DamagedTable(str(table), f"the file {file.path} does not have the SHA-256 that its name states")
+        return pa.BufferReader(data)
+    source = blobs.open_file(location)
+    if (size := source.size()) != file.bytes:
+        source.close()
+        raise DamagedTable(str(table), f"the file {file.path} has {size} bytes, but {file.bytes} are stated")
+    return source
+
+
+@contextmanager
+def _damage_named(table: Location, file: RunFile) -> Iterator[None]:
+    """Name the damaged file. Errors of the operating system pass: they have a number, and say nothing about bytes."""
+    try:
+        yield
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DamagedTable(str(table), f"the file {file.path} cannot be read: {engine_fact(error)}") from error
 
 
 def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
@@ -133,10 +189,12 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
 
     Raises:
         CommitRefused: names the file and what does not fit. Delta engines accept such files, and fail later.
+        DamagedTable: the file does not have the size or the SHA-256 that is stated.
     """
     path = table / file.path
     try:
-        metadata = pq.read_metadata(blobs.open_file(path))
+        with open_verified(table, file) as source:
+            metadata = pq.read_metadata(source)
     except FileNotFoundError as error:
         raise CommitRefused(f"the file {path} does not exist", "write a run before committing it") from error
     if metadata.num_rows != file.rows:

@@ -137,7 +137,7 @@ def _write_part(
         metadata[TOPIC_IDENTITY] = str(identity)
     table = pa.Table.from_pylist(rows, schema=TOPIC_SCHEMA.with_metadata(metadata))
     with blobs.writing(folder / f"part-{partition:05d}-{interval[0]:019d}.parquet") as sink:
-        pq.write_table(table, sink, compression="zstd")
+        pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
 
 
 def _row_of(name: str, message: Message) -> dict[str, Any]:

@@ -1,0 +1,99 @@
+"""A file of the driver that is no longer what was committed is never read as if it were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tidelake.errors import DamagedTable
+from tidelake.store.files import VERIFIED_BYTES_MAX, RunFile, read_rows, write_run
+from tidelake.store.layout import RUN, TIME
+from tidelake.store.location import Location, locate
+
+SCHEMA = pa.schema([pa.field(TIME, pa.int64()), pa.field("word", pa.string()), pa.field(RUN, pa.string())])
+FLIPS = 300
+
+
+def rows_of(numbers: range) -> pa.Table:
+    columns = {TIME: list(numbers), "word": [f"word {number}" for number in numbers], RUN: ["a"] * len(numbers)}
+    return pa.table(columns, schema=SCHEMA)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Location:
+    return locate(tmp_path / "table")
+
+
+def written(table: Location, run: str = "a", numbers: range = range(100)) -> RunFile:
+    (file,) = write_run(table, run, rows_of(numbers))
+    return file
+
+
+def flip(path: Path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def test_every_flipped_bit_of_a_small_file_is_damage(table: Location) -> None:
+    file = written(table)
+    path, random = (table / file.path).local, Random(7)
+    assert read_rows(table, [file], SCHEMA).to_pylist() == rows_of(range(100)).to_pylist()
+    for _ in range(FLIPS):
+        bit = random.randrange(8 * file.bytes)
+        flip(path, bit)
+        for where in (None, pc.field(TIME) >= 50):
+            with pytest.raises(DamagedTable, match="does not have the SHA-256 that its name states"):
+                read_rows(table, [file], SCHEMA, where=where)
+        flip(path, bit)
+    assert read_rows(table, [file], SCHEMA).num_rows == 100
+
+
+def test_another_file_under_its_name_is_damage(table: Location) -> None:
+    file, other = written(table), written(table, "b", range(100, 200))
+    (table / file.path).local.write_bytes((table / other.path).local.read_bytes())
+    with pytest.raises(DamagedTable, match="does not have the SHA-256 that its name states"):
+        read_rows(table, [file], SCHEMA)
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"\0", lambda data: b""])
+def test_a_file_without_a_digest_must_have_its_size(table: Location, change: object) -> None:
+    file = renamed(table, written(table))
+    path = (table / file.path).local
+    assert callable(change)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DamagedTable, match=f"bytes, but {file.bytes} are stated"):
+        read_rows(table, [file], SCHEMA)
+
+
+def test_a_flipped_bit_in_a_page_is_damage_without_a_digest_too(table: Location) -> None:
+    file = renamed(table, written(table, numbers=range(10_000)))
+    path, random = (table / file.path).local, Random(8)
+    middle = range(8 * (file.bytes // 4), 8 * (file.bytes // 2))
+    for _ in range(FLIPS):
+        bit = random.choice(middle)
+        flip(path, bit)
+        with pytest.raises(DamagedTable, match="cannot be read: "):
+            read_rows(table, [file], SCHEMA)
+        flip(path, bit)
+    assert read_rows(table, [file], SCHEMA).num_rows == 10_000
+
+
+def test_a_great_file_is_verified_page_by_page(table: Location) -> None:
+    file = written(table, numbers=range(500_000))
+    assert file.bytes > VERIFIED_BYTES_MAX
+    flip((table / file.path).local, 4 * file.bytes)
+    with pytest.raises(DamagedTable, match=r"cannot be read: .*CRC"):
+        read_rows(table, [file], SCHEMA)
+
+
+def renamed(table: Location, file: RunFile) -> RunFile:
+    """A file as stores have it that were written before names had digests."""
+    old = replace(file, path=f"{RUN}={file.run}/part-0.parquet")
+    (table / file.path).local.rename((table / old.path).local)
+    return old
