@@ -617,6 +617,15 @@ class DamagedTable(TidelakeError):
     )
 
 
+class DamagedLog(DamagedTable):
+    """A table's log is not what was acknowledged; a copy of each acknowledged entry may restore it."""
+
+    hint = (
+        "run nothing that writes to it; `tidelake repair COLLECTION` says what its acknowledged copies restore, "
+        "and --apply restores it"
+    )
+
+
 class StoreUnreadable(TidelakeError):
     """A file of a store cannot be read, so its contents are unknown."""
 

@@ -51,6 +51,7 @@ OF_PLACES = {
     "commit.before_call.catalog": _OPERATOR,
     "commit.after_call.catalog": _OPERATOR,
     "commit.after_sync.catalog": _OPERATOR,
+    "commit.after_marker.catalog": _OPERATOR,
     "commit.after_checkpoint_write": Scene(prepare="age"),
     "commit.after_checkpoint": Scene(prepare="age"),
     "commit.after_cleanup": Scene(prepare="age"),

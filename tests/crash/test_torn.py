@@ -14,6 +14,7 @@ from tests.crash.harness import Nursery
 from tests.crash.lives import Lives
 from tests.sweeps import seeds
 from tidelake.errors import DamagedTable
+from tidelake.store.acknowledged import ACKED
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import TABLES
 from tidelake.store.files import write_run
@@ -29,6 +30,12 @@ def run_of(path: Location, name: str) -> list:
 
 def entry_of(path: Location, version: int) -> Path:
     return path.local / "_delta_log" / f"{version:020d}.json"
+
+
+def forget_acknowledgement(path: Location, version: int) -> None:
+    """Take the marker of an entry away, as if its writer had died before it could acknowledge it."""
+    for marker in (path.local / ACKED).glob(f"{version:020d}-*.json"):
+        marker.unlink()
 
 
 @pytest.fixture
@@ -48,6 +55,7 @@ def test_an_entry_is_set_aside_wherever_it_was_cut(table: Location) -> None:
     lines = [index for index, byte in enumerate(whole) if byte == ord("\n")]
     assert len(lines) == 6
     cuts = {0, 1, len(whole) - 1, *range(0, len(whole), 97), *(line + more for line in lines for more in (-1, 0, 1))}
+    forget_acknowledgement(table, 3)
     for cut in sorted(cuts):
         for tail in (b"", b"\0" * 64):
             entry.write_bytes(whole[:cut] + tail)
@@ -65,6 +73,7 @@ def test_a_table_is_made_anew_wherever_its_first_entry_was_cut(tmp_path: Path) -
     whole = entry_of(path, 0).read_bytes()
     for cut in [index for index, byte in enumerate(whole) if byte == ord("\n")]:
         entry_of(path, 0).write_bytes(whole[:cut])
+        forget_acknowledgement(path, 0)
         create_table(path, SCHEMA, {"upper": 3, "epoch": 2})
         opened = OpenTable(path)
         assert (opened.value("upper"), opened.value("epoch"), opened.seq) == (3, 2, 0), cut
@@ -124,7 +133,9 @@ def test_a_checkpoint_that_cannot_be_read_and_has_no_entries_any_more_is_damage(
     for version in range(int(checkpoint.name[:20])):
         entry_of(table, version).unlink()
     checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
-    with pytest.raises(DamagedTable, match=f"its log cannot be read: .*{'Corrupt footer'}"):
+    with pytest.raises(
+        DamagedTable, match="the checkpoint of version 31 is damaged, and entries that it sums up are gone"
+    ):
         OpenTable(table)
     assert checkpoint.exists()
 

@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tidelake.compact.compaction import CompactReport, sweep
-from tidelake.errors import Conflict, DamagedTable, Fenced, Indeterminate, InvalidUsage
+from tidelake.errors import Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate, InvalidUsage
 from tidelake.store import commit
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import on_reach
@@ -235,7 +235,7 @@ def test_a_broken_chain_of_seq_is_noticed(table: Location) -> None:
     assert check_log(table) == 4
     entry = table.local / "_delta_log" / f"{3:020d}.json"
     entry.write_text(entry.read_text().replace('"appId":"seq","version":3', '"appId":"seq","version":5'))
-    with pytest.raises(DamagedTable, match="'seq' is 5 at version 3"):
+    with pytest.raises(DamagedLog, match="the entry of version 3 is not the one that was acknowledged"):
         OpenTable(table)
     with pytest.raises(DamagedTable, match="'seq' is 5 at version 3 after 2"):
         check_log(table)

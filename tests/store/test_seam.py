@@ -50,6 +50,8 @@ READERS = (
     *("GzipFile", "OSFile", "ParquetDataset", "ParquetFile", "ParquetWriter", "fromfile", "input_stream", "memmap"),
     *("memory_map", "output_stream", "read_metadata", "read_schema", "read_table"),
 )
+OF_THE_SEAM = {"BufferOutputStream", "BufferReader", "open_verified"}
+"""What gives bytes in memory, or opens a file by the seam."""
 
 
 def touches(source: str) -> Iterator[tuple[int, str]]:
@@ -100,6 +102,8 @@ def _names_of_files(tree: ast.AST) -> Iterator[str]:
 def _is_file(node: ast.expr, files: set[str]) -> bool:
     if isinstance(node, ast.Name):
         return node.id in files
+    if isinstance(node, ast.Call) and _name_of(node) in OF_THE_SEAM:
+        return True
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

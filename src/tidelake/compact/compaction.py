@@ -21,6 +21,7 @@ from tidelake.plugins.envelope import form_of
 from tidelake.protocol.antichain import Antichain
 from tidelake.schema.change_events import Interval
 from tidelake.store import blobs
+from tidelake.store.acknowledged import ACKED
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection, Entry
@@ -286,7 +287,7 @@ def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTIO
                 report.folders_removed += 1
         elif folder.name.startswith(UNFINISHED) and blobs.last_change_s(folder) < horizon_s:
             blobs.delete_folder(folder)
-    for blob in blobs.list_folder(table / LOG).blobs:
+    for blob in (blob for name in (LOG, ACKED) for blob in blobs.list_folder(table / name).blobs):
         if blob.location.name.startswith(UNFINISHED) and blob.changed_s < horizon_s:
             blobs.delete(blob.location)
 

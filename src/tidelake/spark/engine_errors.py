@@ -9,7 +9,12 @@ from py4j.protocol import Py4JJavaError
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def engine_fact(error: Exception) -> str:
+def is_panic(error: BaseException) -> bool:
+    """Whether an error is a panic of an engine in Rust. It is no `Exception`, as if it had to end the process."""
+    return type(error).__name__ == "PanicException"
+
+
+def engine_fact(error: BaseException) -> str:
     r"""Return the fact in an engine's error: Spark's innermost cause, or all lines joined for other engines.
 
     >>> engine_fact(OSError("Generic error\n   \x1b[31m↳\x1b[0m No space left on device\n"))

@@ -18,18 +18,24 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.transaction import AddAction
 
-from tidelake.errors import CommitRefused, Conflict, DamagedTable, Fenced, Indeterminate
-from tidelake.spark.engine_errors import engine_fact
+from tidelake.errors import CommitRefused, Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate
+from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.store import blobs
+from tidelake.store.acknowledged import acknowledge_entry
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, check_file
 from tidelake.store.layout import RUN
 from tidelake.store.location import UNFINISHED, Location
 from tidelake.store.table_log import (
+    BEFORE,
     LAST,
     LOG,
     SEQ,
+    Entry,
+    Tip,
+    acknowledge_newest_checkpoint,
     checkpoints,
+    clean_up,
     entry_path,
     last_checkpoint,
     load_table,
@@ -37,7 +43,8 @@ from tidelake.store.table_log import (
     nonce_of,
     read_entry,
     seq_of,
-    set_torn_entry_aside,
+    settle,
+    version_of,
 )
 
 EPOCH = "epoch"
@@ -74,7 +81,9 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
             schema=Schema.from_arrow(schema),
             partition_by=[RUN],
             configuration=_CONFIGURATION,
-            commit_properties=CommitProperties(app_transactions=transactions, custom_metadata={"nonce": nonce} | LAST),
+            commit_properties=CommitProperties(
+                app_transactions=transactions, custom_metadata={"nonce": nonce, BEFORE: ""} | LAST
+            ),
             post_commithook_properties=_NO_HOOKS,
         )
         reach("table.after_entry")
@@ -86,12 +95,12 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
     blobs.make_durable([entry_path(path, 0)])
     blobs.make_names_durable([log, path, *path.parents])
     reach("table.after_create", path.name)
+    settle(path)
 
 
 def is_table(path: Location) -> bool:
-    """Whether a table exists and its creation was finished."""
-    set_torn_entry_aside(path)
-    return bool(DeltaTable.is_deltatable(str(path)))
+    """Whether a table exists and its creation was finished; raises as `settle` does."""
+    return settle(path).version >= 0
 
 
 @dataclass(frozen=True)
@@ -111,16 +120,13 @@ class OpenTable:
 
         Raises:
             DamagedTable: the newest entry is not one of ours, `seq` does not rise by one, or state is missing.
+            DamagedLog: what was acknowledged is missing or has changed.
         """
         self.path = path
-        set_torn_entry_aside(path)
-        self._table = load_table(path)
+        self._tip, self._table = _load_settled(path)
         self._spent = False
         self._values: dict[str, int | None] = {}
         self.version: int = self._table.version()
-        entry = entry_path(path, self.version)
-        if blobs.exists(entry):  # never build on an entry that another process linked but did not sync
-            blobs.make_durable([entry])
         seq = self._table.transaction_version(SEQ)
         if seq is None:
             raise DamagedTable(str(path), f"version {self.version} carries no 'seq'")
@@ -241,18 +247,26 @@ class OpenTable:
         try:
             call(
                 CommitProperties(
-                    custom_metadata={"nonce": nonce} | LAST, max_commit_retries=0, app_transactions=transactions
+                    custom_metadata={"nonce": nonce, BEFORE: self._tip.digest or ""} | LAST,
+                    max_commit_retries=0,
+                    app_transactions=transactions,
                 )
             )
-        except Exception as error:  # whatever it is, only the log knows what happened
+        except BaseException as error:  # whatever it is, only the log knows what happened
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
             self._settle(nonce, error)
         reach("commit.after_call", self.path.name)
-        blobs.make_durable([entry_path(self.path, self.version + 1)])
+        entry = entry_path(self.path, self.version + 1)
+        text = blobs.read(entry)
+        blobs.make_durable([entry])
         blobs.make_names_durable([self.path / LOG])
         reach("commit.after_sync", self.path.name)
+        acknowledge_entry(self.path, self.version + 1, text)
+        reach("commit.after_marker", self.path.name)
         return Committed(self.version + 1, self.seq + 1, nonce)
 
-    def _settle(self, nonce: str, error: Exception) -> None:
+    def _settle(self, nonce: str, error: BaseException) -> None:
         """Look in the log whether a commit call that raised has committed; return only if so."""
         version = self.version + 1
         for wait_s in (0.0, 0.05, 0.2, 1.0):
@@ -265,7 +279,7 @@ class OpenTable:
         raise Indeterminate(str(self.path), version, nonce, engine_fact(error)) from error
 
     def _check_chain(self) -> None:
-        entry = read_entry(self.path, self.version)
+        entry: Entry | None = read_entry(self.path, self.version)
         if entry is None:
             return
         seq = seq_of(entry)
@@ -310,18 +324,31 @@ def maintain(path: Location) -> bool:
     """Write a checkpoint and clean up the log behind it if enough entries have gathered; return whether it did."""
     if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:
         return False  # by names alone: opening the log costs as much as a commit
-    table = load_table(path)
+    _, table = _load_settled(path)
     version = table.version()
     table.create_checkpoint()
     reach("commit.after_checkpoint_write")
     # It must be on disk before the entries behind it are deleted.
-    blobs.make_durable(blob for blob in checkpoints(path) if int(blob.name[:20]) == version)
+    blobs.make_durable(blob for blob in checkpoints(path) if version_of(blob) == version)
     blobs.make_durable([path / LOG / "_last_checkpoint"])
     blobs.make_names_durable([path / LOG])
     reach("commit.after_checkpoint")
-    table.cleanup_metadata()
+    acknowledge_newest_checkpoint(path)
+    clean_up(path)
     reach("commit.after_cleanup")
     return True
+
+
+def _load_settled(path: Location) -> tuple[Tip, DeltaTable]:
+    """Load a table from a log of which every part is verified, up to the same version."""
+    while True:
+        tip, table = settle(path), load_table(path)
+        if table.version() == tip.version:
+            return tip, table
+        if table.version() < tip.version:
+            fact = f"delta-rs reads it up to version {table.version()}, but version {tip.version} was acknowledged"
+            raise DamagedLog(str(path), fact)
+        # Another process has committed meanwhile.
 
 
 def _folders_of(table: Location, file: RunFile) -> list[Location]:

@@ -147,7 +147,7 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
     Raises:
         DamagedTable: the file is not what was committed, or cannot be read.
     """
-    with _damage_named(table, file), open_verified(table, file) as source:
+    with damage_named(table, file), open_verified(table, file) as source:
         if where is None:
             return pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns)
         # without partitioning, which would read `_run` off the path
@@ -174,7 +174,7 @@ def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
 
 
 @contextmanager
-def _damage_named(table: Location, file: RunFile) -> Iterator[None]:
+def damage_named(table: Location, file: RunFile) -> Iterator[None]:
     """Name the damaged file. Errors of the operating system pass: they have a number, and say nothing about bytes."""
     try:
         yield

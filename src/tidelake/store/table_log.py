@@ -1,73 +1,90 @@
-"""A table's log as files: its entries, and what a loss of power left of the newest ones.
+"""A table's log as files: its entries, and what of them was acknowledged.
 
-Whatever was acknowledged is whole on disk. So a torn entry was never acknowledged and is set aside, and the entries
-that a torn checkpoint sums up still exist.
+An entry is durable, and its marker after it, before a commit is acknowledged (`acknowledged`). So an entry without a
+marker that is torn was never acknowledged and is set aside; an entry or a checkpoint that differs from its marker is
+damage. Entries stay until two checkpoints lie past them, so a damaged checkpoint can be set aside, too.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidelake.errors import DamagedTable
-from tidelake.spark.engine_errors import engine_fact
+from tidelake.errors import DamagedLog, DamagedTable
+from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.store import blobs
+from tidelake.store.acknowledged import (
+    Markers,
+    acknowledge_checkpoint,
+    acknowledge_entry,
+    digest_of,
+    forget_before,
+    read_markers,
+)
 from tidelake.store.failpoints import reach
 from tidelake.store.location import Location
+from tidelake.store.log_state import LogState, checkpoint_state
 from tidelake.store.notices import warn
 
 LOG = "_delta_log"
 SEQ = "seq"
+BEFORE = "before"
+"""The field of an entry's `commitInfo` with the SHA-256 of the entry before it; empty in the first entry."""
+RETENTION_S = 6 * 3600
+"""How long entries stay that two checkpoints lie past: a reader may be about to read them."""
 
 LAST = {"last": SEQ}
 """Each entry states how it ends. Nothing else reveals a cut between two of its lines."""
+_HINT = "_last_checkpoint"
+
+Entry = list[dict[str, dict[str, Any]]]
 
 
-def read_entry(path: Location, version: int) -> list[dict[str, dict[str, object]]] | None:
+def read_entry(path: Location, version: int) -> Entry | None:
     """The actions of one log entry, or None if there is no such file.
 
     Raises:
         DamagedTable: the entry is torn.
     """
-    try:
-        text = blobs.read(entry_path(path, version))
-    except FileNotFoundError:
+    text = _text_of(path, version)
+    if text is None:
         return None
     try:
-        return [json.loads(line) for line in text.decode().splitlines() if line]
+        return _parse(text)
     except ValueError as error:
         raise DamagedTable(str(path), f"the log entry of version {version} is torn") from error
 
 
 def check_log(path: Location) -> int:
-    """Check that `seq` rises by one along all entries of the log; return their number.
+    """Check that `seq` rises by one along all entries of the log, and each states the one before; return their number.
 
     Raises:
         DamagedTable: names the version where the chain breaks.
     """
-    versions = sorted(_versions(path))
-    before: int | None = None
+    versions = _versions(path)
+    seq_before: int | None = None
+    digest: str | None = None
     for version in versions:
-        seq = seq_of(read_entry(path, version) or [])
-        if seq is None or (before is not None and seq != before + 1):
-            raise DamagedTable(str(path), f"'seq' is {seq} at version {version} after {before}")
-        before = seq
+        text = _text_of(path, version) or b""
+        entry = read_entry(path, version) or []
+        seq, before = seq_of(entry), before_of(entry)
+        if seq is None or (seq_before is not None and seq != seq_before + 1):
+            raise DamagedTable(str(path), f"'seq' is {seq} at version {version} after {seq_before}")
+        if digest is not None and before is not None and before != digest:
+            raise DamagedTable(str(path), f"the entry of version {version} was not committed after the one before it")
+        seq_before, digest = seq, digest_of(text)
     return len(versions)
 
 
 def entry_path(path: Location, version: int) -> Location:
     """The location of a version's log entry."""
     return path / LOG / f"{version:020d}.json"
-
-
-def _versions(path: Location) -> list[int]:
-    names = blobs.list_names(path / LOG)
-    return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
 
 
 def newest_version(path: Location) -> int:
@@ -78,8 +95,8 @@ def newest_version(path: Location) -> int:
 def last_checkpoint(path: Location) -> int:
     """The version of the newest checkpoint, or -1."""
     try:
-        return int(json.loads(blobs.read(path / LOG / "_last_checkpoint"))["version"])
-    except (FileNotFoundError, ValueError, KeyError):  # none, or a torn mark: a new checkpoint is due
+        return int(json.loads(blobs.read(path / LOG / _HINT))["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # none, or a torn mark: a new checkpoint is due
         return -1
 
 
@@ -89,40 +106,119 @@ def checkpoints(path: Location) -> list[Location]:
     return [path / LOG / name for name in sorted(names) if name[:20].isdigit()]
 
 
-def set_torn_entry_aside(path: Location) -> None:
-    """Move a torn or empty newest entry away. Only entries that are whole on disk are acknowledged."""
-    newest = newest_version(path)
-    if newest < 0:
-        return
-    entry = entry_path(path, newest)
-    try:
-        if _is_whole(blobs.read(entry)):
-            return
-    except FileNotFoundError:  # another process moved it
-        return
-    aside = path / LOG / f".torn-{newest:020d}-{secrets.token_hex(4)}"
+@dataclass(frozen=True)
+class Tip:
+    """The newest entry of a settled log."""
+
+    version: int
+    digest: str | None
+    """Its SHA-256; None if another engine wrote it."""
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+def settle(path: Location) -> Tip:
+    """Bring a log into a state to build on: what was acknowledged is verified, what was not is finished or set aside.
+
+    Returns:
+        The newest entry; version -1 if there is none.
+
+    Raises:
+        DamagedLog: what was acknowledged is missing or has changed.
+
+    Cost: the markers are listed; the newest checkpoint and the entries past it are read once.
+    """
+    markers = read_markers(path)  # first: an entry is there before its marker
+    versions = _versions(path)
+    newest = versions[-1] if versions else -1
+    if markers.newest > newest:
+        raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
+    if not versions:
+        return Tip(-1, None)
+    start = _verified_checkpoint(path, markers, versions)
+    past = [version for version in versions if version > start]
+    gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
+    if gap:
+        raise DamagedLog(str(path), f"the entries before version {gap} are missing")
+    tip = _verify_entries(path, markers, [version for version in past or versions[-1:] if version <= markers.newest])
+    return _finish_entries(path, markers, tip, [version for version in versions if version > markers.newest])
+
+
+def _verify_entries(path: Location, markers: Markers, versions: list[int]) -> Tip:
+    """Compare acknowledged entries with their markers; return the last one."""
+    texts = {version: _text_of(path, version) or b"" for version in versions}
+    digests = {version: digest_of(text) for version, text in texts.items()}
+    for version, digest in digests.items():
+        stated = markers.entries.get(version)
+        if stated is None and version < min(markers.entries):
+            continue  # from before there were markers
+        if stated is None and digest == before_of(_parse(texts[version + 1])):
+            acknowledge_entry(path, version, texts[version])
+            warn("a missing marker was written again", table=str(path), version=version)
+        elif digest != stated:
+            raise DamagedLog(str(path), f"the entry of version {version} is not the one that was acknowledged")
+    return Tip(versions[-1], digests[versions[-1]]) if versions else Tip(-1, None)
+
+
+def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
+    """Acknowledge whole entries whose writers died before they could, and set a torn one aside.
+
+    Args:
+        path: the table's folder.
+        markers: its markers.
+        tip: the newest acknowledged entry.
+        versions: the later versions. In a store from before there were markers, only the newest entry gets one.
+    """
+    for version in versions if markers.entries else versions[-1:]:
+        text = _text_of(path, version)
+        if text is None or not is_whole(text):
+            if version != versions[-1]:
+                raise DamagedLog(str(path), f"the entry of version {version} is torn, but later ones follow")
+            _set_torn_entry_aside(path, version)
+            return settle(path)
+        before = before_of(_parse(text))
+        if markers.entries and before is None:
+            return Tip(version, None)  # another engine's: `OpenTable` names it
+        if not markers.entries and before:
+            raise DamagedLog(str(path), "no version has a marker that it was acknowledged")
+        if markers.entries and before != tip.digest:
+            raise DamagedLog(str(path), f"version {version} was not committed after the acknowledged one before it")
+        blobs.make_durable([entry_path(path, version)])
+        blobs.make_names_durable([path / LOG])
+        tip = Tip(version, acknowledge_entry(path, version, text))
+        if before is None:
+            warn("a log without markers was taken as it is", table=str(path), version=version)
+    return tip
+
+
+def _set_torn_entry_aside(path: Location, version: int) -> None:
+    """Move a torn newest entry away, which was never acknowledged."""
+    entry, aside = entry_path(path, version), path / LOG / f".torn-{version:020d}-{secrets.token_hex(4)}"
     try:
         blobs.set_aside(entry, aside)
     except FileNotFoundError:  # another process moved it
         return
     moved = blobs.read(aside)
-    if _is_whole(moved):
+    if is_whole(moved):
         # Between our look and our move another process moved the torn entry and committed a good one. Put it back.
         try:
             blobs.create(entry, moved)
         except FileExistsError as error:
-            raise DamagedTable(str(path), f"version {newest} was committed twice; the first is {aside.name}") from error
+            raise DamagedTable(
+                str(path), f"version {version} was committed twice; the first is {aside.name}"
+            ) from error
         blobs.delete(aside)
     else:
         reach("table.after_torn_entry")
-        warn("a torn log entry was set aside", table=str(path), version=newest, kept_as=aside.name)
+        warn("a torn log entry was set aside", table=str(path), version=version, kept_as=aside.name)
     blobs.make_names_durable([path / LOG])
 
 
-def _is_whole(text: bytes) -> bool:
+def is_whole(text: bytes) -> bool:
     """Whether a log entry is JSON lines to its end. An entry of another engine does not state its end."""
     try:
-        lines = [json.loads(line) for line in text.splitlines() if line]
+        lines = _parse(text)
     except ValueError:
         return False
     if not lines or not all(isinstance(line, dict) for line in lines):
@@ -131,53 +227,119 @@ def _is_whole(text: bytes) -> bool:
     return last is None or lines[-1].get("txn", {}).get("appId") == last
 
 
-def load_table(path: Location) -> DeltaTable:
-    """Read a table's log; set an unreadable checkpoint aside if the entries before it still exist."""
-    try:
-        return DeltaTable(str(path))
-    except TableNotFoundError as error:
-        raise DamagedTable(str(path), "there is no table") from error
-    except DeltaError as error:
-        if not _set_unreadable_checkpoint_aside(path):
-            raise DamagedTable(str(path), f"its log cannot be read: {engine_fact(error)}") from error
-    return load_table(path)
+# --- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def _set_unreadable_checkpoint_aside(path: Location) -> bool:
-    """Move a torn newest checkpoint and the mark that names it away; return whether anything was moved.
-
-    A checkpoint is synced before the entries behind it are deleted, so those of a torn one still exist.
-    """
-    log, written = path / LOG, checkpoints(path)
-    torn = [log / "_last_checkpoint"]
-    if written and not _is_readable(written[-1]):
-        version = int(written[-1].name[:20])
-        before = int(written[-2].name[:20]) if len(written) > 1 else -1
-        if not set(range(before + 1, version + 1)) <= set(_versions(path)):
-            return False
-        torn.append(written[-1])
-    moved = False
-    for blob in torn:
+def _verified_checkpoint(path: Location, markers: Markers, versions: list[int]) -> int:
+    """Return the version of the newest checkpoint that can be believed, or -1; set aside one that cannot."""
+    for location in reversed(checkpoints(path)):
+        version = version_of(location)
         try:
-            blobs.set_aside(blob, log / f".torn-{blob.name}-{secrets.token_hex(4)}")
-        except FileNotFoundError:  # absent, or another process moved it
+            data = blobs.read(location)
+        except FileNotFoundError:  # another process has just set it aside
             continue
-        moved = True
-        warn("an unreadable checkpoint was set aside", table=str(path), name=blob.name)
-        reach("table.after_torn_checkpoint")
-    blobs.make_names_durable([log])
-    return moved
+        if digest_of(data) in markers.checkpoints.get(version, ()):
+            return version
+        expected = _summed_up(path, version, markers, versions)
+        if version not in markers.checkpoints and (stated := _state_of(data)) is not None:
+            if expected is None:
+                warn("a checkpoint without a marker was taken as it is", table=str(path), version=version)
+            if expected is None or stated == expected:
+                acknowledge_checkpoint(path, version, digest_of(data))
+                return version
+        if expected is None:
+            fact = f"the checkpoint of version {version} is damaged, and entries that it sums up are gone"
+            raise DamagedLog(str(path), fact)
+        for blob in (path / LOG / _HINT, location):
+            _set_aside(path, blob)
+    return -1
 
 
-def _is_readable(checkpoint: Location) -> bool:
+def acknowledge_newest_checkpoint(path: Location) -> None:
+    """Acknowledge the checkpoint that was just written, if it says what the entries say; else set it aside."""
+    _verified_checkpoint(path, read_markers(path), _versions(path))
+
+
+def clean_up(path: Location) -> None:
+    """Delete entries, markers and checkpoints that two acknowledged checkpoints lie past, once they are old enough."""
+    believed = sorted(read_markers(path).checkpoints)
+    on_disk = {version_of(location) for location in checkpoints(path)}
+    limits = [version for version in believed if version in on_disk][-2:]
+    if len(limits) < 2:
+        return
+    log = path / LOG
+    oldest_s = blobs.now_s(log) - RETENTION_S
+    kept = limits[0]
+    for blob in blobs.list_folder(log, hidden=False).blobs:
+        if not blob.location.name[:20].isdigit() or version_of(blob.location) >= limits[0]:
+            continue
+        if blob.changed_s < oldest_s:
+            blobs.delete(blob.location)
+        else:
+            kept = min(kept, version_of(blob.location))
+    forget_before(path, kept)
+
+
+def _summed_up(path: Location, version: int, markers: Markers, versions: list[int]) -> LogState | None:
+    """What a checkpoint of this version has to say; None if an entry for that is gone."""
+    state, start = LogState(), -1
+    for location in reversed(checkpoints(path)):
+        if version_of(location) < version:
+            data = blobs.read(location)
+            if digest_of(data) in markers.checkpoints.get(version_of(location), ()):
+                state, start = checkpoint_state(data), version_of(location)
+                break
+    if not set(range(start + 1, version + 1)) <= set(versions):
+        return None
+    for number in range(start + 1, version + 1):
+        text = _text_of(path, number) or b""
+        if markers.entries.get(number, digest_of(text)) != digest_of(text):
+            raise DamagedLog(str(path), f"the entry of version {number} is not the one that was acknowledged")
+        state.apply(_parse(text))
+    return state
+
+
+def _state_of(data: bytes) -> LogState | None:
     try:
-        pq.read_table(blobs.open_file(checkpoint)).validate(full=True)
-    except (pa.ArrowException, OSError):
+        return checkpoint_state(data)
+    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):  # it cannot be read, so it says nothing
+        return None
+
+
+def _set_aside(path: Location, blob: Location) -> bool:
+    """Move a checkpoint, or the hint that names one, away; return whether it was there."""
+    try:
+        blobs.set_aside(blob, path / LOG / f".torn-{blob.name}-{secrets.token_hex(4)}")
+    except FileNotFoundError:  # absent, or another process moved it
         return False
+    warn("an unreadable checkpoint was set aside", table=str(path), name=blob.name)
+    reach("table.after_torn_checkpoint")
+    blobs.make_names_durable([path / LOG])
     return True
 
 
-def seq_of(entry: list[dict[str, dict[str, object]]]) -> int | None:
+def load_table(path: Location) -> DeltaTable:
+    """Read a settled log.
+
+    Raises:
+        DamagedTable: there is no table, or delta-rs cannot read its log.
+    """
+    try:
+        return DeltaTable(str(path))
+    except BaseException as error:
+        if not isinstance(error, DeltaError) and not is_panic(error):
+            raise
+        if _set_aside(path, path / LOG / _HINT):  # all else is verified
+            return load_table(path)
+        if isinstance(error, TableNotFoundError):
+            raise DamagedTable(str(path), "there is no table") from error
+        raise DamagedTable(str(path), f"its log cannot be read: {engine_fact(error)}") from error
+
+
+# --- what entries say ------------------------------------------------------------------------------------------------
+
+
+def seq_of(entry: Entry) -> int | None:
     """The `seq` of an entry."""
     for action in entry:
         transaction = action.get("txn")
@@ -186,10 +348,47 @@ def seq_of(entry: list[dict[str, dict[str, object]]]) -> int | None:
     return None
 
 
-def nonce_of(entry: list[dict[str, dict[str, object]]]) -> str | None:
+def nonce_of(entry: Entry) -> str | None:
     """The nonce of an entry."""
+    return _commit_field(entry, "nonce")
+
+
+def before_of(entry: Entry) -> str | None:
+    """The SHA-256 of the entry before, as an entry states it; None if it is from before entries did."""
+    return _commit_field(entry, BEFORE)
+
+
+def version_of(location: Location) -> int:
+    """The version in the name of an entry or a checkpoint."""
+    return int(location.name[:20])
+
+
+def _commit_field(entry: Entry, name: str) -> str | None:
     for action in entry:
         if "commitInfo" in action:
-            nonce = action["commitInfo"].get("nonce")
-            return None if nonce is None else str(nonce)
+            value = action["commitInfo"].get(name)
+            return None if value is None else str(value)
     return None
+
+
+def _versions(path: Location) -> list[int]:
+    names = blobs.list_names(path / LOG)
+    return sorted(
+        int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()
+    )
+
+
+def _text_of(path: Location, version: int) -> bytes | None:
+    try:
+        return blobs.read(entry_path(path, version))
+    except FileNotFoundError:
+        return None
+
+
+def _parse(text: bytes) -> Entry:
+    """The actions of an entry.
+
+    Raises:
+        ValueError: it is not JSON lines.
+    """
+    return [json.loads(line) for line in text.decode().splitlines() if line]

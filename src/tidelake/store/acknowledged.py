@@ -1,0 +1,98 @@
+"""What of a table's log was acknowledged: a marker for each entry, and one for each checkpoint.
+
+`_acked/<version>-<SHA-256 of the entry>.json` holds a copy of the entry. It is durable before the commit returns, so
+an entry that differs from its marker, or is missing, is damage and can be restored from the copy; only an entry without
+a marker may be torn. `_acked/<version>-<SHA-256 of the checkpoint>.checkpoint` is empty: what a checkpoint holds can be
+computed again from the entries, which stay until two checkpoints lie past them. See docs/decisions/acknowledged.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from tidelake.errors import DamagedLog
+from tidelake.store import blobs
+from tidelake.store.location import Location
+
+ACKED = "_acked"
+_NAME = re.compile(r"([0-9]{20})-([0-9a-f]{64})\.(json|checkpoint)")
+
+
+@dataclass(frozen=True)
+class Markers:
+    """The markers of a table, by version."""
+
+    entries: dict[int, str] = field(default_factory=dict)
+    """The SHA-256 of each entry."""
+    checkpoints: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The SHA-256 of each checkpoint; several processes may have written the same one in different bytes."""
+
+    @property
+    def newest(self) -> int:
+        """The newest acknowledged version, or -1."""
+        return max(self.entries, default=-1)
+
+
+def read_markers(path: Location) -> Markers:
+    """List the markers of a table.
+
+    Raises:
+        DamagedLog: a version was acknowledged twice.
+    """
+    markers = Markers()
+    for name in blobs.list_names(path / ACKED):
+        match = _NAME.fullmatch(name)
+        if match is None:
+            continue
+        version, digest = int(match[1]), match[2]
+        if match[3] == "checkpoint":
+            markers.checkpoints[version].add(digest)
+        elif markers.entries.setdefault(version, digest) != digest:
+            raise DamagedLog(str(path), f"version {version} was acknowledged twice, with different entries")
+    return markers
+
+
+def entry_marker(path: Location, version: int, digest: str) -> Location:
+    """The location of the marker of an entry."""
+    return path / ACKED / f"{version:020d}-{digest}.json"
+
+
+def checkpoint_marker(path: Location, version: int, digest: str) -> Location:
+    """The location of the marker of a checkpoint."""
+    return path / ACKED / f"{version:020d}-{digest}.checkpoint"
+
+
+def acknowledge_entry(path: Location, version: int, text: bytes) -> str:
+    """Make it a durable fact that a durable entry was acknowledged; return its SHA-256."""
+    digest = digest_of(text)
+    _mark(path, entry_marker(path, version, digest), text)
+    return digest
+
+
+def acknowledge_checkpoint(path: Location, version: int, digest: str) -> None:
+    """Make it a durable fact that a checkpoint equals the entries that it sums up."""
+    _mark(path, checkpoint_marker(path, version, digest), b"")
+
+
+def forget_before(path: Location, version: int) -> None:
+    """Delete the markers of versions before this one, whose entries are gone as well."""
+    for name in blobs.list_names(path / ACKED):
+        match = _NAME.fullmatch(name)
+        if match is not None and int(match[1]) < version:
+            blobs.delete(path / ACKED / name)
+
+
+def digest_of(data: bytes) -> str:
+    """The SHA-256 of a blob, in hexadecimal digits."""
+    return sha256(data).hexdigest()
+
+
+def _mark(path: Location, marker: Location, text: bytes) -> None:
+    is_first = not blobs.is_folder(path / ACKED)
+    with suppress(FileExistsError):  # another process has acknowledged the same
+        blobs.create(marker, text)
+    blobs.make_names_durable([path / ACKED, path] if is_first else [path / ACKED])

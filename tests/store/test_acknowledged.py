@@ -1,0 +1,274 @@
+"""What was acknowledged cannot vanish or change in silence: every damage to a log is named, and an entry comes back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from structlog.testing import capture_logs
+
+from tidelake.errors import DamagedLog, DamagedTable
+from tidelake.store import table_log
+from tidelake.store.acknowledged import ACKED, read_markers
+from tidelake.store.commit import OpenTable, create_table, maintain
+from tidelake.store.files import write_run
+from tidelake.store.location import Location, locate
+from tidelake.store.table_log import LOG, check_log
+from tidelake.store.verification import Verification, repair_log, verify_table
+
+SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
+FLIPS = 300
+
+
+def entry_of(table: Location, version: int) -> Path:
+    return table.local / LOG / f"{version:020d}.json"
+
+
+def marker_of(table: Location, version: int) -> Path:
+    (marker,) = (table.local / ACKED).glob(f"{version:020d}-*.json")
+    return marker
+
+
+def commit(table: Location, upper: int) -> None:
+    run = f"r{upper}"
+    OpenTable(table).commit({"upper": upper}, write_run(table, run, pa.table({"_time": [upper]})))
+
+
+def contents(table: Location) -> tuple[object, ...]:
+    opened = OpenTable(table)
+    return opened.version, opened.seq, opened.value("upper"), sorted(file.run for file in opened.files())
+
+
+def damages(table: Location) -> list[tuple[str, bool]]:
+    found = Verification()
+    verify_table(table, False, found)
+    return [(damage.problem, damage.is_restorable) for damage in found.damages]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Location:
+    path = locate(tmp_path) / "t"
+    create_table(path, SCHEMA, {"upper": 0})
+    for upper in (1, 2, 3):
+        commit(path, upper)
+    return path
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_every_flipped_bit_of_an_entry_is_damage_and_comes_back(table: Location, version: int) -> None:
+    before, entry, random = contents(table), entry_of(table, version), Random(version)
+    whole = entry.read_bytes()
+    for _ in range(FLIPS // 3):
+        bit = random.randrange(8 * len(whole))
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        entry.write_bytes(damaged)
+        with pytest.raises(DamagedLog, match=f"the entry of version {version} is not the one that was acknowledged"):
+            OpenTable(table)
+        entry.write_bytes(whole)
+    entry.write_bytes(damaged)
+    assert damages(table) == [("is not the one that was acknowledged", True)]
+    assert [damage.file for damage in repair_log(table)] == [f"{LOG}/{version:020d}.json"]
+    assert contents(table) == before
+    assert damages(table) == []
+    assert [aside.read_bytes() for aside in entry.parent.glob(".damaged-*")] == [damaged]
+
+
+@pytest.mark.parametrize("version", [0, 2, 3])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda entry: entry.write_bytes(entry.read_bytes()[:-1])])
+def test_an_entry_that_is_deleted_or_cut_comes_back(
+    table: Location, version: int, damage: Callable[[Path], object]
+) -> None:
+    before = contents(table)
+    damage(entry_of(table, version))
+    with pytest.raises(DamagedLog):
+        OpenTable(table)
+    with pytest.raises(DamagedLog):
+        create_table(table, SCHEMA, {"upper": 0})
+    assert len(repair_log(table)) == 1
+    assert contents(table) == before
+
+
+def test_a_whole_log_that_is_deleted_comes_back(table: Location) -> None:
+    before = contents(table)
+    for version in range(4):
+        entry_of(table, version).unlink()
+    with pytest.raises(DamagedLog, match="version 3 was acknowledged, but its entry is missing"):
+        OpenTable(table)
+    assert len(repair_log(table)) == 4
+    assert contents(table) == before
+
+
+def test_a_stale_copy_of_an_entry_is_damage(table: Location) -> None:
+    entry_of(table, 3).write_bytes(entry_of(table, 2).read_bytes())
+    with pytest.raises(DamagedLog, match="the entry of version 3 is not the one that was acknowledged"):
+        OpenTable(table)
+
+
+def test_an_entry_of_another_table_is_not_taken_for_the_next(table: Location, tmp_path: Path) -> None:
+    other = locate(tmp_path) / "other"
+    create_table(other, SCHEMA, {"upper": 0})
+    for upper in (7, 8, 9, 10):
+        commit(other, upper)
+    entry_of(table, 4).write_bytes(entry_of(other, 4).read_bytes())
+    with pytest.raises(DamagedLog, match="version 4 was not committed after the acknowledged one before it"):
+        OpenTable(table)
+
+
+def test_a_writer_that_died_before_the_marker_is_finished_by_the_next(table: Location) -> None:
+    before = contents(table)
+    marker_of(table, 3).unlink()
+    assert contents(table) == before
+    assert read_markers(table).newest == 3
+    commit(table, 4)
+    assert check_log(table) == 5
+
+
+def test_a_marker_that_is_missing_is_written_again_and_all_of_them_are_not(table: Location) -> None:
+    before = contents(table)
+    marker_of(table, 1).unlink()
+    with capture_logs() as logs:
+        assert contents(table) == before
+    assert [(log["event"], log["version"]) for log in logs] == [("a missing marker was written again", 1)]
+    assert sorted(read_markers(table).entries) == [0, 1, 2, 3]
+    marker_of(table, 1).unlink()
+    entry_of(table, 1).write_bytes(entry_of(table, 1).read_bytes().replace(b'"upper"', b'"uppes"'))
+    with pytest.raises(DamagedLog, match="the entry of version 1 is not the one that was acknowledged"):
+        OpenTable(table)
+    for marker in (table.local / ACKED).iterdir():
+        marker.unlink()
+    with pytest.raises(DamagedLog, match="no version has a marker that it was acknowledged"):
+        OpenTable(table)
+
+
+def test_a_damaged_marker_is_written_again_from_its_entry(table: Location) -> None:
+    marker_of(table, 2).write_bytes(b"{}")
+    assert damages(table) == [("is not a copy of the entry", True)]
+    assert [damage.file.partition("/")[0] for damage in repair_log(table)] == [ACKED]
+    assert marker_of(table, 2).read_bytes() == entry_of(table, 2).read_bytes()
+    entry_of(table, 2).unlink()
+    marker_of(table, 2).write_bytes(b"{}")
+    assert damages(table) == [("is missing", False)]
+    assert repair_log(table) == []
+
+
+def test_a_log_from_before_there_were_markers_is_taken_once(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    for marker in (table.local / ACKED).iterdir():
+        marker.unlink()
+    for version in range(4):
+        text = entry_of(table, version).read_text("utf-8")
+        field = text.partition('"before":"')[2].partition('"')[0]
+        entry_of(table, version).write_text(text.replace(f'"before":"{field}"', '"after":""'), "utf-8")
+    with capture_logs() as logs:
+        before = contents(table)
+        assert contents(table) == before
+    assert [log["event"] for log in logs] == ["a log without markers was taken as it is"]
+    commit(table, 4)
+    assert sorted(read_markers(table).entries) == [3, 4]
+    entry_of(table, 4).unlink()
+    with pytest.raises(DamagedLog):
+        OpenTable(table)
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def age_log(table: Location) -> None:
+    """Make everything in the log older than the retention."""
+    old = time.time() - table_log.RETENTION_S - 60
+    for blob in (table.local / LOG).iterdir():
+        os.utime(blob, (old, old))
+
+
+def with_checkpoints(table: Location, count: int) -> None:
+    for upper in range(4, 4 + 33 * count):
+        commit(table, upper)
+        maintain(table)
+    assert len(list((table.local / LOG).glob("*.checkpoint.parquet"))) == count
+
+
+def test_every_flipped_bit_of_a_checkpoint_is_found_and_its_entries_serve_instead(table: Location) -> None:
+    with_checkpoints(table, 1)
+    before, random = contents(table), Random(3)
+    for _ in range(FLIPS // 10):
+        (checkpoint,) = (table.local / LOG).glob("*.checkpoint.parquet")
+        whole, hint = checkpoint.read_bytes(), (table.local / LOG / "_last_checkpoint").read_bytes()
+        bit = random.randrange(8 * len(whole))
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        checkpoint.write_bytes(damaged)
+        assert contents(table) == before
+        checkpoint.write_bytes(whole)
+        (table.local / LOG / "_last_checkpoint").write_bytes(hint)
+    entry_of(table, 1).unlink()
+    checkpoint.write_bytes(damaged)
+    with pytest.raises(DamagedLog, match="is damaged, and entries that it sums up are gone"):
+        OpenTable(table)
+
+
+def test_a_checkpoint_is_acknowledged_only_if_it_says_what_the_entries_say(table: Location) -> None:
+    with_checkpoints(table, 1)
+    (checkpoint,) = (table.local / LOG).glob("*.checkpoint.parquet")
+    before = contents(table)
+    for marker in (table.local / ACKED).glob("*.checkpoint"):
+        marker.unlink()
+    assert contents(table) == before
+    assert len(list((table.local / ACKED).glob("*.checkpoint"))) == 1
+    for marker in (table.local / ACKED).glob("*.checkpoint"):
+        marker.unlink()
+    rows = pa.parquet.read_table(checkpoint)
+    pa.parquet.write_table(rows.slice(0, rows.num_rows - 1), checkpoint)
+    assert contents(table) == before
+    assert not checkpoint.exists()
+
+
+@pytest.mark.parametrize("hint", [b"", b"{", b'{"version":3,"size":1}', b'{"version":99999,"size":1}', b"[]"])
+def test_a_damaged_hint_stops_nothing(table: Location, hint: bytes) -> None:
+    with_checkpoints(table, 1)
+    before = contents(table)
+    (table.local / LOG / "_last_checkpoint").write_bytes(hint)
+    assert contents(table) == before
+
+
+def test_entries_stay_until_two_checkpoints_lie_past_them(table: Location) -> None:
+    with_checkpoints(table, 2)
+    first, second = sorted(read_markers(table).checkpoints)
+    assert len(read_markers(table).entries) == OpenTable(table).version + 1, "nothing is old yet"
+    age_log(table)
+    with_checkpoints_from = OpenTable(table).version
+    for upper in range(1000, 1000 + second + 33 - with_checkpoints_from):
+        commit(table, upper)
+        maintain(table)
+    third = max(read_markers(table).checkpoints)
+    assert third > second
+    assert min(read_markers(table).entries) == second
+    assert min(int(entry.name[:20]) for entry in (table.local / LOG).glob("0*")) == second
+    before = contents(table)
+    (checkpoint,) = (table.local / LOG).glob(f"{third:020d}.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:500])
+    assert contents(table) == before, "the second checkpoint and the entries past it serve"
+    assert first < second
+
+
+def test_a_missing_file_and_a_file_of_another_size_are_named(table: Location) -> None:
+    files = {file.run: table.local / file.path for file in OpenTable(table).files()}
+    files["r1"].unlink()
+    files["r2"].write_bytes(files["r3"].read_bytes())
+    assert sorted((problem for problem, _ in damages(table)), key=len, reverse=True) == [
+        f"the file {files['r2'].relative_to(table.local)} does not have the SHA-256 that its name states",
+        "is missing",
+    ]
+    with pytest.raises(DamagedTable):
+        verify_all(table)
+
+
+def verify_all(table: Location) -> None:
+    found = Verification()
+    verify_table(table, True, found)
+    if found.damages:
+        raise DamagedTable(str(table), found.damages[0].problem)
