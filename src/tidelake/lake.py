@@ -29,6 +29,7 @@ from tidelake.store.entry import Collection
 from tidelake.store.late_notes import LateContradiction, LateNotes, late_verdicts
 from tidelake.store.layout import RUN, Store
 from tidelake.store.quarantine import explanation_of, quarantine_rows
+from tidelake.store.verification import Damage, Verification, repair_log, verify_table
 from tidelake.topic.open import open_topics
 
 if TYPE_CHECKING:
@@ -249,6 +250,31 @@ class LakeCollection:
             self._catalog.withdraw_acknowledgement(self.name, subject)
         else:
             self._catalog.withdraw(self.name, subject)
+
+    # --- whether it is still what was committed ----------------------------------------------------------------------
+
+    def verify(self, deep: bool = False) -> Verification:
+        """Verify the catalog and the collection's tables: every log entry, and size, rows and digest of every file.
+
+        Args:
+            deep: also read every page of every file, and verify its checksum.
+        """
+        found = Verification()
+        with _engine_errors():
+            verify_table(self._catalog.store.catalog, deep, found)
+            if not found.damages:
+                for table in self._stored().paths.committed:
+                    verify_table(table, deep, found)
+        return found
+
+    def repair(self) -> list[Damage]:
+        """Restore damaged log entries from their acknowledged copies, and these from the entries; return which.
+
+        Damaged bytes are set aside. What `verify` still finds afterwards cannot be restored here.
+        """
+        with _engine_errors():
+            restored = repair_log(self._catalog.store.catalog)
+            return restored + [damage for table in self._stored().paths.committed for damage in repair_log(table)]
 
     def __repr__(self) -> str:
         return f"LakeCollection({self.name!r})"

@@ -13,6 +13,7 @@ from tidelake.cli.replay import replay
 from tidelake.cli.resolve import app as resolve_app
 from tidelake.cli.status import status
 from tidelake.cli.topic import app as topic_app
+from tidelake.cli.verify import repair, verify
 from tidelake.errors import CapabilityError, CommitError, DamagedTable, TidelakeError
 
 app = typer.Typer(
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (status, read, quarantine, times, late):
+for _command in (status, read, quarantine, times, late, verify, repair):
     app.command()(_command)
 add_generate(app)
 app.command()(replay)

@@ -1,0 +1,90 @@
+"""`tidelake verify` and `tidelake repair`: whether the files are still what was committed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelake import open_lake
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
+from tidelake.cli.render import print_json, print_rows, say
+
+if TYPE_CHECKING:
+    from tidelake.lake import LakeCollection
+    from tidelake.store.verification import Damage, Verification
+
+_COLUMNS = ["table", "file", "problem", "remedy"]
+
+
+def verify(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The collection; all of them without it.")
+    ] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every page of every file as well.")] = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify that log entries and files are what was committed. The exit status is 1 if any is not. Starts no JVM."""
+    lake = open_lake(config)
+    chosen = [lake.collection(name)] if name is not None else lake.collections()
+    results = {collection.name: collection.verify(deep) for collection in chosen if _is_ingested(collection)}
+    if as_json:
+        print_json({name: asdict(result) for name, result in results.items()})
+    else:
+        for collection, result in results.items():
+            _show(collection, result)
+    if any(result.damages for result in results.values()):
+        raise typer.Exit(1)
+
+
+def repair(
+    name: NameArgument,
+    apply: Annotated[bool, typer.Option("--apply", help="Restore; without it, only say what would be done.")] = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Restore log entries from their acknowledged copies. The exit status is 1 if any damage is left. Starts no JVM."""
+    collection = open_lake(config).collection(name)
+    restored = collection.repair() if apply else []
+    left = collection.verify().damages
+    if as_json:
+        print_json({"name": name, "restored": _rows(restored), "left": _rows(left)})
+    else:
+        if restored:
+            print_rows(f"{name}: restored", _COLUMNS, _rows(restored))
+        if left:
+            print_rows(f"{name}: damaged", _COLUMNS, _rows(left))
+        restorable = sum(damage.is_restorable for damage in left)
+        if restorable:
+            say(f"{restorable} of {len(left)} damaged files can be restored: tidelake repair {name} --apply")
+        elif not left:
+            say(f"{name}: nothing is damaged")
+    if left:
+        raise typer.Exit(1)
+
+
+def _show(name: str, result: Verification) -> None:
+    if result.damages:
+        print_rows(f"{name}: damaged", _COLUMNS, _rows(result.damages))
+    say(
+        f"{name}: {result.tables} tables, {result.files:,} files of {result.bytes:,} bytes, "
+        f"{len(result.damages) or 'none'} damaged"
+    )
+
+
+def _rows(damages: list[Damage]) -> list[dict[str, object]]:
+    return [asdict(damage) for damage in damages]
+
+
+def _is_ingested(collection: LakeCollection) -> bool:
+    """Whether the store has the collection; a damaged catalog is for `verify` to name."""
+    from tidelake.errors import DamagedTable, UnknownCollection
+
+    try:
+        return bool(collection.path)
+    except UnknownCollection:
+        return False
+    except DamagedTable:
+        return True

@@ -1,0 +1,110 @@
+"""`verify` names every damaged file of a store, and `repair` restores what its acknowledged copies restore. No JVM."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import run
+from tests.golden.shown import unpack
+from tidelake import open_lake
+from tidelake.lake import LakeCollection
+from tidelake.store.commit import OpenTable
+from tidelake.store.files import RunFile
+from tidelake.store.location import Location
+from tidelake.store.table_log import entry_path, newest_version
+
+NAME = "plain"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A store of an earlier version, opened once, so that its newest entries are acknowledged."""
+    file = unpack(tmp_path)
+    assert run("verify", "--config", file).returncode == 0
+    return file
+
+
+def tables_of(config: Path) -> Location:
+    return Location(open_lake(config).collection(NAME).path)
+
+
+def newest_entry(config: Path, table: str) -> Path:
+    path = tables_of(config) / table
+    return entry_path(path, newest_version(path)).local
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(data)
+
+
+def test_a_whole_store_is_verified_and_counted(config: Path) -> None:
+    done = run("verify", "--deep", "--json", "--config", config)
+    results = json.loads(done.stdout)
+    assert (done.returncode, len(results)) == (0, 12)
+    for name, result in results.items():
+        assert result["damages"] == [], name
+        assert result["tables"] >= 5, name
+        assert result["files"] > 0, name
+
+
+def test_a_damaged_entry_is_named_restored_and_the_others_go_on(config: Path) -> None:
+    entry = newest_entry(config, "updates")
+    before = entry.read_bytes()
+    flip(entry)
+    done = run("verify", NAME, "--config", config)
+    assert done.returncode == 1
+    assert entry.name in done.stdout
+    assert "is not the one that was acknowledged" in done.stdout
+    assert run("verify", "upsert", "--config", config).returncode == 0
+
+    done = run("status", NAME, "--config", config)
+    assert f"tidelake repair {NAME}" in (done.stdout + done.stderr).replace("COLLECTION", NAME)
+
+    done = run("repair", NAME, "--config", config)
+    assert (done.returncode, entry.read_bytes() == before) == (1, False), "without --apply nothing is changed"
+    assert f"1 of 1 damaged files can be restored: tidelake repair {NAME} --apply" in done.stderr
+    done = run("repair", NAME, "--apply", "--config", config)
+    assert (done.returncode, entry.read_bytes() == before) == (0, True)
+    assert run("verify", NAME, "--config", config).returncode == 0
+    assert "nothing is damaged" in run("repair", NAME, "--config", config).stderr
+
+
+def test_a_damaged_catalog_is_named_and_restored(config: Path) -> None:
+    store = tables_of(config).local.parent.parent
+    path = Location(str(store)) / "catalog"
+    entry = entry_path(path, newest_version(path)).local
+    before = entry.read_bytes()
+    entry.unlink()
+    done = run("verify", NAME, "--config", config)
+    assert done.returncode == 1
+    assert "is missing" in done.stdout
+    assert run("repair", NAME, "--apply", "--config", config).returncode == 0
+    assert entry.read_bytes() == before
+
+
+def test_a_lost_file_is_named_and_cannot_be_restored(config: Path) -> None:
+    table = tables_of(config) / "proofs"
+    file: RunFile = OpenTable(table).files()[0]
+    (table / file.path).local.unlink()
+    done = run("repair", NAME, "--apply", "--json", "--config", config)
+    (damage,) = json.loads(done.stdout)["left"]
+    assert (done.returncode, damage["file"], damage["problem"]) == (1, file.path, "is missing")
+    assert "from a copy of the store" in damage["remedy"]
+
+
+def test_a_flipped_bit_in_a_page_is_found_by_deep_alone(config: Path) -> None:
+    table = tables_of(config) / "updates"
+    file = max(OpenTable(table).files(), key=lambda file: file.bytes)
+    collection: LakeCollection = open_lake(config).collection(NAME)
+    path = (table / file.path).local
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
+    assert collection.verify().damages == []
+    (damage,) = collection.verify(deep=True).damages
+    assert damage.file == file.path
