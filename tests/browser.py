@@ -19,7 +19,7 @@ _ONLY_THIS_MACHINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
 class Browser:
-    """One page of a browser; every address that it asks for is in `asked`."""
+    """A page of a browser; `asked` has every address that it requests."""
 
     def __init__(self, process: subprocess.Popen[bytes], reading: int, writing: int) -> None:
         self.process, self.reading, self.writing = process, reading, writing
@@ -33,7 +33,7 @@ class Browser:
         self.call("Page.enable")
 
     def open(self, address: str, width: int = 1500, height: int = 950) -> None:
-        """Go to a page; what it shows may still be on its way."""
+        """Go to a page, which may still be loading afterwards."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.call("Page.navigate", url=address)
@@ -47,21 +47,21 @@ class Browser:
             time.sleep(0.2)
 
     def wait_for_text(self, text: str) -> None:
-        """Wait until the page shows this."""
+        """Wait until the page shows a text."""
         self.wait_for(f"!!document.body && document.body.innerText.includes({json.dumps(text)})")
 
     def click(self, text: str) -> None:
-        """Click the innermost element that says just this."""
-        found = f"[...document.querySelectorAll('*')].filter(one => one.innerText === {json.dumps(text)}).pop()"
-        self.wait_for(f"!!{found}")
-        self.value(f"{found}.click()")
+        """Click the innermost element with exactly this text."""
+        matches = f"[...document.querySelectorAll('*')].filter(element => element.innerText === {json.dumps(text)})"
+        self.wait_for(f"!!{matches}.pop()")
+        self.value(f"{matches}.pop().click()")
 
     def text(self) -> str:
         """All that the page shows."""
         return str(self.value("document.body ? document.body.innerText : ''"))
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression gives."""
+        """The value of a JavaScript expression."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"]
         return result.get("value")
 
@@ -70,7 +70,7 @@ class Browser:
         file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command of the debugging protocol, and its answer."""
+        """Send a command of the debugging protocol, and return its result."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
@@ -102,8 +102,8 @@ def browser(profile: Path) -> Iterator[Browser]:
 
     def pipes() -> None:  # the browser reads from 3 and writes to 4, whichever ours were
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_browser, from_browser)]
-        for end, wanted in zip(ends, (3, 4), strict=True):
-            os.dup2(end, wanted)
+        for end, number in zip(ends, (3, 4), strict=True):
+            os.dup2(end, number)
 
     process = subprocess.Popen(
         [

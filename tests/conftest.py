@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 # Thousands of small plans, each run once: the JVM's first compiler, no verifying of Spark's own classes and one thread
-# to collect garbage take half the processor time here. It holds for the processes that tests start, too.
+# to collect garbage take half the processor time here. It applies to the processes that tests start, too.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:+UseSerialGC",
 )
-# Plans that run once are interpreted: to compile them costs more than to run them. The processes that tests start, and
+# Plans that run once are interpreted: compiling costs more than running them. The processes that tests start, and
 # `make sweep` with TIDELAKE_TEST_CODEGEN=1, compile them as every user's do.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A sweep whose time is bounded takes its cases in turn; here the others are gone already."""
+    """Take the cases of a sweep with a time limit in turn; other tests are deselected already."""
     if seconds() is not None and all(item.get_closest_marker("sweep") is not None for item in items):
         places = {name: place for place, name in enumerate(in_turn([item.nodeid for item in items]))}
         items.sort(key=lambda item: places[item.nodeid])
@@ -75,16 +75,16 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def interpreted(spark: SparkSession) -> SparkSession:
-    """A session beside the other that interprets its plans: a sweep runs each once, and compiling costs half of all.
+    """A second session, which interprets its plans: a sweep runs each once, and compiling would take half the time.
 
-    The everyday siblings of the sweeps run in the other.
+    The everyday siblings of the sweeps run in the shared session.
     """
-    beside = spark.newSession()
-    beside.conf.set("spark.sql.shuffle.partitions", "1")
-    beside.conf.set("spark.sql.adaptive.enabled", "false")
-    beside.conf.set("spark.sql.codegen.wholeStage", "false")
-    beside.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return beside
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """The Kafka broker that all tests share; each makes topics of its own."""
+    """The Kafka broker that all tests share; each creates its own topics."""
     from tests.services.kafka import kafka_broker
 
     with _service_folder("kafka") as folder, kafka_broker(folder) as running:
@@ -128,7 +128,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """The PostgreSQL server that all tests share; each makes a database of its own."""
+    """The PostgreSQL server that all tests share; each creates its own database."""
     from tests.services.postgres import postgres_server
 
     with _service_folder("postgres") as folder, postgres_server(folder) as running:
@@ -137,7 +137,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def connect(broker: Broker) -> Iterator[Connect]:
-    """The Kafka Connect worker that all tests share; each puts connectors of its own into it."""
+    """The Kafka Connect worker that all tests share; each adds its own connectors."""
     from tests.services.connect import connect_worker
 
     with _service_folder("connect") as folder, connect_worker(folder, broker) as running:
@@ -146,7 +146,7 @@ def connect(broker: Broker) -> Iterator[Connect]:
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[Registry]:
-    """The schema registry that all tests share; each has subjects of its own."""
+    """The schema registry that all tests share; each has its own subjects."""
     from tests.services.registry import schema_registry
 
     with _service_folder("registry") as folder, schema_registry(folder) as running:
@@ -155,7 +155,7 @@ def registry() -> Iterator[Registry]:
 
 @contextmanager
 def _service_folder(name: str) -> Iterator[Path]:
-    """A folder for a server's data, removed behind it: pytest's own cannot be read by another user, and stay."""
+    """A folder for a server's data, removed afterwards: folders of pytest stay, and other users cannot read them."""
     folder = Path(tempfile.mkdtemp(prefix=f"tidelake-{name}-"))
     try:
         yield folder

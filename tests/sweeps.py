@@ -18,14 +18,14 @@ def seeds() -> range:
 
 
 def command(seed: int, test: str) -> str:
-    """The command that repeats one case of a sweep."""
+    """The command that repeats a case of a sweep."""
     return f"TIDELAKE_SWEEP_FIRST_SEED={seed} TIDELAKE_SWEEP_SEEDS=1 .venv/bin/pytest -m sweep '{test}'"
 
 
 def seconds() -> float | None:
     """The time limit for starting further cases, from `TIDELAKE_SWEEP_SECONDS`; None if there is none."""
-    given = os.environ.get("TIDELAKE_SWEEP_SECONDS")
-    return float(given) if given else None
+    limit = os.environ.get("TIDELAKE_SWEEP_SECONDS")
+    return float(limit) if limit else None
 
 
 def is_over() -> bool:
@@ -37,7 +37,7 @@ def is_over() -> bool:
 def in_turn(tests: Sequence[str]) -> list[str]:
     """The same names in an order that the first seed decides, so that a run cut short has some of every kind.
 
-    What goes from a database to a table comes first: nothing else sees as much.
+    Cases from a database to a table come first: no others cover as much.
     """
 
     def place(name: str) -> tuple[bool, bytes]:

@@ -32,7 +32,7 @@ collections:
 
 
 def modules_after(code: str) -> set[str]:
-    """What a process of its own has imported then."""
+    """The modules that a new process has imported after running this code."""
     code = f"import sys\n{code}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
@@ -57,7 +57,7 @@ def test_without_a_file_the_variable_or_the_folder_says_which(tmp_path: Path, mo
     other = tmp_path / "other.yaml"
     other.write_text(YAML, encoding="utf-8")
     monkeypatch.setenv("TIDELAKE_CONFIG", str(other))
-    assert [one.name for one in tidelake.open_lake().collections()] == ["orders"]
+    assert [collection.name for collection in tidelake.open_lake().collections()] == ["orders"]
     assert tidelake.open_lake("collections.yaml").collections() == []
 
 
@@ -82,7 +82,7 @@ def test_a_collection_is_read_looked_at_and_decided_about(tmp_path: Path, spark:
     written.run()
     prices = tidelake.open_lake(written.file).collection(NAME)
     assert (prices.since, prices.upper, prices.path) == (0, 3, str(written.collection.paths.root))
-    assert [(one.name, one.nullable) for one in prices.columns] == [("id", False), ("price", True)]
+    assert [(column.name, column.nullable) for column in prices.columns] == [("id", False), ("price", True)]
     taken = prices.snapshot(spark, as_of=1, columns=["id"], where="price = 5")
     assert (taken.as_of, [row.asDict() for row in taken.contents.collect()]) == (1, [{"id": 1, "_diff": 1}])
     with pytest.raises(UpperError):

@@ -74,30 +74,30 @@ EVENT: dict[str, Any] = {
 def avro_lines(lines: list[str], header: bytes, event: Mapping[str, Any] = EVENT) -> list[str]:
     """The same records as Avro, with a header before each body."""
     schema, row = fastavro.parse_schema(without_logical_types(event)), declared_row(event)
-    found = []
+    encoded = []
     for line in map(json.loads, lines):
-        stated = line.pop("value")
+        value = line.pop("value")
         line |= {"key": None, "value_b64": None}
-        if stated is not None:
-            stated = stated.get("payload", stated)
-            told = stated | {name: _with_bytes(stated[name], row) for name in ("before", "after")}
+        if value is not None:
+            value = value.get("payload", value)
+            datum = value | {name: _with_bytes(value[name], row) for name in ("before", "after")}
             body = io.BytesIO()
-            fastavro.schemaless_writer(body, schema, told)
+            fastavro.schemaless_writer(body, schema, datum)
             line["value_b64"] = base64.b64encode(header + body.getvalue()).decode()
-        found.append(json.dumps(line))
-    return found
+        encoded.append(json.dumps(line))
+    return encoded
 
 
 def _with_bytes(value: Any, kind: Any) -> Any:
-    """A value of JSON as Avro has it, with bytes out of their base64."""
+    """A JSON value in the form of Avro, with bytes decoded from base64."""
     if isinstance(kind, list):
-        kind = next(one for one in kind if one != "null")
+        kind = next(branch for branch in kind if branch != "null")
     if value is None or isinstance(kind, str):
         return base64.b64decode(value) if value is not None and kind == "bytes" else value
     if kind["type"] == "record":
-        return {one["name"]: _with_bytes(value[one["name"]], one["type"]) for one in kind["fields"]}
+        return {field["name"]: _with_bytes(value[field["name"]], field["type"]) for field in kind["fields"]}
     if kind["type"] == "array":
-        return [_with_bytes(one, kind["items"]) for one in value]
+        return [_with_bytes(item, kind["items"]) for item in value]
     return _with_bytes(value, kind["type"])
 
 
@@ -111,13 +111,13 @@ def shown_rows(spark: SparkSession, collection: Collection, as_of: int | None = 
     """The contents of a collection of the workload's rows, as `workload.contents` gives them."""
     frame = snapshot(spark, collection, as_of).contents
     shown = {"bin": "lower(hex(bin))", "price": "string(price)", "seen": "unix_micros(seen)", "day": "string(day)"}
-    found = frame.selectExpr(*(shown.get(name, f"`{name}`") for name in COLUMNS), "_diff").collect()
-    assert all(row["_diff"] == 1 for row in found)
-    return sorted(list(row)[:-1] for row in found)
+    rows = frame.selectExpr(*(shown.get(name, f"`{name}`") for name in COLUMNS), "_diff").collect()
+    assert all(row["_diff"] == 1 for row in rows)
+    return sorted(list(row)[:-1] for row in rows)
 
 
 class ChangeLake:
-    """One collection of raw change events on a file topic of its own."""
+    """A collection of raw change events on its own file topic."""
 
     def __init__(self, root: Path, spark: SparkSession, topic: str, record: Mapping[str, Any], **more: Any) -> None:
         self.spark, self.topic = spark, root / "topics" / topic
@@ -136,7 +136,7 @@ class ChangeLake:
                 file.writelines(f"{line}\n" for line in more)
 
     def ingest(self) -> Any:
-        """Read the topic to its end, and say what was read."""
+        """Read the topic to its end, and return the report."""
         report = ingest.run(self.spark, self.settings)
         if report.errors:
             raise next(iter(report.errors.values()))
@@ -152,7 +152,7 @@ class ChangeLake:
 
     @property
     def collection(self) -> Collection:
-        """What the catalog has of it."""
+        """The collection as the catalog has it."""
         return Catalog(Store(self.settings.store)).find("table")
 
     @property

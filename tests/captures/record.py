@@ -41,7 +41,7 @@ class Services:
 
 @dataclass
 class Capture:
-    """One database whose tables a connector follows, and what it held at several moments."""
+    """A database whose tables a connector follows, and what it held at several moments."""
 
     services: Services
     name: str
@@ -50,7 +50,7 @@ class Capture:
     moments: list[dict[str, Any]] = field(default_factory=list)
 
     def start(self) -> None:
-        """Put the connector in."""
+        """Add the connector."""
         self.services.connect.put(self.name, self.settings)
 
     def topic(self, table: str) -> str:
@@ -58,14 +58,14 @@ class Capture:
         return f"{self.name}.public.{table}"
 
     def catch_up(self) -> None:
-        """Wait until what was committed so far is in the topics: a mark that is written now has come."""
+        """Wait until everything committed so far is in the topics: until a mark that is written now has arrived."""
         with self.services.postgres.connect(self.database) as session:
             session.execute("insert into marks default values")
             row = session.execute("select max(id) from marks").fetchone()
         assert row is not None
         end = time.monotonic() + _WAIT_S
         while time.monotonic() < end:
-            if any(one["id"] == row[0] for one in self._marks()):
+            if any(mark["id"] == row[0] for mark in self._marks()):
                 return
             time.sleep(0.2)
         raise AssertionError(
@@ -73,7 +73,7 @@ class Capture:
         )
 
     def _situation(self) -> str:
-        """What an engineer would look at where nothing comes any more."""
+        """What an engineer would look at if nothing arrives any more."""
         with self.services.postgres.connect(self.database) as session:
             slots = session.execute(
                 "select slot_name, active, confirmed_flush_lsn::text, pg_current_wal_lsn()::text"
@@ -94,14 +94,16 @@ class Capture:
         """Note what the tables hold now, and where the topics end; nothing changes them meanwhile."""
         self.catch_up()
         offsets = {
-            self.topic(table): {str(one): end for one, (_, end) in self.services.broker.ends(self.topic(table)).items()}
+            self.topic(table): {
+                str(partition): end for partition, (_, end) in self.services.broker.ends(self.topic(table)).items()
+            }
             for table in tables
         }
         rows = {table: contents(self.services.postgres, self.database, table) for table in tables}
         self.moments.append({"offsets": offsets, "rows": rows})
 
     def forget_offsets(self) -> None:
-        """Let the connector forget where it was, as after a kill before it could note it."""
+        """Let the connector forget where it was, as after a kill before it saved its offsets."""
         self.services.connect.pause(self.name, stop=True)
         end = time.monotonic() + _WAIT_S
         while True:
@@ -124,7 +126,7 @@ class Capture:
 
 @contextmanager
 def services() -> Iterator[Services]:
-    """Start all three, in folders that go with them."""
+    """Start all three, in folders that are removed with them."""
     with ExitStack() as stack:
         folders = []
         for name in ("postgres", "kafka", "connect"):
@@ -135,53 +137,53 @@ def services() -> Iterator[Services]:
         yield Services(postgres, broker, stack.enter_context(connect_worker(folders[2], broker)))
 
 
-def capture(found: Services, name: str, **settings: object) -> Capture:
-    """A database with the workload's tables, and its connector, which is not there yet."""
-    database = found.postgres.create_database()
-    create_tables(found.postgres, database)
-    with found.postgres.connect(database) as session:
+def capture(running: Services, name: str, **settings: object) -> Capture:
+    """A database with the workload's tables, whose connector is not started yet."""
+    database = running.postgres.create_database()
+    create_tables(running.postgres, database)
+    with running.postgres.connect(database) as session:
         session.execute("create table marks (id serial primary key)")
     more = {"skipped_operations": "none", "slot_drop_on_stop": "false", **settings}
-    return Capture(found, name, database, debezium_settings(found.postgres, database, name, **more))
+    return Capture(running, name, database, debezium_settings(running.postgres, database, name, **more))
 
 
-def record_steady(found: Services, name: str, seed: int, truncates: bool = True) -> Capture:
+def record_steady(running: Services, name: str, seed: int, truncates: bool = True) -> Capture:
     """Concurrent sessions; the worker is killed twice; at the end one table is truncated and filled again."""
-    one = capture(found, name)
-    one.start()
-    with Workload(found.postgres, one.database, seed, pause_s=0.03) as work:
+    recording = capture(running, name)
+    recording.start()
+    with Workload(running.postgres, recording.database, seed, pause_s=0.03) as work:
         for place in range(3):
             time.sleep(2.0)
             if place < 2:
-                found.connect.restart(kill=True)
-                found.connect.wait_until_running(name)
+                running.connect.restart(kill=True)
+                running.connect.wait_until_running(name)
                 time.sleep(1.0)
             with work.held():
-                one.note(TABLES)
+                recording.note(TABLES)
     if truncates:
-        with found.postgres.connect(one.database) as session:
+        with running.postgres.connect(recording.database) as session:
             session.execute("truncate people")
             session.execute("insert into people (id, name) values (3, 'after'), (31, 'the flood')")
-        one.note(TABLES)
-    return one
+        recording.note(TABLES)
+    return recording
 
 
-def record_snapshots(found: Services, name: str, seed: int) -> Capture:
+def record_snapshots(running: Services, name: str, seed: int) -> Capture:
     """The connector forgets where it was, twice, in mid-stream; rows are deleted while it is away."""
-    one = capture(found, name)
-    one.start()
-    with Workload(found.postgres, one.database, seed, pause_s=0.03) as work:
+    recording = capture(running, name)
+    recording.start()
+    with Workload(running.postgres, recording.database, seed, pause_s=0.03) as work:
         for _ in range(2):
             time.sleep(1.5)
             with work.held():
-                one.note(TABLES)
-            one.forget_offsets()
+                recording.note(TABLES)
+            recording.forget_offsets()
             time.sleep(0.5)
-            found.connect.resume(name)
+            running.connect.resume(name)
             time.sleep(1.0)
         with work.held():
-            one.note(TABLES)
-    return one
+            recording.note(TABLES)
+    return recording
 
 
 _KINDS = {
@@ -240,10 +242,10 @@ _MODES: dict[str, dict[str, object]] = {
 }
 
 
-def record_types(found: Services, folder: Path) -> None:
-    """One row of every type, one of nulls, by connectors of each mode, with the schema in each message."""
-    database = found.postgres.create_database()
-    with found.postgres.connect(database) as session:
+def record_types(running: Services, folder: Path) -> None:
+    """A row of every type and a row of nulls, by connectors of each mode, with the schema in each message."""
+    database = running.postgres.create_database()
+    with running.postgres.connect(database) as session:
         session.execute("create type mood as enum ('ebb', 'high tide')")
         kinds = {}
         for name, (kind, value) in _KINDS.items():
@@ -265,23 +267,26 @@ def record_types(found: Services, folder: Path) -> None:
     write_text(folder / "row.json.gz", json.dumps(dict(zip(kinds, shown, strict=True)), ensure_ascii=False, indent=1))
     for mode, more in _MODES.items():
         settings = {"slot_name": f"types_{mode}", "publication_name": f"types_{mode}", **more}
-        settings |= {f"{one}_converter_schemas_enable": "true" for one in ("key", "value")}
-        one = Capture(
-            found, f"types_{mode}", database, debezium_settings(found.postgres, database, f"types_{mode}", **settings)
+        settings |= {f"{part}_converter_schemas_enable": "true" for part in ("key", "value")}
+        recording = Capture(
+            running,
+            f"types_{mode}",
+            database,
+            debezium_settings(running.postgres, database, f"types_{mode}", **settings),
         )
-        one.start()
+        recording.start()
         end = time.monotonic() + _WAIT_S
-        while not (lines := _rows_of(found, one.topic("kinds"))) or len(lines) < 2:
+        while not (lines := _rows_of(running, recording.topic("kinds"))) or len(lines) < 2:
             assert time.monotonic() < end, f"{mode}: the rows do not come"
             time.sleep(0.3)
-        one.write(("kinds",), folder / mode)
-        found.connect.remove(one.name)
+        recording.write(("kinds",), folder / mode)
+        running.connect.remove(recording.name)
 
 
-def _rows_of(found: Services, topic: str) -> list[Any]:
-    if topic not in found.broker.admin.list_topics(timeout=60).topics:
+def _rows_of(running: Services, topic: str) -> list[Any]:
+    if topic not in running.broker.admin.list_topics(timeout=60).topics:
         return []
-    return [one for records in found.broker.consume(topic).values() for one in records]
+    return [record for records in running.broker.consume(topic).values() for record in records]
 
 
 def payload(value: bytes) -> dict[str, Any]:
@@ -304,21 +309,21 @@ def write_lines(path: Path, records: list[tuple[int, Any]]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Compressed so that equal text gives equal bytes."""
+    """Write a text compressed, so that equal text gives equal bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def main() -> None:
     """Record them all, or those that are named."""
-    wanted = sys.argv[1:] or ["steady", "snapshots", "types"]
-    with services() as found:
-        if "types" in wanted:
-            record_types(found, FOLDER / "types")
-        if "steady" in wanted:
-            record_steady(found, "steady", 1).write(TABLES, FOLDER / "steady")
-        if "snapshots" in wanted:
-            record_snapshots(found, "snapshots", 2).write(TABLES, FOLDER / "snapshots")
+    names = sys.argv[1:] or ["steady", "snapshots", "types"]
+    with services() as running:
+        if "types" in names:
+            record_types(running, FOLDER / "types")
+        if "steady" in names:
+            record_steady(running, "steady", 1).write(TABLES, FOLDER / "steady")
+        if "snapshots" in names:
+            record_snapshots(running, "snapshots", 2).write(TABLES, FOLDER / "snapshots")
 
 
 if __name__ == "__main__":

@@ -70,11 +70,11 @@ def contents(postgres: Postgres, database: str, table: str) -> list[list[Any]]:
 
 Session = psycopg.Connection[Any]
 Change = Callable[[Session, str, Random], int]
-"""Changes rows of a table, and says how many."""
+"""Changes rows of a table, and returns how many."""
 
 
 class Workload:
-    """Sessions that work until they are told to stop, and may be held between two transactions."""
+    """Sessions that work until they are stopped, and may be held between two transactions."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class Workload:
         self._gates = [threading.Lock() for _ in range(sessions)]
         self._events = [0] * sessions
         self._threads = [
-            threading.Thread(target=self._work, args=(Random(f"{seed} {one}"), one, gate), daemon=True)
-            for one, gate in enumerate(self._gates)
+            threading.Thread(target=self._work, args=(Random(f"{seed} {place}"), place, gate), daemon=True)
+            for place, gate in enumerate(self._gates)
         ]
 
     def __enter__(self) -> Workload:
@@ -112,7 +112,7 @@ class Workload:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """No transaction is open meanwhile."""
+        """Inside, no transaction is open."""
         for gate in self._gates:
             assert gate.acquire(timeout=60)
         try:
@@ -123,7 +123,7 @@ class Workload:
 
     @property
     def events(self) -> int:
-        """How many rows were changed by what was committed; what went wrong meanwhile is raised here."""
+        """How many rows committed transactions have changed; the error of a session is raised here."""
         assert not self._errors, self._errors[0]
         return sum(self._events)
 
@@ -141,7 +141,7 @@ class Workload:
             raise
 
     def _transaction(self, session: Session, rng: Random) -> int:
-        """How many rows it has changed: none where it was rolled back."""
+        """Run a transaction, and return how many rows it has changed: none if it was rolled back."""
         try:
             events = 0
             for _ in range(rng.randint(1, 5)):
@@ -158,7 +158,7 @@ class Workload:
 
 
 def change_one(session: Session, table: str, rng: Random) -> int:
-    """One statement of some kind about some key; how many rows it has changed."""
+    """Run a random statement about a random key, and return how many rows it has changed."""
     key, choice = rng.randint(1, _KEYS), rng.random()
     if choice < 0.25:
         return _insert(session, table, rng, key)
@@ -182,7 +182,7 @@ def change_one(session: Session, table: str, rng: Random) -> int:
 
 
 def change_many(session: Session, table: str, rng: Random) -> int:
-    """One statement about a range of a thousand keys; how many rows it has changed.
+    """Run a random statement about a range of a thousand keys, and return how many rows it has changed.
 
     A table that is truncated is filled again in the same transaction, so that no snapshot finds it empty.
     """
@@ -193,8 +193,8 @@ def change_many(session: Session, table: str, rng: Random) -> int:
         return _insert_many(session, table, rng, span)
     if choice < 0.65:
         sets = "name = %s::text || id, price = %s, note = %s, seen = seen + interval '1 us'"
-        given = [rng.choice(_WORDS), _price(rng), rng.choice((*_WORDS, None))]
-        return _rows(session, f"update {table} set {sets} where {within}", [*given, *span])
+        values = [rng.choice(_WORDS), _price(rng), rng.choice((*_WORDS, None))]
+        return _rows(session, f"update {table} set {sets} where {within}", [*values, *span])
     if choice < 0.7:
         return _rows(session, f"update {table} set big = %s, bin = %s where {within}", [*_large(rng), first, first + 3])
     if choice < 0.85:  # to another key and back: exclusive or is its own inverse
@@ -210,26 +210,26 @@ def change_many(session: Session, table: str, rng: Random) -> int:
 
 
 _MANY = 512
-"""Keys lie below, or above twice as much: a change of a key leads from one to the other."""
+"""Keys lie below this, or above twice this: a change of a key moves it from one range to the other."""
 
 
 def _insert_many(session: Session, table: str, rng: Random, span: Sequence[int]) -> int:
-    """Insert rows of a range of keys, or name them anew; one of them has large values."""
+    """Insert or rename the rows of a range of keys; the first of them has large values."""
     big, bin_ = _large(rng)
     return _rows(
         session,
         f"""insert into {table} select id, %s::text || id,
-            case when id = one.first then %s else 'b' || id end, case when id = one.first then %s else 'c'::bytea end,
+            case when id = span.first then %s else 'b' || id end, case when id = span.first then %s else 'c'::bytea end,
             %s::numeric, timestamptz '2024-02-29 12:00:00.000001+01' + id * interval '1.000001 s',
             date '1969-12-31' + id, %s::text
-            from (select %s::int, %s::int) one(first, last), generate_series(one.first, one.last) id
+            from (select %s::int, %s::int) span(first, last), generate_series(span.first, span.last) id
             on conflict (id) do update set name = excluded.name, note = excluded.note""",
         [rng.choice(_WORDS), big, bin_, _price(rng), rng.choice((*_WORDS, None)), *span],
     )
 
 
-def _rows(session: Session, statement: str, given: Sequence[object]) -> int:
-    return session.execute(statement, given).rowcount
+def _rows(session: Session, statement: str, values: Sequence[object]) -> int:
+    return session.execute(statement, values).rowcount
 
 
 def _insert(session: Session, table: str, rng: Random, key: int) -> int:

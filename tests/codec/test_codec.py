@@ -143,7 +143,7 @@ REASONS = {"undecodable", "wrong_magic_byte", "unknown_schema_id", "bytes_left_o
 
 
 def outcome(codec, value):
-    """A message, nothing, or the slug of one of the two errors that are promised; any other error goes through."""
+    """A message, nothing, or what one of the two promised errors says; any other error is raised."""
     try:
         return codec.decode(value)
     except CodecError as error:
@@ -154,8 +154,8 @@ def outcome(codec, value):
 
 def decode_all_ways(value):
     for codec in (CODEC, CONFLUENT, JSON_CODEC):
-        found = outcome(codec, value)
-        assert found is None or isinstance(found, (Updates, Progress, tuple)) or found in REASONS
+        result = outcome(codec, value)
+        assert result is None or isinstance(result, (Updates, Progress, tuple)) or result in REASONS
 
 
 @settings(QUICK, max_examples=1500)
@@ -222,7 +222,7 @@ def test_absurd_lengths_are_undecodable(value):
         (b"\0\0\0\0\7\0\0\0", "bytes_left_over"),
     ],
 )
-def test_framing_tells_what_is_wrong(value, reason):
+def test_framing_errors_say_what_is_wrong(value, reason):
     with pytest.raises(CodecError) as caught:
         CONFLUENT.decode(value)
     assert caught.value.reason == reason
@@ -278,13 +278,13 @@ MANY = {
     ],
 )
 def test_bytes_that_no_encoder_writes_have_a_verdict(value, reason):
-    found = outcome(AvroCodec(MANY), value)
-    assert found == (reason or Updates([({"n": {"long": 2}, "e": "a", "ok": True}, 1, 1)]))
+    result = outcome(AvroCodec(MANY), value)
+    assert result == (reason or Updates([({"n": {"long": 2}, "e": "a", "ok": True}, 1, 1)]))
 
 
 def test_of_a_boolean_s_bytes_only_1_is_true():
-    found = [AvroCodec(MANY).decode(b"\0\2\0\0" + bytes([byte]) + b"\2\2\0").batch[0].data for byte in (0, 1, 2, 255)]
-    assert [data["ok"] for data in found] == [False, True, False, False]
+    decoded = [AvroCodec(MANY).decode(b"\0\2\0\0" + bytes([byte]) + b"\2\2\0").batch[0].data for byte in (0, 1, 2, 255)]
+    assert [data["ok"] for data in decoded] == [False, True, False, False]
 
 
 def test_decimals_and_times_that_no_table_holds_are_undecodable_and_not_written():
@@ -316,15 +316,15 @@ def test_the_pattern_of_suspect_bytes_finds_each_kind_of_number_beyond_its_type(
     schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int" if holds_int else "long"}]}
     long = r"[\x80-\xff]{9}[^\x00\x01]"
     other = r"[\x80-\xff]{4}[^\x00-\x0f]" if holds_int else r"[\x80-\xff]{2}\x80\x80[\x10\x20\x30\x40\x50\x60\x70]"
-    found = re.search(suspect_pattern(resolved_schema(schema)), value)
-    assert (found is None) == (re.search(f"{long}|{other}", value) is None)
+    match = re.search(suspect_pattern(resolved_schema(schema)), value)
+    assert (match is None) == (re.search(f"{long}|{other}", value) is None)
 
 
 def test_arrays_in_several_blocks_are_read():
     codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
-    one, two = b"\2\4\6", b"\4\4\6"
-    sized = b"\1\6" + two  # a block of a negative count tells its size
-    assert codec.decode(b"\0\2" + one + sized + b"\0") == Updates([({"n": 1}, 2, 3), ({"n": 2}, 2, 3)])
+    first, second = b"\2\4\6", b"\4\4\6"
+    sized = b"\1\6" + second  # a block with a negative count states its size
+    assert codec.decode(b"\0\2" + first + sized + b"\0") == Updates([({"n": 1}, 2, 3), ({"n": 2}, 2, 3)])
 
 
 def test_a_null_value_is_no_message():

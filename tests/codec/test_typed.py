@@ -102,10 +102,10 @@ FORMS: list[tuple[str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("column", "given", "meant"), FORMS)
-def test_every_form_of_a_value_becomes_the_bytes_of_the_topics_message(column: str, given: Any, meant: Any) -> None:
+@pytest.mark.parametrize(("column", "form", "meant"), FORMS)
+def test_every_form_of_a_value_becomes_the_bytes_of_the_topics_message(column: str, form: Any, meant: Any) -> None:
     data = everything(**{"dec": SHORTEST, column: meant})
-    encoded = encode_data(ALL, typed(**{column: given}))
+    encoded = encode_data(ALL, typed(**{column: form}))
     assert encoded == CODEC.encode_data(data)
     assert encoded in CODEC.encode(Updates([(data, 1, 1)]))
 
@@ -114,9 +114,9 @@ def test_every_type_of_the_landing_has_a_form_here() -> None:
     assert {name for name, _, _ in FORMS} == {field["name"] for field in ALL["fields"]}
 
 
-@pytest.mark.parametrize(("column", "given", "meant"), FORMS)
-def test_what_is_stored_of_a_statement_loses_nothing(column: str, given: Any, meant: Any) -> None:
-    stored = read_statement(ALL, to_text({"data": typed(**{column: given}), "diff": -1}))
+@pytest.mark.parametrize(("column", "form", "meant"), FORMS)
+def test_what_is_stored_of_a_statement_loses_nothing(column: str, form: Any, meant: Any) -> None:
+    stored = read_statement(ALL, to_text({"data": typed(**{column: form}), "diff": -1}))
     document = DecisionDocument.of(Discard(time=1, statement=stored, reason="r", at_ms=0)).model_dump_json()
     read = DecisionDocument.model_validate_json(document).decision()
     assert isinstance(read, Discard)
@@ -124,13 +124,13 @@ def test_what_is_stored_of_a_statement_loses_nothing(column: str, given: Any, me
     assert again == stored
     assert again["diff"] == -1
     data = everything(**{"dec": SHORTEST, column: meant})
-    if isinstance(given, dict) and column == "dec":
+    if isinstance(form, dict) and column == "dec":
         data["dec"] = b"\x05"  # the same number in fewer bytes
     assert encode_data(ALL, again["data"]) == CODEC.encode_data(data)
 
 
 @pytest.mark.parametrize(
-    ("column", "given", "message"),
+    ("column", "value", "message"),
     [
         ("b", 1, "column 'b' is 1, not of type boolean"),
         ("i", 2**31, "column 'i' is 2147483648, not of type int"),
@@ -171,9 +171,9 @@ def test_what_is_stored_of_a_statement_loses_nothing(column: str, given: Any, me
         ("several", {"int": 2**31}, "column 'several.int' is 2147483648"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_its_column(column: str, given: Any, message: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_with_its_column(column: str, value: Any, message: str) -> None:
     with pytest.raises(DataRefused, match=f"does not fit the collection's schema: {message}"):
-        encode_data(ALL, typed(**{column: given}))
+        encode_data(ALL, typed(**{column: value}))
 
 
 def test_columns_that_are_missing_or_too_many_are_named() -> None:
@@ -233,17 +233,17 @@ def test_a_statement_of_another_shape_is_refused(text: str, message: str) -> Non
 def test_a_typed_statement_is_the_row_that_the_message_lands_as(spark: SparkSession) -> None:
     data = [everything(**{"dec": SHORTEST, column: meant}) for column, _, meant in FORMS]
     frame = statement_frame(
-        spark, ALL, [(at, {"data": typed(**{column: given}), "diff": 1}) for at, (column, given, _) in enumerate(FORMS)]
+        spark, ALL, [(at, {"data": typed(**{column: form}), "diff": 1}) for at, (column, form, _) in enumerate(FORMS)]
     )
     assert frame is not None
     raw = spark.createDataFrame(
-        [(0, 0, 0, None, bytearray(CODEC.encode(Updates([(one, at, 1) for at, one in enumerate(data)]))))],
+        [(0, 0, 0, None, bytearray(CODEC.encode(Updates([(datum, at, 1) for at, datum in enumerate(data)]))))],
         "partition int, offset bigint, timestamp_ms bigint, key binary, value binary",
     )
     landed = explode_updates(Decoder(ALL).updates(raw), ALL).drop("_partition", "_offset")
     assert frame.columns == landed.columns
     # As JVM text: Python has no year 10000, and no date before the year 1.
-    made, meant = (sorted(one.selectExpr("to_json(struct(*))").toArrow()[0].to_pylist()) for one in (frame, landed))
+    made, meant = (sorted(rows.selectExpr("to_json(struct(*))").toArrow()[0].to_pylist()) for rows in (frame, landed))
     assert len(meant) == len(FORMS)
     assert made == meant
     assert statement_frame(spark, ALL, []) is None

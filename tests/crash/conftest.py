@@ -13,8 +13,8 @@ from tests.crash.lives import Lives
 
 @pytest.fixture(scope="session")
 def nursery(spark: SparkSession) -> Iterator[Nursery]:
-    with Nursery(spark) as there:
-        yield there
+    with Nursery(spark) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

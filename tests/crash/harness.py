@@ -1,4 +1,4 @@
-"""The test's side: the line to a nursery, the contents of a lake's tables, and checks of what victims reported."""
+"""The test's side: the connection to a nursery, the contents of a lake's tables, and checks of what victims report."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Nursery:
         self._process.communicate()
 
     def start(self, order: dict[str, Any]) -> int:
-        """Bear a victim; its process id."""
+        """Fork a victim, and return its process id."""
         return self._ask(order)
 
     def wait(self, victim: int) -> int:
-        """The exit code once it has ended, or minus the signal that ended it."""
+        """Wait for its end, and return its exit code, or minus the signal that ended it."""
         return self._ask({"wait": victim})
 
     def run(self, order: dict[str, Any]) -> int:
@@ -86,7 +86,7 @@ def wait_until_stopped(process: int) -> None:
 
 
 def has_ended(process: int) -> bool:
-    """Whether a victim has ended that nobody has waited for yet."""
+    """Whether a victim that nobody has waited for yet has ended."""
     return _state_of(process) == "Z"
 
 
@@ -122,9 +122,9 @@ def state_of(lake: Lake) -> dict[str, Any]:
         "closed": closed,
         "since": (since, table.value(SINCE)),
         "decisions": collection.entry.decisions,
-        "offsets": table.values(f"offset/{NAME}/", [str(one) for one in partitions]),
+        "offsets": table.values(f"offset/{NAME}/", [str(partition) for partition in partitions]),
         "contents": {as_of: contents(rows, as_of) for as_of in range(since, upper)},
-        # Copies of an open time may be stored or not: what is distinct counts.
+        # Copies at an open time may be stored or not: distinct rows count.
         "unsealed": {(row["id"], row["price"], row["_time"], row["_diff"]) for row in rows if row["_time"] >= upper},
         "quarantine": {
             (row["topic"], row["partition"], row["offset"], row["reason"], row["value"])
@@ -140,12 +140,12 @@ def state_of(lake: Lake) -> dict[str, Any]:
 
 
 def contents(rows: list[dict[str, Any]], as_of: int) -> dict[tuple[int, int | None], int]:
-    """What is there AS OF a time: `(id, price)` to how often."""
-    found: Counter[tuple[int, int | None]] = Counter()
+    """The contents AS OF a time: how often each `(id, price)` is there."""
+    sums: Counter[tuple[int, int | None]] = Counter()
     for row in rows:
         if row["_time"] <= as_of:
-            found[row["id"], row["price"]] += row["_diff"]
-    return {data: diff for data, diff in found.items() if diff}
+            sums[row["id"], row["price"]] += row["_diff"]
+    return {data: diff for data, diff in sums.items() if diff}
 
 
 def said(path: Path) -> list[dict[str, Any]]:
@@ -158,30 +158,30 @@ def said(path: Path) -> list[dict[str, Any]]:
 
 def check_acknowledged(lake: Lake, words: list[dict[str, Any]]) -> None:
     """Acknowledged commits are in their logs, logs have no gaps, and the reports of jobs are still true."""
-    commits = [one for one in words if "nonce" in one]
-    for one in commits:
-        entry = read_entry(locate(one["table"]), one["version"])
-        if entry is not None:  # cleaning the log up behind a checkpoint may have removed it
-            assert {line["commitInfo"]["nonce"] for line in entry if "commitInfo" in line} == {one["nonce"]}, one
-    places = [(one["table"], one["version"]) for one in commits]
+    commits = [message for message in words if "nonce" in message]
+    for commit in commits:
+        entry = read_entry(locate(commit["table"]), commit["version"])
+        if entry is not None:  # log cleanup behind a checkpoint may have removed it
+            assert {line["commitInfo"]["nonce"] for line in entry if "commitInfo" in line} == {commit["nonce"]}, commit
+    places = [(commit["table"], commit["version"]) for commit in commits]
     assert len(set(places)) == len(places), "a version was acknowledged twice"
     collection = collection_of(lake)
     for name in TABLES:
         check_log(path_of(lake, name))
     table = OpenTable(collection.paths.updates)
-    for one in words:
-        if one.get("step") == "seal":
-            sealed = one["report"]["results"].get(NAME, {"upper": 0, "closed": False})
-            assert (table.value(UPPER) or 0) >= sealed["upper"], one
-            assert bool(table.value(CLOSED)) >= sealed["closed"], one
-        if one.get("step") == "compact":
-            compacted = one["report"]["results"].get(NAME, {"since": []})
-            assert collection.entry.since >= tuple(compacted["since"]), one
+    for message in words:
+        if message.get("step") == "seal":
+            sealed = message["report"]["results"].get(NAME, {"upper": 0, "closed": False})
+            assert (table.value(UPPER) or 0) >= sealed["upper"], message
+            assert bool(table.value(CLOSED)) >= sealed["closed"], message
+        if message.get("step") == "compact":
+            compacted = message["report"]["results"].get(NAME, {"since": []})
+            assert collection.entry.since >= tuple(compacted["since"]), message
 
 
 def check_steps(words: list[dict[str, Any]]) -> None:
-    """Every step that ended went well."""
-    for one in words:
-        if "step" in one:
-            report = one["report"]
+    """Every step that ended has succeeded."""
+    for message in words:
+        if "step" in message:
+            report = message["report"]
             assert report.get("ok", True), report

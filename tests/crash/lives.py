@@ -1,4 +1,4 @@
-"""Two lakes on one topic: the process of one is killed and restarted, the other is left alone."""
+"""Two lakes on the same topic: the process of the first is killed and restarted, the second is left alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLAIN = Scene()
 
 @dataclass(frozen=True)
 class Whole:
-    """How a life ends that nobody has cut short, and how often it came by each place in the piece of its scene."""
+    """How an undisturbed life ends, and how often it passed each place in the piece of its scene."""
 
     state: dict[str, Any]
     shown: Any
@@ -37,18 +37,21 @@ class Lives:
 
     def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int, words: Path | None = None) -> None:
         self.root, self.spark, self.nursery, self.seed = root, spark, nursery, seed
-        self.words = words or root  # where victims write down what they say
+        self.words = words or root  # where victims write their messages
         self.pieces = pieces_of(seed)
         self._bases: dict[int, Path] = {}
         self._wholes: dict[tuple[Scene, int], Whole] = {}
 
     def kill_at(self, place: str) -> None:
-        """Live with a kill at this place and check that nobody can tell; the test's only assertion for a place."""
+        """Live with a kill at this place, and check that the end shows no trace of it.
+
+        A test of a place asserts nothing else.
+        """
         scene, rng = scene_of(place), Random(f"{self.seed} {place}")
         piece = self._piece(scene)
         whole = self._whole(scene, piece)
         times = whole.passed[place]
-        assert times, f"the scene of {place} does not come by there"
+        assert times, f"the scene of {place} does not reach it"
         lake = self._from_base(piece, f"killed-{place}")
         prepare(lake, scene.prepare, self.seed)
         words = self._words(lake)
@@ -60,7 +63,7 @@ class Lives:
     def wake_late(self, place: str, meanwhile: tuple[str, ...]) -> list[dict[str, Any]]:
         """Pause a process at a failpoint, run `meanwhile`, resume it, and return what it wrote afterwards.
 
-        Nobody can tell in the end that it was there.
+        In the end nothing shows that it was there.
         """
         piece = self._piece(_PLAIN)
         whole = self._whole(_PLAIN, piece)
@@ -80,7 +83,7 @@ class Lives:
         return woken
 
     def tear(self, tables: Iterable[str]) -> None:
-        """Live on after a loss of power has cut the next entry of these tables between two of its lines."""
+        """Live on after a power loss has truncated the next log entry of these tables."""
         piece = self._piece(_PLAIN)
         whole = self._whole(_PLAIN, piece)
         lake = self._from_base(piece, "torn")
@@ -106,12 +109,12 @@ class Lives:
         return words
 
     def _ends_as(self, lake: Lake, whole: Whole, piece: int, steps: tuple[str, ...]) -> None:
-        """Let the next schedule run, and compare with a life that nobody has disturbed."""
+        """Let the next schedule run, and compare with an undisturbed life."""
         shown = self._run_on(lake, piece, steps)
         check_acknowledged(lake, said(self._words(lake)))
-        found = state_of(lake)
+        state = state_of(lake)
         for name, value in whole.state.items():
-            assert found[name] == value, f"{name} differs; {self._log(lake)}"
+            assert state[name] == value, f"{name} differs; {self._log(lake)}"
         assert shown == whole.shown
         shutil.rmtree(lake.root)
 
@@ -126,7 +129,7 @@ class Lives:
             prepare(lake, scene.prepare, self.seed)
             words = self._words(lake)
             assert self.nursery.run(self._order(lake, scene.steps) | {"meet": scene.meet}) == 0, self._log(lake)
-            (passed,) = [one["passed"] for one in said(words) if "passed" in one]
+            (passed,) = [message["passed"] for message in said(words) if "passed" in message]
             shown = self._run_on(lake, piece, scene.steps)
             check_acknowledged(lake, said(words))
             self._wholes[scene, piece] = Whole(state_of(lake), shown, Counter(passed))
@@ -141,7 +144,9 @@ class Lives:
                 lake.send(*self.pieces[index])
             assert self.nursery.run(self._order(lake, steps if index == piece else CYCLE)) == 0, self._log(lake)
         check_steps(said(words)[before:])
-        reports = {one["step"]: one["report"]["results"].get(NAME) for one in said(words) if "step" in one}
+        reports = {
+            message["step"]: message["report"]["results"].get(NAME) for message in said(words) if "step" in message
+        }
         assert not reports["validate"]["mismatches"], reports["validate"]
         return {name: reports["current"][name] for name in ("as_of", "rows")}
 
@@ -154,11 +159,11 @@ class Lives:
             else:
                 base = Lake(self.root / "base-0", self.spark, keep=KEEP)
             self._bases[piece] = base.root
-        for earlier in self.words.glob(f"{name}.*.said.*"):  # of a life that had the same name
+        for earlier in self.words.glob(f"{name}.*.said.*"):  # left by a life of the same name
             earlier.unlink()
         shutil.copytree(self._bases[piece], self.root / name)
         lake = Lake(self.root / name, self.spark, keep=KEEP)
-        lake.offset = sum(len(one) for one in self.pieces[:piece])
+        lake.offset = sum(map(len, self.pieces[:piece]))
         lake.send(*self.pieces[piece])
         return lake
 

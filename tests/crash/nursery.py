@@ -1,7 +1,7 @@
-"""A process that only bears victims: `python -m tests.crash.nursery`; it answers one JSON line to each line it reads.
+"""A process that only forks victims: `python -m tests.crash.nursery`. It answers each line it reads with a JSON line.
 
 It has imported everything that a job needs and has touched neither Spark nor delta-rs, so a child forked from it is
-ready within milliseconds, and shares nothing with the next one but the JVM that both attach to.
+ready within milliseconds, and shares nothing with the next child but the JVM that both attach to.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import pyspark.sql.pandas.types  # noqa: F401
 from tests.crash.victim import attach, live
 
 
-def bear(order: dict[str, Any]) -> int:
-    """Fork a victim that carries out an order; its output goes to a file beside its messages."""
+def fork_victim(order: dict[str, Any]) -> int:
+    """Fork a victim that carries out an order; its output goes to a file next to its messages."""
     child = os.fork()
     if child:
         return child
@@ -49,7 +49,7 @@ def main() -> None:
             _, status = os.waitpid(order["wait"], 0)
             answer = os.waitstatus_to_exitcode(status)
         else:
-            answer = bear(order)
+            answer = fork_victim(order)
         print(json.dumps(answer), flush=True)
 
 

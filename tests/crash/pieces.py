@@ -16,7 +16,7 @@ _EARLY = 5
 
 
 def pieces_of(seed: int, count: int = PIECES) -> list[list[bytes | None]]:
-    """The topic in so many pieces; piece `i` makes the times of `[10 i, 10 i + 10)` complete.
+    """The topic in `count` pieces; piece `i` makes the times of `[10 i, 10 i + 10)` complete.
 
     In each piece: two redundant writers, of which the first loses messages; statements that overlap; copies; an update
     of the next window, which the next piece repeats; bytes that are no message; a null. From the second on: copies of

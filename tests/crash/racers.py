@@ -36,35 +36,35 @@ def race(folder: Path, seed: int, workers: int, operations: int) -> Race:
     """Let `workers` processes make `operations` commits together, each from the newest state until it wins."""
     table = locate(folder) / "updates"
     create_table(table, SCHEMA, {"upper": 0})
-    shares = [operations // workers + (one < operations % workers) for one in range(workers)]
+    shares = [operations // workers + (worker < operations % workers) for worker in range(workers)]
     context = multiprocessing.get_context("spawn")
     racers = [
-        context.Process(target=run_one, args=(str(table), seed, one, share, str(folder / f"{one}.jsonl")))
-        for one, share in enumerate(shares)
+        context.Process(target=run_worker, args=(str(table), seed, worker, share, str(folder / f"{worker}.jsonl")))
+        for worker, share in enumerate(shares)
     ]
-    for one in racers:
-        one.start()
-    for one in racers:
-        one.join(900)
-    assert [one.exitcode for one in racers] == [0] * workers
-    words = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
-    rows = [tuple(one["row"]) for one in words if one["row"] is not None]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(900)
+    assert [racer.exitcode for racer in racers] == [0] * workers
+    commits = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    rows = [tuple(commit["row"]) for commit in commits if commit["row"] is not None]
     assert len(rows) == len(set(rows))
-    return Race(table, words, set(rows))
+    return Race(table, commits, set(rows))
 
 
 def make_tables(folder: str, number: int, start: Barrier) -> None:
     """Make some tables, each at the same moment as the other processes do."""
-    for one in range(number):
+    for index in range(number):
         start.wait(60)
-        create_table(locate(folder) / f"table-{one}", SCHEMA, {"upper": 0})
+        create_table(locate(folder) / f"table-{index}", SCHEMA, {"upper": 0})
 
 
-def run_one(table: str, seed: int, worker: int, operations: int, words: str) -> None:
-    """Append rows, and sometimes swap some live runs for one that has their rows."""
+def run_worker(table: str, seed: int, worker: int, operations: int, words: str) -> None:
+    """Append rows, and sometimes swap some live runs for a single run with all their rows."""
     rng = Random(f"{seed} {worker}")
     path = locate(table)
-    with Path(words).open("a", encoding="utf-8") as said:
+    with Path(words).open("a", encoding="utf-8") as file:
         for number in range(operations):
             merges = rng.random() < 0.25
             row = None if merges else (number, worker)
@@ -72,8 +72,8 @@ def run_one(table: str, seed: int, worker: int, operations: int, words: str) -> 
             if done is None:
                 row = (number, worker)
                 done = _append(path, row)
-            said.write(json.dumps({"version": done.version, "seq": done.seq, "nonce": done.nonce, "row": row}) + "\n")
-            said.flush()
+            file.write(json.dumps({"version": done.version, "seq": done.seq, "nonce": done.nonce, "row": row}) + "\n")
+            file.flush()
             if rng.random() < 0.05:
                 maintain(path)
 
@@ -91,7 +91,7 @@ def _append(path: Location, row: tuple[int, int]) -> Committed:
 
 
 def _merge(path: Location, rng: Random, worker: int) -> Committed | None:
-    """Swap a few live runs for one; None if there were too few, or others always took them first."""
+    """Swap a few live runs for a single run; None if there were too few, or others always took them first."""
     for _ in range(20):
         table = OpenTable(path)
         files = table.files()

@@ -19,18 +19,18 @@ from tidelake.store.location import Location
 from tidelake.store.state import UPPER
 
 CYCLE = ("ingest", "seal", "validate", "compact", "current")
-"""What a schedule does, in its order."""
+"""The steps of a schedule, in order."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One way to spend the time of a piece.
+    """A way to spend the time of a piece.
 
     Args:
-        prepare: what the harness does to the lake before, by name.
-        meet: a place, and a step that somebody else takes when the victim first comes by there.
-        steps: the victim's.
-        piece: which piece of the topic; None for a later one.
+        prepare: the name of what the harness does to the lake first.
+        meet: a place, and the step that another process takes when the victim first reaches it.
+        steps: the steps of the victim.
+        piece: the piece of the topic; None for a later piece.
     """
 
     prepare: str | None = None
@@ -74,7 +74,7 @@ OF_PLACES = {
     "tidy.after_commit": Scene(prepare="crowd"),
     "sweep.after_folder": Scene(prepare="litter"),
 }
-"""The places that an ordinary piece of an ordinary topic does not come by."""
+"""The places that an ordinary piece of an ordinary topic does not reach."""
 
 
 def scene_of(place: str) -> Scene:
@@ -84,7 +84,7 @@ def scene_of(place: str) -> Scene:
 
 
 def prepare(lake: Lake, what: str | None, seed: int) -> None:
-    """Bring a lake into the state that a scene needs; nothing that a reader could see."""
+    """Bring a lake into the state that a scene needs; readers see no difference."""
     if what is not None:
         {
             "tear": _tear,
@@ -103,7 +103,7 @@ def _tear(lake: Lake, seed: int) -> None:
 
 
 def tear_next_entry(path: Location, rng: Random) -> None:
-    """Write a next entry that is a truncated copy of the newest; every other one ends between two lines."""
+    """Write a next entry that is a truncated copy of the newest; half of these copies end between two lines."""
     version = OpenTable(path).version
     entry = path.local / "_delta_log" / f"{version:020d}.json"
     text = entry.read_bytes()

@@ -29,18 +29,21 @@ def _no_hook_stays() -> Iterator[None]:
 
 
 def overtake_each_time(lake: Lake, place: str, open_time: int) -> list[str]:
-    """Whenever a seal comes by, an ingest stores a copy of what it has just counted; the list has each time."""
-    path, came = lake.collection.paths.updates, []
+    """Whenever a seal reaches `place`, an ingest stores a copy of what the seal has just counted.
+
+    The list that is returned gets an item for each time.
+    """
+    path, visits = lake.collection.paths.updates, []
 
     def hook(name: str) -> None:
         if name == place:
-            came.append(name)
+            visits.append(name)
             on_reach(None)
             store_copies(path, open_time)
             on_reach(hook)
 
     on_reach(hook)
-    return came
+    return visits
 
 
 def test_a_seal_that_is_overtaken_each_time_seals_what_lies_before(tmp_path: Path, spark: SparkSession) -> None:
@@ -49,16 +52,16 @@ def test_a_seal_that_is_overtaken_each_time_seals_what_lies_before(tmp_path: Pat
     lake.ingest()
     store_copies(lake.collection.paths.updates, 0)  # so that there is something to cancel
     lake.decide(time=8, count=1)
-    came = overtake_each_time(lake, "seal.after_proofs", 4)
+    visits = overtake_each_time(lake, "seal.after_proofs", 4)
     sealed = lake.seal()
-    assert len(came) == 1
+    assert len(visits) == 1
     assert (sealed.committed, sealed.upper, sealed.times_sealed, sealed.copies_cancelled) == (True, 5, 4, 2)
     assert sealed.decided_times == []
-    assert lake.contents(4) == {(one, None): 1 for one in range(1, 5)}
+    assert lake.contents(4) == {(row, None): 1 for row in range(1, 5)}
     on_reach(None)
     sealed = lake.seal()
     assert (sealed.upper, sealed.decided_times) == (10, [(8, "tested")])
-    assert lake.contents(9) == {(one, None): 1 for one in TIMES}
+    assert lake.contents(9) == {(row, None): 1 for row in TIMES}
     assert not lake.validate(full=True).damaged
 
 
@@ -71,7 +74,7 @@ def test_a_closing_seal_that_is_overtaken_does_not_close(tmp_path: Path, spark: 
     assert (sealed.upper, sealed.closed) == (8, False)
     on_reach(None)
     assert lake.seal().closed
-    assert lake.contents(9) == {(one, None): 1 for one in TIMES}
+    assert lake.contents(9) == {(row, None): 1 for row in TIMES}
 
 
 def test_a_seal_that_is_overtaken_at_its_first_time_counts_less_and_less(tmp_path: Path, spark: SparkSession) -> None:
@@ -81,27 +84,27 @@ def test_a_seal_that_is_overtaken_at_its_first_time_counts_less_and_less(tmp_pat
     assert lake.run().upper == 1
     lake.send(*(updates((time, time, 1)) for time in times), progress([0], [10], dict.fromkeys(times, 1)))
     lake.ingest()
-    path, came = lake.collection.paths.updates, []
+    path, visits = lake.collection.paths.updates, []
 
     def hook(name: str) -> None:
         if name == "seal.after_proofs":
-            came.append(name)
-            if len(came) <= 2:
+            visits.append(name)
+            if len(visits) <= 2:
                 on_reach(None)
                 store_copies(path, 0)
                 on_reach(hook)
 
     on_reach(hook)
     sealed = lake.seal()
-    # Four times, then two, then one, whose rows were copied twice: three files, and three rows of one update.
-    assert (len(came), sealed.upper, sealed.files_opened, sealed.copies_cancelled) == (3, 2, 3, 2)
+    # Four times, then two, then a single time, whose rows were copied twice: three files, and three rows of an update.
+    assert (len(visits), sealed.upper, sealed.files_opened, sealed.copies_cancelled) == (3, 2, 3, 2)
     on_reach(None)
     assert lake.seal().upper == 10
-    assert lake.contents(9) == {(one, None): 1 for one in times}
+    assert lake.contents(9) == {(row, None): 1 for row in times}
 
 
 @pytest.mark.sweep
-def test_seal_and_compaction_finish_beside_commits_every_few_ms(tmp_path: Path, spark: SparkSession) -> None:
+def test_seal_and_compaction_finish_despite_commits_every_few_ms(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=1)
     lake.send(*COMPLETE)
     lake.ingest()
@@ -112,7 +115,7 @@ def test_seal_and_compaction_finish_beside_commits_every_few_ms(tmp_path: Path, 
         while not done.is_set():
             with suppress(Conflict):
                 if (lake.table.value(UPPER) or 0) < 8:
-                    store_copies(path, -1)  # of the last open time, which every seal aims beyond
+                    store_copies(path, -1)  # at the last open time: every seal aims beyond it
                 else:
                     lake.table.commit({})
                 commits[0] += 1
@@ -129,4 +132,4 @@ def test_seal_and_compaction_finish_beside_commits_every_few_ms(tmp_path: Path, 
     assert commits[0] > 10
     assert merged.merges == 1
     assert lake.seal().upper == 10
-    assert lake.contents(9) == {(one, None): 1 for one in TIMES}
+    assert lake.contents(9) == {(row, None): 1 for row in TIMES}

@@ -28,7 +28,7 @@ SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 
 @contextmanager
 def files_at_most(size: int) -> Iterator[None]:
-    """No file of this process grows beyond so many bytes meanwhile."""
+    """Inside, no file of this process grows beyond `size` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -61,7 +61,7 @@ def test_a_run_that_does_not_fit_is_named_by_no_log(tmp_path: Path, size: int) -
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 MiB of its own."""
+    """A separate file system of 64 MiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)]
@@ -80,8 +80,8 @@ def test_a_full_disk_stops_the_work_and_the_next_run_goes_on(
     lives = Lives(small_disk, spark, nursery, seed, words=tmp_path)
     stopped = set()
     for left_bytes in range(0, 160 * 1024, 16 * 1024):
-        for one in lives.fill_up(left_bytes):
-            if "step" in one and not one["report"]["ok"]:
-                stopped.add(one["step"])
-                assert "o space left" in one["report"]["errors"][NAME], one["report"]
+        for message in lives.fill_up(left_bytes):
+            if "step" in message and not message["report"]["ok"]:
+                stopped.add(message["step"])
+                assert "o space left" in message["report"]["errors"][NAME], message["report"]
     assert {"ingest", "seal"} <= stopped

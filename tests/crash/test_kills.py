@@ -1,4 +1,4 @@
-"""A process that is killed at a failpoint and restarted ends with the tables of one that was not killed."""
+"""A process that is killed at a failpoint and restarted ends with the same tables as a process that was not killed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ EVERYDAY = ("commit.after_call.updates",)
 
 def test_every_stop_point_is_called_with_its_name_somewhere() -> None:
     called: set[str] = set()
-    for file in (PROJECT / "src").rglob("*.py"), (PROJECT / "jobs").glob("*.py"):
-        for path in file:
+    for files in (PROJECT / "src").rglob("*.py"), (PROJECT / "jobs").glob("*.py"):
+        for path in files:
             for name, table in re.findall(r'\breach\("([a-z_.]+)"(, [a-z_.]+)?\)', path.read_text(encoding="utf-8")):
-                called |= {f"{name}.{one}" for one in (*TABLES, "bindings")} if table else {name}
+                called |= {f"{name}.{suffix}" for suffix in (*TABLES, "bindings")} if table else {name}
     assert called == {*FAILPOINTS, *RAW_FAILPOINTS, *EVOLUTION_FAILPOINTS}
     assert len(set(FAILPOINTS)) == len(FAILPOINTS) >= 40
 

@@ -24,15 +24,15 @@ from tidelake.store.table_log import check_log, read_entry
 def check_race(folder: Path, seed: int, workers: int, operations: int) -> None:
     done = race(folder, seed, workers, operations)
     assert len(done.acknowledged) == operations
-    assert check_log(done.table) == operations + 1, "seq rises by one from the table's making on"
+    assert check_log(done.table) == operations + 1, "seq rises by one from the table's creation on"
     table = OpenTable(done.table)
     assert (table.seq, table.version) == (operations, operations)
     nonces: dict[int, set[str]] = {}
     for version in range(1, operations + 1):
         entry = read_entry(done.table, version)
         assert entry is not None, version
-        nonces[version] = {str(one["commitInfo"]["nonce"]) for one in entry if "commitInfo" in one}
-    assert {one["version"]: {one["nonce"]} for one in done.acknowledged} == nonces
+        nonces[version] = {str(line["commitInfo"]["nonce"]) for line in entry if "commitInfo" in line}
+    assert {commit["version"]: {commit["nonce"]} for commit in done.acknowledged} == nonces
     assert rows_of(done.table) == Counter(dict.fromkeys(done.rows, 1))
     assert table.value("upper") == len(done.rows)
     by_worker = Counter(worker for _, worker in done.rows)
@@ -43,19 +43,19 @@ def test_two_processes_that_race_lose_and_double_nothing(tmp_path: Path) -> None
     check_race(tmp_path, seed=0, workers=2, operations=60)
 
 
-def test_processes_that_race_to_make_a_table_make_one(tmp_path: Path) -> None:
+def test_processes_that_race_to_make_a_table_make_it_once(tmp_path: Path) -> None:
     tables = 12
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(4)
     racers = [context.Process(target=make_tables, args=(str(tmp_path), tables, start)) for _ in range(4)]
-    for one in racers:
-        one.start()
-    for one in racers:
-        one.join(120)
-    assert [one.exitcode for one in racers] == [0] * 4
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(120)
+    assert [racer.exitcode for racer in racers] == [0] * 4
     for number in range(tables):
         table = locate(tmp_path) / f"table-{number}"
-        assert [one.name for one in table.local.iterdir()] == ["_delta_log"]
+        assert [path.name for path in table.local.iterdir()] == ["_delta_log"]
         assert (check_log(table), OpenTable(table).version, OpenTable(table).value("upper")) == (1, 0, 0)
 
 
@@ -70,22 +70,22 @@ def test_a_thousand_commits_of_racing_processes_are_one_chain(tmp_path: Path, se
 @pytest.mark.sweep
 @pytest.mark.parametrize("processes", [2, 8])
 @pytest.mark.parametrize("seed", seeds())
-def test_processes_with_all_jobs_on_one_lake_end_as_one(
+def test_processes_with_all_jobs_on_the_same_lake_end_like_a_single_process(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, processes: int
 ) -> None:
-    raced, whole = (Lake(tmp_path / one, spark, keep=KEEP, messages_per_tick_max=5) for one in ("raced", "whole"))
-    *words, last = [tmp_path / f"{one}.jsonl" for one in range(processes + 1)]
-    orders = [{"config": str(raced.file), "said": str(one), "steps": CYCLE[:-1], "rounds": 2} for one in words]
+    raced, whole = (Lake(tmp_path / name, spark, keep=KEEP, messages_per_tick_max=5) for name in ("raced", "whole"))
+    *words, last = [tmp_path / f"{number}.jsonl" for number in range(processes + 1)]
+    orders = [{"config": str(raced.file), "said": str(path), "steps": CYCLE[:-1], "rounds": 2} for path in words]
     alone = {"config": str(whole.file), "said": str(last), "steps": CYCLE}
     for piece in pieces_of(seed):
         raced.send(*piece)
         racers = [nursery.start(order) for order in orders]
-        assert [nursery.wait(one) for one in racers] == [0] * processes
+        assert [nursery.wait(racer) for racer in racers] == [0] * processes
         whole.send(*piece)
         assert nursery.run(alone) == 0
-    check_steps([word for one in (*words, last) for word in said(one)])
-    check_acknowledged(raced, [word for one in words for word in said(one)])
-    # Which of several ingests was later than a seal, nobody can say; what came late for one was a copy to another.
+    check_steps([message for path in (*words, last) for message in said(path)])
+    check_acknowledged(raced, [message for path in words for message in said(path)])
+    # Nobody can say which of several ingests was later than a seal: what is late for one ingest is a copy for another.
     states = [state_of(lake) for lake in (raced, whole)]
     for state in states:
         del state["late"]

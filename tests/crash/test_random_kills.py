@@ -28,13 +28,13 @@ from tidelake.schema.avro import cdcv2_schema
 pytestmark = [pytest.mark.spark, pytest.mark.sweep]
 
 KILLS = 5
-"""For each seed; ten seeds make fifty."""
+"""Kills for each seed; ten seeds make fifty."""
 DELAY_MAX_S = 15.0
-"""From when the session is there: about how long one round takes in a JVM that has just started."""
+"""Counted from the start of the session: about the time of a round in a JVM that has just started."""
 
 
 def kill_after(order: dict[str, object], delay_s: float, output: Path) -> None:
-    """Start a run in a process group of its own; kill the group so long after its session was there."""
+    """Start a run in its own process group, and kill the group `delay_s` after its session has started."""
     words = Path(str(order["said"]))
     begun = len(said(words))
     with output.open("ab") as log:
@@ -56,14 +56,16 @@ def kill_after(order: dict[str, object], delay_s: float, output: Path) -> None:
 
 
 def updates_of(piece: list[bytes | None]) -> set[tuple[int, int, int, int | None]]:
-    """What a piece states: `(time, diff, id, price)`."""
+    """The updates that a piece states, as `(time, diff, id, price)`."""
     schema = fastavro.parse_schema(cdcv2_schema(RECORD))
-    read = [fastavro.schemaless_reader(io.BytesIO(one), schema) for one in piece if one not in (None, b"\x07")]
+    messages = [
+        fastavro.schemaless_reader(io.BytesIO(value), schema) for value in piece if value not in (None, b"\x07")
+    ]
     return {
-        (one["time"], one["diff"], one["data"]["id"], one["data"]["price"])
-        for batch in read
+        (update["time"], update["diff"], update["data"]["id"], update["data"]["price"])
+        for batch in messages
         if isinstance(batch, list)
-        for one in batch
+        for update in batch
     }
 
 
@@ -73,7 +75,7 @@ def test_kills_at_random_moments_change_nothing(
 ) -> None:
     rng = Random(seed)
     pieces = pieces_of(seed, KILLS)
-    killed, whole = (Lake(tmp_path / one, spark, keep=KEEP) for one in ("killed", "whole"))
+    killed, whole = (Lake(tmp_path / name, spark, keep=KEEP) for name in ("killed", "whole"))
     orders = {
         lake: {"config": str(lake.file), "said": str(tmp_path / f"{lake.root.name}.jsonl"), "steps": CYCLE}
         for lake in (killed, whole)

@@ -1,4 +1,4 @@
-"""A reclocked tick that is killed or meets another one leaves times that match the offsets of their bindings."""
+"""A reclocked tick that is killed or meets another tick leaves times that match the offsets of their bindings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MEETS = {
     "raw.after_lost_time": ("raw.after_quarantine", "ingest"),
     "raw.after_lost_offsets": ("raw.after_binding", "ingest"),
 }
-"""Places that a tick comes by only where somebody else is at work."""
+"""Places that a tick reaches only if another process is at work."""
 
 _FAMILIES = ("append_only", "upsert")
 _PIECES = 3
@@ -50,13 +50,13 @@ class _Life:
         self.records: dict[int, list[tuple[int, int | None] | None]] = {0: [], 1: []}
 
     def put(self) -> None:
-        """Some records in two partitions; a null here is one that cannot be used."""
+        """Some records in two partitions; a null stands for a record that cannot be used."""
         for partition, records in self.records.items():
             for _ in range(self.rng.randrange(5, 12)):
-                record = (self.rng.randrange(6), self.rng.choice([None, 1, 2, 3]))
-                kept = None if self.rng.random() < 0.1 else record
-                records.append(kept)
-                self.lake.put(self._written(kept), partition=partition)
+                row = (self.rng.randrange(6), self.rng.choice([None, 1, 2, 3]))
+                record = None if self.rng.random() < 0.1 else row
+                records.append(record)
+                self.lake.put(self._written(record), partition=partition)
 
     def _written(self, record: tuple[int, int | None] | None) -> dict[str, Any]:
         if record is None:
@@ -69,7 +69,7 @@ class _Life:
         return {"config": str(self.lake.file), "said": str(self.lake.root / f"{who}.jsonl"), "steps": steps}
 
     def check(self) -> None:
-        """Each binding that counts shows what was before its offsets, and together they are all of the topic."""
+        """Each binding that counts shows what came before its offsets, and together they cover the whole topic."""
         collection = collection_of(self.lake)
         table = OpenTable(collection.paths.updates)
         rows = read_rows(collection.paths.updates, table.files(), table.schema()).to_pylist()
@@ -81,23 +81,23 @@ class _Life:
             assert self._contents(rows, binding.time) == shown, binding
 
     def _after(self, shown: dict[Any, int], binding: Binding) -> dict[Any, int]:
-        found = dict(shown)
+        after = dict(shown)
         for (_, partition), end in sorted(binding.ends.items()):
             for record in self.records[partition][binding.starts.get((NAME, partition), 0) : end]:
                 if record is None:
                     continue
                 if self.envelope == "upsert":
-                    found = {one: diff for one, diff in found.items() if one[0] != record[0]}
+                    after = {row: diff for row, diff in after.items() if row[0] != record[0]}
                     if record[1] is not None:
-                        found[record] = 1
+                        after[record] = 1
                 else:
-                    found[record] = found.get(record, 0) + 1
-        return found
+                    after[record] = after.get(record, 0) + 1
+        return after
 
     def _contents(self, rows: list[dict[str, Any]], as_of: int) -> dict[Any, int]:
         if self.envelope == "append_only":
             return contents(rows, as_of)
-        newest = {row["id"]: row for row in sorted(rows, key=lambda one: one[POSITION]) if row[TIME] <= as_of}
+        newest = {row["id"]: row for row in sorted(rows, key=lambda row: row[POSITION]) if row[TIME] <= as_of}
         return {(row["id"], row["price"]): 1 for row in newest.values() if row[DIFF] > 0}
 
 
@@ -134,7 +134,7 @@ def test_a_tick_that_is_killed_anywhere_leaves_times_that_stand_for_their_offset
 
 
 @pytest.mark.parametrize("place", ["raw.after_quarantine"])
-def test_of_two_ticks_on_the_same_offsets_one_counts(
+def test_only_one_of_two_ticks_on_the_same_offsets_counts(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, place: str
 ) -> None:
     life = _Life(tmp_path, spark, nursery, 1, "append_only")
@@ -145,28 +145,28 @@ def test_of_two_ticks_on_the_same_offsets_one_counts(
     life.put()
     os.kill(late, signal.SIGCONT)
     assert nursery.wait(late) == 0
-    assert nursery.run(life.order(("ingest",), "last")) == 0  # a run ends at the ends that there were at its start
-    check_steps([one for who in ("victim", "other", "last") for one in said(tmp_path / f"{who}.jsonl")])
+    assert nursery.run(life.order(("ingest",), "last")) == 0  # a run reads to the ends that the topic had at its start
+    check_steps([message for who in ("victim", "other", "last") for message in said(tmp_path / f"{who}.jsonl")])
     life.check()
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("envelope", _FAMILIES)
 @pytest.mark.parametrize("seed", seeds())
-def test_racing_ticks_end_as_one(
+def test_racing_ticks_lose_and_double_nothing(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, envelope: str
 ) -> None:
     life = _Life(tmp_path, spark, nursery, seed, envelope)
     for _ in range(_PIECES):
         life.put()
-        racers = [nursery.start(life.order(("ingest", "compact"), f"racer-{one}")) for one in range(2)]
-        assert [nursery.wait(one) for one in racers] == [0, 0]
+        racers = [nursery.start(life.order(("ingest", "compact"), f"racer-{number}")) for number in range(2)]
+        assert [nursery.wait(racer) for racer in racers] == [0, 0]
         life.check()
-    for one in range(2):
-        check_steps(said(tmp_path / f"racer-{one}.jsonl"))
+    for number in range(2):
+        check_steps(said(tmp_path / f"racer-{number}.jsonl"))
 
 
-def test_no_two_bindings_have_one_time(tmp_path: Path, spark: SparkSession) -> None:
+def test_no_two_bindings_have_the_same_time(tmp_path: Path, spark: SparkSession) -> None:
     lake = RawLake(tmp_path, spark)
     lake.put({"id": 1})
     lake.ingest()
@@ -174,9 +174,9 @@ def test_no_two_bindings_have_one_time(tmp_path: Path, spark: SparkSession) -> N
     path = lake.collection.paths.bindings
     assert not append_binding(path, bound, 0)
     assert not append_binding(path, Binding(bound.time - 1, 0), 0)
-    # One of a tick that has died before its commit: it is on no chain, and its time is not minted again.
+    # The binding of a tick that died before its commit is on no chain, and its time is not minted again.
     assert append_binding(path, Binding(bound.time + 10**9, bound.time + 1, bound.ends, bound.ends), 0)
     assert lake.times == [bound]
     lake.put({"id": 2})
     lake.ingest()
-    assert [one.time for one in lake.times] == [bound.time, bound.time + 10**9 + 1]
+    assert [binding.time for binding in lake.times] == [bound.time, bound.time + 10**9 + 1]

@@ -67,7 +67,7 @@ def test_an_entry_is_set_aside_wherever_it_was_cut(table: Location) -> None:
     assert check_log(table) == 4
 
 
-def test_a_table_is_made_anew_wherever_its_first_entry_was_cut(tmp_path: Path) -> None:
+def test_a_table_is_created_again_wherever_its_first_entry_was_cut(tmp_path: Path) -> None:
     path = locate(tmp_path) / "t"
     create_table(path, SCHEMA, {"upper": 3, "epoch": 2})
     whole = entry_of(path, 0).read_bytes()

@@ -17,15 +17,15 @@ STEPS = ("ingest", "seal", "compact")
 
 
 def errors_of(step: str, words: list[dict]) -> dict[str, str]:
-    (report,) = [one["report"] for one in words if one.get("step") == step]
+    (report,) = [message["report"] for message in words if message.get("step") == step]
     return report["errors"]
 
 
-def test_a_process_that_was_fenced_in_its_sleep_commits_nothing(lives: dict[int, Lives]) -> None:
+def test_a_process_that_was_fenced_while_it_was_paused_commits_nothing(lives: dict[int, Lives]) -> None:
     woken = lives[1].wake_late(PLACES[0], ("fence",))
     assert "was fenced by epoch 1" in errors_of("ingest", woken)[NAME]
-    steps = [one.get("step") for one in woken]
-    assert not [one for one in woken[: steps.index("ingest")] if "nonce" in one]
+    steps = [message.get("step") for message in woken]
+    assert not [message for message in woken[: steps.index("ingest")] if "nonce" in message]
 
 
 @pytest.mark.sweep
@@ -36,8 +36,8 @@ def test_a_process_that_wakes_up_late_changes_nothing(
     lives: dict[int, Lives], seed: int, step: str, place: str, meanwhile: tuple[str, ...]
 ) -> None:
     woken = lives[seed].wake_late(place, meanwhile)
-    steps = [one.get("step") for one in woken]
-    own = [one for one in woken[: steps.index(step)] if one.get("table", "").endswith("updates")]
+    steps = [message.get("step") for message in woken]
+    own = [message for message in woken[: steps.index(step)] if message.get("table", "").endswith("updates")]
     assert not own, "others have done it"
     errors = errors_of(step, woken)
     if meanwhile == ("fence",):

@@ -1,6 +1,6 @@
-"""What a victim does: attach to the JVM that is there, run the real jobs, and die or stand still where it is told to.
+"""What a victim does: attach to the running JVM, run the real jobs, and die or pause where its order says.
 
-What a job has reported, and each commit that was acknowledged, is written down at once: it has to stay true.
+Reports of jobs and acknowledged commits are written down at once: they have to stay true.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ _FAR = 10**9
 
 
 def attach(compiled: bool = False) -> SparkSession:
-    """A session of this process's own in the JVM that the environment names.
+    """This process's own session in the JVM that the environment names.
 
     Args:
         compiled: whether plans are compiled, as every user's are.
     """
     gateway = launch_gateway()  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
-    there = gateway.jvm.SparkSession.getDefaultSession().get()
-    context = gateway.jvm.JavaSparkContext.fromSparkContext(there.sparkContext())
+    shared = gateway.jvm.SparkSession.getDefaultSession().get()
+    context = gateway.jvm.JavaSparkContext.fromSparkContext(shared.sparkContext())
     python = SparkContext(jsc=context, gateway=gateway, conf=SparkConf(_jconf=context.getConf()))
-    session = SparkSession(python, jsparkSession=there.newSession())
+    session = SparkSession(python, jsparkSession=shared.newSession())
     for name, value in (_COMPILED if compiled else _QUICK).items():
         session.conf.set(name, value)
     return session
@@ -66,8 +66,8 @@ def store_copies(path: Location, open_time: int) -> None:
     table = OpenTable(path)
     rows = read_rows(path, table.files(), table.schema())
     times = sorted(time for time in set(rows[TIME].to_pylist()) if time >= (table.value(UPPER) or 0))
-    there = rows.filter(pc.equal(rows[TIME], times[open_time])).drop_columns([RUN])
-    copies = there.group_by(there.column_names).aggregate([])
+    stored = rows.filter(pc.equal(rows[TIME], times[open_time])).drop_columns([RUN])
+    copies = stored.group_by(stored.column_names).aggregate([])
     table.commit({}, write_run(path, new_run("ingest"), copies))
 
 
@@ -118,7 +118,7 @@ class Steps:
         store_copies(self.catalog.find(NAME).paths.updates, 1)
 
     def bump(self, table: str) -> None:
-        """A commit by somebody else that changes nothing but the table's version."""
+        """Another process commits, and changes nothing but the table's version."""
         path = self.catalog.store.catalog
         if table != "catalog":
             path = self.catalog.find(NAME).paths.root / table
@@ -165,7 +165,7 @@ class Victim:
 
 
 def live(order: Mapping[str, Any], spark: SparkSession) -> None:
-    """Carry out an order: its `steps` in `rounds`, where to `stop` at which `passing`, and whom to `meet` where."""
+    """Carry out an order: its `steps` in `rounds`, where to `stop` at which `passing`, and what to `meet` where."""
     victim = Victim(order, Steps(spark, load_settings(Path(order["config"]))))
     victim.say({"begun": os.getpid()})
     commit = OpenTable.commit

@@ -15,18 +15,18 @@ from tidelake.store import layout
 
 ROOM = Path(tidelake.decode.__file__).parent
 OWN_NAMES = {"_corrupt", "_data"}
-"""Fields inside a parsed value, and the one column of statements that a person typed."""
+"""Fields inside a parsed value, and the only column of statements that a person typed."""
 
 
 def named_columns(path: Path) -> set[str]:
-    """The temporary columns that a file names itself, in place of a declared name."""
+    """The temporary columns that a file names itself, without using a declared name."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {text.partition(".")[0] for text in texts if re.fullmatch(r"_[a-z][a-z_]*(\.[a-z0-9_]+)*", text)}
 
 
 @pytest.mark.parametrize("path", sorted(ROOM.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOM)))
-def test_a_decode_room_names_no_column_but_those_that_are_declared(path: Path) -> None:
+def test_a_decode_room_names_only_declared_columns(path: Path) -> None:
     if path.name != "columns.py":
         assert named_columns(path) - OWN_NAMES == set()
 

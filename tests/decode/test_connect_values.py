@@ -88,11 +88,11 @@ _GOLDEN: dict[str, dict[str, Any]] = {
         "c_interval": 37091106000007,
     },
 }
-"""By mode of the connector, what a real one's row of every type lands as; timestamps are counted in microseconds."""
+"""By mode of the connector: what a real connector's row of every type lands as, with timestamps in microseconds."""
 
 
 _MODES = pytest.mark.parametrize(
-    "mode", ["precise", *(pytest.param(one, marks=pytest.mark.sweep) for one in ("string", "double"))]
+    "mode", ["precise", *(pytest.param(mode, marks=pytest.mark.sweep) for mode in ("string", "double"))]
 )
 
 
@@ -108,8 +108,10 @@ def _check_landed(lake: ChangeLake, mode: str) -> None:
     assert lake.ingest().quarantined == 0
     contents = snapshot(lake.spark, lake.collection).contents
     counted = [
-        F.unix_micros(one.name).alias(one.name) if one.dataType.typeName() == "timestamp" else F.col(one.name)
-        for one in contents.schema
+        F.unix_micros(column.name).alias(column.name)
+        if column.dataType.typeName() == "timestamp"
+        else F.col(column.name)
+        for column in contents.schema
     ]
     whole, empty = (row.asDict(recursive=True) for row in contents.select(*counted).orderBy("id").collect())
     assert whole == {**_SAME, **_GOLDEN[mode], "_diff": 1}
@@ -144,7 +146,7 @@ _NOT_ZONED = ["infinity", "12:30", "12:30:00Z", "T12:30", "2026", "2026-01", "20
 _NOT_ZONED += ["2026-01-01T00:00:00.123456789Z", "2026-02-30T00:00:00Z", "2026-01-01T00:00Z", "epoch", " 2026", "today"]
 _PLACEHOLDER = "__debezium_unavailable_value"
 
-# type, what travels as JSON, what lands (an exception: it cannot be had)
+# type, what travels as JSON, what lands (an exception: it does not land)
 _TABLE: list[tuple[Any, Any, Any]] = [
     ("boolean", True, True),
     ("boolean", "yes", ValueError),
@@ -156,7 +158,7 @@ _TABLE: list[tuple[Any, Any, Any]] = [
     ("double", "NaN", float("nan")),
     ("double", "much", ValueError),
     ("double", "-Infinity", float("-inf")),
-    *(("double", given, ValueError) for given in ("1d", "1F", "0x1p3", "1e400", "inf", "infinity", "nan", "")),
+    *(("double", text, ValueError) for text in ("1d", "1F", "0x1p3", "1e400", "inf", "infinity", "nan", "")),
     ("float", "Infinity", float("inf")),
     ("float", 3.4028235e38, 3.4028234663852886e38),
     ("float", 1e39, ValueError),
@@ -209,7 +211,7 @@ _TABLE: list[tuple[Any, Any, Any]] = [
     (_ZONED, "1970-01-01T00:19:32+00:19:32", 0),
     (_ZONED, "+10000-01-01T00:00:00Z", 253402300800000000),
     (_ZONED, "-0043-03-15T00:00:00Z", -63517824000000000),
-    *((_ZONED, given, ValueError) for given in _NOT_ZONED),
+    *((_ZONED, text, ValueError) for text in _NOT_ZONED),
     ({"type": "int", "connect.name": "io.debezium.time.Time"}, 86399999, 86399999),
     ({"type": "long", "connect.name": "io.debezium.time.MicroTime"}, 86399999999, 86399999999),
     ({"type": "long", "connect.name": "io.debezium.time.NanoTime"}, 86399999999999, 86399999999999),
@@ -246,7 +248,7 @@ _TABLE: list[tuple[Any, Any, Any]] = [
 
 def test_the_golden_table_of_types_lands_or_its_failure_is_seen(spark: SparkSession) -> None:
     columns, texts = [], []
-    for place, (kind, given, expected) in enumerate(_TABLE):
+    for place, (kind, sent, expected) in enumerate(_TABLE):
         record = {"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]}
         wire = wire_types(record)[0][1]
         landed = land_text(F.col(f"t{place}"), wire)
@@ -254,22 +256,22 @@ def test_the_golden_table_of_types_lands_or_its_failure_is_seen(spark: SparkSess
         if wire.landing == {"type": "long", "logicalType": "timestamp-micros"}:
             value = F.unix_micros(value)
         columns += [value.alias(f"v{place}"), landed.bad.alias(f"b{place}")]
-        texts.append(given if isinstance(given, str) else json.dumps(given))
+        texts.append(sent if isinstance(sent, str) else json.dumps(sent))
         assert expected is not None
     schema = StructType()
     for place in range(len(texts)):
         schema.add(f"t{place}", "string")
     row = spark.createDataFrame([tuple(texts)], schema).select(*columns).collect()[0].asDict(recursive=True)
-    for place, (kind, given, expected) in enumerate(_TABLE):
+    for place, (kind, sent, expected) in enumerate(_TABLE):
         if expected is ValueError:
-            assert row[f"b{place}"] is True, (kind, given)
+            assert row[f"b{place}"] is True, (kind, sent)
         else:
             found = row[f"v{place}"]
-            assert found == expected or (found != found and expected != expected), (kind, given, found)
-            assert row[f"b{place}"] is False, (kind, given)
+            assert found == expected or (found != found and expected != expected), (kind, sent, found)
+            assert row[f"b{place}"] is False, (kind, sent)
 
 
-def test_the_placeholder_is_known_in_every_form_that_a_type_gives_it(spark: SparkSession) -> None:
+def test_the_placeholder_is_recognised_in_every_form_that_a_type_gives_it(spark: SparkSession) -> None:
     of_text = json.dumps([_PLACEHOLDER], separators=(",", ":"))
     of_bytes = json.dumps(list(_PLACEHOLDER.encode()), separators=(",", ":"))
     encoded = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
@@ -305,7 +307,7 @@ _POINT = {
     "fields": [{"name": "x", "type": "double"}, {"name": "d", "type": _NUMERIC}],
 }
 
-# type, the type that Avro decodes it to, what it decodes, what lands (an exception: it cannot be had)
+# type, the type that Avro decodes it to, what it decodes, what lands (an exception: it does not land)
 _RAW_TABLE: list[tuple[Any, str, Any, Any]] = [
     ({"type": "int", "connect.name": "io.debezium.time.Time"}, "int", 86399999, 86399999),
     ({"type": "long", "connect.name": "io.debezium.time.MicroTime"}, "bigint", 86399999999, 86399999999),
@@ -340,15 +342,15 @@ def test_what_avro_decodes_lands_or_its_failure_is_seen(spark: SparkSession) -> 
         columns += [(F.unix_micros(landed.value) if is_time else landed.value).alias(f"v{place}")]
         columns += [landed.bad.alias(f"b{place}")]
     ddl = ", ".join(f"r{place} {decoded}" for place, (_, decoded, _, _) in enumerate(_RAW_TABLE))
-    given = [tuple(value for _, _, value, _ in _RAW_TABLE), (None,) * len(_RAW_TABLE)]
-    whole, empty = (row.asDict(recursive=True) for row in spark.createDataFrame(given, ddl).select(*columns).collect())
+    rows = [tuple(value for _, _, value, _ in _RAW_TABLE), (None,) * len(_RAW_TABLE)]
+    whole, empty = (row.asDict(recursive=True) for row in spark.createDataFrame(rows, ddl).select(*columns).collect())
     for place, (kind, _, value, expected) in enumerate(_RAW_TABLE):
         assert (empty[f"v{place}"], empty[f"b{place}"]) == (None, False), kind
         assert whole[f"b{place}"] is (expected is ValueError), (kind, value)
         assert expected is ValueError or whole[f"v{place}"] == expected, (kind, value, whole[f"v{place}"])
 
 
-def test_the_placeholder_is_known_in_what_avro_decodes(spark: SparkSession) -> None:
+def test_the_placeholder_is_recognised_in_what_avro_decodes(spark: SparkSession) -> None:
     encoded = _PLACEHOLDER.encode()
     table: list[tuple[Any, str, Any, bool]] = [
         ("string", "string", _PLACEHOLDER, True),

@@ -25,7 +25,7 @@ TEXT = ["null", "string"]
 
 
 def connect_schema(**columns: Any) -> dict[str, Any]:
-    """The same in front of an event."""
+    """The schema that Connect puts in front of events of such rows."""
     row = connect_row(**columns)
     event = [{**row, "field": name} for name in ("before", "after")]
     return {"type": "struct", "fields": [*event, {"field": "op", "type": "string", "optional": False}]}
@@ -37,7 +37,7 @@ FIRST = connect_schema(id=ID, a=OPTIONAL)
 SECOND = connect_schema(id=ID, a=OPTIONAL, day=DAY)
 
 
-class Told(Changes):
+class RowChanges(Changes):
     """Change events whose rows are mappings, in JSON with their schema or in Avro."""
 
     def row(self, op: str, row: dict[str, Any] | None, before: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -50,15 +50,15 @@ class Told(Changes):
         return {"key": record["key"], "value": {"schema": schema, "payload": record["value"]}}
 
     def columns(self) -> list[str]:
-        return [one["name"] for one in self.collection.entry.record_schema["fields"]]
+        return [field["name"] for field in self.collection.entry.record_schema["fields"]]
 
     def shown(self, as_of: int | None = None, **more: Any) -> dict[Any, tuple[Any, ...]]:
-        found = self.rows(as_of, **more)
-        return {row["id"]: tuple(str(row[one]) for one in self.columns()[1:]) for row in found}
+        rows = self.rows(as_of, **more)
+        return {row["id"]: tuple(str(row[column]) for column in self.columns()[1:]) for row in rows}
 
 
 def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_path: Path, spark: SparkSession) -> None:
-    lake = Told(tmp_path, spark, evolution="additive", messages_per_tick_max=4)
+    lake = RowChanges(tmp_path, spark, evolution="additive", messages_per_tick_max=4)
     del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
     lake.configure()
     lake.put({"key": {"id": 1}, "value": None})
@@ -66,7 +66,7 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
         lake.ingest()
     lake.put(lake.wrapped(FIRST, "c", {"id": 1, "a": "x"}))
     opened = open_collection(spark, lake.settings, "prices")  # as an asset does
-    assert [one["name"] for one in opened.entry.record_schema["fields"]] == ["id", "a"]
+    assert [field["name"] for field in opened.entry.record_schema["fields"]] == ["id", "a"]
     lake.ingest()
     assert lake.columns() == ["id", "a"] and lake.shown() == {1: ("x",)}
     first = lake.times[-1].time
@@ -74,16 +74,16 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
     lake.ingest()
     assert lake.shown() == {1: ("y", "1970-01-02"), 2: ("z", "None")}
     assert lake.shown(first) == {1: ("x", "None")}
-    # Not additive: the column of another name and the one that may not be null are refused with the reason, by key.
+    # Not additive: a renamed column and a column that may not be null are refused by key, with the reason.
     renamed = connect_schema(id=ID, b=OPTIONAL, day=DAY)
     strict = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False})
     lake.put(lake.wrapped(renamed, "u", {"id": 1, "b": "q"}), lake.wrapped(strict, "u", {"id": 2, "a": "q", "n": 1}))
     lake.ingest()
     with pytest.raises(KeysInError):
         lake.shown()
-    found = " ".join(keys_in_error(lake.collection).first)
-    assert "'b' is refused: it is new, but 'a' is missing" in found
-    assert "'n' is refused: it is new, cannot be null and has no default" in found
+    errors = " ".join(keys_in_error(lake.collection).first)
+    assert "'b' is refused: it is new, but 'a' is missing" in errors
+    assert "'n' is refused: it is new, cannot be null and has no default" in errors
     with_default = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False, "default": 3})
     lake.put(lake.wrapped(with_default, "u", {"id": 1, "a": "r", "day": None, "n": 1}))
     lake.put(lake.wrapped(strict, "u", {"id": 2, "a": "s", "n": 2}))
@@ -95,7 +95,7 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
 
 
 def test_a_new_column_of_the_schema_in_the_settings_appears(tmp_path: Path, spark: SparkSession) -> None:
-    lake = Told(tmp_path, spark)
+    lake = RowChanges(tmp_path, spark)
     lake.put(lake.event("c", (1, "x", "y")))
     lake.ingest()
     fields = [{"name": "id", "type": "int"}, *({"name": name, "type": TEXT} for name in ("b", "a", "c"))]
@@ -148,9 +148,9 @@ def event_schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
 KEY = {"type": "record", "name": "Key", "namespace": "shop.items", "fields": [{"name": "id", "type": "int"}]}
 
 
-def body(schema: dict[str, Any], given: Any) -> bytes:
+def body(schema: dict[str, Any], value: Any) -> bytes:
     buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), given)
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), value)
     return buffer.getvalue()
 
 
@@ -163,7 +163,7 @@ def test_a_registry_knows_the_schemas_of_events_and_of_their_keys(
     tmp_path: Path, spark: SparkSession, registry: Registry
 ) -> None:
     topic = tmp_path.name
-    lake = Told(tmp_path, spark, topic=topic, evolution="additive")
+    lake = RowChanges(tmp_path, spark, topic=topic, evolution="additive")
     lake.document["registry"] = {"url": registry.url, "cache": "cache"}
     del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
     lake.configure(format="avro", encoding="confluent")
@@ -181,7 +181,7 @@ def test_a_registry_knows_the_schemas_of_events_and_of_their_keys(
     with pytest.raises(ConfigurationError, match=f"the registry has no schema under '{topic}-value' yet"):
         lake.ingest()
     ids = {1: registry.register(f"{topic}-value", event_schema(ROWS[1]))}
-    lake.put(*(send(1, "c", {"id": one, "a": "x"}) for one in (1, 2, 3, 4)), topic=topic)
+    lake.put(*(send(1, "c", {"id": row, "a": "x"}) for row in (1, 2, 3, 4)), topic=topic)
     lake.ingest()
     assert lake.columns() == ["id", "a"] and set(lake.shown()) == {1, 2, 3, 4}
 
@@ -217,36 +217,36 @@ def test_a_registry_knows_the_schemas_of_events_and_of_their_keys(
     assert (report.quarantined, report.values_in_error) == (3, 5)
     (unknown, *unnamed) = quarantine_rows(lake.collection)
     assert unknown["reason"] == "no_key" and f"schema id {10**6}" in unknown["detail"]
-    assert [one["reason"] for one in unnamed] == ["no_key", "no_key"]
-    found = " ".join(keys_in_error(lake.collection).first)
-    assert "schema_id_in_header" in found and f"schema id {ids[4]}: column 'id' is refused" in found
+    assert [row["reason"] for row in unnamed] == ["no_key", "no_key"]
+    errors = " ".join(keys_in_error(lake.collection).first)
+    assert "schema_id_in_header" in errors and f"schema id {ids[4]}: column 'id' is refused" in errors
     for key, reason in ((6, "wrong_magic_byte"), (7, "unknown_schema_id (schema id 1000001)"), (8, "bytes_left_over")):
-        assert f'{{"id":{key}}}: the event cannot be read: {reason}' in found
+        assert f'{{"id":{key}}}: the event cannot be read: {reason}' in errors
 
 
 def test_keys_in_bare_avro_name_what_is_deleted_and_a_map_lands_as_text(tmp_path: Path, spark: SparkSession) -> None:
     tags = {"name": "tags", "type": ["null", {"type": "map", "values": TEXT}]}
     schema = event_schema([*ROWS[1], tags])
-    lake = Told(tmp_path, spark, format="avro", schema=schema, key_schema=KEY)
-    made = [lake.row("c", {"id": one, "a": "x", "tags": {"p": "q", "r": None}}) for one in (1, 2, 3)]
+    lake = RowChanges(tmp_path, spark, format="avro", schema=schema, key_schema=KEY)
+    made = [lake.row("c", {"id": row, "a": "x", "tags": {"p": "q", "r": None}}) for row in (1, 2, 3)]
     gone = lake.row("d", None, {"id": 1})
     gone["value"]["before"] = None
-    stated = [
+    messages = [
         {
-            "key_b64": b64encode(body(KEY, one["key"])).decode(),
-            "value_b64": b64encode(body(schema, one["value"])).decode(),
+            "key_b64": b64encode(body(KEY, record["key"])).decode(),
+            "value_b64": b64encode(body(schema, record["value"])).decode(),
         }
-        for one in (*made, gone)
+        for record in (*made, gone)
     ]
-    lake.put(*stated, {**stated[1], "value_b64": "AA=="})
+    lake.put(*messages, {**messages[1], "value_b64": "AA=="})
     report = lake.ingest()
     assert lake.shown(skip_errors=True) == {3: ("x", '{"p":"q","r":null}')}
     assert report.values_in_error == 1 and report.quarantined == 0
-    # An event that can be read and not used: of no operation, and without a row.
+    # Events that can be read but not used: with an unknown operation, or without a row.
     odd = lake.row("x", {"id": 3, "a": "x"}), lake.row("u", {"id": 4, "a": "x"}), lake.row("m", {"id": 5, "a": "x"})
     odd[1]["value"]["after"] = None
-    told = [(body(KEY, one["key"]), body(schema, one["value"])) for one in odd]
-    lake.put(*({"key_b64": b64encode(key).decode(), "value_b64": b64encode(value).decode()} for key, value in told))
+    encoded = [(body(KEY, record["key"]), body(schema, record["value"])) for record in odd]
+    lake.put(*({"key_b64": b64encode(key).decode(), "value_b64": b64encode(value).decode()} for key, value in encoded))
     report = lake.ingest()
     assert report.reasons == {"unknown_operation": 1} and set(lake.errors()) == {2, 3, 4}
 
@@ -294,21 +294,21 @@ DECLARED = {
     ("evolution", "declared"),
     [("additive", False), ("none", True), pytest.param("none", False, marks=pytest.mark.sweep)],
 )
-def test_a_column_that_a_message_says_otherwise_is_read_as_it_says_or_refused_by_name(
+def test_a_column_of_another_type_in_a_message_is_converted_or_refused_by_name(
     tmp_path: Path, spark: SparkSession, evolution: str, declared: bool
 ) -> None:
-    lake = Told(tmp_path, spark, evolution=evolution, schema=DECLARED)
+    lake = RowChanges(tmp_path, spark, evolution=evolution, schema=DECLARED)
     if not declared:
         del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
         lake.configure()
     row = {"w": AT_MS * 1000, "d": unscaled(12345), "n": 5, "s": "x"}
-    lake.put(*(lake.wrapped(connect_schema(**BEFORE), "c", {"id": one, **row}) for one in (1, 7, 8)))
+    lake.put(*(lake.wrapped(connect_schema(**BEFORE), "c", {"id": number, **row}) for number in (1, 7, 8)))
     lake.ingest()
     whole = ("2023-11-14 22:13:20", "123.45", "5", "x")
     assert lake.shown() == {1: whole, 7: whole, 8: whole}
 
-    def wrapped(number: int, given: dict[str, Any], **kinds: Any) -> dict[str, Any]:
-        return lake.wrapped(connect_schema(**BEFORE | kinds), "u", {"id": number, **row, **given})
+    def wrapped(number: int, changed: dict[str, Any], **kinds: Any) -> dict[str, Any]:
+        return lake.wrapped(connect_schema(**BEFORE | kinds), "u", {"id": number, **row, **changed})
 
     finer = {"w": AT_MS, "d": unscaled(1_234_500)}
     lake.put(
@@ -317,7 +317,7 @@ def test_a_column_that_a_message_says_otherwise_is_read_as_it_says_or_refused_by
         wrapped(3, {"w": "2023-11-14T22:13:20Z"}, w=of_time("ZonedTimestamp", "string")),
         # The new column comes with its schema, which is read all the same.
         wrapped(4, finer | {"more": "m"}, w=of_time("Timestamp"), d=decimal(4), more=OPTIONAL),
-        # What does not fit, and what is another thing, is refused by its column, and by its key where that is told.
+        # A value that does not fit or means something else is refused by its column, and by its key if that is known.
         wrapped(5, {"d": unscaled(1_234_567)}, d=decimal(4)),
         wrapped(6, {"s": 5}, s={"type": "int32"}),
         wrapped(7, {"n": 19_000}, n=of_time("Date", "int32")),
@@ -327,19 +327,19 @@ def test_a_column_that_a_message_says_otherwise_is_read_as_it_says_or_refused_by
     )
     report = lake.ingest()
     assert (report.quarantined, report.values_in_error) == (1, 5)
-    shown = {key: one[:4] for key, one in lake.shown(skip_errors=True).items()}
+    shown = {key: values[:4] for key, values in lake.shown(skip_errors=True).items()}
     assert shown == {1: (*whole[:3], "y"), 2: whole, 3: whole, 4: whole}
     assert lake.columns()[5:] == (["more"] if evolution == "additive" else [])
-    found = dict(one.split(": ", 1) for one in keys_in_error(lake.collection).first)
-    assert "d cannot be read" in found['{"id":5}']
-    assert "'s' is refused: it is written as int32, but the collection reads string" in found['{"id":6}']
-    assert "'n' is refused: it is written as io.debezium.time.Date (int32), but" in found['{"id":7}']
-    assert "'id' is refused: it is written as int64, but the collection reads int" in found['{"id":8}']
-    assert f"'{'s' if declared else 'w'}' is refused" in found['{"id":9}']
+    errors = dict(line.split(": ", 1) for line in keys_in_error(lake.collection).first)
+    assert "d cannot be read" in errors['{"id":5}']
+    assert "'s' is refused: it is written as int32, but the collection reads string" in errors['{"id":6}']
+    assert "'n' is refused: it is written as io.debezium.time.Date (int32), but" in errors['{"id":7}']
+    assert "'id' is refused: it is written as int64, but the collection reads int" in errors['{"id":8}']
+    assert f"'{'s' if declared else 'w'}' is refused" in errors['{"id":9}']
     (bad,) = quarantine_rows(lake.collection)
     assert bad["reason"] == "schema_not_resolved" and "column 'id' is refused" in bad["detail"]
-    # The next tick knows, and a plain one is plain again.
+    # The next tick knows these schemas, and a message with the first schema is read as before.
     lake.put(wrapped(5, {}), wrapped(6, finer, w=of_time("Timestamp"), d=decimal(4, 12), n={"type": "int32"}))
     assert lake.ingest().values_in_error == 0
-    assert {key: one[:4] for key, one in lake.shown(skip_errors=True).items()} == shown | {5: whole, 6: whole}
+    assert {key: values[:4] for key, values in lake.shown(skip_errors=True).items()} == shown | {5: whole, 6: whole}
     assert not lake.validate(full=True).damaged

@@ -1,4 +1,4 @@
-"""The fast path for plain change events: it reads them as the careful one does, and accepts no others."""
+"""The fast path for plain change events: it reads them as the careful path does, and accepts no others."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ PLAIN_VALUES = {
     "words": ['["why?", "\\ud83c\\udf0a"]', '["\\\\ud800"]', "null"],
     "inner": ['{"x": 5}', '{"x": "5"}', "{}", "null"],
 }
-"""What is plain: each is read here, and comes out as it does there."""
+"""Plain values: the fast path reads each of them as the careful path does."""
 WRONG_VALUES = {
     "narrow": ["1e39", '"1d"'],
     "bytes": ['"not base64!"'],
@@ -77,7 +77,7 @@ WRONG_VALUES = {
     "words": ['["a", null]'],
     "inner": ['{"x": "a"}', "[]"],
 }
-"""What is written as it should be and cannot be had: only a careful reading says why."""
+"""Well-formed values that do not fit their type: only the careful path says why."""
 OTHER_VALUES = ['"5"', "5.0", "1e3", "99999999999999999999", '"NaN"', "NaN", "'a'", "[1]", '{"a": 1}', "tru", ""]
 
 
@@ -91,44 +91,46 @@ def row_of(values: dict[str, str]) -> str:
 
 
 def both(spark: SparkSession, values: list[bytes | None]) -> list[tuple[bool, dict[str, Any], dict[str, Any]]]:
-    """Of each record whether it was read plainly, what was read so, and what the careful reading gives."""
+    """For each record: whether the fast path has read it, what it gives, and what the careful path gives."""
     rows = [(0, at, 0, b'{"id": 3}', value, None) for at, value in enumerate(values)]
     raw = spark.createDataFrame(rows, RAW_SCHEMA).coalesce(1)  # type: ignore[arg-type]
-    told = ["offset", *(F.to_json(F.struct(name)).alias(name) for name in ("_row", "_left"))]
-    told += ["_kind", "_error", "_unavailable", "_reason", "_detail", "_committed", "_lsn", "_processed_ms"]
+    names = ["offset", *(F.to_json(F.struct(name)).alias(name) for name in ("_row", "_left"))]
+    names += ["_kind", "_error", "_unavailable", "_reason", "_detail", "_committed", "_lsn", "_processed_ms"]
     plain = [
-        row.asDict() for row in read_plain_changes(raw, SHAPE).select("_unread", *told).orderBy("offset").collect()
+        row.asDict() for row in read_plain_changes(raw, SHAPE).select("_unread", *names).orderBy("offset").collect()
     ]
-    careful = [row.asDict() for row in read_changes(raw, SHAPE).select(*told).orderBy("offset").collect()]
-    for one in (*plain, *careful):
-        if one["_kind"] not in ("value", "delete"):  # it gives no row, and a plain reading does not look for its key
-            del one["_row"]
-    return [(not one.pop("_unread"), one, other) for one, other in zip(plain, careful, strict=True)]
+    careful = [row.asDict() for row in read_changes(raw, SHAPE).select(*names).orderBy("offset").collect()]
+    for row in (*plain, *careful):
+        if row["_kind"] not in ("value", "delete"):  # it gives no row, and the fast path does not look for its key
+            del row["_row"]
+    return [(not fast.pop("_unread"), fast, exact) for fast, exact in zip(plain, careful, strict=True)]
 
 
-def test_what_is_plainly_written_comes_out_as_a_careful_reading_gives_it(spark: SparkSession) -> None:
+def test_plain_events_are_read_as_the_careful_path_reads_them(spark: SparkSession) -> None:
     rows = [row_of({"id": "3", name: value}) for name, values in PLAIN_VALUES.items() for value in values]
     values = [event(row) for row in rows]
-    wrapped = [b'{"schema":{"type":"struct"},"payload":' + one + b"}" for one in values[:3]]
-    for value, (plain, read, wanted) in zip([*values, *wrapped], both(spark, [*values, *wrapped]), strict=True):
-        assert plain and read == wanted, value
+    wrapped = [b'{"schema":{"type":"struct"},"payload":' + value + b"}" for value in values[:3]]
+    for value, (plain, read, expected) in zip([*values, *wrapped], both(spark, [*values, *wrapped]), strict=True):
+        assert plain and read == expected, value
     gone = event("null", "d").replace(b'"before":null', b'"before":{"id":4,"text":null}')
     deletes = [None, gone, event("null", "t")]
-    for plain, read, wanted in both(spark, deletes):
-        assert plain and read == wanted
+    for plain, read, expected in both(spark, deletes):
+        assert plain and read == expected
 
 
-def test_a_value_that_is_wrong_is_left_to_a_careful_reading_which_names_it(spark: SparkSession) -> None:
-    given = [(name, event(row_of({"id": "3", name: value}))) for name, wrong in WRONG_VALUES.items() for value in wrong]
-    for (name, value), (plain, _, careful) in zip(given, both(spark, [one for _, one in given]), strict=True):
+def test_a_wrong_value_is_left_to_the_careful_path_which_names_it(spark: SparkSession) -> None:
+    events = [
+        (name, event(row_of({"id": "3", name: value}))) for name, wrong in WRONG_VALUES.items() for value in wrong
+    ]
+    for (name, value), (plain, _, careful) in zip(events, both(spark, [value for _, value in events]), strict=True):
         assert not plain and name in careful["_error"], value
 
 
-def test_what_is_not_plainly_written_is_left_to_a_careful_reading(spark: SparkSession) -> None:
+def test_events_that_are_not_plain_are_left_to_the_careful_path(spark: SparkSession) -> None:
     good = event('{"id":3}')
     values = [event(row_of({"id": "3", "whole": value})) for value in OTHER_VALUES]
-    halves = [event(row_of({"id": "3", "text": f'"{one}"'})) for one in ("\\ud800", "a\\uDC00b", "\\udc00\\ud800")]
-    halves += [event(row_of({"id": "3", "words": f'["{one}"]'})) for one in ("\\ud800", "\\\\\\udc00")]
+    halves = [event(row_of({"id": "3", "text": f'"{text}"'})) for text in ("\\ud800", "a\\uDC00b", "\\udc00\\ud800")]
+    halves += [event(row_of({"id": "3", "words": f'["{text}"]'})) for text in ("\\ud800", "\\\\\\udc00")]
     values += halves
     values += [event('{"id":3,"real":-1e400}'), event('{"id":3,"real":1e400,"text":null}')]
     values += [event("null", "d"), event("null"), event('{"id":null}'), good.replace(b'"id":3', b'"it":3')]
@@ -147,7 +149,7 @@ def _any_value(name: str, rng: Random) -> str:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_damaged_events_are_read_as_a_careful_reading_reads_them_or_not_at_all(spark: SparkSession, seed: int) -> None:
+def test_damaged_events_are_read_as_the_careful_path_reads_them_or_not_at_all(spark: SparkSession, seed: int) -> None:
     rng = Random(f"plain {seed}")
     values: list[bytes | None] = []
     for _ in range(4_000):
@@ -159,10 +161,10 @@ def test_damaged_events_are_read_as_a_careful_reading_reads_them_or_not_at_all(s
                 [b"", b"}", b"{", b'"', b",", b"\\", b"\xff", b"0", b"]", b":"]
             )
         values.append(bytes(value))
-    found = both(spark, values)
-    for value, (plain, read, wanted) in zip(values, found, strict=True):
-        assert not plain or read == wanted, value
-    assert 100 < sum(plain for plain, _, _ in found) < 3_900
+    readings = both(spark, values)
+    for value, (plain, read, expected) in zip(values, readings, strict=True):
+        assert not plain or read == expected, value
+    assert 100 < sum(plain for plain, _, _ in readings) < 3_900
 
 
 def test_a_tick_with_a_record_that_is_not_plain_is_read_once_more_and_nothing_is_lost(
@@ -184,7 +186,7 @@ def test_an_update_whose_key_before_cannot_be_read_is_an_error_of_the_key_it_has
     assert careful["_error"] == "id, as it was before, cannot be read as long"
 
 
-def test_a_key_that_is_told_and_does_not_land_is_left_to_a_careful_reading(spark: SparkSession) -> None:
+def test_a_key_in_before_that_does_not_land_is_left_to_the_careful_path(spark: SparkSession) -> None:
     milliseconds = {"type": "long", "connect.name": "io.debezium.time.Timestamp"}
     shape = ChangeShape(
         wire_types({"type": "record", "name": "row", "fields": [{"name": "at", "type": milliseconds}]}), ("at",)

@@ -153,8 +153,10 @@ def answers(decoded: DataFrame) -> list[tuple[Any, str | None, str | None]]:
 
 
 def _plain(row: Any) -> Any:
-    found = None if row is None else {name: one for name, one in row.asDict(recursive=True).items() if one is not None}
-    return found and {name: bytes(one) if isinstance(one, bytearray) else one for name, one in found.items()}
+    if row is None:
+        return None
+    values = {name: value for name, value in row.asDict(recursive=True).items() if value is not None}
+    return {name: bytes(value) if isinstance(value, bytearray) else value for name, value in values.items()}
 
 
 def frame_of(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
@@ -167,12 +169,12 @@ def test_json_that_fits_is_read_as_it_is_and_what_does_not_has_a_reason(spark: S
     expected: list[Any] = [(row, None, None) for _, row in GOOD]
     expected += [(None, reason, column and f"column {column}") for _, reason, column in BAD]
     expected.append((None, "undecodable", None))
-    for value, one, wanted in zip(values, found, expected, strict=False):
-        assert one == wanted, value
+    for value, answer, expected_answer in zip(values, found, expected, strict=False):
+        assert answer == expected_answer, value
     assert len(found) == len(expected)
 
 
-def test_a_decimal_that_json_has_as_a_number_is_what_stands_there(spark: SparkSession) -> None:
+def test_a_decimal_that_json_writes_as_a_number_is_read_exactly(spark: SparkSession) -> None:
     amount = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10}
     inner = {"type": "record", "name": "inner", "fields": [{"name": "d", "type": optional(amount)}]}
     kinds = {"id": "long", "x": "double", "d": optional(amount), "o": optional(inner), "s": optional("string")}
@@ -189,20 +191,20 @@ def test_a_decimal_that_json_has_as_a_number_is_what_stands_there(spark: SparkSe
         cells = f'"d":{number},"o":{{"d":{number}}},"a":[{number}, null ,1],"r":[{{"d":{number}}},{{}}]'
         return f'{{"id":1,"x":{number},"s":"a \\" 1.5, [2.25",{cells}}}'
 
-    values = [written(one) for one in exact]
+    values = [written(number) for number in exact]
     values.append(f'{{"schema":{{"version":1.5}},"payload":{values[2]}}}')
     values.append(values[3].replace(":", ": "))
-    values += [f'{{"id":1,"x":1,"d":{one}}}' for one in beyond]
-    values += [f'{{"id":1,"x":1,{one}}}' for one in (f'"o":{{"d":{beyond[0]}}}', f'"a":[1,{beyond[0]}]')]
-    found = answers(decode_json(frame_of(spark, [one.encode() for one in values]), "value", "_v", record))
+    values += [f'{{"id":1,"x":1,"d":{number}}}' for number in beyond]
+    values += [f'{{"id":1,"x":1,{cell}}}' for cell in (f'"o":{{"d":{beyond[0]}}}', f'"a":[1,{beyond[0]}]')]
+    decoded = answers(decode_json(frame_of(spark, [value.encode() for value in values]), "value", "_v", record))
     numbers = [*exact, exact[2], exact[3]]
-    for value, number, (row, reason, _) in zip(values, numbers, found, strict=False):
+    for value, number, (row, reason, _) in zip(values, numbers, decoded, strict=False):
         assert reason is None, value
         cells = row["d"], row["o"]["d"], row["a"][0], row["r"][0]["d"]
         assert cells == (Decimal(number),) * 4 and row["a"][1:] == [None, 1] and row["r"][1] == {"d": None}, value
         assert (row["x"], row["s"]) == (float(number), 'a " 1.5, [2.25'), value
-    columns = [f"column {one}" for one in (*["d"] * len(beyond), "o.d", "a[]")]
-    assert found[len(numbers) :] == [(None, "wrong_type", one) for one in columns]
+    columns = [f"column {name}" for name in (*["d"] * len(beyond), "o.d", "a[]")]
+    assert decoded[len(numbers) :] == [(None, "wrong_type", column) for column in columns]
 
 
 def test_the_quarantine_decodes_each_record_once(spark: SparkSession) -> None:
@@ -213,7 +215,7 @@ def test_the_quarantine_decodes_each_record_once(spark: SparkSession) -> None:
     )
     rows = unusable_rows(decoded)
     assert rows.count() == 2
-    # As it may have a schema around it or not, and may have a number that is read again.
+    # A record may have a schema around it, and may have a number that is read again.
     plan = rows._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count("from_json") == 4, plan
 
@@ -255,8 +257,8 @@ def test_an_avro_body_is_read_whole_or_not_at_all(spark: SparkSession) -> None:
         avro(SMALL, {"id": 1, "name": None}),
     ]
     values.append(b"\x02\x02\x02\xff")
-    found = answers(decode_avro(frame_of(spark, values), "value", "_v", SMALL, Writers(SMALL)))
-    assert [(value, reason) for value, reason, _ in found] == [
+    decoded = answers(decode_avro(frame_of(spark, values), "value", "_v", SMALL, Writers(SMALL)))
+    assert [(value, reason) for value, reason, _ in decoded] == [
         ({"id": 7, "name": "é"}, None),
         (None, "bytes_left_over"),
         (None, "undecodable"),
@@ -269,11 +271,19 @@ def test_an_avro_body_is_read_whole_or_not_at_all(spark: SparkSession) -> None:
 
 
 def test_confluent_framing_decodes_each_record_with_its_own_schema(spark: SparkSession) -> None:
-    one, two = avro(SMALL, {"id": 7, "name": "a"}), avro(TURNED, {"id": 8, "name": "b"})
-    values = [b"\0\0\0\0\1" + one, b"\0\0\0\0\2" + two, b"\0\0\0\0\3" + one, one, b"\1\0\0\0\1" + one, b"\0\0\0", None]
-    values.append(b"\0\0\0\0\1" + one + b"\0")
-    found = answers(decode_avro(frame_of(spark, values), "value", "_v", SMALL, Writers(by_id={1: SMALL, 2: TURNED})))
-    assert found == [
+    small, turned = avro(SMALL, {"id": 7, "name": "a"}), avro(TURNED, {"id": 8, "name": "b"})
+    values = [
+        b"\0\0\0\0\1" + small,
+        b"\0\0\0\0\2" + turned,
+        b"\0\0\0\0\3" + small,
+        small,
+        b"\1\0\0\0\1" + small,
+        b"\0\0\0",
+        None,
+    ]
+    values.append(b"\0\0\0\0\1" + small + b"\0")
+    decoded = answers(decode_avro(frame_of(spark, values), "value", "_v", SMALL, Writers(by_id={1: SMALL, 2: TURNED})))
+    assert decoded == [
         ({"id": 7, "name": "a"}, None, None),
         ({"id": 8, "name": "b"}, None, None),
         (None, "unknown_schema_id", "schema id 3"),

@@ -1,4 +1,4 @@
-"""Every type that lands, decoded on the JVM, against the core's own codec."""
+"""Every type that lands, decoded on the JVM and compared with the core's codec."""
 
 from __future__ import annotations
 
@@ -37,27 +37,32 @@ def test_every_type_lands_as_the_codec_reads_it(tmp_path: Path, spark: SparkSess
     ]
     from tidelake.protocol.message import Progress, Updates
 
-    lake.send(codec.encode(Updates([(one, 1, 1) for one in variants])), codec.encode(Progress([0], [2], [(1, 5)])))
+    lake.send(codec.encode(Updates([(datum, 1, 1) for datum in variants])), codec.encode(Progress([0], [2], [(1, 5)])))
     assert lake.run().upper == 2
     rows = [row.asDict(recursive=True) for row in snapshot(spark, lake.collection, 1).contents.collect()]
     assert len(rows) == 5
-    one = next(row for row in rows if row["several"] and row["several"]["long"] == 5)
-    assert one["several"] == {"int": None, "long": 5, "string": None, "place": None}
-    assert (one["i"], one["l"], one["d"], bytes(one["by"]), one["s"]) == (
+    landed = next(row for row in rows if row["several"] and row["several"]["long"] == 5)
+    assert landed["several"] == {"int": None, "long": 5, "string": None, "place": None}
+    assert (landed["i"], landed["l"], landed["d"], bytes(landed["by"]), landed["s"]) == (
         -(2**31),
         2**63 - 1,
         1e300,
         b"\0\xff",
         "żółw 🐢",
     )
-    assert (str(one["day"]), str(one["ms"]), str(one["us"])) == (
+    assert (str(landed["day"]), str(landed["ms"]), str(landed["us"])) == (
         "2022-01-08",
         "2023-11-14 22:13:20.123000",
         "1969-12-31 23:59:59.999999",
     )
-    assert (one["dec"], bytes(one["fix"]), one["color"], one["again"]) == (Decimal("-1234.567"), b"abcd", "green", None)
-    assert (one["list"], one["place"], one["home"]) == ([1, None, -1], {"city": ""}, None)
-    assert (one["two"], one["many"]) == (
+    assert (landed["dec"], bytes(landed["fix"]), landed["color"], landed["again"]) == (
+        Decimal("-1234.567"),
+        b"abcd",
+        "green",
+        None,
+    )
+    assert (landed["list"], landed["place"], landed["home"]) == ([1, None, -1], {"city": ""}, None)
+    assert (landed["two"], landed["many"]) == (
         {"float": 0.5, "double": None},
         [{"int": 1, "long": None}, {"int": None, "long": 1}],
     )
@@ -65,7 +70,7 @@ def test_every_type_lands_as_the_codec_reads_it(tmp_path: Path, spark: SparkSess
     assert {"int": 5, "long": None, "string": None, "place": None} in [row["several"] for row in rows]
 
 
-def test_the_columns_types_are_the_documented_ones() -> None:
+def test_columns_have_the_documented_types() -> None:
     schema = updates_schema(ALL)
     assert schema.names[:2] == ["_time", "_diff"]
     assert schema.field("ms").type == pa.timestamp("us", "UTC")
@@ -159,7 +164,7 @@ def test_decoding_happens_once_for_each_message(spark: SparkSession) -> None:
 
     rows = explode_updates(Decoder(RECORD).updates(raw), RECORD).where(F.col("_time") >= 0)
     plan = rows._jdf.queryExecution().optimizedPlan().toString()
-    # Once for every message, and once more in the branch of those whose bytes may hide a number that was cut.
+    # Once for every message, and once more in the branch for messages whose bytes may hide a truncated number.
     assert plan.count("from_avro") == 2, plan
     assert plan.count("THEN CASE WHEN NOT (to_avro(from_avro(") == 1, plan
 

@@ -81,8 +81,8 @@ def measured(spark: SparkSession, decoder: Decoder, values: list[bytes]) -> dict
         F.when(lengths.is_doubtful, True).otherwise(False).alias("_doubtful"),
     ]
     rows = explode_messages(messages, decoder.record_schema, Reading.MEASURED, columns)
-    found = rows.groupBy("_offset").agg(F.sum("_excess").alias("excess"), F.max("_doubtful").alias("doubtful"))
-    return {row["_offset"]: (row["excess"], row["doubtful"]) for row in found.collect()}
+    sums = rows.groupBy("_offset").agg(F.sum("_excess").alias("excess"), F.max("_doubtful").alias("doubtful"))
+    return {row["_offset"]: (row["excess"], row["doubtful"]) for row in sums.collect()}
 
 
 def check_damaged(spark: SparkSession, seed: int) -> None:
@@ -93,10 +93,10 @@ def check_damaged(spark: SparkSession, seed: int) -> None:
     codec = AvroCodec(MANY)
 
     def datum() -> dict[str, Any]:
-        found = random_datum(random, resolved)
-        # Larger ones are doubtful, and of so many numbers one always would be.
+        data = random_datum(random, resolved)
+        # Larger numbers are doubtful; among so many, some number always would be.
         return {
-            name: value >> 5 if name in ("small", "price", "day") and value else value for name, value in found.items()
+            name: value >> 5 if name in ("small", "price", "day") and value else value for name, value in data.items()
         }
 
     good = [
@@ -106,8 +106,8 @@ def check_damaged(spark: SparkSession, seed: int) -> None:
     ]
     values = [*good, *mutate(random, good, MESSAGES)]
     decoder = Decoder(MANY)
-    found = measured(spark, decoder, values)
-    assert [found[offset][0] for offset in range(len(good))] == [0] * len(good)
+    lengths = measured(spark, decoder, values)
+    assert [lengths[offset][0] for offset in range(len(good))] == [0] * len(good)
     careful = {
         row["offset"]: row["updates"]
         for row in decoder.updates(raw_of(spark, values)).select("offset", "reason", text).collect()
@@ -119,8 +119,8 @@ def check_damaged(spark: SparkSession, seed: int) -> None:
         if row["updates"] is not None
     }
     assert careful.keys() - taken.keys() == set(), "a good message was not read"
-    assert min(excess for excess, _ in found.values()) == 0
-    shown = {offset for offset, (excess, doubtful) in found.items() if not excess and not doubtful}
+    assert min(excess for excess, _ in lengths.values()) == 0
+    shown = {offset for offset, (excess, doubtful) in lengths.items() if not excess and not doubtful}
     broken = {
         row["offset"]
         for row in decoder.updates(raw_of(spark, values), Reading.MEASURED)
@@ -132,7 +132,7 @@ def check_damaged(spark: SparkSession, seed: int) -> None:
     assert shown - broken <= careful.keys()
     assert all(taken[offset] == careful[offset] for offset in shown - broken)
     assert len(shown - broken) > len(good) / 2
-    only_longer = {offset for offset, (excess, _) in found.items() if excess} - careful.keys() - broken
+    only_longer = {offset for offset, (excess, _) in lengths.items() if excess} - careful.keys() - broken
     assert len(only_longer) > 20, "hardly a message was damaged in a way that only its length shows"
 
 
@@ -142,19 +142,20 @@ def test_what_lengths_show_as_good_is_good(spark: SparkSession) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_so_it_is_for_every_seed(spark: SparkSession, seed: int) -> None:
+def test_what_lengths_show_as_good_is_good_for_every_seed(spark: SparkSession, seed: int) -> None:
     check_damaged(spark, 1 + seed)
 
 
-def test_every_number_takes_the_bytes_that_it_takes(spark: SparkSession) -> None:
+def test_every_number_is_as_long_as_its_encoding(spark: SparkSession) -> None:
     edges = {0, *(sign * (1 << bit) + more for bit in range(63) for more in (-1, 0, 1) for sign in (-1, 1))}
     edges |= {2**63 - 1, -(2**63)}
     codec = AvroCodec(NO_DATA)
-    numbers = sorted(one for one in edges if -(2**63) <= one < 2**63)
-    found = measured(spark, Decoder(NO_DATA), [codec.encode(Updates([({"id": one}, 1, 1)])) for one in numbers])
-    assert {numbers[offset] for offset, (excess, _) in found.items() if not excess} == set(numbers)
-    assert {numbers[offset] for offset, (_, doubtful) in found.items() if doubtful} == {
-        one for one in numbers if one >= 2**62 or one < -(2**62)
+    numbers = sorted(edge for edge in edges if -(2**63) <= edge < 2**63)
+    values = [codec.encode(Updates([({"id": number}, 1, 1)])) for number in numbers]
+    lengths = measured(spark, Decoder(NO_DATA), values)
+    assert {numbers[offset] for offset, (excess, _) in lengths.items() if not excess} == set(numbers)
+    assert {numbers[offset] for offset, (_, doubtful) in lengths.items() if doubtful} == {
+        number for number in numbers if number >= 2**62 or number < -(2**62)
     }
 
 
@@ -197,7 +198,7 @@ def test_types_whose_values_do_not_say_how_long_they_were_are_searched(kind: Any
 
 
 def decimal(kind: Any) -> dict[str, Any]:
-    """A record schema with one such column."""
+    """A record schema with a column of this type."""
     return {"type": "record", "name": "data", "fields": [{"name": "price", "type": kind}]}
 
 
@@ -235,8 +236,8 @@ def test_no_decimal_is_cut(spark: SparkSession, kind: Any, in_union: bool) -> No
         if reading is not Reading.CAREFUL:
             rows = messages.select("offset", F.explode("updates").alias("u")).where(decoder.broken(F.col("u")))
             refused |= {row["offset"] for row in rows.select("offset").collect()}
-        found = {row["_offset"]: row["price"] for row in explode_updates(messages, schema, reading).collect()}
-        assert {offset: price for offset, price in found.items() if offset not in refused} == taken
+        prices = {row["_offset"]: row["price"] for row in explode_updates(messages, schema, reading).collect()}
+        assert {offset: price for offset, price in prices.items() if offset not in refused} == taken
         assert refused == set(range(len(values))) - taken.keys()
     core = AvroCodec(schema)
     for offset in set(range(len(values))) - taken.keys():
@@ -244,7 +245,7 @@ def test_no_decimal_is_cut(spark: SparkSession, kind: Any, in_union: bool) -> No
             core.decode(values[offset])
 
 
-def test_too_many_digits_are_told_before_bytes_that_are_left_over(tmp_path: Path, spark: SparkSession) -> None:
+def test_too_many_digits_are_reported_before_bytes_that_are_left_over(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, schema=decimal(BYTES))
     ten_digits = b"\x00\x02\x08" + (10**9).to_bytes(4, "big") + b"\x02\x02\x00"
     lake.send(ten_digits, ten_digits + b"\x00")
@@ -262,7 +263,7 @@ def test_other_schemas_of_writers_are_searched() -> None:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of all runs that ticks have written, those that were thrown away included."""
+    """The names of all runs that ticks have written, including discarded runs."""
     names: list[str] = []
 
     def write(frame: DataFrame, table: Path, run: str, *more: Any) -> list[RunFile]:
@@ -274,7 +275,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def passes(lake: Lake, written: list[str]) -> int:
-    """Ingest, and say how often the run of updates was written."""
+    """Ingest, and return how often the run of updates was written."""
     written.clear()
     lake.ingest()
     return sum("ingest" in run for run in written)
@@ -310,19 +311,19 @@ def test_an_int_is_in_doubt_only_beyond_its_type(tmp_path: Path, spark: SparkSes
     assert lake.table.value(SEARCHES) is None
 
 
-def test_long_numbers_are_noticed_beside_garbage(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
+def test_long_numbers_are_noticed_among_garbage(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((2**62, 1, 1)), updates((2, 1, 1)) + b"\x00", progress([0], [2], {1: 1}))
     assert passes(lake, written) == 2
     assert lake.table.value(SEARCHES) == 1
 
 
-def test_garbage_makes_no_topic_one_to_be_searched(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
+def test_garbage_alone_does_not_have_a_topic_searched(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 1, 1)), updates((2, 1, 1)) + b"\x00", b"\x00\x00\x00", progress([0], [2], {1: 1}))
     assert passes(lake, written) == 2
     assert lake.table.value(SEARCHES) is None
     assert lake.seal().upper == 2
     lake.send(updates((2, 2, 1)), b"no avro", progress([2], [3], {2: 1}))
-    assert passes(lake, written) == 1, "what cannot be read at all is told in the first pass"
+    assert passes(lake, written) == 1, "bytes that cannot be read at all are found in the first pass"
     assert [reason for _, reason in lake.quarantined()] == ["bytes_left_over", "bytes_left_over", "undecodable"]

@@ -1,6 +1,6 @@
 """Thousands of damaged messages through ingest and seal: each is stored or quarantined, and no time seals wrongly.
 
-What is right comes from the core: its codec decides about each message, its ledger about each time.
+The core defines what is right: its codec decides about each message, its ledger about each time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 
 MESSAGES = 2000
 FIRST = 1_000_000
-"""Damaged messages speak of times around this one, so that bits that flip leave most earlier times alone."""
+"""Damaged messages are about times around this, so that flipped bits leave most earlier times alone."""
 GOOD_TIMES = 40
 
 PLACE = {"type": "record", "name": "place", "fields": [{"name": "city", "type": ["null", "string"]}]}
@@ -64,7 +64,7 @@ NESTED: list[dict[str, Any]] = [
     {"name": "day", "type": {"type": "int", "logicalType": "date"}},
     {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
 ]
-MEASURED = [one for one in FLAT if one["name"] != "flag"]
+MEASURED = [column for column in FLAT if column["name"] != "flag"]
 """Types whose values say how long they were; see `tidelake.decode.lengths`."""
 DECIMALS: list[dict[str, Any]] = [
     {"name": "id", "type": "long"},
@@ -72,7 +72,7 @@ DECIMALS: list[dict[str, Any]] = [
     {"name": "sum", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 18}]},
     {"name": "wide", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}},
 ]
-NO_INT = [one for one in NESTED if one["name"] not in ("many", "deep", "day")]
+NO_INT = [column for column in NESTED if column["name"] not in ("many", "deep", "day")]
 
 
 def record(fields: list[dict[str, Any]]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Subject:
 
     @property
     def writer_schemas(self) -> dict[int, dict[str, Any]]:
-        """What messages are written with, by id; one where the topic is bare Avro."""
+        """The schemas that messages are written with, by id; a single schema if the topic is bare Avro."""
         if self.settings.get("encoding") != "confluent":
             return {0: record(self.fields)}
         return {7: record(self.fields), 2**31: record(self.fields[::-1])}
@@ -104,8 +104,8 @@ class Subject:
         return ConfluentCodec(schemas.get).decode(value)
 
     def datum(self, data: dict[str, Any]) -> tuple[Any, ...]:
-        """What a table holds of some data, whatever order their fields had; equal for equal data."""
-        kinds = {one["name"]: one["type"] for one in resolved_schema(record(self.fields))["fields"]}
+        """What a table holds of some data, whatever the order of its fields; equal for equal data."""
+        kinds = {column["name"]: column["type"] for column in resolved_schema(record(self.fields))["fields"]}
         return tuple((name, landed(kinds[name], data[name])) for name in sorted(data))
 
 
@@ -141,7 +141,7 @@ def good_messages(subject: Subject, random: Random) -> tuple[list[bytes], list[b
         lower = FIRST + random.randrange(500)
         upper = lower + random.randint(1, 40)
         mixture.append(statement(lower, upper, {random.randrange(lower, upper): random.randrange(3) for _ in "abc"}))
-    return tuple([encoded(subject, random, one) for one in part] for part in (stream, mixture))  # type: ignore[return-value]
+    return tuple([encoded(subject, random, message) for message in part] for part in (stream, mixture))  # type: ignore[return-value]
 
 
 def encoded(subject: Subject, random: Random, message: Message) -> bytes:
@@ -163,7 +163,7 @@ class Expected:
     breaches: set[int] = field(default_factory=set)
 
     def seal(self) -> tuple[int | None, set[tuple[str, int]]]:
-        """The frontier (None where closed) and what is contradictory, of all facts at once."""
+        """The frontier (None if closed) and the contradictions, of all facts at once."""
         ledger = Ledger(Antichain.of(0))
         ledger.announce_all(self.statements)
         diffs: dict[int, dict[Any, set[int]]] = defaultdict(lambda: defaultdict(set))
@@ -171,14 +171,16 @@ class Expected:
             diffs[time][data].add(diff)
         ledger.count_all((time, len(by_data)) for time, by_data in diffs.items())
         for time, by_data in diffs.items():
-            for stated in by_data.values():
-                if len(stated) > 1:
-                    ledger.contradict(ConflictingDiff(time, min(stated), max(stated)))
+            for stated_diffs in by_data.values():
+                if len(stated_diffs) > 1:
+                    ledger.contradict(ConflictingDiff(time, min(stated_diffs), max(stated_diffs)))
         for time in self.breaches:
             ledger.contradict(EnvelopeBreach(time, ""))
         frontier = ledger.advance()
-        found = {(error.kind, int(str(time))) for time, errors in ledger.contradictions().items() for error in errors}
-        return (int(str(frontier.elements[0])) if frontier.elements else None), found
+        contradictions = {
+            (error.kind, int(str(time))) for time, errors in ledger.contradictions().items() for error in errors
+        }
+        return (int(str(frontier.elements[0])) if frontier.elements else None), contradictions
 
 
 def expect(subject: Subject, topic: dict[tuple[int, int], bytes]) -> Expected:
@@ -214,15 +216,15 @@ def statements_of(facts: set[tuple[Any, int, int]]) -> list[KeyedStatement]:
 
 def rows_of(table: pa.Table) -> list[tuple[Any, int | None, int]]:
     """`(data, time, diff)` of each row; times of columns as numbers, since a table's may be beyond Python's."""
-    for index, one in enumerate(table.schema):
-        if pa.types.is_timestamp(one.type) or pa.types.is_date32(one.type):
-            number = pa.int64() if pa.types.is_timestamp(one.type) else pa.int32()
-            table = table.set_column(index, one.name, table[one.name].cast(number))
-    found = []
+    for index, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type):
+            number = pa.int64() if pa.types.is_timestamp(column.type) else pa.int32()
+            table = table.set_column(index, column.name, table[column.name].cast(number))
+    rows = []
     for row in table.to_pylist():
         time, diff = row.pop(TIME, None), row.pop(DIFF)
-        found.append((tuple((name, one_form(row[name])) for name in sorted(row)), time, diff))
-    return found
+        rows.append((tuple((name, one_form(row[name])) for name in sorted(row)), time, diff))
+    return rows
 
 
 def check(subject: Subject, lake: Lake, topic: dict[tuple[int, int], bytes]) -> None:
@@ -274,11 +276,11 @@ def speaks_early(subject: Subject, value: bytes) -> bool:
 
 
 def run(tmp_path: Path, spark: SparkSession, subject: Subject, seed: int) -> None:
-    """Send a seed's messages to two partitions by turns, and check what becomes of them."""
+    """Send a seed's messages to two partitions in turn, and check what becomes of them."""
     random = Random(f"{subject.name} {seed}")
     stream, mixture = good_messages(subject, random)
     damaged = mutate(random, mixture, MESSAGES)
-    values = [*stream, *(one for one in damaged if not speaks_early(subject, one))]
+    values = [*stream, *(value for value in damaged if not speaks_early(subject, value))]
     lake = Lake(tmp_path, spark, subject.family, schema=record(subject.fields), **subject.settings)
     for partition in range(2):
         lake.send(*values[partition::2], partition=partition, at=0)
@@ -296,5 +298,7 @@ def test_a_damaged_message_is_stored_or_quarantined_and_seals_nothing_wrongly(
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
-def test_so_does_every_seed(tmp_path: Path, spark: SparkSession, subject: Subject, seed: int) -> None:
+def test_a_damaged_message_of_any_seed_is_stored_or_quarantined_and_seals_nothing_wrongly(
+    tmp_path: Path, spark: SparkSession, subject: Subject, seed: int
+) -> None:
     run(tmp_path, spark, subject, 1 + seed)

@@ -44,9 +44,8 @@ GOOD = (
 
 
 def messages(random: Random, number: int) -> list[bytes]:
-    """Good statements, bad ones, updates, and statements that something has happened to."""
-    found = [*GOOD, *BAD, updates((1, 1, 1)), b""]
-    return found + mutate(random, GOOD, number)
+    """Good and bad statements, updates, and mutated statements."""
+    return [*GOOD, *BAD, updates((1, 1, 1)), b"", *mutate(random, GOOD, number)]
 
 
 def write_topic(folder: Path, values: list[bytes | None], headers: dict[int, list[dict[str, Any]]]) -> FileTopic:
@@ -55,12 +54,12 @@ def write_topic(folder: Path, values: list[bytes | None], headers: dict[int, lis
     for number, part in enumerate((range(0, len(values), 2), range(1, len(values), 2))):
         columns = {
             "key": pa.nulls(len(part), pa.binary()),
-            "value": pa.array([values[one] for one in part], pa.binary()),
+            "value": pa.array([values[place] for place in part], pa.binary()),
             "partition": pa.array([number] * len(part), pa.int32()),
             "offset": pa.array(range(len(part)), pa.int64()),
             "timestamp": pa.nulls(len(part), pa.timestamp("us", tz="UTC")),
             "headers": pa.array(
-                [headers.get(one) for one in part],
+                [headers.get(place) for place in part],
                 pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
             ),
         }
@@ -69,9 +68,9 @@ def write_topic(folder: Path, values: list[bytes | None], headers: dict[int, lis
 
 
 def both(spark: SparkSession, topic: FileTopic, offsets: OffsetRange, decoder: Decoder) -> tuple[Any, Any]:
-    """What the driver says, and what Spark says: the good statements in order, and how many are bad."""
-    found = decoder.progress(topic.read(spark, offsets)).select("reason", *COLUMNS).toArrow().to_pylist()
-    good = [one for one in found if one.pop("reason") is None]
+    """What the driver and Spark find: the good statements in order, and how many are bad."""
+    statements = decoder.progress(topic.read(spark, offsets)).select("reason", *COLUMNS).toArrow().to_pylist()
+    good = [statement for statement in statements if statement.pop("reason") is None]
     read = read_on_driver(topic, offsets, decoder)
     assert read is not None
     place = ("partition", "offset")
@@ -79,13 +78,11 @@ def both(spark: SparkSession, topic: FileTopic, offsets: OffsetRange, decoder: D
     def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return sorted(rows, key=lambda row: [row[name] for name in place])
 
-    return (in_order(read.good.to_pylist()), read.bad), (in_order(good), len(found) - len(good))
+    return (in_order(read.good.to_pylist()), read.bad), (in_order(good), len(statements) - len(good))
 
 
 @pytest.mark.parametrize("schema", [RECORD, WITH_INT], ids=["long", "int"])
-def test_the_driver_says_of_bare_statements_what_spark_says(
-    tmp_path: Path, spark: SparkSession, schema: dict[str, Any]
-) -> None:
+def test_driver_and_spark_agree_on_bare_statements(tmp_path: Path, spark: SparkSession, schema: dict[str, Any]) -> None:
     topic = write_topic(tmp_path / "topic", [None, *messages(Random(1), 600)], {})
     offsets, _ = topic.plan({}, 10**6)
     driver, by_spark = both(spark, topic, offsets, Decoder(schema))
@@ -94,10 +91,10 @@ def test_the_driver_says_of_bare_statements_what_spark_says(
     assert driver[1] > 50
 
 
-def test_the_driver_says_of_framed_statements_what_spark_says(tmp_path: Path, spark: SparkSession) -> None:
+def test_driver_and_spark_agree_on_framed_statements(tmp_path: Path, spark: SparkSession) -> None:
     random = Random(2)
-    framed = [HEADER + one for one in messages(random, 100)]
-    framed += mutate(random, [HEADER + one for one in GOOD], 200)
+    framed = [HEADER + message for message in messages(random, 100)]
+    framed += mutate(random, [HEADER + statement for statement in GOOD], 200)
     framed += [HEADER[:4] + b"\x08" + GOOD[0], b"\x00\x00", HEADER, HEADER + GOOD[0], HEADER + GOOD[0]]
     in_header = [{"key": "__value_schema_id", "value": b"7"}]
     other = [{"key": "trace", "value": b"x"}]

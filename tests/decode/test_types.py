@@ -1,4 +1,4 @@
-"""Every declared Avro type is known in every respect, and each respect says the same of it."""
+"""Every part of the code knows every declared Avro type, and all parts agree on it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ VALUES: dict[Family, Any] = {
     Family.BINARY: b"abcd",
     Family.DECIMAL: b"\x00\x00\x00\x05",
 }
-"""One value of each family, in the codec's form; a fixed type has four bytes."""
-every_scalar = pytest.mark.parametrize("scalar", SCALARS.values(), ids=lambda one: f"{one.base} {one.logical}".strip())
+"""A value of each family, in the codec's form; a fixed type has four bytes."""
+every_scalar = pytest.mark.parametrize(
+    "scalar", SCALARS.values(), ids=lambda scalar: f"{scalar.base} {scalar.logical}".strip()
+)
 
 
 def record_of(kind: Any) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def test_json_is_read_as_a_type_that_spark_has(scalar: ScalarType) -> None:
 @pytest.mark.parametrize(
     ("scalar", "form"),
     [(scalar, form) for scalar in SCALARS.values() for form in scalar.connect_forms if not form.names],
-    ids=lambda one: getattr(one, "conversion", None) or f"{one.base} {one.logical}",
+    ids=lambda value: getattr(value, "conversion", None) or f"{value.base} {value.logical}",
 )
 def test_connect_sends_a_logical_type_as_it_is_declared(scalar: ScalarType, form: Any) -> None:
     kind = schema_of(scalar) | {"type": form.wire}
@@ -106,7 +108,7 @@ def test_connect_sends_a_logical_type_as_it_is_declared(scalar: ScalarType, form
 @pytest.mark.parametrize(
     ("scalar", "form", "name"),
     [(scalar, form, name) for scalar in SCALARS.values() for form in scalar.connect_forms for name in form.names],
-    ids=lambda one: one.rpartition(".")[2] if isinstance(one, str) else "",
+    ids=lambda value: value.rpartition(".")[2] if isinstance(value, str) else "",
 )
 def test_a_name_of_connect_says_the_conversion(scalar: ScalarType, form: Any, name: str) -> None:
     wire = dict(wire_types(record_of({"type": form.wire, "connect.name": name})))["c"]
@@ -125,7 +127,7 @@ def test_a_promotion_never_narrows() -> None:
     }
 
 
-def test_timestamps_of_all_units_and_texts_are_read_as_one_another() -> None:
+def test_timestamps_of_all_units_and_texts_are_read_as_each_other() -> None:
     fields = [{"name": "c", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}}]
     row = {"type": "record", "name": "row", "fields": fields}
     field = {"field": "c", "type": "string", "name": "io.debezium.time.ZonedTimestamp"}
@@ -138,6 +140,6 @@ def test_an_undeclared_logical_type_is_its_primitive_everywhere(base: str, logic
     record, plain = record_of({"type": base, "logicalType": logical}), record_of(base)
     assert land_record(record) == land_record(plain)
     assert data_fields(record) == data_fields(plain)
-    forms = [record_form(resolved_schema(one)) for one in (record, plain)]
+    forms = [record_form(resolved_schema(schema)) for schema in (record, plain)]
     assert forms[0].ddl == forms[1].ddl and forms[0].problem is not None
     assert encode_data(record, {"c": 7}) == encode_data(plain, {"c": 7})

@@ -1,10 +1,9 @@
-"""Made the golden store, with the code whose results later code has to repeat.
+"""Made the golden store with an earlier version, whose results later versions have to repeat.
 
     python -m tests.golden.make
 
-Topics are written by hand, and everything else is done by the command line and the jobs. Of each collection some of the
-topic is left unread, so that whoever opens the store can go on. Minted times are those of the clock, so a second run
-makes another store.
+Topics are written by hand; the command line and the jobs do everything else. A part of each topic is left unread, so
+that whoever opens the store can go on. Minted times come from the clock, so a second run makes a different store.
 """
 
 from __future__ import annotations
@@ -30,14 +29,18 @@ import yaml
 from tests.golden.shown import ARCHIVE, EXPECTED, FOLDER, Shown, command, go_on, job, unpack
 
 MADE_AT_S = 1_767_225_600
-"""The age of all files. They are old enough that cleaning up logs and sweeping dead runs always applies to them."""
+"""When all files were changed: so long ago that log cleanup and the sweep of dead runs always apply to them."""
 
 Schema = dict[str, Any]
 
 
 def record(name: str, /, **columns: Any) -> Schema:
     """An Avro record schema."""
-    return {"type": "record", "name": name, "fields": [{"name": one, "type": kind} for one, kind in columns.items()]}
+    return {
+        "type": "record",
+        "name": name,
+        "fields": [{"name": column, "type": kind} for column, kind in columns.items()],
+    }
 
 
 TEXT = ["null", "string"]
@@ -121,9 +124,9 @@ class Protocol:
         progress = record("progress", lower=longs, upper=longs, counts={"type": "array", "items": counts}) | space
         self.schema, self.schema_id = [{"type": "array", "items": update}, progress], schema_id
 
-    def updates(self, *stated: tuple[dict[str, Any], int, int]) -> bytes:
+    def updates(self, *triples: tuple[dict[str, Any], int, int]) -> bytes:
         """A message of `(data, time, diff)`."""
-        batch = [{"data": data, "time": time, "diff": diff} for data, time, diff in stated]
+        batch = [{"data": data, "time": time, "diff": diff} for data, time, diff in triples]
         return avro(self.schema, batch, self.schema_id)
 
     def progress(self, lower: int, upper: int | None, counts: Mapping[int, int]) -> bytes:
@@ -182,7 +185,7 @@ class Collection:
     def __init__(self, root: Path, document: dict[str, Any], name: str, topics: Iterable[str] = ()) -> None:
         self.root, self.document, self.name, self.config = root, document, name, root / "collections.yaml"
         names = list(topics) or [name]
-        self.topics = [Topic(root / "topics" / one) for one in names]
+        self.topics = [Topic(root / "topics" / topic) for topic in names]
         self.topic = self.topics[0]
         self.document["collections"][name] = {"topic": names if len(names) > 1 else names[0]}
         self.decisions: list[list[str]] = []
@@ -196,15 +199,15 @@ class Collection:
             block["schema"] = f"schemas/{self.name}.avsc"
             (self.root / "schemas").mkdir(exist_ok=True)
             (self.root / block["schema"]).write_text(json.dumps(schema, indent=1), encoding="utf-8")
-        for one in [one for one, value in block.items() if value is None]:
-            del block[one]
+        for setting in [setting for setting, value in block.items() if value is None]:
+            del block[setting]
         text = yaml.safe_dump(self.document, sort_keys=False, allow_unicode=True)
         self.config.write_text(text, encoding="utf-8")
 
     def run(self, *jobs: str, status: int = 0) -> None:
         """Run jobs, and assert the exit status of each."""
-        for one in jobs:
-            report = job(one, self.config, self.name)
+        for name in jobs:
+            report = job(name, self.config, self.name)
             assert report["status"] == status, report
 
     def resolve(self, *words: object) -> None:
@@ -228,44 +231,44 @@ def discard(data: Mapping[str, Any], diff: int) -> str:
 # The protocol's own framing.
 
 
-def plain(one: Collection) -> None:
+def plain(collection: Collection) -> None:
     """All types, many commits and a checkpoint, every kind of decision, a gap, late statements, keep."""
-    of, topic = Protocol(MOVEMENT), one.topic
-    one.configure(MOVEMENT, family="plain", keep=5, messages_per_tick_max=1)
+    of, topic = Protocol(MOVEMENT), collection.topic
+    collection.configure(MOVEMENT, family="plain", keep=5, messages_per_tick_max=1)
     for time in range(1, 18):
         data = movement(time)
         topic.put(of.updates((data, time, 2), (movement(time - 1), time, -1)), partition=time % 2)
         topic.put(of.progress(time if time > 1 else 0, time + 1, {time: 2}))
         if time % 4 == 0:
             topic.put(of.updates((data, time, 2)))
-    one.run("ingest")  # one commit for each message: behind 32 of them there is a checkpoint
-    one.configure(messages_per_tick_max=None)
+    collection.run("ingest")  # a commit for each message: after 32 of them there is a checkpoint
+    collection.configure(messages_per_tick_max=None)
     topic.put(GARBAGE, None)
     quarantined = topic.ends[0] - 2
-    one.run("ingest", "seal", "validate", "compact", "current")
-    one.acknowledge(0, quarantined)
+    collection.run("ingest", "seal", "validate", "compact", "current")
+    collection.acknowledge(0, quarantined)
 
     # Two counts of one time; two diffs of one update.
     topic.put(of.updates((movement(30), 20, 1), (movement(31), 20, 1)), of.progress(18, 21, {20: 2}))
     topic.put(of.progress(18, 21, {20: 3}), partition=1)
     topic.put(of.updates((movement(36), 22, 1)), of.updates((movement(36), 22, 4)), of.progress(21, 24, {22: 1}))
-    one.run("ingest", "seal")
-    one.resolve("--time", 20, "--count", 2)
-    one.run("seal")
-    one.resolve("--time", 22, "--discard", discard(_read(movement(36)), 4))
-    one.run("seal")
+    collection.run("ingest", "seal")
+    collection.resolve("--time", 20, "--count", 2)
+    collection.run("seal")
+    collection.resolve("--time", 22, "--discard", discard(_read(movement(36)), 4))
+    collection.run("seal")
 
-    # Late: a copy, two contradictions of which one is settled, and one about times that compaction took together.
+    # Late: a copy, two contradictions (one is settled), and a statement about times that compaction took together.
     topic.put(of.updates((movement(30), 20, 1), (movement(33), 21, 1), (movement(34), 19, 1), (movement(35), 3, 1)))
     topic.skip(3)
     topic.put(of.updates((movement(40), 25, 3), (movement(41), 26, 1)))
-    one.run("ingest", status=1)
-    one.resolve("--accept-gap", f"plain:0:{topic.ends[0] - 4}-{topic.ends[0] - 1}")
-    one.run("ingest", "seal", "validate")
-    one.resolve("--time", 21, "--discard", discard(_read(movement(33)), 1))
+    collection.run("ingest", status=1)
+    collection.resolve("--accept-gap", f"plain:0:{topic.ends[0] - 4}-{topic.ends[0] - 1}")
+    collection.run("ingest", "seal", "validate")
+    collection.resolve("--time", 21, "--discard", discard(_read(movement(33)), 1))
     topic.put(of.updates((movement(40), 25, 3)), of.progress(24, 30, {25: 1, 26: 2}), GARBAGE + b"2")
-    one.run("ingest", "seal", "compact")
-    one.configure(messages_per_tick_max=40)
+    collection.run("ingest", "seal", "compact")
+    collection.configure(messages_per_tick_max=40)
 
     # Not read yet.
     topic.put(of.updates((movement(42), 26, 5), (movement(41), 26, 1)), of.updates((movement(20), 3, 1)), b"\x07more")
@@ -273,50 +276,54 @@ def plain(one: Collection) -> None:
     topic.put(of.progress(30, 33, {31: 2}), of.updates((movement(41), 26, 1)), partition=1)
 
 
-def append_only(one: Collection) -> None:
+def append_only(collection: Collection) -> None:
     """Parquet topic of two partitions, two schema ids, a retraction, and a decision that the next seal applies."""
     of, turned = Protocol(ROW, 1), Protocol(TURNED, 2)
-    one.configure(
-        ROW, family="append_only", keep=4, encoding="confluent", schema_ids={1: _file(one, "row", ROW), 2: TURNED}
+    collection.configure(
+        ROW,
+        family="append_only",
+        keep=4,
+        encoding="confluent",
+        schema_ids={1: _file(collection, "row", ROW), 2: TURNED},
     )
-    put = one.topic.put_parquet
+    put = collection.topic.put_parquet
     put(of.updates(*((row(number), number // 3, 1) for number in range(12))))
     put(turned.updates(*((row(number), number // 3, 1) for number in range(6, 15))), partition=1)
     put(of.progress(0, 5, dict.fromkeys(range(5), 3)))
-    one.run("ingest", "seal", "compact", "validate")
+    collection.run("ingest", "seal", "compact", "validate")
     put(turned.updates(*((row(number, None), 5 + number % 4, 2) for number in range(20, 28))), b"\1\2\3")
     put(of.progress(5, 9, dict.fromkeys(range(5, 9), 2)), of.updates((row(3), 1, 1)), partition=1)
-    one.run("ingest", "seal", "compact", "validate", "current")
+    collection.run("ingest", "seal", "compact", "validate", "current")
     put(of.updates((row(30), 9, 1), (row(31), 10, 1)), of.updates((row(30), 9, -1)), of.progress(9, 11, {9: 2, 10: 1}))
-    one.run("ingest", "seal")
-    one.resolve("--time", 9, "--count", 1)
+    collection.run("ingest", "seal")
+    collection.resolve("--time", 9, "--count", 1)
     put(of.updates((row(32), 11, 1), (row(33), 12, 7), (row(31), 10, 1)), of.progress(11, 14, {11: 1, 12: 1}))
     put(of.updates((row(34), 14, 1), (row(5), 1, 1), (row(99), 2, 1)), b"", partition=1)
 
 
-def upsert(one: Collection) -> None:
+def upsert(collection: Collection) -> None:
     """A key of two columns, replacements, deletes, and a time that waits for a decision."""
 
     def item(article: int, pieces: int) -> dict[str, Any]:
         return {"shop": f"shop {article % 2}", "article": article, "pieces": pieces, "changed": None}
 
-    of, topic = Protocol(ARTICLE), one.topic
-    one.configure(ARTICLE, family="upsert", key=["shop", "article"], keep=3)
+    of, topic = Protocol(ARTICLE), collection.topic
+    collection.configure(ARTICLE, family="upsert", key=["shop", "article"], keep=3)
     topic.put(*(of.updates(*((item(number, time), time, 1) for number in range(time, 8))) for time in range(5)))
     topic.put(of.updates((item(7, 4), 4, 1)), of.progress(0, 5, {time: 8 - time for time in range(5)}))
-    one.run("ingest", "seal", "compact", "current", "validate")
+    collection.run("ingest", "seal", "compact", "current", "validate")
     topic.put(
         of.updates((item(1, 1), 5, -1), (item(2, 2), 6, -1), (item(2, 20), 6, 1)), of.progress(5, 8, {5: 1, 6: 2})
     )
     topic.put(GARBAGE, of.updates((item(3, 30), 9, 1)), of.updates((item(3, 31), 9, 1), (item(9, 1), 10, 1)))
     topic.put(of.progress(8, 11, {9: 2, 10: 1}))
-    one.run("ingest", "seal")
+    collection.run("ingest", "seal")
     topic.put(of.updates((item(7, 4), 4, 1), (item(6, 66), 6, 1)))
-    one.run("ingest", "validate")
-    one.acknowledge(0, 9)
+    collection.run("ingest", "validate")
+    collection.acknowledge(0, 9)
     topic.put(of.updates((item(9, 1), 10, -1), (item(9, 2), 12, 1), (item(4, 4), 12, -1)), of.progress(11, 14, {12: 2}))
     topic.put(of.updates((item(1, 100), 13, 1)), of.updates((item(3, 33), 9, 1)))
-    one.decisions = [
+    collection.decisions = [
         ["--time", "9", "--discard", discard(item(3, 30), 1)],
         ["--time", "9", "--discard", discard(item(3, 33), 1)],
         ["--time", "9", "--count", "1"],
@@ -325,7 +332,7 @@ def upsert(one: Collection) -> None:
     ]
 
 
-def _changes(one: Collection, close: bool, whole: bool = True, **settings: Any) -> None:
+def _changes(collection: Collection, close: bool, whole: bool = True, **settings: Any) -> None:
     """The life of a few rows as change events; the stream may be closed at the end."""
 
     def event(before: Any, after: Any, time: int, diff: int = 1) -> tuple[dict[str, Any], int, int]:
@@ -334,21 +341,21 @@ def _changes(one: Collection, close: bool, whole: bool = True, **settings: Any) 
             rows["before"] = {"id": before[0], "name": None, "price": None}
         return {**rows, "op": "c" if before is None else "d" if after is None else "u"}, time, diff
 
-    of, topic = Protocol(EVENT), one.topic
-    one.configure(EVENT, family="debezium", **settings)
+    of, topic = Protocol(EVENT), collection.topic
+    collection.configure(EVENT, family="debezium", **settings)
     first = [event(None, (number, "1"), number // 4) for number in range(8)]
     topic.put(of.updates(*first[:5]), of.updates(*first[3:]), of.progress(0, 2, {0: 4, 1: 4}))
-    one.run("ingest", "seal", "validate")
+    collection.run("ingest", "seal", "validate")
     changed = [event((number, "1"), (number, "2.5"), 2 + number) for number in range(4)]
     topic.put(of.updates(*changed), of.updates(event((4, "1"), None, 4), event((5, "1"), (15, "1"), 5)))
     topic.put(of.updates(*changed[:2]), of.progress(2, 7, {2: 1, 3: 1, 4: 2, 5: 2}), GARBAGE)
     twice = [event((0, "2.5"), (0, "3"), 7), event((0, "3"), (0, None), 7)]
     at_seven = twice if whole else [event((0, "2.5"), (0, None), 7)]
     topic.put(of.updates(*at_seven), of.progress(7, 9, {7: len(at_seven)}))
-    one.run("ingest", "seal", "compact", "current")
+    collection.run("ingest", "seal", "compact", "current")
     topic.put(of.updates(event((6, "1"), (6, "6"), 9), event((7, "1"), None, 10)), of.progress(9, 11, {9: 1, 10: 2}))
     topic.put(of.updates(changed[0], at_seven[0], event(None, (50, "1"), 8)))
-    one.run("ingest", "seal", "validate")
+    collection.run("ingest", "seal", "validate")
     topic.put(of.updates(event(None, (20, "0.001"), 10), event(None, (21, "9"), 12)))
     topic.put(of.updates(first[0], first[0], at_seven[0], event(None, (51, "1"), 8)))
     topic.put(of.updates(event((6, "6"), (6, "7"), 12), event((7, "1"), None, 10)), b"\x01")
@@ -357,28 +364,28 @@ def _changes(one: Collection, close: bool, whole: bool = True, **settings: Any) 
         topic.put(of.updates(event(None, (30, "1"), 14)))
 
 
-def debezium(one: Collection) -> None:
+def debezium(collection: Collection) -> None:
     """Change events with a key."""
-    _changes(one, close=False, key="id", keep=3)
+    _changes(collection, close=False, key="id", keep=3)
 
 
-def debezium_before_key(one: Collection) -> None:
+def debezium_before_key(collection: Collection) -> None:
     """Change events whose `before` is just the key."""
-    _changes(one, close=False, whole=False, key="id", before="key", keep=2)
+    _changes(collection, close=False, whole=False, key="id", before="key", keep=2)
 
 
-def debezium_summed(one: Collection) -> None:
+def debezium_summed(collection: Collection) -> None:
     """Change events without a key, whose rows add up; the end of the stream is still unread."""
-    _changes(one, close=True, keep=7)
+    _changes(collection, close=True, keep=7)
 
 
-def closed(one: Collection) -> None:
+def closed(collection: Collection) -> None:
     """A closed stream that was read to its end."""
     of = Protocol(ROW)
-    one.configure(ROW, family="plain")
-    one.topic.put_parquet(of.updates((row(1), 0, 1), (row(2), 3, 2), (row(1), 4, -1)))
-    one.topic.put(of.updates((row(1), 0, 1)), of.progress(0, None, {0: 1, 3: 1, 4: 1}), partition=1)
-    one.run("ingest", "seal", "validate", "compact", "current")
+    collection.configure(ROW, family="plain")
+    collection.topic.put_parquet(of.updates((row(1), 0, 1), (row(2), 3, 2), (row(1), 4, -1)))
+    collection.topic.put(of.updates((row(1), 0, 1)), of.progress(0, None, {0: 1, 3: 1, 4: 1}), partition=1)
+    collection.run("ingest", "seal", "validate", "compact", "current")
 
 
 # Raw topics: times are minted.
@@ -393,9 +400,9 @@ STOCK = record("stock", pieces="int", price=["null", PRICE])
 WIDER_STOCK = record("stock", pieces="int", price=["null", PRICE], counted=["null", MOMENT])
 
 
-def raw_append_only_json(one: Collection) -> None:
+def raw_append_only_json(collection: Collection) -> None:
     """Two topics, metadata, more than 32 ticks and a checkpoint, new columns by settings and by a message."""
-    eu, us = one.topics
+    eu, us = collection.topics
     raw = {"framing": "reclock", "envelope": "append_only", "format": "json", "evolution": "additive"}
     metadata = {
         "topic": "origin",
@@ -404,24 +411,24 @@ def raw_append_only_json(one: Collection) -> None:
         "timestamp": "sent_at",
         "headers": "sent_with",
     }
-    one.configure(CLICK, **raw, metadata=metadata, messages_per_tick_max=2)
+    collection.configure(CLICK, **raw, metadata=metadata, messages_per_tick_max=2)
     for number in range(34):
         eu.put({"value": {"page": f"/{number}", "seconds": number / 8}, "headers": {"trace": f"t{number}"}})
         us.put({"page": f"/{number}"}, partition=number % 2)
-    one.run("ingest")
-    one.configure(messages_per_tick_max=None)
-    one.run("validate", "compact", "current")
+    collection.run("ingest")
+    collection.configure(messages_per_tick_max=None)
+    collection.run("validate", "compact", "current")
     eu.put("nonsense", None, {"page": "/same", "seconds": 0.1}, {"page": "/same", "seconds": 0.1})
-    one.run("ingest")
-    one.acknowledge(0, 34)
-    one.configure(WIDER_CLICK)
+    collection.run("ingest")
+    collection.acknowledge(0, 34)
+    collection.configure(WIDER_CLICK)
     us.put({"page": "海", "price": "12.5", "seen": "2026-01-31T12:00:00.000001Z"}, {"page": "🌊", "seconds": 1e-9})
     us.skip(2)
     us.put({"page": "behind a gap"})
-    one.run("ingest", status=1)
-    one.resolve("--accept-gap", f"clicks.us:0:{us.ends[0] - 3}-{us.ends[0] - 1}")
-    one.run("ingest")
-    one.configure({**WIDER_CLICK, "fields": [*WIDER_CLICK["fields"], {"name": "browser", "type": TEXT}]})
+    collection.run("ingest", status=1)
+    collection.resolve("--accept-gap", f"clicks.us:0:{us.ends[0] - 3}-{us.ends[0] - 1}")
+    collection.run("ingest")
+    collection.configure({**WIDER_CLICK, "fields": [*WIDER_CLICK["fields"], {"name": "browser", "type": TEXT}]})
     text = {"type": "string", "optional": True}
     columns = [{"field": "page", "type": "string", "optional": False}, {"field": "browser", **text}]
     wrapped = {"type": "struct", "fields": columns, "optional": True, "name": "click"}
@@ -431,7 +438,7 @@ def raw_append_only_json(one: Collection) -> None:
     us.put({"seconds": 1}, None, {"page": "/last", "seen": "1969-12-31T23:59:59Z"}, partition=1)
 
 
-def raw_append_only_avro(one: Collection) -> None:
+def raw_append_only_avro(collection: Collection) -> None:
     """Two schema ids, the second with a new column; all runs are merged, and since stays."""
 
     def sale(number: int, schema_id: int = 1) -> bytes:
@@ -443,64 +450,64 @@ def raw_append_only_avro(one: Collection) -> None:
         return avro((SALE, WIDER_SALE)[schema_id - 1], data, schema_id)
 
     raw = {"framing": "reclock", "envelope": "append_only", "format": "avro", "evolution": "additive"}
-    one.configure(SALE, **raw, encoding="confluent", schema_ids={1: _file(one, "sale-1", SALE)})
-    one.topic.put(*(sale(number) for number in range(6)), sale(3), b"\0\0\0\0\1broken")
-    one.run("ingest", "validate", "current")
-    one.configure(schema_ids={1: "schemas/sale-1.avsc", 2: _file(one, "sale-2", WIDER_SALE)})
-    one.topic.put(*(sale(number, 1 + number % 2) for number in range(10, 16)), b"\0\0\0\0\x09" + sale(1)[5:])
-    one.run("ingest")
-    one.topic.put(sale(20, 2), partition=3)
-    one.run("ingest", "validate", "compact")
-    one.topic.put(sale(21, 2), sale(22), GARBAGE, partition=3)
-    one.topic.put(None, *(sale(number, 2) for number in range(30, 33)))
+    collection.configure(SALE, **raw, encoding="confluent", schema_ids={1: _file(collection, "sale-1", SALE)})
+    collection.topic.put(*(sale(number) for number in range(6)), sale(3), b"\0\0\0\0\1broken")
+    collection.run("ingest", "validate", "current")
+    collection.configure(schema_ids={1: "schemas/sale-1.avsc", 2: _file(collection, "sale-2", WIDER_SALE)})
+    collection.topic.put(*(sale(number, 1 + number % 2) for number in range(10, 16)), b"\0\0\0\0\x09" + sale(1)[5:])
+    collection.run("ingest")
+    collection.topic.put(sale(20, 2), partition=3)
+    collection.run("ingest", "validate", "compact")
+    collection.topic.put(sale(21, 2), sale(22), GARBAGE, partition=3)
+    collection.topic.put(None, *(sale(number, 2) for number in range(30, 33)))
 
 
-def raw_upsert_json(one: Collection) -> None:
+def raw_upsert_json(collection: Collection) -> None:
     """Keys in error, a healed key, tombstones, and a compaction that keeps only the last time."""
 
     def item(key: int, price: int | None) -> dict[str, Any]:
         return {"key": {"id": key}, "value": {"id": key, "name": NAMES[key % 8], "price": price}}
 
     raw = {"framing": "reclock", "envelope": "upsert", "format": "json", "key": "id"}
-    one.configure(ITEM, **raw, keep=0)
-    topic = one.topic
+    collection.configure(ITEM, **raw, keep=0)
+    topic = collection.topic
     topic.put(item(1, 10), item(1, 11), item(2, 20), item(3, 30), {"key": {"id": 3}, "value": None}, item(5, 50))
     topic.put(item(2, 21), {"key": {"id": 7}, "value": {"id": 7, "price": "dear"}}, item(6, None), partition=1)
-    one.run("ingest")
+    collection.run("ingest")
     topic.put(item(8, 80), {"key": {"id": 1}, "value": None}, {"key": None, "value": {"id": 4}}, item(9, 90))
-    one.run("ingest", "compact", "validate")
+    collection.run("ingest", "compact", "validate")
     topic.put({"key": {"id": 8}, "value": "{"}, item(2, 22), item(10, 100))
-    one.run("ingest")
+    collection.run("ingest")
     topic.put({"key": {"id": 9}, "value": None}, item(6, 61), {"key": {"id": 5}, "value": {"id": 6, "price": 1}})
-    one.run("ingest", "validate")
-    one.acknowledge(0, 8)
+    collection.run("ingest", "validate")
+    collection.acknowledge(0, 8)
     topic.put(item(7, 70), item(1, 12), {"key": "{", "value": None}, {"key": {"id": 10}, "value": None}, partition=1)
     topic.put(item(8, 81), item(11, 110), item(5, 51))
 
 
-def raw_upsert_avro(one: Collection) -> None:
+def raw_upsert_avro(collection: Collection) -> None:
     """A key schema, bare Avro, and a new column by settings."""
 
     def stock(schema: Schema, article: int, pieces: int | None) -> dict[str, Any]:
         key = avro(STOCK_KEY, {"shop": "海", "article": article})
         data = {"pieces": pieces, "price": Decimal(article) / 4, "counted": datetime(2026, 2, 1, tzinfo=UTC)}
-        stated = {"key_b64": base64.b64encode(key).decode("ascii"), "value": None}
+        message = {"key_b64": base64.b64encode(key).decode("ascii"), "value": None}
         if pieces is not None:
-            del stated["value"]
-            stated["value_b64"] = base64.b64encode(avro(schema, data)).decode("ascii")
-        return stated
+            del message["value"]
+            message["value_b64"] = base64.b64encode(avro(schema, data)).decode("ascii")
+        return message
 
     raw = {"framing": "reclock", "envelope": "upsert", "format": "avro", "key": ["shop", "article"]}
-    one.configure(STOCK, **raw, key_schema=STOCK_KEY, evolution="additive")
-    topic = one.topic
+    collection.configure(STOCK, **raw, key_schema=STOCK_KEY, evolution="additive")
+    topic = collection.topic
     topic.put(*(stock(STOCK, article, article * 10) for article in range(6)), stock(STOCK, 2, None))
-    one.run("ingest", "current")
-    one.configure(WIDER_STOCK)
+    collection.run("ingest", "current")
+    collection.configure(WIDER_STOCK)
     topic.put(stock(WIDER_STOCK, 3, 33), stock(WIDER_STOCK, 4, None), stock(WIDER_STOCK, 9, 90), {"key_b64": "AQ=="})
-    one.run("ingest", "validate", "compact")
-    one.configure(keep=0)
+    collection.run("ingest", "validate", "compact")
+    collection.configure(keep=0)
     topic.put(stock(WIDER_STOCK, 3, 34), stock(WIDER_STOCK, 5, None), stock(WIDER_STOCK, 2, 22), partition=1)
-    one.run("ingest")
+    collection.run("ingest")
     topic.put(stock(WIDER_STOCK, 0, None), stock(WIDER_STOCK, 11, 110), {"key": None, "value": "x"})
     topic.put(stock(WIDER_STOCK, 3, 35), stock(WIDER_STOCK, 3, 36), partition=1)
 
@@ -521,11 +528,11 @@ MOMENTS = ({0: 24, 1: 14}, {0: 50, 1: 27}, {0: 62, 1: 33}, {0: 76, 1: 40})
 """The offsets to which the capture is sent at each moment; the last ones stay unread."""
 
 
-def raw_debezium(one: Collection) -> None:
+def raw_debezium(collection: Collection) -> None:
     """The first change events of a table as Debezium wrote them, with values that the database did not send."""
     raw = {"framing": "reclock", "envelope": "debezium", "format": "json", "key": "id"}
-    one.configure(PERSON, **raw)
-    topic, folder = one.topic, CAPTURE / "topics" / "snapshots.public.people"
+    collection.configure(PERSON, **raw)
+    topic, folder = collection.topic, CAPTURE / "topics" / "snapshots.public.people"
     captured = {at: gzip.decompress((folder / f"{at}.jsonl.gz").read_bytes()).decode().splitlines() for at in (0, 1)}
 
     def arrive(moment: int) -> None:
@@ -535,14 +542,14 @@ def raw_debezium(one: Collection) -> None:
             topic.ends[partition] = end
 
     arrive(0)
-    one.run("ingest", "validate", "current")
+    collection.run("ingest", "validate", "current")
     arrive(1)
     topic.put({"key": {"id": 77}, "value": "no event"}, "stray", None, partition=2)
-    one.run("ingest", "compact")
-    one.acknowledge(2, 1)
+    collection.run("ingest", "compact")
+    collection.acknowledge(2, 1)
     arrive(2)
-    one.configure(keep=0)
-    one.run("ingest", "validate")
+    collection.configure(keep=0)
+    collection.run("ingest", "validate")
     arrive(3)
     topic.put({"key": {"id": 77}, "value": None}, "another stray", partition=2)
 
@@ -564,10 +571,10 @@ MADE: dict[Callable[[Collection], None], tuple[str, ...]] = {
 """The function that makes each collection, and its topics if they have other names."""
 
 
-def _file(one: Collection, name: str, schema: Schema) -> str:
-    """Write a schema beside the settings, and return its path for them."""
-    (one.root / "schemas").mkdir(exist_ok=True)
-    (one.root / "schemas" / f"{name}.avsc").write_text(json.dumps(schema, indent=1), encoding="utf-8")
+def _file(collection: Collection, name: str, schema: Schema) -> str:
+    """Write a schema next to the settings, and return its path for them."""
+    (collection.root / "schemas").mkdir(exist_ok=True)
+    (collection.root / "schemas" / f"{name}.avsc").write_text(json.dumps(schema, indent=1), encoding="utf-8")
     return f"schemas/{name}.avsc"
 
 
@@ -617,14 +624,19 @@ def make() -> None:
     expected: dict[str, Any] = {"made_by": commit.strip(), "collections": {}}
     with TemporaryDirectory() as scratch:
         config = unpack(Path(scratch))
-        for one in made:
-            name, folder = one.name, folders[one.name]
+        for collection in made:
+            name, folder = collection.name, folders[collection.name]
             before = Shown(config, name, folder).everything()
-            jobs = go_on(config, name, one.decisions)
-            known = [bound["time"] for bound in before["times"] or []]
-            after = Shown(config, name, folder, known, words=False).everything()
-            told = {"folder": folder, "decisions": one.decisions, "before": before, "jobs": jobs, "after": after}
-            expected["collections"][name] = told
+            jobs = go_on(config, name, collection.decisions)
+            minted = [bound["time"] for bound in before["times"] or []]
+            after = Shown(config, name, folder, minted, words=False).everything()
+            expected["collections"][name] = {
+                "folder": folder,
+                "decisions": collection.decisions,
+                "before": before,
+                "jobs": jobs,
+                "after": after,
+            }
     EXPECTED.write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -75,16 +75,16 @@ def job(name: str, config: Path, collection: str) -> dict[str, Any]:
 
 def go_on(config: Path, collection: str, decisions: Iterable[Sequence[str]]) -> dict[str, Any]:
     """Run all jobs once, with decisions before seal, and return their reports."""
-    told: dict[str, Any] = {}
-    for name, kept in _REPORTS.items():
+    reports: dict[str, Any] = {}
+    for name, keys in _REPORTS.items():
         if name == "seal":
             for decision in decisions:
                 status, _ = command("resolve", collection, *decision, "--reason", "asked", "--config", config)
                 assert status == 0, decision
         report = job(name, config, collection)
         result = report["results"].get(collection, {})
-        told[name] = {"status": report["status"], **{one: result.get(one) for one in kept}}
-    return told
+        reports[name] = {"status": report["status"], **{key: result.get(key) for key in keys}}
+    return reports
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Shown:
         name: the collection.
         folder: its folder in the store.
         known: minted times by their number; others are shown as `new 1`, `new 2`, …, as a clock has chosen them.
-        words: also show how things are worded, and into how many runs they are stored.
+        words: also show texts that may be reworded, and the number of stored runs.
     """
 
     config: Path
@@ -107,7 +107,7 @@ class Shown:
     _minted: dict[int, str] = field(default_factory=dict)
 
     def everything(self) -> dict[str, Any]:
-        """Everything below."""
+        """All that the methods below show."""
         times = self._times()
         status = self._status()
         return {
@@ -128,8 +128,8 @@ class Shown:
         if self.known is not None:
             new = [row["time"] for row in rows if row["time"] not in self.known]
             self._minted = {time: f"new {number}" for number, time in enumerate(new, start=1)}
-        kept = ("offsets", "records", "rows", "quarantined")
-        return [{"time": self._time(row["time"]), **{one: row[one] for one in kept}} for row in rows]
+        columns = ("offsets", "records", "rows", "quarantined")
+        return [{"time": self._time(row["time"]), **{column: row[column] for column in columns}} for row in rows]
 
     def _time(self, time: int) -> int | str:
         return self._minted.get(time, time)
@@ -142,10 +142,10 @@ class Shown:
 
     def _status(self) -> dict[str, Any]:
         _, printed = command("status", self.name, "--json", "--config", self.config)
-        found = _exact(printed)["collections"][self.name]
-        contradictions = [{"time": one["time"], "decided": one["decided"]} for one in found["contradictions"]]
-        shown = {one: found[one] for one in (*_STATUS, *(["runs"] if self.words else []))}
-        shown |= {"since": self._bound(found["since"]), "upper": self._bound(found["upper"])}
+        status = _exact(printed)["collections"][self.name]
+        contradictions = [{"time": row["time"], "decided": row["decided"]} for row in status["contradictions"]]
+        shown = {key: status[key] for key in (*_STATUS, *(["runs"] if self.words else []))}
+        shown |= {"since": self._bound(status["since"]), "upper": self._bound(status["upper"])}
         return {"status": {**shown, "contradictions": contradictions}}
 
     def _reads(self) -> list[dict[str, Any]]:
@@ -155,12 +155,12 @@ class Shown:
             return []
         first, end = last["since"], last["as_of"]
         minted = json.loads(command("times", self.name, "--json", "--limit", 10_000, "--config", self.config)[1] or "0")
-        between = [one["time"] for one in minted["rows"]] if minted else list(range(first, end + 1))
-        between = [one for one in between if first <= one <= end] or [end]
-        found = [self._read(time) for time in sorted({between[0], between[len(between) // 2]} - {end})]
+        between = [row["time"] for row in minted["rows"]] if minted else list(range(first, end + 1))
+        between = [time for time in between if first <= time <= end] or [end]
+        reads = [self._read(time) for time in sorted({between[0], between[len(between) // 2]} - {end})]
         beyond = [*([first - 1] if first > 0 else []), *([] if last["closed"] else [end + 1])]
         assert [self._read(time) for time in beyond] == [None] * len(beyond), "a time outside of [since, upper) is read"
-        return [self._told(one) for one in (*found, last) if one is not None]
+        return [self._shown(read) for read in (*reads, last) if read is not None]
 
     def _read(self, as_of: int | None = None) -> dict[str, Any] | None:
         at = [] if as_of is None else ["--as-of", as_of]
@@ -168,20 +168,20 @@ class Shown:
         assert status in (0, 2), printed
         return _exact(printed) if status == 0 else None
 
-    def _told(self, read: Mapping[str, Any]) -> dict[str, Any]:
+    def _shown(self, read: Mapping[str, Any]) -> dict[str, Any]:
         bounds = {"since": self._bound(read["since"]), "upper": self._bound(read["upper"]), "closed": read["closed"]}
         return {"as_of": self._time(read["as_of"]), **bounds, "rows": _texts(read["rows"])}
 
     def _rows_of(self, kind: str) -> dict[str, Any]:
         """The output of `quarantine` or `late`."""
         _, printed = command(kind, self.name, "--json", "--limit", 10_000, "--config", self.config)
-        found = _exact(printed)
-        for row in found["rows"]:
+        output = _exact(printed)
+        for row in output["rows"]:
             if not self.words:
                 row.pop("detail", None)
             if "times" in row:
                 row["times"] = row["times"] and [self._time(time) for time in row["times"]]
-        return {one: value for one, value in found.items() if one != "name"} | {"rows": _texts(found["rows"])}
+        return {key: value for key, value in output.items() if key != "name"} | {"rows": _texts(output["rows"])}
 
     def _current(self) -> list[str] | None:
         """The table for other engines, read by a plain Delta reader."""

@@ -36,5 +36,5 @@ def test_a_collection_of_an_earlier_version_continues_with_equal_results(
     expected = COLLECTIONS[name]
     config = unpack(tmp_path)
     assert go_on(config, name, expected["decisions"]) == expected["jobs"]
-    known = [one["time"] for one in expected["before"]["times"] or []]
-    assert Shown(config, name, expected["folder"], known, words=False).everything() == expected["after"]
+    minted = [row["time"] for row in expected["before"]["times"] or []]
+    assert Shown(config, name, expected["folder"], minted, words=False).everything() == expected["after"]

@@ -13,7 +13,7 @@ from tidelake.model.keyed import KeyedStatement
 
 
 def random_statements(rng: Random, times: int) -> list[KeyedStatement]:
-    """Upserts without breaches: at each time at most one value a key, deletes of any value beside it."""
+    """Upserts without breaches: at each time at most one value for each key, and deletes of any value next to it."""
     statements = []
     for time in range(times):
         for key in "xyz":
@@ -30,7 +30,7 @@ def key_of(row: Any) -> Any:
 
 
 class Database:
-    """Rows by key; every change of one gives an event, as a connector would write it."""
+    """Rows by key; every change of a row gives an event, as a connector would write it."""
 
     def __init__(self, rng: Random, whole_before: bool = True) -> None:
         self.rng, self.whole_before = rng, whole_before
@@ -62,7 +62,7 @@ class Database:
 
 
 def history(rng: Random, times: int, whole_before: bool = True) -> tuple[list[Event], list[set[Any]]]:
-    """Distinct events, and the database's contents after each time; a time that would repeat an event has none."""
+    """Distinct events, and the database's contents after each time; a time that would repeat an event has no events."""
     database = Database(rng, whole_before)
     events: list[Event] = []
     contents = []

@@ -13,7 +13,7 @@ KEYS = "wxyz"
 
 
 def random_source(rng: Random, partitions: int, length: int) -> list[list[PositionedStatement]]:
-    """By partition what a source states, in its order; the times are those of ticks and still to come.
+    """What a source states, by partition and in order; its times are set later, by ticks.
 
     A key stays in its partition. Barriers are of both kinds: a truncate, which stands alone, and a snapshot's end,
     which stands below the rows that the snapshot states.
@@ -46,7 +46,7 @@ def _value(rng: Random, key: str, position: tuple[int, ...]) -> PositionedStatem
 
 
 class Ticks:
-    """Ticks that read random parts of a source's partitions, each in its order, and now and then some of it again."""
+    """Ticks that read random parts of a source's partitions, each in its order, and sometimes read a part again."""
 
     def __init__(self, rng: Random, logs: list[list[PositionedStatement]], resent_within: int) -> None:
         self.rng, self.logs, self.resent_within = rng, logs, resent_within
@@ -56,11 +56,11 @@ class Ticks:
 
     @property
     def done(self) -> bool:
-        """Everything was read."""
+        """Whether everything was read."""
         return all(place == len(log) for place, log in zip(self.next, self.logs, strict=True))
 
     def tick(self) -> list[PositionedStatement]:
-        """Read on; at a later time each."""
+        """Read on, at a later time than the last tick."""
         self.time += self.rng.randint(1, 3)
         read: list[PositionedStatement] = []
         for partition, log in enumerate(self.logs):
@@ -74,7 +74,7 @@ class Ticks:
             # What is sent again is read to where it was before: the promise is about every single statement.
             end = max(self.next[partition] + self.rng.randint(0, 3), len(self.first_read[partition]))
             end = min(end, len(log))
-            read += [one._replace(time=self.time) for one in log[self.next[partition] : end]]
+            read += [statement._replace(time=self.time) for statement in log[self.next[partition] : end]]
             self.first_read[partition] += [self.time] * (end - len(self.first_read[partition]))
             self.next[partition] = end
         return read

@@ -83,7 +83,7 @@ def test_a_row_that_comes_and_goes_at_one_time_is_no_update_at_all() -> None:
     assert row_updates([Event(None, "k1", 1), Event("k1", None, 1)]) == {}
 
 
-def test_one_row_more_than_once_is_a_breach_and_a_chain_of_changes_is_none() -> None:
+def test_a_row_more_than_once_is_a_breach_and_a_chain_of_changes_is_not() -> None:
     assert breaches([Event(None, "k1", 1, 2)], key_of) == {1}
     assert breaches([Event(None, "k1", 1), Event("k1", "k2", 1), Event("k2", "k3", 1)], key_of) == set()
 
@@ -111,13 +111,13 @@ def test_a_schema_that_is_no_change_event_is_refused_by_column(fields: list[Any]
     assert problem in str(refused.value)
 
 
-def test_several_events_of_one_key_have_no_order_where_before_is_just_the_key() -> None:
+def test_several_events_of_the_same_key_have_no_order_if_before_is_just_the_key() -> None:
     inserted_and_deleted = [Event(None, ("k", 1), 1), Event(("k", None), None, 1)]
     assert key_breaches(inserted_and_deleted, key_of) == {1}
     assert key_breaches([Event(("k", None), ("l", 1), 1), Event(("l", None), ("k", 1), 1)], key_of) == {1}
     assert key_breaches([Event(("k", None), ("k", 1), 1), Event(("k", None), ("k", 2), 2)], key_of) == set()
 
 
-def test_an_update_to_null_is_one_although_before_looks_the_same() -> None:
+def test_an_update_to_null_counts_although_before_looks_the_same() -> None:
     events = [Event(None, ("k", 10), 1), Event(("k", None), ("k", None), 2)]
     assert keyed_contents(events, 2, key_of, whole_before=False) == {("k", None): 1}

@@ -17,10 +17,10 @@ def test_merges_at_random_moments_change_no_answer_at_or_after_since(seed: int) 
     for _ in range(100):
         resent_within = rng.choice([0, 4, 40])
         ticks = Ticks(rng, random_source(rng, rng.randint(1, 2), rng.randint(1, 12)), resent_within)
-        stored, stated = PositionedCollection(resent_within), []
+        stored, statements = PositionedCollection(resent_within), []
         while not ticks.done:
             run = ticks.tick()
-            stated += run
+            statements += run
             stored.tick(run)
             if rng.random() < 0.5:
                 chosen = rng.sample(range(len(stored.runs)), rng.randint(0, len(stored.runs)))
@@ -28,15 +28,15 @@ def test_merges_at_random_moments_change_no_answer_at_or_after_since(seed: int) 
                     chosen = list(range(len(stored.runs)))
                 stored.merge(chosen, rng.randint(stored.since, max(stored.since, stored.upper)))
             for as_of in range(stored.since, stored.upper):
-                assert stored.read(as_of) == contents(stated, as_of), (seed, as_of, stated)
+                assert stored.read(as_of) == contents(statements, as_of), (seed, as_of, statements)
         stored.merge(range(len(stored.runs)), stored.upper + resent_within)
-        found = contents(stated, stored.upper)
-        live = len(found.rows) + len(found.errors)
-        deleted = len({one.key for one in stated if one.time > stored.upper - 1 - resent_within})
+        last = contents(statements, stored.upper)
+        live = len(last.rows) + len(last.errors)
+        deleted = len({statement.key for statement in statements if statement.time > stored.upper - 1 - resent_within})
         assert sum(map(len, stored.runs)) <= live * (1 + COLUMNS) + deleted + 1
 
 
-def test_an_older_statement_of_a_key_never_wins_in_whatever_tick_it_comes() -> None:
+def test_an_older_statement_of_a_key_never_wins_whatever_tick_it_comes_in() -> None:
     newer, older = PositionedStatement("k", ("new",), (9,), 1), PositionedStatement("k", ("old",), (4,), 2)
     assert contents([newer, older], 2).rows == {"k": ("new",)}
     assert contents([newer, older._replace(diff=-1)], 2).rows == {"k": ("new",)}
@@ -52,15 +52,15 @@ def test_a_delete_hides_what_may_come_again_until_it_cannot() -> None:
     assert stored.read(6).rows == {}
     stored.tick([PositionedStatement("other", ("v",), (3,), 20)])
     stored.merge(range(len(stored.runs)), since=20)
-    assert [one.key for run in stored.runs for one in run] == ["other"]
+    assert [statement.key for run in stored.runs for statement in run] == ["other"]
 
 
 def test_a_barrier_erases_what_is_below_it_and_nothing_else() -> None:
     barrier = PositionedStatement(None, (), (5,), 3, 0)
-    below, beside = PositionedStatement("a", (1,), (4, 9), 1), PositionedStatement("b", (2,), (5, 0), 1)
-    assert contents([below, beside, barrier], 2).rows == {"a": (1,), "b": (2,)}
-    assert contents([below, beside, barrier], 3).rows == {"b": (2,)}
-    assert contents([beside, barrier, below._replace(time=9)], 9).rows == {"b": (2,)}
+    below, above = PositionedStatement("a", (1,), (4, 9), 1), PositionedStatement("b", (2,), (5, 0), 1)
+    assert contents([below, above, barrier], 2).rows == {"a": (1,), "b": (2,)}
+    assert contents([below, above, barrier], 3).rows == {"b": (2,)}
+    assert contents([above, barrier, below._replace(time=9)], 9).rows == {"b": (2,)}
 
 
 def test_an_unavailable_column_keeps_its_value_but_not_across_a_delete_a_barrier_or_an_error() -> None:
@@ -72,9 +72,9 @@ def test_an_unavailable_column_keeps_its_value_but_not_across_a_delete_a_barrier
         PositionedStatement(None, (), (5,), 5, 0),
         PositionedStatement("k", (None, None), (5,), 5, 1, error="no"),
     ]
-    for one in between:
-        found = contents([whole, one, partial], 9)
-        assert (found.rows, found.unknown) == ({"k": (None, 2)}, {"k": frozenset({0})})
+    for statement in between:
+        last = contents([whole, statement, partial], 9)
+        assert (last.rows, last.unknown) == ({"k": (None, 2)}, {"k": frozenset({0})})
 
 
 def test_a_good_value_or_a_delete_heals_a_key_in_error() -> None:

@@ -91,7 +91,7 @@ def test_compaction_does_not_move_updates_among_those_that_are_not_sealed():
     assert collection.read(9) == {"b": 1, "c": 1}
 
 
-def test_frontiers_never_go_back_and_the_same_one_is_a_no_op():
+def test_frontiers_never_go_back_and_the_same_frontier_is_a_no_op():
     collection = small()
     collection.seal(Antichain.of(5))
     collection.compact(Antichain.of(2))

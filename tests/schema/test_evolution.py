@@ -17,12 +17,12 @@ MONEY = {"type": "record", "name": "shop.money", "fields": [{"name": "cents", "t
 
 
 def record(*fields: tuple[str, Any] | dict[str, Any]) -> dict[str, Any]:
-    stated = [one if isinstance(one, dict) else {"name": one[0], "type": one[1]} for one in fields]
-    return {"type": "record", "name": "row", "namespace": "shop", "fields": stated}
+    columns = [field if isinstance(field, dict) else {"name": field[0], "type": field[1]} for field in fields]
+    return {"type": "record", "name": "row", "namespace": "shop", "fields": columns}
 
 
 def names(fields: Sequence[dict[str, Any]]) -> list[str]:
-    return [one["name"] for one in fields]
+    return [field["name"] for field in fields]
 
 
 KNOWN = record(("id", "long"), ("net", ["null", MONEY]))
@@ -64,23 +64,23 @@ def test_a_default_makes_a_column_of_earlier_rows_null_and_a_narrower_type_is_no
 def test_topics_of_one_collection_may_each_bring_their_own_columns() -> None:
     writers = {1: record(("id", "long"), ("a", TEXT)), 2: record(("id", "long"), ("b", TEXT))}
     known = Values(record(("id", "long")), may_lack=("a", "b"))
-    found = sort_writers(known, writers, True, lambda one: one)
-    assert names(found.values.record["fields"]) == ["id", "a", "b"] and set(found.usable) == {1, 2}
-    strict = sort_writers(Values(record(("id", "long"))), writers, True, lambda one: one)
+    result = sort_writers(known, writers, True, lambda writer: writer)
+    assert names(result.values.record["fields"]) == ["id", "a", "b"] and set(result.usable) == {1, 2}
+    strict = sort_writers(Values(record(("id", "long"))), writers, True, lambda writer: writer)
     assert names(strict.values.record["fields"]) == ["id", "a"]
     assert "'b' is refused: it is new, but 'a' is missing" in strict.refused[2]
-    fixed = sort_writers(Values(record(("id", "long"))), writers, False, lambda one: one)
+    fixed = sort_writers(Values(record(("id", "long"))), writers, False, lambda writer: writer)
     assert set(fixed.refused) == {1, 2}
 
 
 def test_a_column_that_was_dropped_before_does_not_make_a_later_new_one_a_rename() -> None:
     older, dropped = record(("id", "long"), ("a", TEXT)), record(("id", "long"))
     writers = {1: older, 2: dropped, 3: record(("id", "long"), ("b", TEXT))}
-    found = sort_writers(Values(older), writers, True, lambda one: one)
-    assert names(found.values.record["fields"]) == ["id", "a", "b"] and not found.refused
-    # The other way round it is one: what lacks the column is older than what has it.
+    result = sort_writers(Values(older), writers, True, lambda writer: writer)
+    assert names(result.values.record["fields"]) == ["id", "a", "b"] and not result.refused
+    # The other way round it is a rename: the writer without the column is older than the writer with it.
     turned = {1: dropped, 2: older, 3: record(("id", "long"), ("b", TEXT))}
-    assert set(sort_writers(Values(older), turned, True, lambda one: one).refused) == {3}
+    assert set(sort_writers(Values(older), turned, True, lambda writer: writer).refused) == {3}
 
 
 def test_columns_of_change_events_keep_connect_s_names_of_types() -> None:
@@ -96,7 +96,7 @@ def test_columns_of_change_events_keep_connect_s_names_of_types() -> None:
     writer = row_schema_of_connect({"type": "struct", "fields": [*columns, day, {**decimal, "field": "bigger"}]})
     grown = known.with_fields(new_fields(known, writer))
     assert names(landing_record(grown.record)["fields"]) == ["id", "big", "day", "bigger"]
-    assert [one["type"][1]["type"] for one in landed_fields(grown, ["day", "bigger"])] == ["int", "string"]
+    assert [field["type"][1]["type"] for field in landed_fields(grown, ["day", "bigger"])] == ["int", "string"]
     wider = row_schema_of_connect({"type": "struct", "fields": [{"field": "id", "type": "int64"}, columns[1]]})
     with pytest.raises(SchemaRefused, match="'id' is refused: it is written as another type"):
         new_fields(known, wider)

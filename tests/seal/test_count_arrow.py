@@ -51,7 +51,7 @@ def table(tmp_path: Path) -> Location:
 
 
 def write(table: Location, run: str, rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> list[RunFile]:
-    stored = pa.schema([one for one in schema if one.name != "_run"])
+    stored = pa.schema([field for field in schema if field.name != "_run"])
     return write_run(table, run, pa.Table.from_pylist(rows, stored))
 
 
@@ -93,7 +93,7 @@ def test_rows_are_counted_as_spark_compares_them(
 
 
 def as_text(rows: pa.Table) -> list[str]:
-    """Rows that can be compared; NaN is no other than NaN, and there is one zero."""
+    """Rows that can be compared: NaN equals NaN, and both zeros are equal."""
     return sorted(
         str([0.0 if value == 0 and isinstance(value, float) else value for value in (row[name] for name in names)])
         for names in [[TIME, DIFF, *DATA]]
@@ -107,7 +107,7 @@ KEYED = pa.schema(
 
 
 def test_times_at_which_a_key_may_break_the_envelope_are_suspects(table: Location) -> None:
-    stated = {
+    statements_by_time = {
         1: [(1, 5, 1), (1, 5, 1)],  # a copy
         2: [(1, 5, 1), (1, 6, 1)],  # two values
         3: [(1, 5, 1), (1, 6, -1)],  # a replacement
@@ -117,7 +117,7 @@ def test_times_at_which_a_key_may_break_the_envelope_are_suspects(table: Locatio
     }
     rows = [
         {TIME: time, DIFF: diff, "id": key, "price": price}
-        for time, statements in stated.items()
+        for time, statements in statements_by_time.items()
         for key, price, diff in statements
     ]
     counts = count_in_arrow(table, write(table, "a", rows, KEYED), KEYED, ["id", "price"], ["id"], range(9))
@@ -154,7 +154,7 @@ def test_nested_columns_and_too_many_rows_are_left_to_spark(table: Location, mon
     assert count_in_arrow(table, files, KEYED, ["id", "price"], (), range(10)) is not None
     assert count_in_arrow(table, files, KEYED, ["id", "price"], (), range(20, 30)) is not None
     monkeypatch.setattr(counting_in_arrow, "HELD_BYTES_MAX", 200)
-    mixed = write(table, "c", [rows[(one * 7) % 10] for one in range(10)], KEYED)
+    mixed = write(table, "c", [rows[(number * 7) % 10] for number in range(10)], KEYED)
     monkeypatch.setattr(counting_in_arrow, "BATCH_ROWS", 1)
     assert count_in_arrow(table, mixed, KEYED, ["id", "price"], (), range(10)) is None
     for bound in ("_ROW_BYTES_MAX", "_ROWS_MAX"):

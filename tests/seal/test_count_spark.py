@@ -31,7 +31,7 @@ def test_files_of_their_own_times_are_counted_by_several_tasks() -> None:
     files = [file(600_000, first, first + 9) for first in (30, 0, 10, 20)]
     groups = group_by_time(files, 2)
     assert groups is not None
-    assert [[one.time_min for one in group] for group in groups] == [[0, 10], [20, 30]]
+    assert [[run_file.time_min for run_file in group] for group in groups] == [[0, 10], [20, 30]]
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_times_of_two_groups_are_counted_once(
             | {"id": random.randrange(5), "price": random.randrange(2)}
             for _ in range(40)
         ]
-        schema = pa.schema([one for one in updates_schema(record) if one.name != "_run"])
+        schema = pa.schema([field for field in updates_schema(record) if field.name != "_run"])
         files += write_run(collection.paths.updates, f"run-{number}", pa.Table.from_pylist(rows, schema))
-    data = [one.name for one in data_fields(record)]
+    data = [field.name for field in data_fields(record)]
 
     def read(some: Sequence[RunFile]) -> DataFrame:
         return read_files(spark, collection.paths.updates, some, updates_schema(record))
@@ -85,7 +85,7 @@ def test_times_of_two_groups_are_counted_once(
     assert set(in_one.by_time) - in_one.suspects
 
 
-def test_a_seal_is_no_job_of_spark(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_seal_starts_no_spark_job(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, "upsert", key="id")
     lake.send(updates(((1, 5), 0, 1)), updates(((2, 6), 1, 1)), progress([0], [2], {0: 1, 1: 1}))
     lake.ingest()

@@ -19,5 +19,5 @@ def test_a_seal_script_is_answered_as_it_is_written(tmp_path: Path, spark: Spark
     assert replay(tmp_path, spark, case.lines) == case.lines
 
 
-def test_no_title_of_a_seal_script_is_there_twice() -> None:
+def test_no_title_of_a_seal_script_appears_twice() -> None:
     assert len({case.title for case in CASES}) == len(CASES) > 15

@@ -22,5 +22,5 @@ def services(broker: Broker, postgres: Postgres, connect: Connect) -> Services:
 
 @pytest.fixture(scope="session")
 def nursery(spark: SparkSession) -> Iterator[Nursery]:
-    with Nursery(spark) as there:
-        yield there
+    with Nursery(spark) as running:
+        yield running

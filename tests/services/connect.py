@@ -26,11 +26,11 @@ _WORKER = {
     "plugin.discovery": "service_load",
     "offset.storage.partitions": 1,
     "status.storage.partitions": 1,
-    **{f"{one}.storage.topic": f"connect-{one}" for one in ("config", "offset", "status")},
-    **{f"{one}.storage.replication.factor": 1 for one in ("config", "offset", "status")},
-    # What was read but not yet noted is read again after a kill: the shorter, the less of it.
+    **{f"{name}.storage.topic": f"connect-{name}" for name in ("config", "offset", "status")},
+    **{f"{name}.storage.replication.factor": 1 for name in ("config", "offset", "status")},
+    # Records since the last flush of offsets are read again after a kill: a short interval keeps them few.
     "offset.flush.interval.ms": 1_000,
-    # A worker that was killed and comes back has its work at once.
+    # A worker that comes back after a kill gets its work at once.
     "scheduled.rebalance.max.delay.ms": 0,
     "session.timeout.ms": 6_000,
     "heartbeat.interval.ms": 2_000,
@@ -55,20 +55,20 @@ class Connect:
 
     def put(self, name: str, settings: Mapping[str, object], *, wait: bool = True) -> None:
         """Add a connector, or change it, and wait until it runs."""
-        self.call("PUT", f"/connectors/{name}/config", {one: str(value) for one, value in settings.items()})
+        self.call("PUT", f"/connectors/{name}/config", {key: str(value) for key, value in settings.items()})
         if wait:
             self.wait_until_running(name)
 
     def remove(self, name: str) -> None:
-        """Take a connector away; its replication slot stays until the database goes."""
+        """Delete a connector; its replication slot stays until the database is dropped."""
         self.call("DELETE", f"/connectors/{name}")
 
     def pause(self, name: str, *, stop: bool = False) -> None:
-        """Keep a connector from reading on; with `stop` its task ends, too."""
+        """Pause a connector; with `stop` its task ends, too."""
         self.call("PUT", f"/connectors/{name}/{'stop' if stop else 'pause'}")
 
     def resume(self, name: str) -> None:
-        """Let it read on, and wait until it runs."""
+        """Resume a connector, and wait until it runs."""
         self.call("PUT", f"/connectors/{name}/resume")
         self.wait_until_running(name)
 
@@ -80,7 +80,7 @@ class Connect:
         """Wait until the connector and its only task run.
 
         Raises:
-            AssertionError: the task failed, or nothing came of it in time.
+            AssertionError: the task failed, or does not run in time.
         """
         end, status = time.monotonic() + WAIT_S, {}
         while time.monotonic() < end:
@@ -89,7 +89,7 @@ class Connect:
             except urllib.error.HTTPError as error:
                 if error.code not in (404, 409, 500):  # not known yet, or the worker is finding its place
                     raise
-            states = [status.get("connector", {}).get("state"), *(one["state"] for one in status.get("tasks", []))]
+            states = [status.get("connector", {}).get("state"), *(task["state"] for task in status.get("tasks", []))]
             assert "FAILED" not in states, f"the connector {name} failed: {json.dumps(status, indent=2)}"
             if len(states) > 1 and set(states) == {"RUNNING"}:
                 return
@@ -111,8 +111,8 @@ class Connect:
             except urllib.error.HTTPError as error:
                 with error:
                     if error.code != 409 or time.monotonic() > end:
-                        said = error.read().decode(errors="replace")
-                        error.msg = f"{error.msg}: {said}"
+                        detail = error.read().decode(errors="replace")
+                        error.msg = f"{error.msg}: {detail}"
                         raise
             time.sleep(0.1)
 
@@ -154,7 +154,7 @@ def debezium_settings(postgres: Postgres, database: str, prefix: str, **more: ob
         postgres: the server.
         database: the database whose tables are captured.
         prefix: the topics' first word; the slot and the publication have the database's name.
-        more: Debezium's own settings, `_` for `.`, over those here.
+        more: settings of Debezium, with `_` for `.`, that override those here.
     """
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -167,7 +167,7 @@ def debezium_settings(postgres: Postgres, database: str, prefix: str, **more: ob
         "plugin.name": "pgoutput",
         "slot.name": database,
         "publication.name": database,
-        # Both: a converter of a connector's own has the worker's settings no more.
+        # Both: a connector with its own converter no longer has the worker's settings.
         "key.converter": _JSON,
         "key.converter.schemas.enable": "false",
         "value.converter": _JSON,

@@ -1,4 +1,4 @@
-"""A Kafka broker with one node: a plain listener, and a second one with TLS and SASL."""
+"""A Kafka broker with one node: a plain listener, and a listener with TLS and SASL."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _ONE_NODE = {
     "inter.broker.listener.name": "PLAINTEXT",
     "sasl.enabled.mechanisms": ",".join(MECHANISMS),
     **{
-        f"listener.name.sasl_ssl.{one.lower()}.sasl.jaas.config": (
+        f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config": (
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         )
-        for one in _SCRAM
+        for mechanism in _SCRAM
     },
     "listener.name.sasl_ssl.plain.sasl.jaas.config": (
         f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{_quoted(PASSWORD)}";'
@@ -58,14 +58,14 @@ _ONE_NODE = {
     "num.network.threads": 2,
     "num.io.threads": 2,
     "log.cleaner.dedupe.buffer.size": 4_194_304,
-    # Tests take records away by asking for it, not by waiting.
+    # Tests delete records by a request; nothing expires.
     "log.retention.ms": -1,
 }
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is produced: `None` for key or value is a null of Kafka's, not an empty text."""
+    """A record to produce: `None` for key or value is a null of Kafka, not an empty text."""
 
     value: bytes | None
     key: bytes | None = None
@@ -98,7 +98,7 @@ class Broker:
 
     @cached_property
     def admin(self) -> AdminClient:
-        """Kafka's own administration; it finds a broker that was restarted by itself."""
+        """Kafka's admin client, which finds a restarted broker by itself."""
         return _admin(self.bootstrap_servers)
 
     def create_topic(
@@ -112,7 +112,7 @@ class Broker:
         return name
 
     def delete_topic(self, name: str) -> None:
-        """Take a topic away, and wait until nobody sees it."""
+        """Delete a topic, and wait until it is gone."""
         self.admin.delete_topics([name])[name].result(WAIT_S)
         end = time.monotonic() + WAIT_S
         while name in self.admin.list_topics(timeout=WAIT_S).topics:
@@ -122,11 +122,13 @@ class Broker:
     def produce(self, topic: str, records: Iterable[Record], **settings: object) -> None:
         """Write records and wait until the broker has them; in their order within each partition."""
         producer = self.producer(**settings)
-        for one in records:
-            extra = {} if one.timestamp_ms is None else {"timestamp": one.timestamp_ms}
+        for record in records:
+            extra = {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}
             while True:
                 try:
-                    producer.produce(topic, one.value, one.key, one.partition, headers=list(one.headers), **extra)
+                    producer.produce(
+                        topic, record.value, record.key, record.partition, headers=list(record.headers), **extra
+                    )
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -143,7 +145,8 @@ class Broker:
         with self._consumer() as consumer:
             partitions = consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
             return {
-                one: consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=WAIT_S) for one in partitions
+                partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=WAIT_S)
+                for partition in partitions
             }
 
     def consume(self, topic: str, starts: Mapping[int, int] | None = None) -> dict[int, list[tuple[int, Record]]]:
@@ -151,13 +154,14 @@ class Broker:
 
         Args:
             topic: its name.
-            starts: by partition where to begin, and no other partition; None reads all of them from their beginning.
+            starts: where to begin, by partition; other partitions are not read. None reads all of them from their
+                beginning.
         """
         starts = dict.fromkeys(self.ends(topic), 0) if starts is None else starts
-        found: dict[int, list[tuple[int, Record]]] = {one: [] for one in starts}
+        records: dict[int, list[tuple[int, Record]]] = {partition: [] for partition in starts}
         with self._consumer() as consumer:
-            consumer.assign([TopicPartition(topic, one, start) for one, start in starts.items()])
-            open_partitions = set(found)
+            consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
+            open_partitions = set(records)
             end = time.monotonic() + WAIT_S
             while open_partitions:
                 assert time.monotonic() < end, f"the end of {topic} was not reached"
@@ -175,14 +179,14 @@ class Broker:
                     tuple(message.headers() or ()),
                     timestamp if kind else None,
                 )
-                found[message.partition()].append((message.offset(), record))
-        return found
+                records[message.partition()].append((message.offset(), record))
+        return records
 
     def drop_before(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Delete the records before an offset of each partition, as retention does."""
-        wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        for one in self.admin.delete_records(wanted).values():
-            one.result(WAIT_S)
+        positions = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        for deletion in self.admin.delete_records(positions).values():
+            deletion.result(WAIT_S)
 
     @contextmanager
     def _consumer(self) -> Iterator[Consumer]:
@@ -202,12 +206,12 @@ class Broker:
             consumer.close()
 
     def wait_for_topic(self, name: str, partitions: int) -> None:
-        """Until a topic has so many partitions that can be written to."""
+        """Wait until a topic has this many partitions that can be written to."""
         end = time.monotonic() + WAIT_S
         while True:
-            found = self.admin.list_topics(timeout=WAIT_S).topics.get(name)
-            leaders = [] if found is None else [one for one in found.partitions.values() if one.leader >= 0]
-            if len(leaders) == partitions:
+            topic = self.admin.list_topics(timeout=WAIT_S).topics.get(name)
+            existing = [] if topic is None else topic.partitions.values()
+            if sum(partition.leader >= 0 for partition in existing) == partitions:
                 return
             assert time.monotonic() < end, f"the topic {name} is not there"
             time.sleep(0.02)
@@ -243,7 +247,7 @@ def kafka_broker(folder: Path, settings: Mapping[str, object] | None = None) -> 
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
     }
     properties = write_properties(folder / "server.properties", {**_ONE_NODE, **places, **(settings or {})})
-    users = [part for one in _SCRAM for part in ("--add-scram", f"{one}=[name={USER},password={PASSWORD}]")]
+    users = [part for mechanism in _SCRAM for part in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")]
     _run(java("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties), *users))
     server = Server("the Kafka broker", java("kafka.Kafka", str(properties)), folder / "broker.log")
     broker = Broker(f"127.0.0.1:{plain}", f"127.0.0.1:{secure}", certificate, folder, server)

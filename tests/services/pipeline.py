@@ -21,7 +21,7 @@ from tidelake.store.layout import Store
 
 
 class Pipeline:
-    """One database, its connector, and a collection for each of its tables; the first two go at the end of a `with`."""
+    """A database, its connector, and a collection for each of its tables; the end of a `with` removes the first two."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Pipeline:
         services.postgres.drop_database(self.source.database)
 
     def start_job(self, *steps: str) -> int:
-        """Run jobs in their own process, which may be killed."""
+        """Start jobs in their own process, which may be killed."""
         self.jobs += 1
         order = {"config": str(self.file), "said": str(self._words(self.jobs)), "compiled": self.compiled}
         return self.nursery.start({**order, "steps": steps})

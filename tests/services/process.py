@@ -14,7 +14,7 @@ from pathlib import Path
 from tidelake.spark.jars import SERVICES_FOLDER, SERVICES_LOCK, java_command, locked_jars, resolve
 
 START_TIMEOUT_S = 180.0
-"""A bound on the time of a start, many times that on a quiet machine."""
+"""The bound of a start, many times what it takes on a quiet machine."""
 _STOP_TIMEOUT_S = 30.0
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.05
@@ -38,10 +38,10 @@ class Server:
         Args:
             name: what errors call it.
             command: it stays in the foreground.
-            log: where standard output and error go, after what is there.
+            log: the file to which standard output and error are appended.
             stop_signal: asks it to end.
             orphan_signal: what the kernel sends it when the test process dies, by whatever signal.
-            user: the id it runs under, where that is another than ours.
+            user: the id it runs under, if that is not ours.
         """
         self.name, self.command, self.log = name, list(command), log
         self._stop_signal, self._orphan_signal, self._user = stop_signal, orphan_signal, user
@@ -132,18 +132,18 @@ def java(main_class: str, *arguments: str, heap: str = "256m", options: Sequence
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports of 127.0.0.1 that nobody listens on, all different."""
+    """`count` different ports of 127.0.0.1 that nobody listens on."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for listener in sockets:
+            listener.close()
 
 
 def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
-    """Java properties, one line each."""
+    """Write Java properties, a line for each, and return the path."""
     path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
     return path

@@ -19,7 +19,7 @@ _APP = "apicurio-registry-app"
 
 @dataclass
 class Registry:
-    """A registry that runs."""
+    """A running registry."""
 
     url: str
     server: Server

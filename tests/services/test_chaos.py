@@ -25,13 +25,13 @@ CHAOS_S = 120.0
 _ENOUGH_S = 900.0
 """No machine is so slow that the events take longer."""
 _AGAIN_MAX = 3_000
-"""How many records come again in one go."""
+"""How many records are sent again at once."""
 _PAUSE_S = 6.0
-"""At most so long between two evils."""
+"""The longest pause between two evils."""
 
 
 class Chaos:
-    """One pipeline and what is done to it, as a seed says; a job reads all the while."""
+    """A pipeline and what a seed does to it, while jobs keep reading."""
 
     def __init__(self, made: Pipeline, seed: int) -> None:
         self.made, self.rng = made, Random(f"chaos {seed}")
@@ -40,7 +40,7 @@ class Chaos:
         self.jobs = self.killed = self.sent_again = 0
 
     def next_evil(self) -> str:
-        """Do one of the things; each comes once in a round."""
+        """Do the next evil, and return it; each comes once in a round."""
         self.evils = self.evils or self.rng.sample(sorted(_EVILS), len(_EVILS))
         evil = self.evils.pop()
         self.keep_reading()
@@ -51,7 +51,7 @@ class Chaos:
         return evil
 
     def keep_reading(self) -> None:
-        """Start a job where none runs."""
+        """Start a job if none runs."""
         if self.job is not None and has_ended(self.job):
             self.end_job()
         if self.job is None:
@@ -59,7 +59,7 @@ class Chaos:
             self.job = self.made.start_job("ingest", *(["compact"] if self.rng.random() < 0.3 else []))
 
     def end_job(self, *, kill: bool = False) -> None:
-        """Wait for the job's end, or bring it about."""
+        """Wait for the job's end, or kill it."""
         if self.job is not None:
             if kill:
                 os.kill(self.job, signal.SIGKILL)
@@ -71,28 +71,28 @@ class Chaos:
         self.end_job(kill=True)
 
     def kill_broker(self) -> None:
-        """The same with the broker; it comes back with what it had."""
+        """End the broker as a power cut would; it comes back with its data."""
         self.made.source.services.broker.restart(kill=True)
 
     def kill_connector(self) -> None:
-        """The same with the worker and its connector, which notes where it is once a second."""
+        """End the worker and its connector as a power cut would; the connector saves its offsets once a second."""
         self.made.source.services.connect.restart(kill=True)
 
     def start_worker_anew(self) -> None:
-        """What an operator does after a broker's death: tasks that hang from it go, whose names a new one waits for.
+        """What an operator does after a broker's death: end the tasks that hang, whose names a new task waits for.
 
-        Debezium asks twelve times, every five seconds, for the name of each of two sets of metrics before it reads on.
+        Debezium asks for the name of each of two sets of metrics twelve times, every five seconds, before it reads on.
         """
         self.kill_connector()
         self.made.source.services.connect.wait_until_running(self.made.source.name)
 
     def forget(self) -> None:
-        """Let the connector lose its place, so that it takes a snapshot and sends what it had sent."""
+        """Let the connector lose its offsets, so that it takes a snapshot and sends again what it had sent."""
         self.made.source.forget_offsets()
         self.made.source.services.connect.resume(self.made.source.name)
 
     def send_again(self) -> None:
-        """Deliver a stretch of records once more, in their order, behind those that are there."""
+        """Append a stretch of the topic's records once more, in order."""
         broker, topic = self.made.source.services.broker, self.made.source.topic(self.rng.choice(TABLES))
         partition, (_, end) = self.rng.choice(sorted(broker.ends(topic).items()))
         start = max(0, end - self.rng.randint(1, 2 * _AGAIN_MAX))

@@ -1,4 +1,4 @@
-"""One history ends in equal tables as JSON and as Avro with a registry, from Kafka and from its recordings."""
+"""The same history ends in equal tables as JSON and as Avro with a registry, from Kafka and from its recordings."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _TOPIC = f"{_CAPTURE}.public.{_TABLE}"
 _KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
 
 
-def _framed(schema_id: int, schema: dict[str, Any], given: Any) -> bytes:
+def _framed(schema_id: int, schema: dict[str, Any], value: Any) -> bytes:
     buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), given)
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), value)
     return _header(schema_id) + buffer.getvalue()
 
 
@@ -46,25 +46,25 @@ def _header(schema_id: int) -> bytes:
 
 
 def _as_json(captured: list[str], partition: int) -> list[Record]:
-    stated = [json.loads(line) for line in captured]
+    records = [json.loads(line) for line in captured]
     return [
         Record(
-            None if one["value"] is None else json.dumps(one["value"]).encode(),
-            json.dumps(one["key"]).encode(),
+            None if record["value"] is None else json.dumps(record["value"]).encode(),
+            json.dumps(record["key"]).encode(),
             partition,
         )
-        for one in stated
+        for record in records
     ]
 
 
 def _as_avro(captured: list[str], partition: int, value_id: int, key_id: int) -> list[Record]:
-    """The same events; a delete has no row before, so that its key alone says whom it is about."""
-    stated = [json.loads(line) for line in captured]
-    keys = [one["key"] for one in stated]
-    for one in stated:
-        if one["value"] is not None and one["value"]["op"] == "d":
-            one["value"]["before"] = None
-    encoded = avro_lines([json.dumps(one) for one in stated], _header(value_id))
+    """The same events; a delete has no row before, so that only its key says which row it is about."""
+    records = [json.loads(line) for line in captured]
+    keys = [record["key"] for record in records]
+    for record in records:
+        if record["value"] is not None and record["value"]["op"] == "d":
+            record["value"]["before"] = None
+    encoded = avro_lines([json.dumps(record) for record in records], _header(value_id))
     values = [json.loads(line)["value_b64"] for line in encoded]
     return [
         Record(None if value is None else base64.b64decode(value), _framed(key_id, _KEY, key), partition)
@@ -73,7 +73,7 @@ def _as_avro(captured: list[str], partition: int, value_id: int, key_id: int) ->
 
 
 class _Lake:
-    """Four collections of one history."""
+    """Four collections of the same history."""
 
     def __init__(self, root: Path, spark: SparkSession, broker: Broker, registry: Registry) -> None:
         self.root, self.spark, self.broker = root, spark, broker
@@ -110,10 +110,10 @@ class _Lake:
             assert result.exit_code == 0, result.output
 
     def ingest(self, *names: str) -> dict[str, int]:
-        """Read to the ends, and say what the last time of each is."""
+        """Read to the ends of the topics, and return the last time of each collection."""
         report = ingest.run(self.spark, self.settings.only(names))
         assert not report.errors
-        assert [one.quarantined for one in report.results.values()] == [0] * len(names)
+        assert [result.quarantined for result in report.results.values()] == [0] * len(names)
         return {name: self.rows_and_time(name)[1] for name in names}
 
     def rows_and_time(self, name: str, as_of: int | None = None) -> tuple[list[list[Any]], int]:
@@ -146,9 +146,9 @@ _AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 
 def _avro_converters(registry: Registry) -> dict[str, str]:
     """Settings of a connector that writes Avro in Confluent's framing."""
-    found = {}
+    settings = {}
     for part in ("key", "value"):
-        found |= {
+        settings |= {
             f"{part}.converter": _AVRO_CONVERTER,
             f"{part}.converter.schemas.enable": "true",
             f"{part}.converter.apicurio.registry.url": registry.url.replace("/apis/ccompat/v7", "/apis/registry/v2"),
@@ -156,14 +156,14 @@ def _avro_converters(registry: Registry) -> dict[str, str]:
             f"{part}.converter.apicurio.registry.as-confluent": "true",
             f"{part}.converter.apicurio.registry.use-id": "contentId",
             f"{part}.converter.apicurio.registry.headers.enabled": "false",
-            # This converter keeps schemas by their names alone, and stumbles over the next one of a name.
+            # This converter caches schemas by name alone, and fails at the next schema of the same name.
             f"{part}.converter.schemas.cache.config": "0",
         }
-    return {**found, "schema.name.adjustment.mode": "avro"}
+    return {**settings, "schema.name.adjustment.mode": "avro"}
 
 
 class _Twins:
-    """Two connectors on one database, of which one writes JSON and the other Avro, and a collection of each."""
+    """Two connectors on the same database, one for JSON and one for Avro, and a collection of each."""
 
     def __init__(
         self, root: Path, broker: Broker, postgres: Postgres, connect: Connect, registry: Registry, database: str
@@ -189,33 +189,36 @@ class _Twins:
 
     def work(self, *statements: str) -> None:
         with self.postgres.connect(self.database) as session:
-            for one in statements:
-                session.execute(one.encode())
+            for statement in statements:
+                session.execute(statement.encode())
 
     def wait_for(self, records: int) -> None:
-        """Until both topics have so many records."""
+        """Wait until both topics have this many records."""
         end = time.monotonic() + WAIT_S
-        topics = [one.topic for one in self.settings.collections]
+        topics = [collection.topic for collection in self.settings.collections]
         while True:
-            there = set(self.broker.admin.list_topics(timeout=WAIT_S).topics)
-            found = [sum(high for _, high in self.broker.ends(one).values()) if one in there else 0 for one in topics]
-            if min(found) >= records:
+            existing = set(self.broker.admin.list_topics(timeout=WAIT_S).topics)
+            counts = [
+                sum(high for _, high in self.broker.ends(topic).values()) if topic in existing else 0
+                for topic in topics
+            ]
+            if min(counts) >= records:
                 return
-            for one in topics:
-                self.connect.wait_until_running(one.partition(".")[0])
-            assert time.monotonic() < end, f"{topics} have {found} records, not {records}"
+            for topic in topics:
+                self.connect.wait_until_running(topic.partition(".")[0])
+            assert time.monotonic() < end, f"{topics} have {counts} records, not {records}"
             time.sleep(0.2)
 
     def rows(self, spark: SparkSession, *columns: str) -> list[list[tuple[Any, ...]]]:
-        """What the two tables show once they are read."""
+        """Ingest, and return the contents of both collections."""
         report = ingest.run(spark, self.settings)
         assert not report.errors, report.errors
         catalog = Catalog(Store(self.settings.store))
-        found = []
+        contents = []
         for name in ("json", "avro"):
             frame = snapshot(spark, catalog.find(name)).contents
-            found.append([tuple(row) for row in frame.select(*columns).orderBy("id").collect()])
-        return found
+            contents.append([tuple(row) for row in frame.select(*columns).orderBy("id").collect()])
+        return contents
 
 
 def test_debezium_s_own_avro_and_its_json_end_in_equal_tables_that_grow_with_the_database_s(
@@ -245,7 +248,7 @@ def test_debezium_s_own_avro_and_its_json_end_in_equal_tables_that_grow_with_the
         twins.wait_for(2 + 38 + 1 + 2 * 5 + 3 + 2)
         as_json, as_avro = twins.rows(spark, *_COLUMNS, "seen", "crew")
         with postgres.connect(database) as session:
-            # What was not written again was not sent again, its default included.
+            # Rows that were not updated were not sent again, not even with the default.
             held = session.execute("select id, name, built, price, seen, nullif(crew, 3) from boats").fetchall()
         assert as_json == as_avro
         assert [row[:4] for row in as_json] == sorted(row[:4] for row in held)

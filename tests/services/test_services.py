@@ -35,7 +35,7 @@ def database(postgres: Postgres) -> Iterator[str]:
     postgres.drop_database(name)
 
 
-def test_a_change_in_a_table_arrives_in_a_topic_though_the_worker_is_killed(
+def test_a_change_in_a_table_arrives_in_a_topic_even_if_the_worker_is_killed(
     broker: Broker, postgres: Postgres, connect: Connect, database: str
 ) -> None:
     connect.put("boats", debezium_settings(postgres, database, "harbour", table_include_list="public.boats"))
@@ -45,8 +45,8 @@ def test_a_change_in_a_table_arrives_in_a_topic_though_the_worker_is_killed(
         assert _wait_for(broker, topic, "u")["after"] == {"id": 2, "name": "Albatros"}
         connect.restart(kill=True)
         connect.wait_until_running("boats")
-        # Killed before it had noted where it was, a connector takes its snapshot again, and never tells of a row that
-        # is gone by then: so the row goes only after another has arrived, as a change or in that snapshot.
+        # A connector that is killed before it has saved its offsets takes its snapshot again, and a row that is deleted
+        # by then is not in it. So the row is deleted only after another has arrived, as a change or in that snapshot.
         session.execute("insert into boats values (3, 'Kiebitz')")
         _wait_for(broker, topic, "cr", 3)
         session.execute("delete from boats where id = 1")
@@ -68,7 +68,7 @@ with kafka_broker(folder / "kafka"), postgres_server(folder):
 
 
 @pytest.mark.sweep
-def test_the_services_end_though_the_tests_are_killed() -> None:
+def test_the_services_end_even_if_the_tests_are_killed() -> None:
     with tempfile.TemporaryDirectory(prefix="tidelake-killed-") as folder:
         done = subprocess.run([sys.executable, "-c", _SCENE, folder], timeout=2 * START_TIMEOUT_S, check=False)
         assert done.returncode == -signal.SIGKILL
@@ -80,15 +80,15 @@ def test_the_services_end_though_the_tests_are_killed() -> None:
 
 def _processes_that_name(folder: str) -> list[list[str]]:
     """The commands of all processes that were started with something in a folder."""
-    found = []
-    for one in psutil.process_iter():
+    commands = []
+    for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # it ended meanwhile
-            if any(folder in part for part in one.cmdline()):
-                found.append(one.cmdline())
-    return found
+            if any(folder in part for part in process.cmdline()):
+                commands.append(process.cmdline())
+    return commands
 
 
-def test_the_broker_lets_in_who_has_the_password_by_tls_only(broker: Broker) -> None:
+def test_the_broker_s_listener_with_tls_takes_only_the_right_password(broker: Broker) -> None:
     topic = broker.create_topic()
     broker.produce(topic, [Record(b"one", b"key", headers=(("h", b"1"), ("h", None)), timestamp_ms=77)])
     assert broker.consume(topic)[0] == [(0, Record(b"one", b"key", 0, (("h", b"1"), ("h", None)), 77))]
@@ -106,15 +106,15 @@ def test_the_broker_lets_in_who_has_the_password_by_tls_only(broker: Broker) -> 
 
 
 def _wait_for(broker: Broker, topic: str, operations: str, row: int | None = None) -> dict[str, Any]:
-    """The first change event of some kinds, about a row where one is named, that a topic has, once it has one."""
+    """Wait for a change event of these operations, about `row` if it is given, and return the first."""
     end = time.monotonic() + WAIT_S
     while True:
         records: list[Record] = []
         if topic in broker.admin.list_topics(timeout=WAIT_S).topics:
             records = [record for part in broker.consume(topic).values() for _, record in part]
-        events = [json.loads(one.value) for one in records if one.value is not None]
-        found = [one for one in events if one["op"] in operations and (row is None or one["after"]["id"] == row)]
-        if found:
-            return found[0]
+        events = [json.loads(record.value) for record in records if record.value is not None]
+        for event in events:
+            if event["op"] in operations and (row is None or event["after"]["id"] == row):
+                return event
         assert time.monotonic() < end, f"{topic} has no {operations} among {len(events)} events"
         time.sleep(0.1)

@@ -29,7 +29,7 @@ def started(*options: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.spark
 def test_a_session_maps_the_archive_that_the_set_up_has_made() -> None:
     assert class_archive.main() == 0
-    assert [one.name for one in classes.archives()] == [classes.archive_of_this_java().name]
+    assert [path.name for path in classes.archives()] == [classes.archive_of_this_java().name]
     mapped = started(*classes.options_to_use(), "-Xshare:on")  # which ends a JVM that cannot map it
     assert mapped.stdout.splitlines()[-1] == "rows 3", mapped.stderr
 
@@ -39,7 +39,7 @@ def test_an_archive_that_does_not_fit_is_passed_over_in_silence(
 ) -> None:
     (tmp_path / "classes-0.jsa").write_bytes(b"no archive")
     monkeypatch.setattr(classes, "jars_folder", lambda folder=None: tmp_path)
-    options = [one.strip('"') for one in classes.options_to_use()]
+    options = [option.strip('"') for option in classes.options_to_use()]
     run = subprocess.run([java_command(), *options, "-version"], capture_output=True, text=True, check=False)
     plain = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, plain.stdout, plain.stderr.replace(", sharing", ""))

@@ -12,17 +12,16 @@ from tidelake.spark.session import collector_options
 _COLLECTORS = """
 from tidelake.spark.session import start_session
 beans = start_session("collector", "local[1]")._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
-print(sorted(one.getName() for one in beans))
+print(sorted(bean.getName() for bean in beans))
 """
 
+_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 
-_GIVEN_BY = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 
-
-@pytest.mark.parametrize("name", _GIVEN_BY)
+@pytest.mark.parametrize("name", _VARIABLES)
 def test_a_collector_that_the_environment_has_chosen_is_kept(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    for one in _GIVEN_BY:
-        monkeypatch.delenv(one, raising=False)
+    for variable in _VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
     assert collector_options({}) == ["-XX:+UseParallelGC"]
     assert collector_options({"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"}) == []
     monkeypatch.setenv(name, "-Xmx1g -XX:+UseZGC")
@@ -31,8 +30,8 @@ def test_a_collector_that_the_environment_has_chosen_is_kept(monkeypatch: pytest
 
 @pytest.mark.spark
 def test_a_session_collects_for_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
-    for one in _GIVEN_BY:
-        monkeypatch.delenv(one, raising=False)
+    for variable in _VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     done = subprocess.run([sys.executable, "-c", _COLLECTORS], capture_output=True, text=True, check=False)
     assert "['PS MarkSweep', 'PS Scavenge']" in done.stdout, done.stderr

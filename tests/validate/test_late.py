@@ -29,7 +29,7 @@ from tidelake.validate.late import LateReport, compare_late
 pytestmark = pytest.mark.spark
 
 MESSAGES_SENT = 2
-"""By `sealed`."""
+"""How many messages `sealed` sends."""
 
 
 def sealed(root: Path, spark: SparkSession, family: str = "plain", **more: Any) -> Lake:
@@ -53,7 +53,7 @@ def template(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> P
 
 @pytest.fixture
 def lake(template: Path, tmp_path: Path, spark: SparkSession) -> Lake:
-    """A copy of it, as a lake that goes on where it was left."""
+    """A copy of the template, as a lake that goes on from there."""
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     lake = Lake(tmp_path, spark)
     lake.offset = MESSAGES_SENT
@@ -61,21 +61,23 @@ def lake(template: Path, tmp_path: Path, spark: SparkSession) -> Lake:
 
 
 def come_late(lake: Lake, *values: bytes) -> LateReport:
-    """Send and ingest; what a comparison then says of what was late."""
+    """Send and ingest messages, and compare the late statements."""
     lake.send(*values)
     lake.ingest()
     return compare_late(lake.spark, lake.collection)
 
 
 def contradictions(lake: Lake) -> list[LateContradiction]:
-    """All that are noted."""
+    """All contradictions that are noted."""
     return LateNotes(lake.collection).first(100)
 
 
-def told(lake: Lake) -> list[tuple[Any, ...]]:
+def contradiction_rows(lake: Lake) -> list[tuple[Any, ...]]:
     """Every contradiction: time, data, stated, published, offset."""
-    found = contradictions(lake)
-    return [(one.time, one.data and one.data["id"], one.stated, one.published, one.offset) for one in found]
+    return [
+        (note.time, note.data and note.data["id"], note.stated, note.published, note.offset)
+        for note in contradictions(lake)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,13 +89,13 @@ def test_a_late_copy_and_a_late_contradiction_are_told_apart(
     lake = sealed(tmp_path, spark, family, **more)
     before = lake.contents(8)
     other = -1 if family == "upsert" else 3
-    found = come_late(
+    report = come_late(
         lake,
         updates(((1, 10), 1, 1), ((2, None), 2, 1), ((2, None), 2, 1)),
         updates(((3, 30), 2, other), ((9, 90), 2, 1), ((4, 40), 1, 1)),
     )
-    assert found == LateReport(copies=2, contradictions=3)
-    assert told(lake) == [(1, 4, 1, 0, 3), (2, 3, other, 1, 3), (2, 9, 1, 0, 3)]
+    assert report == LateReport(copies=2, contradictions=3)
+    assert contradiction_rows(lake) == [(1, 4, 1, 0, 3), (2, 3, other, 1, 3), (2, 9, 1, 0, 3)]
     assert lake.contents(8) == before
     assert come_late(lake, updates(((1, 10), 1, 1))) == LateReport(copies=1)
     assert late_verdicts(lake.collection) == {"copy": 3, "contradiction": 3, "settled": 0, "untold": 0, "late": 0}
@@ -122,9 +124,9 @@ def test_what_compaction_has_taken_together_cannot_be_told_any_more(tmp_path: Pa
     lake = sealed(tmp_path, spark, keep=4)
     lake.compact()
     assert lake.collection.entry.since == (5,)
-    found = come_late(lake, updates(((1, 10), 1, 1), ((8, 80), 2, 1), ((4, 40), 7, 1), ((4, 41), 7, 1)))
-    assert found == LateReport(copies=1, contradictions=1, untold=2)
-    assert told(lake) == [(7, 4, 1, 0, 2)]
+    report = come_late(lake, updates(((1, 10), 1, 1), ((8, 80), 2, 1), ((4, 40), 7, 1), ((4, 41), 7, 1)))
+    assert report == LateReport(copies=1, contradictions=1, untold=2)
+    assert contradiction_rows(lake) == [(7, 4, 1, 0, 2)]
 
 
 def test_a_key_s_newest_statement_can_still_be_told_after_compaction(tmp_path: Path, spark: SparkSession) -> None:
@@ -132,9 +134,9 @@ def test_a_key_s_newest_statement_can_still_be_told_after_compaction(tmp_path: P
     lake.send(updates(((1, 10), 1, 1), ((2, 20), 1, 1), ((1, 11), 3, 1)), progress([0], [9], {1: 2, 3: 1}))
     lake.run()
     lake.compact()
-    found = come_late(lake, updates(((1, 10), 1, 1), ((2, 20), 1, 1), ((2, 20), 1, -1), ((1, 11), 3, 1)))
-    assert found == LateReport(copies=2, contradictions=1, untold=1)
-    assert told(lake) == [(1, 2, -1, 1, 2)]
+    report = come_late(lake, updates(((1, 10), 1, 1), ((2, 20), 1, 1), ((2, 20), 1, -1), ((1, 11), 3, 1)))
+    assert report == LateReport(copies=2, contradictions=1, untold=1)
+    assert contradiction_rows(lake) == [(1, 2, -1, 1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -149,8 +151,8 @@ def test_late_change_events_are_compared_as_they_were_stated(
     lake.run()
     lake.compact()
     same = debezium.events((None, (2, 5), 7), (None, (1, 10), 1))
-    found = come_late(lake, same, debezium.events((None, (2, 5), 7), op="r"))
-    assert found == LateReport(copies=1, contradictions=1, untold=1)
+    report = come_late(lake, same, debezium.events((None, (2, 5), 7), op="r"))
+    assert report == LateReport(copies=1, contradictions=1, untold=1)
     (contradiction,) = contradictions(lake)
     assert contradiction.data == {"before": None, "after": {"id": 2, "price": 5}, "op": "r"}
 
@@ -198,10 +200,10 @@ def test_a_stop_between_evidence_and_verdict_repeats_work_and_counts_once(lake: 
     finally:
         on_reach(None)
     assert lake.validate().late == LateReport(copies=1, contradictions=1)
-    assert told(lake) == [(1, 1, 5, 1, 2)]
+    assert contradiction_rows(lake) == [(1, 1, 5, 1, 2)]
 
 
-def test_a_late_file_that_cannot_be_read_is_told_and_damages_nothing(lake: Lake, spark: SparkSession) -> None:
+def test_a_late_file_that_cannot_be_read_is_reported_and_damages_nothing(lake: Lake, spark: SparkSession) -> None:
     lake.send(updates(((1, 10), 1, 5)))
     lake.ingest()
     path = lake.collection.paths.late
@@ -210,17 +212,17 @@ def test_a_late_file_that_cannot_be_read_is_told_and_damages_nothing(lake: Lake,
     (path / file.path).local.write_bytes(b"PAR1 no more")
     report = validate.run(spark, lake.settings)
     assert "late statements could not be compared" in str(report.errors[NAME])
-    found = report.results[NAME]
-    assert (found.damaged, len(found.times), found.late) == (False, 3, LateReport())
-    assert file.path.partition("/")[2] in found.late_problem
+    validated = report.results[NAME]
+    assert (validated.damaged, len(validated.times), validated.late) == (False, 3, LateReport())
+    assert file.path.partition("/")[2] in validated.late_problem
     status = read_status(lake.collection, "plain")
-    (line,) = evidence_of(found, status)["late_statements_are_copies"]
-    assert line == f"late statements could not be compared: {found.late_problem}"
+    (line,) = evidence_of(validated, status)["late_statements_are_copies"]
+    assert line == f"late statements could not be compared: {validated.late_problem}"
     assert lake.current().ok  # nothing that was proven is held back
     (path / file.path).local.write_bytes(whole)
     assert lake.validate().late == LateReport(contradictions=1)
     notes = lake.collection.paths.proofs
-    (note,) = [one for one in OpenTable(notes).files() if kind_of(one.run) == CONTRADICTED_RUN]
+    (note,) = [note for note in OpenTable(notes).files() if kind_of(note.run) == CONTRADICTED_RUN]
     (notes / note.path).local.write_bytes(b"PAR1 no more")
     status = read_status(lake.collection, "plain")
     assert (status.upper, status.late_verdicts["contradiction"], status.damaged) == (9, 1, None)
@@ -279,26 +281,26 @@ def test_values_of_every_kind_are_compared_as_the_table_has_them(tmp_path: Path,
         return {"weight": weight, "tags": [b"\x01", None], "inner": inner, "amount": b"\x01\x00", "either": either}
 
     def sent(*rows: dict[str, Any]) -> bytes:
-        return encode([{"data": one, "time": 1, "diff": 1} for one in rows], record)
+        return encode([{"data": data, "time": 1, "diff": 1} for data in rows], record)
 
     lake = Lake(tmp_path, spark, schema=record)
     lake.send(sent(row(float("nan"), None, 1), row(0.0, float("nan"), "1"), row(1.0, 2.0, None)))
     lake.send(encode({"lower": [0], "upper": [5], "counts": [{"time": 1, "count": 3}]}, record))
     lake.run()
-    found = come_late(
+    report = come_late(
         lake, sent(row(float("nan"), None, 1), row(-0.0, float("nan"), "1"), row(1.0, 2.0, None), row(1.0, None, None))
     )
-    assert found == LateReport(copies=3, contradictions=1)
+    assert report == LateReport(copies=3, contradictions=1)
     (contradiction,) = contradictions(lake)
     assert contradiction.data is not None
     assert contradiction.data["tags"] == [{"b64": "AQ=="}, None]
     statement = to_text({"data": contradiction.data, "diff": contradiction.stated})
     lake.decide(time=1, discard=read_statement(lake.collection.entry.record_schema, statement))
-    assert [one.decision for one in contradictions(lake)] == ["tested"]
+    assert [note.decision for note in contradictions(lake)] == ["tested"]
 
 
-def test_a_late_count_that_is_not_the_proven_one_is_noted_once(lake: Lake) -> None:
-    # The same again, in other pieces, reaching beyond upper: nothing to say.
+def test_a_late_count_that_differs_from_the_proven_count_is_noted_once(lake: Lake) -> None:
+    # The same again, in other pieces, reaching beyond upper: nothing to note.
     lake.send(progress([0], [2], {1: 1}), progress([2], [20], {2: 2, 7: 1}))
     lake.run()
     assert contradictions(lake) == []
@@ -306,24 +308,24 @@ def test_a_late_count_that_is_not_the_proven_one_is_noted_once(lake: Lake) -> No
     lake.send(progress([0], [6], {1: 2, 5: 4}))
     for _ in range(2):
         lake.run()
-    assert told(lake) == [(1, None, 2, 1, 4), (2, None, 0, 2, 4), (5, None, 4, 0, 4)]
+    assert contradiction_rows(lake) == [(1, None, 2, 1, 4), (2, None, 0, 2, 4), (5, None, 4, 0, 4)]
     assert contradictions(lake)[0].fact == (
         f"time 1 is said to have 2 updates and was sealed with 1 (topic '{NAME}', partition 0, offset 4)"
     )
     path = lake.collection.paths.progress
     assert OpenTable(path).files() == []  # nothing is looked at twice
     lake.decide("counted again: 2", time=2, count=2)
-    assert [one.decision for one in contradictions(lake)] == [None, "counted again: 2", None]
+    assert [note.decision for note in contradictions(lake)] == [None, "counted again: 2", None]
     assert lake.contents(8) == {(1, 10): 1, (2, None): 1, (3, 30): 1, (4, 40): 1}
 
 
 def test_a_closed_stream_compares_counts_and_updates_too(lake: Lake) -> None:
     lake.send(progress([9], []))
     assert lake.run().closed
-    found = come_late(lake, updates(((9, 9), 50, 1), ((4, 40), 7, 1)), progress([0], [], {1: 1, 2: 2, 7: 1, 50: 1}))
-    assert found == LateReport(copies=1, contradictions=1)
+    report = come_late(lake, updates(((9, 9), 50, 1), ((4, 40), 7, 1)), progress([0], [], {1: 1, 2: 2, 7: 1, 50: 1}))
+    assert report == LateReport(copies=1, contradictions=1)
     lake.seal()
-    assert told(lake) == [(50, 9, 1, 0, 3), (50, None, 1, 0, 4)]
+    assert contradiction_rows(lake) == [(50, 9, 1, 0, 3), (50, None, 1, 0, 4)]
     assert OpenTable(lake.collection.paths.progress).files() == []
 
 

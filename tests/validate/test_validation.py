@@ -83,7 +83,7 @@ def test_a_row_below_upper_that_nobody_announced_is_damage_and_blocks_current(se
     assert shown(sealed) == [(1, 1), (2, 5)]
 
 
-def test_current_that_was_built_on_damage_is_built_anew_once_that_is_mended(sealed: Lake) -> None:
+def test_current_that_was_built_on_damage_is_rebuilt_once_the_damage_is_mended(sealed: Lake) -> None:
     sealed.send(progress([3], [5]))
     sealed.run()
     smuggle(sealed, (1, 1, 77))
@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_read_is_damage_and_is_recorded(sealed: Lake) -> N
     assert file.path in damaged
 
 
-def test_a_table_that_vanished_is_never_made_anew(sealed: Lake) -> None:
+def test_a_table_that_vanished_is_never_created_again(sealed: Lake) -> None:
     import shutil
 
     shutil.rmtree(sealed.collection.paths.updates.local)
@@ -194,7 +194,7 @@ def test_a_fenced_writer_can_commit_nothing_more(lake: Lake) -> None:
 
 def test_a_fence_that_stopped_half_way_is_finished_by_the_next_opening(lake: Lake) -> None:
     lake.ingest()
-    lake.catalog.update(NAME, lambda one: one.model_copy(update={"epoch": 7}))
+    lake.catalog.update(NAME, lambda entry: entry.model_copy(update={"epoch": 7}))
     lake.send(updates((1, 1, 1)))
     assert lake.ingest().updates_stored == 1
     assert lake.table.value(EPOCH) == 7
@@ -209,7 +209,7 @@ def test_a_clock_that_goes_back_hides_no_damage(sealed: Lake, monkeypatch: pytes
     assert read_proof_log(sealed.collection).damaged
 
 
-def test_status_shows_the_others_where_one_collection_cannot_be_read(sealed: Lake) -> None:
+def test_status_shows_the_other_collections_if_one_cannot_be_read(sealed: Lake) -> None:
     document = yaml.safe_load(sealed.file.read_text(encoding="utf-8"))
     document["collections"]["others"] = document["collections"][NAME] | {"topic": "others"}
     sealed.file.write_text(yaml.safe_dump(document), encoding="utf-8")
