@@ -1,4 +1,4 @@
-"""A collection's contents at a time, beside the truth: whole rows, as multisets."""
+"""A collection's contents at a time, compared with the truth: whole rows, as multisets."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ PUBLISHED_CONTENTS: dict[int, list[dict[str, Any]]] = {
     5: [{"id": 5, "price": 10, "_diff": 1}],
     6: [],
 }
-"""What the protocol's documentation says of its example, by time."""
+"""What the protocol's documentation says about its example, by time."""
 
-# As PostgreSQL's rows are noted: bytes in hex, decimals as text, times in microseconds.
+# How PostgreSQL's rows are noted: bytes in hex, decimals as text, times in microseconds.
 _NOTED = {"bin": "lower(hex(bin))", "price": "string(price)", "seen": "unix_micros(seen)", "day": "string(day)"}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The contents of one collection AS OF one time."""
+    """The contents of a collection AS OF a time, compared with the truth."""
 
     name: str
     as_of: int
@@ -46,7 +46,7 @@ def compare_published(spark: SparkSession, catalog: Catalog) -> Iterator[Compari
 
 
 def compare_capture(spark: SparkSession, catalog: Catalog, as_of: int, expected: list[list[Any]]) -> Comparison:
-    """The captured table AS OF the time of a tick, beside what PostgreSQL had."""
+    """The captured table AS OF the time of a tick, compared with what PostgreSQL had."""
     frame = snapshot(spark, catalog.find("people"), as_of).contents
     columns = [_NOTED.get(field["name"], f"`{field['name']}`") for field in PERSON["fields"]]
     rows = [list(row) for row in frame.selectExpr(*columns, "_diff").collect()]
@@ -54,7 +54,7 @@ def compare_capture(spark: SparkSession, catalog: Catalog, as_of: int, expected:
 
 
 def compare_large(spark: SparkSession, catalog: Catalog, folder: Path) -> Iterator[Comparison]:
-    """Each generated collection at three times, the last one before upper among them."""
+    """Each generated collection at three times, the last of them just before upper."""
     for name in LARGE:
         upper = read_truth(folder / f"{name}.truth.json").upper
         for as_of in (upper // 3, 2 * upper // 3, upper - 1):

@@ -1,8 +1,8 @@
 """The demo's six topics, and the `collections.yaml` that describes them.
 
-`prices` is the protocol's published example. `people` is what Debezium wrote of a real PostgreSQL table while sessions
-changed it and the connector forgot its offset, so that it took a second snapshot. The other four are generated, one for
-each family, and mangled in every way.
+`prices` is the protocol's published example. `people` is what Debezium wrote from a real PostgreSQL table while
+sessions changed it and the connector forgot its offset, so that it took a second snapshot. The other four are
+generated, one for each family, and mangled in every way.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ MANGLED: dict[str, Any] = {
     "partitions": 2,
     "empty_times": 0.0,
 }
-"""Two redundant writers with batches of their own, 30 % of the messages repeated, in any order, some of them torn."""
+"""Two redundant writers with their own batches, 30 % of the messages repeated, in any order, some of them torn."""
 
 
 def write_config(folder: Path, names: Iterable[str] = ()) -> Path:
-    """The demo's `collections.yaml`: the small collections, and those of the large ones that are generated already."""
+    """The demo's `collections.yaml`: the small collections, and the large collections that are generated already."""
     large = {
         name: {
             "family": family,
@@ -127,10 +127,10 @@ def moments() -> list[dict[str, Any]]:
 
 
 def write_capture_until(topics: Path, moment: int) -> int:
-    """Add the captured messages between the moment before and this one; return their number."""
+    """Add the captured messages between the previous moment and this moment; return their number."""
     folder = topics / "people"
     folder.mkdir(parents=True, exist_ok=True)
-    ends = [one["offsets"] for one in moments()]
+    ends = [entry["offsets"] for entry in moments()]
     written = 0
     for partition, end in ends[moment].items():
         start = ends[moment - 1][partition] if moment else 0
@@ -142,7 +142,7 @@ def write_capture_until(topics: Path, moment: int) -> int:
 
 
 def write_large(folder: Path, name: str, updates: int, progress: Callable[[str, int, int], None]) -> Truth:
-    """Generate a mangled topic, and its truth beside it."""
+    """Generate a mangled topic, and its truth next to it."""
     options = GenerateOptions(
         name=name,
         family=LARGE[name],  # type: ignore[arg-type]
