@@ -68,7 +68,7 @@ def main() -> int:
         bench.end = min(end, start + task.seconds_max * options.patience)
         try:
             results.setdefault(task.name, {})[str(task.size)] = task.measure(bench, task.size)
-        except Exception as error:  # the other tasks still run, and the exit status reports this one
+        except Exception as error:  # the other tasks still run, and the exit status reports the failure
             left_out[kind] = f"failed: {type(error).__name__}"
             traceback.print_exc()
             failed = True

@@ -57,7 +57,7 @@ class Bench:
 
 
 class Lake:
-    """A Tidelake store with some collections, each with a topic of its own name."""
+    """A Tidelake store with some collections, each with a topic of the same name."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Lake:
 
         Args:
             spark: the session.
-            root: a folder of its own.
+            root: its own folder.
             families: the family of each collection.
             keep: how much history compaction keeps, by collection; all of it by default.
             raw: further collections, with the whole block of each.

@@ -71,7 +71,7 @@ class Stream:
 
     Args:
         rows: the number of rows in the state.
-        kind: `upsert` states new values; `plain` alternately retracts the old row and adds the new one.
+        kind: `upsert` states new values; `plain` alternately retracts the old row and adds the new row.
         skew: whether all keys are equally likely, or 80 % of the statements concern 20 % of the keys.
         state_updates_per_time: the number of updates at each time of the state; few times load faster.
     """
@@ -142,7 +142,7 @@ def _numbers(message: str, first: int) -> str:
     block = UPDATES_PER_TIME * _TIMES_PER_BLOCK
     per_block = block // UPDATES_PER_MESSAGE
     start = f"{first}L + ({message} div {per_block}) * {block} + {message} % {per_block}"
-    return f"transform(sequence(0, {UPDATES_PER_MESSAGE - 1}), one -> {start} + one * {per_block})"
+    return f"transform(sequence(0, {UPDATES_PER_MESSAGE - 1}), step -> {start} + step * {per_block})"
 
 
 def _update_messages(ids: DataFrame, statement: str, first: int) -> DataFrame:
@@ -231,13 +231,13 @@ class Ticks:
     def make(self, ticks: int) -> None:
         """Write more ticks."""
         for _ in range(ticks):
-            self._make_one()
+            self._make_tick()
 
     def file(self, tick: int) -> Path:
         """Return the file of a tick."""
         return self.folder / f"tick-{tick:05d}.parquet"
 
-    def _make_one(self) -> None:
+    def _make_tick(self) -> None:
         tick, messages = self.made, TICK_UPDATES // UPDATES_PER_MESSAGE
         first = tick * TICK_UPDATES
         copies = int(messages * _COPIES) if self.disturbed else 0

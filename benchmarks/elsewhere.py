@@ -83,7 +83,7 @@ def measure_cluster(bench: Bench, rows: int) -> Samples:
 
 
 _sessions: list[SparkSession] = []
-"""The session of a separate process, once it has started one."""
+"""The session of a separate process, once it is started."""
 
 
 def _tick_on(url: str, config: str, name: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ Results = dict[str, dict[str, Samples]]
 
 
 def lines_of(results: Results) -> list[Line]:
-    """Return every line that these results can fill, and one for each contestant that was not measured."""
+    """Return every line that these results can fill, and a line for each contestant that was not measured."""
     filled: list[Line] = []
     for measurement, of_size in results.items():
         kind = measurement.partition(" ")[0]
@@ -68,7 +68,11 @@ def lines_of(results: Results) -> list[Line]:
 def _tick_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
     state = f"{rows / 1e6:g} M rows, {measurement.partition(' ')[2]}"
     for name in (ticks.UPSERT, ticks.PLAIN):
-        merges = [one for one in samples.of if one.startswith("MERGE tuned") and not one.endswith(ticks.READS)]
+        merges = [
+            contestant
+            for contestant in samples.of
+            if contestant.startswith("MERGE tuned") and not contestant.endswith(ticks.READS)
+        ]
         if name == ticks.PLAIN:
             merges = [ticks.MERGE_PLAIN] if ticks.MERGE_PLAIN in samples.of else []
         if not merges:
@@ -92,7 +96,7 @@ def _tick_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]
         memory = samples.median(ticks.UPSERT, "peak_mb") / samples.median(ticks.DELTA_RS, "peak_mb")
         yield Line(targets.TICK_DELTA_RS, f"heap, {state}", "memory of delta-rs", memory, 0.5, at_most=True)
     ours = [name for name in samples.of if name.startswith("tidelake ")]
-    heap = max((one.peak_mb for name in ours for one in samples.of[name]), default=math.nan)
+    heap = max((sample.peak_mb for name in ours for sample in samples.of[name]), default=math.nan)
     what = f"heap's peak, ticks, reads and `current`, {state}"
     yield Line(targets.MEMORY, what, f"{samples.facts.get('heap_mb', HEAP_MB):.0f} MB", heap, HEAP_MB, " MB", True)
 
@@ -123,7 +127,7 @@ def _bulk_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]
     yield Line(targets.BULK_FASTAVRO, what, bulk.FASTAVRO, rate / alone, 1)
     bytes_written = samples.median(bulk.TIDELAKE, "bytes_written") / samples.median(bulk.UNCHECKED, "bytes_written")
     yield Line(targets.WRITTEN, f"bulk ingest, {what}", bulk.UNCHECKED, bytes_written, 1.1, at_most=True)
-    heap = max((one.peak_mb for one in samples.of.get(bulk.TIDELAKE, [])), default=math.nan)
+    heap = max((sample.peak_mb for sample in samples.of.get(bulk.TIDELAKE, [])), default=math.nan)
     yield Line(targets.MEMORY, f"heap's peak, bulk ingest, {what}", "", heap, HEAP_MB, " MB", True)
 
 
@@ -169,14 +173,14 @@ def _start_lines(size: int, samples: Samples, measurement: str) -> Iterator[Line
 
 def _many_lines(count: int, samples: Samples, measurement: str) -> Iterator[Line]:
     row, median = targets.MANY, samples.median(many.TICK)
-    taken = [one.seconds for one in samples.of[many.TICK]]
+    taken = [sample.seconds for sample in samples.of[many.TICK]]
     done = f"{samples.facts['ticks']:,.0f} ticks of {samples.facts['updates']:,.0f} updates"
     yield Line(row, f"longest of {done}", "median tick", max(taken) / median, 2, at_most=True, note=samples.cut)
-    over = sum(one > 2 * median for one in taken)
+    over = sum(seconds > 2 * median for seconds in taken)
     yield Line(row, "ticks over twice the median", "", over, 0, " ticks", True)
     edge = max(1, min(100, len(taken) // 4))
     for what, name, size in (("tick", many.TICK, edge), ("commit", many.COMMIT, max(1, edge // 5))):
-        column = [one.cpu_s if name == many.TICK else one.seconds for one in samples.of[name]]
+        column = [sample.cpu_s if name == many.TICK else sample.seconds for sample in samples.of[name]]
         if len(column) >= 2:
             grown = sorted(column[-size:])[size // 2] / max(sorted(column[:size])[size // 2], 1e-9)
             unit = "processor time" if name == many.TICK else "seconds"
@@ -186,7 +190,7 @@ def _many_lines(count: int, samples: Samples, measurement: str) -> Iterator[Line
     if samples.of[many.COMPACTION]:
         slices = samples.median(many.COMPACTION)
         yield Line(row, "compaction, the median slice", "median tick", slices / median, None)
-        longest = max(one.seconds for one in samples.of[many.COMPACTION])
+        longest = max(sample.seconds for sample in samples.of[many.COMPACTION])
         yield Line(row, "compaction, the longest slice", "median tick", longest / median, None)
     life = samples.facts["written"] / samples.facts["minimal"]
     yield Line(targets.WRITTEN, f"over the life of {done}", "minimal Parquet", life, 5, at_most=True)

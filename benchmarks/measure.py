@@ -36,7 +36,7 @@ class Measured:
     bytes_written: int = 0
     files_written: int = 0
     peak_mb: int = 0
-    """Peak of the JVM's heap; peak of the whole process if a separate one did the work."""
+    """Peak of the JVM's heap; peak of the whole process if a separate process did the work."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the same as JSON values."""
@@ -182,7 +182,7 @@ def interleave(
                 continue
             try:
                 measured = turn(number)
-            except Exception as error:  # the others continue, and the table names this one
+            except Exception as error:  # the others continue, and the table names this contestant
                 say(f"  round {number} {name}: {traceback.format_exc()}")
                 samples.absent[name] = f"failed: {type(error).__name__}"
                 del samples.of[name]

@@ -1,4 +1,4 @@
-"""Reads: the contents AS OF a time beside a plain table, one per cent of time, and what forgotten history costs."""
+"""Reads: the contents AS OF a time compared with a plain table, 1 % of time, and what forgotten history costs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ROWS_OF_OLD_MAX = 1_000_000
 def measure_reads(bench: Bench, rows: int) -> Samples:
     """Measure reads of a state of `rows` rows after seven standard ticks.
 
-    `steady` has the ticks as fresh runs beside its base; the others are compacted after them. `merged` keeps all
+    `steady` has the ticks as fresh runs next to its base; the others are compacted after them. `merged` keeps all
     history, in the order of time, and `compacted` keeps none.
     """
     bench.say(f"reads of {rows:,} rows")

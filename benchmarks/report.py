@@ -72,15 +72,15 @@ def write_charts(results: Results, folder: Path) -> None:
         for name in samples.of
         if not name.endswith((ticks.READS, ticks.CURRENT))
     ]
-    one_by_one = [
-        {"x": number, "seconds": one.seconds, "what": name}
+    in_sequence = [
+        {"x": number, "seconds": sample.seconds, "what": name}
         for samples in results.get("many", {}).values()
         for name in (many.TICK, many.COMMIT)
-        for number, one in enumerate(samples.of[name], 1)
+        for number, sample in enumerate(samples.of[name], 1)
     ]
     for file, values, title, x, kind in (
         ("ticks", grown, "One standard tick, as the table grows", "rows in the table", "log"),
-        ("many", one_by_one, "Ticks and commits, one after the other", "number", "linear"),
+        ("many", in_sequence, "Ticks and commits, one after the other", "number", "linear"),
     ):
         if not values:
             continue

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """One target as it is stated."""
+    """A target as it is stated."""
 
     what: str
     against: str
     target: str
     measurement: str
-    """What fills it; a name that `--only` takes. Empty where nothing does."""
+    """The measurement that fills it, a name that `--only` takes; empty if nothing does."""
     why_not: str = ""
-    """Why it was not measured, where nothing measures it."""
+    """Why it was not measured, if nothing measures it."""
 
 
 TICK = Row("whole tick, upsert and plain", "best tuned MERGE", "5× at 1 M, 15× at 10 M, 75× at 100 M", "ticks")

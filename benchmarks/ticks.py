@@ -26,7 +26,7 @@ Turn = Callable[[int], Measured]
 
 _ROUNDS_TO_WARM_UP, _ROWS_TO_WARM_UP = 8, 100_000
 _ROWS_OF_CURRENT_MAX = 10_000_000
-"""Writing larger ones takes minutes in each round."""
+"""Writing larger tables takes minutes in each round."""
 
 
 def measure_ticks(bench: Bench, rows: int, skew: Skew = "uniform") -> Samples:

@@ -1,1 +1,1 @@
-"""What can be run as it is, and is run by the tests."""
+"""Examples that run as they are; the tests run them, too."""

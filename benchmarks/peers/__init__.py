@@ -43,7 +43,7 @@ def newest_by_key(updates: DataFrame) -> DataFrame:
 
 @dataclass
 class MergeTable:
-    """A Delta table that each tick is merged into, in the style of `foreachBatch`.
+    """A Delta table into which each tick is merged, in the style of `foreachBatch`.
 
     Args:
         spark: the session.
@@ -102,9 +102,9 @@ class Apart:
         self._pool = ProcessPoolExecutor(1, get_context("spawn"))
 
     def measure(self, action: Callable[..., dict[str, float]], *arguments: Any) -> Measured:
-        """Run an action there; it returns its own time and what else it counts."""
-        found = self._pool.submit(_measured, action, *arguments).result()
-        return Measured(**found)
+        """Run an action in that process; it returns its own time and what else it counts."""
+        counters = self._pool.submit(_measured, action, *arguments).result()
+        return Measured(**counters)
 
     def close(self) -> None:
         """End the process."""
@@ -113,10 +113,10 @@ class Apart:
 
 def _measured(action: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
     cpu, start = time.process_time(), time.perf_counter()
-    found = action(*arguments)
+    counters = action(*arguments)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return {"seconds": seconds, "cpu_s": cpu, "peak_mb": peak_mb} | found
+    return {"seconds": seconds, "cpu_s": cpu, "peak_mb": peak_mb} | counters
 
 
 def delta_rs_merge(folder: str, decoded: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ UPDATES = 100_000
 
 
 class Demo:
-    """One run of the demo; what was compared collects in `comparisons`."""
+    """A run of the demo; `comparisons` collects what was compared."""
 
     def __init__(self, folder: Path, home: Path, updates: int, console: Console) -> None:
         self.folder, self.home, self.updates, self.console = folder, home, updates, console
@@ -45,7 +45,7 @@ class Demo:
         self.failed_jobs: list[str] = []
 
     def run(self) -> bool:
-        """All parts; True if everything is as it should be."""
+        """Run all parts; True if everything is as it should be."""
         started = time.monotonic()
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "topics").mkdir(parents=True)
@@ -64,7 +64,7 @@ class Demo:
         self._large(spark)
         self.console.print(status_table(load_settings(self.config), self.catalog))
 
-        equal = all(one.equal for one in self.comparisons)
+        equal = all(comparison.equal for comparison in self.comparisons)
         return equal and not self.failed_jobs
 
     def _published(self, spark: SparkSession, settings: Settings) -> None:
@@ -117,8 +117,8 @@ class Demo:
                     progress.update(task, total=1, completed=1)
             task = progress.add_task("compare with the generator's truth", total=3 * len(LARGE))
             comparisons = []
-            for one in compare_large(spark, self.catalog, self.folder):
-                comparisons.append(one)
+            for comparison in compare_large(spark, self.catalog, self.folder):
+                comparisons.append(comparison)
                 progress.advance(task)
         self.console.print(
             f"{distinct:,} distinct updates, stated {stated:,} times in {sum(messages.values()):,} shuffled messages."
@@ -139,7 +139,7 @@ class Demo:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; 0 if every comparison is equal and every job succeeded."""
+    """Run the demo; 0 if every comparison is equal and every job succeeded."""
     parser = argparse.ArgumentParser(description="The demo: topics of every family, compared with their truth.")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where it writes; emptied first")
     parser.add_argument("--home", type=Path, default=PROJECT / ".dagster_home", help="the folder of Dagster's instance")
@@ -150,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What the jobs log is in their reports and in Dagster's runs; on this screen it would hide the result.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     started = time.monotonic()
-    # Dagster catches what a step prints, by taking over the descriptors: the bar needs one of its own.
+    # Dagster takes over the descriptors to catch what a step prints, so the bar needs its own descriptor.
     console = Console(file=os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"), highlight=False)
     demo = Demo(chosen.folder.absolute(), chosen.home.absolute(), chosen.updates, console)
     good = demo.run()

@@ -40,7 +40,7 @@ def watch_offsets(progress: Progress, task: TaskID, catalog: Catalog, messages: 
     Args:
         progress: where the bar is.
         task: the bar.
-        catalog: the collections'.
+        catalog: the catalog of the collections.
         messages: by collection, the length of its topic.
     """
     ended = threading.Event()
@@ -74,9 +74,9 @@ def comparison_table(comparisons: Iterable[Comparison]) -> Table:
     table.add_column("rows", justify="right")
     table.add_column("compared with")
     table.add_column("")
-    for one in comparisons:
-        verdict = "[green]equal[/]" if one.equal else "[bold red]DIFFERS[/]"
-        table.add_row(one.name, f"{one.as_of:,}", f"{one.rows:,}", one.truth, verdict)
+    for comparison in comparisons:
+        verdict = "[green]equal[/]" if comparison.equal else "[bold red]DIFFERS[/]"
+        table.add_row(comparison.name, f"{comparison.as_of:,}", f"{comparison.rows:,}", comparison.truth, verdict)
     return table
 
 
@@ -85,8 +85,15 @@ def status_table(settings: Settings, catalog: Catalog) -> Table:
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("collection", "envelope", "upper", "stored", "late copies", "quarantine"):
         table.add_column(column, justify="left" if column in ("collection", "envelope") else "right")
-    for one in settings.collections:
-        status = read_status(catalog.find(one.name), one.family, open_topics(one))
+    for collection in settings.collections:
+        status = read_status(catalog.find(collection.name), collection.family, open_topics(collection))
         upper = "closed" if status.closed else f"{status.upper:,}"
-        table.add_row(one.name, one.envelope, upper, f"{status.rows:,}", f"{status.late:,}", f"{status.quarantine:,}")
+        table.add_row(
+            collection.name,
+            collection.envelope,
+            upper,
+            f"{status.rows:,}",
+            f"{status.late:,}",
+            f"{status.quarantine:,}",
+        )
     return table

@@ -31,13 +31,13 @@ def test_change_events_go_through_the_scheduled_jobs_and_become_rows(
         "prices/nothing_is_contradicted": "ERROR",
         "prices/quarantine_is_explained": "WARN",
     }
-    checks = {one.check_name for one in result.get_asset_check_evaluations()}
+    checks = {evaluation.check_name for evaluation in result.get_asset_check_evaluations()}
     assert ("one_value_a_key" in checks, "sum_of_diffs_is_as_recorded" in checks) == (bool(more), not more)
     assert metadata(result, "prices", "seal")["upper"] == 7
     published = run_current_job(lakes.config, instance)
     assert materialized(published) == {"prices/current"}
     columns = metadata(published, "prices", "current")["dagster/column_schema"].columns
-    assert [one.name for one in columns] == ["id", "price", "_diff"]
+    assert [column.name for column in columns] == ["id", "price", "_diff"]
     shown = spark.read.format("delta").load(str(lakes.collection("prices").paths.current)).collect()
-    assert {(one["id"], one["price"]): one["_diff"] for one in shown} == {(1, 30): 1, (2, 20): 1}
+    assert {(row["id"], row["price"]): row["_diff"] for row in shown} == {(1, 30): 1, (2, 20): 1}
     assert failed_checks(run_nightly_job(lakes.config, instance)).keys() == failed_checks(result).keys()

@@ -48,8 +48,12 @@ def test_reclocked_collections_go_through_the_scheduled_job(instance: DagsterIns
     sealed = metadata(result, "prices", "seal")
     assert "binding to offsets is the proof" in sealed["sealed_by"]
     assert sealed["upper"] == lakes.upper("prices")
-    (told,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "no_key_is_in_error"]
-    assert '{"id":2}: the value cannot be used: wrong_type (prices:0:2)' in (told.description or "")
+    (in_error,) = [
+        evaluation
+        for evaluation in result.get_asset_check_evaluations()
+        if evaluation.check_name == "no_key_is_in_error"
+    ]
+    assert '{"id":2}: the value cannot be used: wrong_type (prices:0:2)' in (in_error.description or "")
 
     lakes.put("prices", item(2, 20))
     healed = run_nightly_job(lakes.config, instance)
@@ -64,7 +68,7 @@ def test_checks_and_pages_name_a_key_in_error_and_current_stays_as_it_was(
     lakes = RawLakes(tmp_path, {"people": "debezium"})
 
     def current() -> tuple[bool, dict[int, int]]:
-        """Whether it was brought up to date, and what is in it."""
+        """Whether `current` was brought up to date, and its contents."""
         done = run_current_job(lakes.config, instance).success
         rows = spark.read.format("delta").load(str(lakes.collection("people").paths.current)).collect()
         return done, {row["id"]: row["price"] for row in rows}
@@ -79,8 +83,12 @@ def test_checks_and_pages_name_a_key_in_error_and_current_stays_as_it_was(
     for run in (run_tick_job, run_nightly_job):
         result = run(lakes.config, instance)
         assert failed_checks(result) == {"people/no_key_is_in_error": "ERROR"}
-        (told,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "no_key_is_in_error"]
-        assert '{"id":2}' in (told.description or "")
+        (in_error,) = [
+            evaluation
+            for evaluation in result.get_asset_check_evaluations()
+            if evaluation.check_name == "no_key_is_in_error"
+        ]
+        assert '{"id":2}' in (in_error.description or "")
     pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "docs" / "validations").glob("**/*.html")]
     assert any(html.escape('{"id":2}') in page for page in pages)
     assert current() == (False, {1: 10, 2: 20})
@@ -99,6 +107,6 @@ def test_a_lost_binding_fails_every_check_and_blocks_assets_below(instance: Dags
     table = OpenTable(path)
     table.commit({}, [], [min(table.files(), key=lambda file: file.time_min or 0).run])
     result = run_nightly_job(lakes.config, instance)
-    checks = {one.name for one in rules_of(load_settings(lakes.config).collection("visits"))}
+    checks = {rule.name for rule in rules_of(load_settings(lakes.config).collection("visits"))}
     assert {name.partition("/")[2] for name in failed_checks(result)} >= checks
     assert "visits/compact" not in materialized(result)

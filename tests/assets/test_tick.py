@@ -29,7 +29,7 @@ TICK_ASSETS = {f"{name}/{verb}" for name in ("prices", "visits") for verb in ("i
 
 
 def commit_wrong_run(lakes: Lakes, name: str, time: int) -> None:
-    """What no job would do: a row at a sealed time, in a commit that keeps all rules."""
+    """Commit what no job would: a row at a sealed time, in a commit that keeps all rules."""
     path = lakes.collection(name).paths.updates
     schema = updates_schema(RECORD).remove(len(updates_schema(RECORD)) - 1)
     rows = pa.Table.from_pylist([{"id": 9, "price": 9, "_time": time, "_diff": 1}], schema=schema)
@@ -61,16 +61,20 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     sealed = metadata(result, "prices", "seal")
     assert (sealed["lower"], sealed["upper"], sealed["since"]) == (0, 6, 0)
     assert (sealed["times_sealed"], sealed["rows_pending"], sealed["dagster/row_count"]) == (3, 0, 4)
-    assert [one.name for one in sealed["dagster/column_schema"].columns] == updates_schema(RECORD).names
+    assert [column.name for column in sealed["dagster/column_schema"].columns] == updates_schema(RECORD).names
     assert sealed["dagster/table_name"] == "prices.updates"
     assert sealed["dagster/uri"] == lakes.collection("prices").paths.updates.local.as_uri()
     (event,) = [
-        one
-        for one in result.get_asset_materialization_events()
-        if one.asset_key.path == ["prices", "seal"]  # type: ignore[union-attr]
+        candidate
+        for candidate in result.get_asset_materialization_events()
+        if candidate.asset_key.path == ["prices", "seal"]  # type: ignore[union-attr]
     ]
     assert (event.materialization.tags or {})["dagster/data_version"] == "6"
-    recounted = next(one for one in result.get_asset_check_evaluations() if one.check_name == "announced_is_recounted")
+    recounted = next(
+        evaluation
+        for evaluation in result.get_asset_check_evaluations()
+        if evaluation.check_name == "announced_is_recounted"
+    )
     numbers = {name: value.value for name, value in recounted.metadata.items()}
     assert (numbers["times"], numbers["announced"], numbers["counted"], numbers["recounted"]) == (3, 4, 4, 4)
     assert lakes.contents(spark, "prices", 5) == lakes.contents(spark, "visits", 5) == CONTENTS
@@ -92,7 +96,7 @@ def test_a_gap_stops_reading_its_topic_and_nothing_else(
     assert result.success
     assert materialized(result) == TICK_ASSETS
     assert failed_checks(result) == {"prices/topic_complete": "ERROR"}
-    (gap,) = [one for one in result.get_asset_check_evaluations() if not one.passed]
+    (gap,) = [evaluation for evaluation in result.get_asset_check_evaluations() if not evaluation.passed]
     assert "'prices', partition 0: offsets 6 to 9 are missing" in str(gap.description)
     assert gap.metadata["offsets_missing"].value == 3
     assert metadata(result, "prices", "ingest")["messages"] == 6
@@ -145,11 +149,15 @@ def test_damage_below_upper_blocks_assets_below_until_it_is_repaired(
         "prices/sum_of_diffs_is_as_recorded": "ERROR",
     }
     assert materialized(nightly) == {"visits/compact"}
-    recounted = next(one for one in nightly.get_asset_check_evaluations() if one.check_name == "announced_is_recounted")
+    recounted = next(
+        evaluation
+        for evaluation in nightly.get_asset_check_evaluations()
+        if evaluation.check_name == "announced_is_recounted"
+    )
     assert recounted.metadata["failed_at_times"].value == [2]
     assert (lakes.root / "docs" / "index.html").is_file()
 
-    # New times that are as they should be do not hide what is damaged.
+    # Correct new times do not hide the damage.
     lakes.send("prices", updates(((5, 50), 7, 1)), progress([6], [9], {7: 1}))
     lakes.send("visits", updates(((5, 50), 7, 1)), progress([6], [9], {7: 1}))
     tick = run_tick_job(lakes.config, instance)
@@ -160,7 +168,7 @@ def test_damage_below_upper_blocks_assets_below_until_it_is_repaired(
     assert metadata(shown, "visits", "current")["as_of"] == 8
     assert "prices/announced_is_recounted" in failed_checks(shown)
 
-    # Whoever takes the wrong run out again has a collection as before.
+    # Once the wrong run is taken out, the collection is as before.
     path = lakes.collection("prices").paths.updates
     wrong = {file.run for file in OpenTable(path).files() if file.rows == 1 and file.time_max == 2}
     OpenTable(path).commit({}, [], sorted(wrong))
@@ -185,7 +193,7 @@ def test_a_refused_commit_fails_its_step_and_does_not_blame_the_topic(instance: 
     finally:
         on_reach(None)
     assert not tick.success
-    assert materialized(tick) == {one for one in TICK_ASSETS if one.startswith("visits/")}
+    assert materialized(tick) == {asset for asset in TICK_ASSETS if asset.startswith("visits/")}
     assert "prices/topic_complete" not in failed_checks(tick)
 
 
@@ -195,11 +203,11 @@ def test_a_changed_run_file_blocks_as_well(spark: SparkSession, instance: Dagste
         lakes.send(name, *HISTORY)
     assert run_tick_job(lakes.config, instance).success
     folder = lakes.collection("prices").paths.updates
-    (file,) = [folder.local / one.path for one in OpenTable(folder).files()]
+    (file,) = [folder.local / entry.path for entry in OpenTable(folder).files()]
     rows = pq.ParquetFile(file).read()
     at = rows["_time"].to_pylist().index(2)
     times = [*rows["_time"].to_pylist()]
-    times[at] = 4  # the same rows, another time: no checksum tells
+    times[at] = 4  # the same rows, another time: no checksum notices
     pq.write_table(rows.set_column(rows.column_names.index("_time"), "_time", pa.array(times, pa.int64())), file)
     moved = run_nightly_job(lakes.config, instance)
     assert failed_checks(moved) == {"prices/announced_is_recounted": "ERROR"}

@@ -29,7 +29,7 @@ def test_an_upsert_collection_goes_through_the_scheduled_job(
     result = run_tick_job(lakes.config, instance)
     assert result.success
     assert failed_checks(result) == {}
-    assert "one_value_a_key" in {one.check_name for one in result.get_asset_check_evaluations()}
+    assert "one_value_a_key" in {evaluation.check_name for evaluation in result.get_asset_check_evaluations()}
     assert metadata(result, "prices", "seal")["upper"] == 6
     assert lakes.contents(spark, "prices", 2) == {(1, 30): 1, (2, 20): 1}
     assert lakes.contents(spark, "prices", 5) == {(1, 30): 1}
@@ -37,7 +37,7 @@ def test_an_upsert_collection_goes_through_the_scheduled_job(
 
     # A second value of one key at a sealed time, with a proof that it was announced.
     path = lakes.collection("prices").paths.updates
-    schema = pa.schema([one for one in updates_schema(RECORD) if one.name != "_run"])
+    schema = pa.schema([field for field in updates_schema(RECORD) if field.name != "_run"])
     row = pa.Table.from_pylist([{"id": 1, "price": 77, "_time": 2, "_diff": 1}], schema=schema)
     OpenTable(path).commit({}, write_run(path, new_run("ingest"), row))
     damaged = run_nightly_job(lakes.config, instance)

@@ -17,7 +17,7 @@ from benchmarks.targets import ROWS, TICK
 
 
 def took(*seconds: float) -> list[Measured]:
-    return [Measured(one, one) for one in seconds]
+    return [Measured(value, value) for value in seconds]
 
 
 def test_a_ratio_compares_neighbours_in_time() -> None:
@@ -34,10 +34,10 @@ def test_contestants_take_turns_and_the_first_round_is_not_kept() -> None:
 
     samples = interleave({"a": turn("a"), "b": turn("b")}, 2)  # type: ignore[dict-item]
     assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
-    assert [one.seconds for one in samples.of["b"]] == [1, 2]
+    assert [sample.seconds for sample in samples.of["b"]] == [1, 2]
 
 
-def test_no_round_begins_after_the_end_but_one_is_kept() -> None:
+def test_no_round_begins_after_the_end_but_one_round_is_kept() -> None:
     samples = interleave({"a": lambda number: Measured(number, number)}, 9, end=0)
     assert len(samples.of["a"]) == 1
 
@@ -51,9 +51,9 @@ def test_a_contestant_that_fails_is_named_and_the_others_go_on() -> None:
 
     samples = interleave({small.SEAL: appends, small.APPEND: fails, small.COMMIT: appends}, 2)
     assert len(samples.of[small.SEAL]) == 2
-    found = lines_of({"seal": {"1": samples}})
-    assert [line.note for line in found if line.reached is None] == ["failed: MemoryError"]
-    assert [line.what for line in found if line.reached is not None] == ["jobs of Spark", "commit"]
+    lines = lines_of({"seal": {"1": samples}})
+    assert [line.note for line in lines if line.reached is None] == ["failed: MemoryError"]
+    assert [line.what for line in lines if line.reached is not None] == ["jobs of Spark", "commit"]
 
 
 def test_a_target_may_be_a_lower_or_an_upper_bound() -> None:
@@ -62,23 +62,23 @@ def test_a_target_may_be_a_lower_or_an_upper_bound() -> None:
     assert Line(TICK, "", "", None, 2).met is None
 
 
-def test_the_best_of_the_tuned_merges_is_what_a_tick_is_held_against() -> None:
+def test_a_tick_is_compared_with_the_best_of_the_tuned_merges() -> None:
     samples = Samples({ticks.UPSERT: took(1), ticks.MERGE: took(4), ticks.MERGE_VECTORS: took(3)})
     samples.of |= {name + ticks.READS: took(1) for name in list(samples.of)}
-    found = {(line.what, line.against): line for line in lines_of({"ticks uniform": {"1000000": samples}})}
-    tick = found["tidelake upsert, 1 M rows, uniform", ticks.MERGE_VECTORS]
+    lines = {(line.what, line.against): line for line in lines_of({"ticks uniform": {"1000000": samples}})}
+    tick = lines["tidelake upsert, 1 M rows, uniform", ticks.MERGE_VECTORS]
     assert (tick.reached, tick.target, tick.met) == (3, 5, False)
-    assert found["tidelake upsert + read, 1 M rows, uniform", f"{ticks.MERGE_VECTORS} + read"].reached == 2
+    assert lines["tidelake upsert + read, 1 M rows, uniform", f"{ticks.MERGE_VECTORS} + read"].reached == 2
 
 
-def test_a_raw_topic_is_held_against_parsing_alone_and_its_tick_against_a_smaller_table() -> None:
+def test_a_raw_topic_is_compared_with_parsing_alone_and_its_tick_with_a_smaller_table() -> None:
     parsed = Samples({raw.TIDELAKE: took(4), raw.PARSED: took(1)})
     sizes = {"1000000": Samples({raw.TICK: took(2)}), "4000000": Samples({raw.TICK: took(2.1)})}
-    found = lines_of({"raw": {"1000000": parsed}, raw.GROWTH: sizes})
-    assert [(round(line.reached or 0, 2), line.met) for line in found] == [(0.25, False)] * 2 + [(1.05, True)] * 2
+    lines = lines_of({"raw": {"1000000": parsed}, raw.GROWTH: sizes})
+    assert [(round(line.reached or 0, 2), line.met) for line in lines] == [(0.25, False)] * 2 + [(1.05, True)] * 2
 
 
-def test_a_reversed_ledger_is_held_against_its_own_order() -> None:
+def test_a_reversed_ledger_is_compared_with_its_own_order() -> None:
     samples = Samples({small.IN_ORDER: took(2), small.REVERSED: took(3)})
     (line,) = lines_of({"ledger": {"40000": samples}})
     assert (line.reached, line.met) == (1.5, False)
@@ -86,7 +86,9 @@ def test_a_reversed_ledger_is_held_against_its_own_order() -> None:
 
 def test_a_missing_peer_has_a_line_that_says_why() -> None:
     samples = Samples({small.IN_ORDER: took(2), small.REVERSED: took(2)}, absent={differential.READER: "no cargo"})
-    line = next(one for one in lines_of({"ledger": {"40000": samples}}) if one.against == differential.READER)
+    line = next(
+        candidate for candidate in lines_of({"ledger": {"40000": samples}}) if candidate.against == differential.READER
+    )
     assert (line.reached, line.met, line.note) == (None, None, "no cargo")
 
 
@@ -97,7 +99,7 @@ def test_every_target_has_a_row_whatever_was_measured(capsys: pytest.CaptureFixt
     assert "it is not there" in shown
 
 
-def test_what_is_measured_has_a_target_and_the_other_way_round() -> None:
+def test_every_measurement_has_a_target_and_every_target_a_measurement() -> None:
     measured = {task.name.partition(" ")[0] for task in tasks(quick=False, large=False)}
     assert measured == {row.measurement for row in ROWS if row.measurement}
     for sizes in ((False, False), (True, False), (False, True)):
@@ -109,11 +111,11 @@ def test_ticks_over_twice_the_median_are_reported() -> None:
     samples = Samples({many.TICK: took(1, 1, 3), many.COMPACTION: took(5), many.COMMIT: took(0.01, 0.02)})
     samples.series = {many.RUNS: [3.0, 9.0], many.ENTRIES: [70.0]}
     samples.facts = {"ticks": 8.0, "updates": 1000.0, "written": 40.0, "minimal": 10.0}
-    found = {line.what: line for line in lines_of({"many": {"1000": samples}})}
-    assert found["ticks over twice the median"].reached == 1
-    assert found["most live runs"].met
-    assert not found["most log entries"].met
-    assert found["over the life of 8 ticks of 1,000 updates"].reached == 4
+    lines = {line.what: line for line in lines_of({"many": {"1000": samples}})}
+    assert lines["ticks over twice the median"].reached == 1
+    assert lines["most live runs"].met
+    assert not lines["most log entries"].met
+    assert lines["over the life of 8 ticks of 1,000 updates"].reached == 4
 
 
 def test_ticks_begin_where_the_state_ends() -> None:

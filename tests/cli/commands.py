@@ -15,13 +15,13 @@ TIDELAKE = [sys.executable, "-m", "tidelake.cli"]
 
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
+    """Run the command in its own process."""
     called = [*TIDELAKE, *map(str, arguments)]
     return subprocess.run(called, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
 
 
 def call(*arguments: str) -> str:
-    """The command in this process, with its Spark session; standard output only."""
+    """Run the command in this process, with its Spark session; return standard output only."""
     result = CliRunner().invoke(app, list(arguments))
     if isinstance(result.exception, TidelakeError):
         raise result.exception

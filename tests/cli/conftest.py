@@ -1,4 +1,4 @@
-"""A lake that several commands are tried on."""
+"""A lake on which several commands are tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidelake quarantine` and `tidelake late`: what is noted of a collection."""
+"""`tidelake quarantine` and `tidelake late`: what is noted about a collection."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ from tidelake.validate.late import compare_late
 def test_quarantine_shows_the_message_its_place_and_its_reason(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
     assert "undecodable" in call("quarantine", "prices", *config)
-    found = json.loads(call("quarantine", "prices", "--json", *config))
-    assert [(row["partition"], row["offset"], row["reason"]) for row in found["rows"]] == [(0, 2, "undecodable")]
-    assert found["rows"][0]["value"] == {"b64": "ByBnYXJiYWdl"}
-    assert (found["messages"], found["unexplained"], found["rows"][0]["explained"]) == (1, 1, None)
+    document = json.loads(call("quarantine", "prices", "--json", *config))
+    assert [(row["partition"], row["offset"], row["reason"]) for row in document["rows"]] == [(0, 2, "undecodable")]
+    assert document["rows"][0]["value"] == {"b64": "ByBnYXJiYWdl"}
+    assert (document["messages"], document["unexplained"], document["rows"][0]["explained"]) == (1, 1, None)
     for place in ("prices:0:2", "prices:0:0-9"):  # one message, or several
         call("resolve", "quarantine", NAME, "--offsets", place, "--reason", "a test message", *config)
-        found = json.loads(call("quarantine", NAME, "--json", *config))
-        assert (found["messages"], found["unexplained"], found["rows"][0]["explained"]) == (1, 0, "a test message")
+        document = json.loads(call("quarantine", NAME, "--json", *config))
+        assert (document["messages"], document["unexplained"], document["rows"][0]["explained"]) == (
+            1,
+            0,
+            "a test message",
+        )
         assert "quarantine: 1 undecodable, 1 of them explained" in call("status", *config)
         call("resolve", "withdraw", NAME, "--offsets", place, *config)
     assert json.loads(call("quarantine", NAME, "--json", *config))["unexplained"] == 1
@@ -48,9 +52,13 @@ def test_a_late_contradiction_is_shown_with_its_place_and_settled_by_what_was_pu
     shown = call("status", *config)
     assert "late statements: 1 copies, 1 contradict what was published" in shown
     assert "late contradictions: 2; what was published stays; see `tidelake late prices`" in shown
-    found = json.loads(call("late", NAME, "--json", *config))
-    assert (found["contradictions"], found["statements"]["copy"], found["statements"]["contradiction"]) == (2, 1, 1)
-    assert [(row["kind"], row["time"], row["stated"], row["published"], row["offset"]) for row in found["rows"]] == [
+    document = json.loads(call("late", NAME, "--json", *config))
+    assert (document["contradictions"], document["statements"]["copy"], document["statements"]["contradiction"]) == (
+        2,
+        1,
+        1,
+    )
+    assert [(row["kind"], row["time"], row["stated"], row["published"], row["offset"]) for row in document["rows"]] == [
         ("late_update", 2, 3, 2, 4),
         ("late_count", 2, 4, 1, 5),
     ]
@@ -64,8 +72,8 @@ def test_a_late_contradiction_is_shown_with_its_place_and_settled_by_what_was_pu
     published = '{"data": {"id": 1, "price": 6}, "diff": 2}'
     assert "tidelake late prices" in refused("discard", "--statement", published)
     refused("count", "--count", "4")  # not what was published
-    stated = json.dumps({"data": found["rows"][0]["data"], "diff": found["rows"][0]["stated"]})
-    done = call("resolve", "discard", NAME, "--time", "2", "--reason", "taken back", "--statement", stated, *config)
+    statement = json.dumps({"data": document["rows"][0]["data"], "diff": document["rows"][0]["stated"]})
+    done = call("resolve", "discard", NAME, "--time", "2", "--reason", "taken back", "--statement", statement, *config)
     assert "prices: settled. What is published stays as it is" in done
     call("resolve", "count", NAME, "--time", "2", "--reason", "one is right", "--count", "1", *config)
     assert "late contradictions: 2, 2 of them settled by decision" in call("status", *config)
@@ -87,7 +95,7 @@ def test_a_table_that_is_no_folder_is_an_error_and_no_traceback(tmp_path: Path, 
     assert "Traceback" not in done.stderr
 
 
-def test_a_damaged_table_is_status_1_and_its_hint(tmp_path: Path) -> None:
+def test_a_damaged_table_ends_with_status_1_and_a_hint(tmp_path: Path) -> None:
     (tmp_path / "topics" / "t").mkdir(parents=True)
     schema = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
     block = {"family": "plain", "topic": "t", "schema": schema}

@@ -21,14 +21,14 @@ from tidelake.protocol.message import Progress, Updates
 @pytest.mark.spark
 def test_read_shows_contents_at_a_time(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
-    found = json.loads(call("read", "prices", "--json", *config))
-    assert (found["as_of"], found["since"], found["upper"]) == (2, 0, 3)
-    assert found["rows"] == [{"id": 1, "price": 5, "_diff": 1}, {"id": 1, "price": 6, "_diff": 2}]
+    document = json.loads(call("read", "prices", "--json", *config))
+    assert (document["as_of"], document["since"], document["upper"]) == (2, 0, 3)
+    assert document["rows"] == [{"id": 1, "price": 5, "_diff": 1}, {"id": 1, "price": 6, "_diff": 2}]
     narrow = json.loads(
         call("read", "prices", "--as-of", "2", "--columns", "id", "--where", "price > 4", "--json", *config)
     )
     assert narrow["rows"] == [{"id": 1, "_diff": 3}]
-    assert json.loads(call("read", "prices", "--limit", "1", "--json", *config))["rows"] == found["rows"][:1]
+    assert json.loads(call("read", "prices", "--limit", "1", "--json", *config))["rows"] == document["rows"][:1]
     assert "AS OF 1" in call("read", "prices", "--as-of", "1", *config)
     with pytest.raises(UpperError):
         call("read", "prices", "--as-of", "3", *config)
@@ -65,7 +65,7 @@ def test_read_prints_every_type_without_loss_and_what_it_prints_can_be_discarded
     assert (row["d"], row["f"], row["dec"], row["again"]) == ("NaN", "-Infinity", "0.000", None)
     assert (row["us"], row["day"]) == ("+294247-01-10T04:00:54.775807Z", "+5881580-07-11")
     assert (row["by"], row["fix"]) == ({"b64": "AP8="}, {"b64": "YWJjZA=="})
-    assert [one["at"] for one in row["nested"]] == [{"raw": {"b64": "/w=="}}, None, {"raw": None}]
+    assert [item["at"] for item in row["nested"]] == [{"raw": {"b64": "/w=="}}, None, {"raw": None}]
     assert row["several"] == {"int": None, "long": 5, "string": None, "place": None}
     (typed,) = parse(text)["rows"]
     del typed["_diff"]
@@ -105,5 +105,5 @@ def test_what_spark_cannot_read_is_named_and_not_blamed_on_the_predicate(contrad
 
 @pytest.mark.spark
 def test_the_greatest_limit_shows_all_rows(contradicted: Lake) -> None:
-    found = json.loads(call("read", NAME, "--json", "--limit", str(2**31 - 1), "--config", str(contradicted.file)))
-    assert len(found["rows"]) == 2
+    document = json.loads(call("read", NAME, "--json", "--limit", str(2**31 - 1), "--config", str(contradicted.file)))
+    assert len(document["rows"]) == 2

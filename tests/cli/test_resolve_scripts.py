@@ -1,10 +1,10 @@
-"""The scripts of `resolve`: each case is a title, and line by line a command and its answer, on a lake of its own.
+"""The scripts of `resolve`: each case is a title, and line by line a command and its answer, on its own lake.
 
 `lake FAMILY KEY=VALUE…` chooses the collection's settings and comes first; without it the family is `plain`.
 `u ID:PRICE TIME DIFF …` sends updates, `p lower upper time:count…` a statement, `bytes` a message in hexadecimal,
-`lose N` leaves N offsets out. `run` is the jobs `ingest` and `seal`, and answers with `upper` or what stopped it;
+`lose N` leaves N offsets out. `run` runs the jobs `ingest` and `seal`, and answers with `upper` or what stopped it;
 `compare` looks at late statements; `contents TIME` is what a reader sees. Everything else is a command of `tidelake`
-and answers with all that it prints, lines apart by ` / `; `state` is what `status --json` says in words.
+and answers with all that it prints, with ` / ` between lines; `state` is what `status --json` says in words.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ def read_cases() -> Iterator[Case]:
 
 
 class Stage:
-    """The lake of one case, and what can be done to it."""
+    """The lake of a case, and what can be done to it."""
 
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self.root, self.spark = root, spark
         self.lake: Lake | None = None
 
     def do(self, line: str) -> str:
-        """Do what a line says, and give its answer."""
+        """Do what a line says, and return its answer."""
         word, _, rest = line.partition(" ")
         if word == "lake":
             family, *settings = rest.split()
-            self.lake = Lake(self.root, self.spark, family, **dict(one.split("=") for one in settings))
+            self.lake = Lake(self.root, self.spark, family, **dict(setting.split("=") for setting in settings))
             return ""
         lake = self.lake = self.lake or Lake(self.root, self.spark)
         match word:
@@ -76,8 +76,8 @@ class Stage:
             case "compare":
                 compare_late(self.spark, lake.collection)
             case "contents":
-                found = lake.contents(int(rest))
-                return " ".join(f"{row}:{price} {diff:+}" for (row, price), diff in sorted(found.items()))
+                contents = lake.contents(int(rest))
+                return " ".join(f"{row}:{price} {diff:+}" for (row, price), diff in sorted(contents.items()))
             case _:
                 return call(*shlex.split(line), "--config", str(lake.file))
         return ""
@@ -125,7 +125,7 @@ def test_a_script_is_answered_as_it_is_written(case: Case, tmp_path: Path, spark
         assert stage.do(line) == answer, f"step {number}: {line}"
 
 
-def test_every_kind_of_decision_is_in_a_script_and_no_title_is_there_twice() -> None:
+def test_every_kind_of_decision_is_in_a_script_and_titles_are_unique() -> None:
     lines = [line for case in CASES for line, _ in case.steps]
     for kind in ("count", "discard", "gap", "quarantine", "withdraw", "list"):
         assert any(line.startswith(f"resolve {kind} ") for line in lines), kind

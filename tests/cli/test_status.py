@@ -15,7 +15,7 @@ from tests.lakes.lake import Lake
 from tidelake.errors import TidelakeError
 
 
-def test_status_of_what_is_not_ingested_yet_and_of_what_is_not_there(tmp_path: Path) -> None:
+def test_status_of_a_collection_that_is_not_ingested_yet_or_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "topics" / "t").mkdir(parents=True)
     schema = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
     block = {"family": "plain", "topic": "t", "schema": schema}
@@ -54,7 +54,9 @@ def test_a_contradiction_is_shown_decided_and_gone(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
     shown: dict[str, Any] = json.loads(call("status", "--json", *config))["collections"]["prices"]
     assert (shown["upper"], shown["pending"], shown["quarantine"], shown["lag_messages"]) == (3, 2, 1, 0)
-    assert [(one["time"], one["decided"]) for one in shown["contradictions"]] == [(3, False)]
+    assert [(contradiction["time"], contradiction["decided"]) for contradiction in shown["contradictions"]] == [
+        (3, False)
+    ]
     assert (shown["state"], shown["waits_for"]) == ("held back at time 3", "a decision about time 3")
     assert shown["state"] in call("status", *config)
     decided = json.loads(

@@ -68,7 +68,7 @@ def test_a_topic_comes_back_from_files_as_it_was(tmp_path: Path, broker: Broker,
         call(config, "record", first, str(folder))
 
 
-def test_a_record_that_the_topic_does_not_take_is_named_and_none_behind_it_moves_up(
+def test_a_record_that_the_topic_refuses_is_named_and_no_later_record_takes_its_offset(
     tmp_path: Path, broker: Broker, config: Path
 ) -> None:
     bytes_max = {"max.message.bytes": "2097152"}
@@ -79,7 +79,7 @@ def test_a_record_that_the_topic_does_not_take_is_named_and_none_behind_it_moves
     refused = f"offset 1 of partition 0, with 1048576 bytes, is larger than the topic '{second}' accepts"
     with pytest.raises(CopyRefused, match=f"{refused}\nhint: raise its `max.message.bytes`"):
         call(config, "play", str(folder), second)
-    assert [one.value for _, one in broker.consume(second)[0]] == [b"a"]
+    assert [record.value for _, record in broker.consume(second)[0]] == [b"a"]
     resource = ConfigResource(ConfigResource.Type.TOPIC, second)
     for name, value in bytes_max.items():
         resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
@@ -88,7 +88,7 @@ def test_a_record_that_the_topic_does_not_take_is_named_and_none_behind_it_moves
     assert broker.consume(second) == broker.consume(first)
 
 
-def test_offsets_without_a_record_are_no_gap_in_a_recording_and_not_played_as_others(
+def test_offsets_without_a_record_are_no_gap_in_a_recording_and_are_not_played_as_others(
     tmp_path: Path, broker: Broker, config: Path
 ) -> None:
     first, second = broker.create_topic(), broker.create_topic()
@@ -108,7 +108,7 @@ def test_offsets_without_a_record_are_no_gap_in_a_recording_and_not_played_as_ot
         call(config, "play", str(folder), second)
     third = broker.create_topic()
     assert call(config, "play", str(folder), third, "--renumber")["messages"] == 2
-    assert [(offset, one.value) for offset, one in broker.consume(third)[0]] == [(0, b"a"), (1, b"b")]
+    assert [(offset, record.value) for offset, record in broker.consume(third)[0]] == [(0, b"a"), (1, b"b")]
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "1.jsonl").write_text('{"offset": 0, "value": "x"}\n', encoding="utf-8")
     with pytest.raises(TidelakeError, match="has no partition 1"):

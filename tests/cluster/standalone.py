@@ -1,4 +1,4 @@
-"""A Spark standalone cluster of this machine's own: a master and its workers, as processes that end with the block."""
+"""A Spark standalone cluster on this machine: a master and its workers, as processes that end with the block."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _DEPLOY = "org.apache.spark.deploy"
 
 @dataclass(frozen=True)
 class Standalone:
-    """A cluster that runs."""
+    """A running cluster."""
 
     url: str
-    """Of its master."""
+    """The URL of the master."""
     workers: tuple[Path, ...]
-    """The folder of each worker: below it is one for each application that it ran an executor of."""
+    """The folder of each worker; it has a folder for each application whose executor it ran."""
 
 
 @contextmanager
@@ -37,9 +37,9 @@ def standalone(folder: Path, workers: int, memory: str) -> Iterator[Standalone]:
         running.enter_context(_process(log, f"{_DEPLOY}.master.Master"))
         url = _wait_for(log, r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")[0]
         folders = tuple(folder / f"worker-{number}" for number in range(workers))
-        for one in folders:
-            options = ["--cores", "1", "--memory", memory, "--work-dir", str(one), url]
-            running.enter_context(_process(folder / f"{one.name}.log", f"{_DEPLOY}.worker.Worker", *options))
+        for worker_folder in folders:
+            options = ["--cores", "1", "--memory", memory, "--work-dir", str(worker_folder), url]
+            running.enter_context(_process(folder / f"{worker_folder.name}.log", f"{_DEPLOY}.worker.Worker", *options))
         _wait_for(log, r"Registering worker", workers)
         yield Standalone(url, folders)
 
@@ -65,11 +65,11 @@ def _process(log: Path, java_class: str, *options: str) -> Iterator[None]:
 
 
 def _wait_for(log: Path, pattern: str, times: int = 1) -> list[str]:
-    """What a log says, once it has said it so often."""
+    """Wait until a log has matched a pattern this many times; return the matches."""
     end = time.monotonic() + START_TIMEOUT_S
     while True:
-        found = re.findall(pattern, log.read_text(encoding="utf-8", errors="replace"))
-        if len(found) >= times:
-            return found
+        matches = re.findall(pattern, log.read_text(encoding="utf-8", errors="replace"))
+        if len(matches) >= times:
+            return matches
         assert time.monotonic() < end, f"{log} does not say {pattern!r} {times} times:\n{log.read_text()}"
         time.sleep(0.1)

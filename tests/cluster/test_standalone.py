@@ -42,11 +42,11 @@ CONFIG = "data/tour/collections.yaml"
 MASTER = "MASTER=spark://127.0.0.1:7077"
 OPTION = "-Dtidelake.example=1"
 FIRST_FILES = 3
-"""How many of the generated files a first run in local mode has read: what the others repeat of them is late."""
+"""How many of the generated files a first run in local mode reads; what the other files repeat of them is late."""
 
 
 def make_topics(tour: Path) -> None:
-    """A topic of mangled orders in Parquet files; those of upserts and of change events, in JSON lines, still empty."""
+    """Make a topic of mangled orders in Parquet files, and empty topics for upserts and change events in JSON lines."""
     options = GenerateOptions(
         name="orders",
         updates=6000,
@@ -73,19 +73,19 @@ def make_topics(tour: Path) -> None:
 
 
 def stock() -> list[bytes]:
-    """What comes to the topic of upserts: values of eight keys, a delete, a copy, a message that is none."""
+    """The messages of the topic of upserts: values of eight keys, a delete, a copy, an undecodable message."""
     values = [updates(*(((key, time), time, 1) for key in range(time))) for time in range(1, 9)]
     return [
         *values,
         updates(((1, 8), 9, -1)),
         values[3],
         b"\x07",
-        progress([0], [12], {**{one: one for one in range(1, 9)}, 9: 1}),
+        progress([0], [12], {**{time: time for time in range(1, 9)}, 9: 1}),
     ]
 
 
 def changes() -> list[bytes]:
-    """What comes to the topic of change events: rows that come, change and go, a copy, a message that is none."""
+    """The messages of the topic of events: rows that come, change and go, a copy, an undecodable message."""
     values = [events(*((None, (key, 0), 1) for key in range(6)))]
     values += [events(((key, 0), (key, 7), 2 + key)) for key in range(4)] + [events(((5, 0), None, 8))]
     counts = {1: 6, **{2 + key: 1 for key in range(4)}, 8: 1}
@@ -110,50 +110,52 @@ def run_in_local_mode(spark: SparkSession, settings: Settings, steps: tuple[str,
 
 
 def run_on(cluster: Standalone, folder: Path, steps: tuple[str, ...]) -> None:
-    """Run the commands for a cluster that the documentation gives, on this one."""
-    (block,) = [one for one in blocks_of(PROJECT / "docs" / "operations.md") if one.text.startswith(MASTER)]
+    """Run the documentation's commands for a cluster on this cluster."""
+    (block,) = [
+        candidate for candidate in blocks_of(PROJECT / "docs" / "operations.md") if candidate.text.startswith(MASTER)
+    ]
     text = block.text
-    for stated, ours in (
+    for documented, ours in (
         (MASTER, f"MASTER={cluster.url}\nexport SPARK_LOCAL_IP=127.0.0.1"),
         (f"in {' '.join(STEPS)};", f"in {' '.join(steps)};"),
         ("jobs/$step.py", f"--conf spark.executor.extraJavaOptions={OPTION} jobs/$step.py"),
     ):
-        assert stated in text
-        text = text.replace(stated, ours)
+        assert documented in text
+        text = text.replace(documented, ours)
     done = run_by_bash(folder, text, timeout_s=900)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def everything(spark: SparkSession, collection: Collection) -> dict[str, Any]:
-    """All that the tables say, but for what is random or a clock's."""
+    """All that the tables say, except random values and clock times."""
     paths, record = collection.paths, collection.entry.record_schema
     table = OpenTable(paths.updates)
-    names = (UPPER, CLOSED, SINCE, *(offset_value(collection.name, one) for one in range(2)))
-    found: dict[str, Any] = {name: table.value(name) for name in names}
+    names = (UPPER, CLOSED, SINCE, *(offset_value(collection.name, partition) for partition in range(2)))
+    state: dict[str, Any] = {name: table.value(name) for name in names}
     stored = read_rows(paths.updates, table.files(), updates_schema(record)).drop_columns([RUN]).to_pylist()
-    found["updates"] = set(map(text_of, stored)) if collection.entry.key else consolidated(stored)
+    state["updates"] = set(map(text_of, stored)) if collection.entry.key else consolidated(stored)
     small = {"proofs": PROOFS_SCHEMA, "quarantine": QUARANTINE_SCHEMA, "late": late_schema(record)}
     for name, schema in small.items():
         folder = paths.root / name
         rows = read_rows(folder, OpenTable(folder).files(), schema).drop_columns([RUN]).to_pylist()
-        found[name] = Counter(text_of({**row, "at_ms": None}) for row in rows)
+        state[name] = Counter(text_of({**row, "at_ms": None}) for row in rows)
     if paths.current.local.exists():
         shown = [row for file in DeltaTable(str(paths.current)).file_uris() for row in pq.read_table(file).to_pylist()]
-        found["current"] = Counter(map(text_of, shown))
-    since = max(*collection.entry.since, found[SINCE] or 0)
-    for as_of in (since, found[UPPER] - 1):
+        state["current"] = Counter(map(text_of, shown))
+    since = max(*collection.entry.since, state[SINCE] or 0)
+    for as_of in (since, state[UPPER] - 1):
         contents = snapshot(spark, collection, as_of).contents.collect()
-        found[f"as of {as_of}"] = Counter(text_of(row.asDict(recursive=True)) for row in contents)
+        state[f"as of {as_of}"] = Counter(text_of(row.asDict(recursive=True)) for row in contents)
     assert check_log(paths.updates) > 1
-    return found
+    return state
 
 
 def consolidated(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """How often each datum is there at each time: equal sums at all times are equal contents at every time."""
+    """The sum of each datum at each time: equal sums at all times are equal contents at every time."""
     sums: Counter[str] = Counter()
     for row in rows:
         sums[text_of({**row, DIFF: None})] += row[DIFF]
-    return {one: diff for one, diff in sums.items() if diff}
+    return {text: diff for text, diff in sums.items() if diff}
 
 
 def text_of(row: dict[str, Any]) -> str:
@@ -179,7 +181,8 @@ def test_a_cluster_makes_the_tables_that_one_process_makes(
     run_in_local_mode(spark, load_settings(cluster / CONFIG), steps[len(submitted) :])
     for name in ("orders", "stock", "changes"):
         expected, found = (
-            everything(spark, Catalog(Store(load_settings(one / CONFIG).store)).find(name)) for one in (local, cluster)
+            everything(spark, Catalog(Store(load_settings(root / CONFIG).store)).find(name))
+            for root in (local, cluster)
         )
         assert found.keys() == expected.keys()
         for what, value in expected.items():
@@ -190,7 +193,7 @@ def test_a_cluster_makes_the_tables_that_one_process_makes(
 
 
 def prepare(spark: SparkSession, scratch: Path, local: Path, cluster: Path) -> None:
-    """Two equal folders whose store has read a part of the orders, and whose topics hold more than that."""
+    """Make two equal folders whose store has read a part of the orders, and whose topics hold more."""
     tour = local / CONFIG.rpartition("/")[0]
     make_topics(tour)
     rest = sorted((tour / "topics" / "orders").iterdir())[FIRST_FILES:]
@@ -216,7 +219,7 @@ def check_executors(cluster: Standalone, applications: int) -> None:
 
 
 @pytest.mark.sweep
-def test_a_process_of_its_own_finds_its_cluster_by_the_master_s_address_alone(tmp_path: Path) -> None:
+def test_a_separate_process_finds_its_cluster_by_the_address_of_the_master_alone(tmp_path: Path) -> None:
     script = (
         "import sys; from tidelake.spark.session import start_session;"
         " session = start_session(master=sys.argv[1], settings={'spark.executor.memory': '512m'});"

@@ -1,7 +1,7 @@
 """The code of a Markdown page: its fenced blocks, and what the comment above each says about running it.
 
 `<!-- not run: REASON -->`        it is only shown
-`<!-- own process: REASON -->`    it is run by a shell of its own, not in the test's process
+`<!-- own process: REASON -->`    it is run by its own shell, not in the test's process
 `<!-- fails: TEXT -->`            it has to fail, and to say TEXT
 `<!-- file: PATH -->`             it is the content of that file
 `<!-- settings: REMARK -->`       it is a `collections.yaml`
@@ -26,7 +26,7 @@ _MARKER = re.compile(r"<!-- ([a-z ]+): (.+) -->")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block; `line` is where its fence opens, `marker` is empty where no comment stands above."""
+    """A fenced block; `line` is where its fence opens, `marker` is empty if there is no comment above."""
 
     page: Path
     line: int
@@ -36,11 +36,11 @@ class Block:
     remark: str
 
     def __str__(self) -> str:
-        """Where it stands, for the name of a test."""
+        """The place of the block, for the name of a test."""
         return f"{self.page.relative_to(PROJECT)}:{self.line}"
 
     def commands(self) -> list[str]:
-        """The commands of a shell block, those over several lines joined, without comments."""
+        """The commands of a shell block, with continued lines joined and without comments."""
         joined = re.sub(r"\\\n\s*", "", self.text)
         return [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
 
@@ -56,8 +56,8 @@ def blocks_of(page: Path) -> Iterator[Block]:
             start = index
             continue
         language = lines[start].removeprefix("```")
-        found = _MARKER.fullmatch(lines[start - 1]) if start else None
-        marker, remark = found.groups() if found else ("", "")
+        match = _MARKER.fullmatch(lines[start - 1]) if start else None
+        marker, remark = match.groups() if match else ("", "")
         if language:
             yield Block(page, start + 1, language, "\n".join(lines[start + 1 : index]) + "\n", marker, remark)
         start = None

@@ -1,4 +1,4 @@
-"""The site's hooks, which lie beside the pages and are no package."""
+"""The site's hooks, which lie next to the pages and are no package."""
 
 from __future__ import annotations
 

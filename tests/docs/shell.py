@@ -28,7 +28,7 @@ _IN_A_CHECKOUT = (
 
 
 def link_checkout(folder: Path) -> None:
-    """Link what a checkout has into a folder."""
+    """Link the parts of a checkout into a folder."""
     for name in _IN_A_CHECKOUT:
         if (PROJECT / name).exists():
             (folder / name).symlink_to(PROJECT / name)
@@ -51,7 +51,7 @@ def run_by_bash(folder: Path, text: str, timeout_s: float = 300) -> subprocess.C
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of one command."""
+    """The result of a command."""
 
     command: str
     status: int
@@ -59,13 +59,13 @@ class Ran:
 
 
 class Shell:
-    """Runs commands as a shell would; those of the project in this process, which has a JVM already."""
+    """Runs commands as a shell would; those of the project run in this process, which already has a JVM."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
 
     def run(self, command: str) -> Ran:
-        """Run one command to its end."""
+        """Run a command to its end."""
         words = shlex.split(command)
         if words[0] == "export":
             for name, value in (word.split("=", 1) for word in words[1:]):

@@ -1,4 +1,4 @@
-"""The book's Python blocks run, page by page, and print what stands below them."""
+"""The book's Python blocks run, page by page, and print the outputs below them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def name_of(page: Path) -> str:
 
 
 def pairs(page: Path) -> Iterator[tuple[Block, str]]:
-    """Each Python block with the output that stands below it; nothing where there is none."""
+    """Each Python block with the output below it, which may be empty."""
     code: Block | None = None
     for block in blocks_of(page):
         if block.language == "python":
@@ -40,7 +40,7 @@ def pairs(page: Path) -> Iterator[tuple[Block, str]]:
 
 
 def run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run a page's blocks one after the other, as somebody who types them in."""
+    """Run a page's blocks one after the other, as if they were typed in."""
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.chdir(folder)
     names: dict[str, object] = {"__name__": "book"}
@@ -54,7 +54,7 @@ def run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 @pytest.mark.parametrize("page", WITHOUT_SPARK, ids=name_of)
-def test_a_chapter_s_code_prints_what_the_chapter_says(
+def test_the_code_of_a_chapter_prints_what_the_chapter_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(page, tmp_path, monkeypatch, capsys)
@@ -62,7 +62,7 @@ def test_a_chapter_s_code_prints_what_the_chapter_says(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("page", WITH_SPARK, ids=name_of)
-def test_so_does_that_of_a_chapter_on_real_tables(
+def test_the_code_of_a_chapter_on_real_tables_prints_what_the_chapter_says(
     page: Path,
     tmp_path: Path,
     one_session: SparkSession,
@@ -81,7 +81,7 @@ def test_the_index_of_the_book_names_every_chapter_and_each_says_how_it_is_check
 
 
 @pytest.mark.parametrize("page", CHAPTERS, ids=name_of)
-def test_the_files_that_a_chapter_names_are_there(page: Path) -> None:
+def test_the_files_that_a_chapter_names_exist(page: Path) -> None:
     named = re.findall(r"`((?:src|tests)/[\w/*]+(?:\.py)?)`", page.read_text(encoding="utf-8"))
     assert named
-    assert [one for one in named if not list(PROJECT.glob(one))] == []
+    assert [name for name in named if not list(PROJECT.glob(name))] == []

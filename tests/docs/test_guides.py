@@ -18,14 +18,14 @@ GUIDES = [PROJECT / "docs" / "guides" / name for name in ("append-only.md", "deb
 
 
 def holds(printed: str, lines: str) -> bool:
-    """Whether these lines were printed, one after the other; `…` is anything, and so is what is around a line."""
-    wanted = [re.escape(line).replace(r"\ …\ ", ".*").replace("…", ".*") for line in lines.splitlines()]
-    pattern = r".*\n(?:.*\n)*?.*".join(wanted)
+    """Whether these lines were printed in this order; `…` is anything, and other text may surround a line."""
+    patterns = [re.escape(line).replace(r"\ …\ ", ".*").replace("…", ".*") for line in lines.splitlines()]
+    pattern = r".*\n(?:.*\n)*?.*".join(patterns)
     return re.search(pattern, re.sub(r"[ │]+", " ", printed)) is not None
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_a_guide_goes_as_it_says(
+def test_a_guide_works_as_written(
     page: Path,
     folder: Path,
     one_session: SparkSession,
@@ -53,8 +53,8 @@ def test_a_guide_goes_as_it_says(
 
 
 def first_time(shell: Shell, page: Path) -> str:
-    """The first time of the guide's collection, which a reader would put in."""
-    command = next(one for block in blocks_of(page) for one in block.commands() if "tidelake times" in one)
-    found = shell.run(f"{command} --json")
-    times = json.loads(found.output)["rows"]
+    """The first time of the guide's collection, which a reader would fill in."""
+    command = next(line for block in blocks_of(page) for line in block.commands() if "tidelake times" in line)
+    done = shell.run(f"{command} --json")
+    times = json.loads(done.output)["rows"]
     return str(times[0]["time"])

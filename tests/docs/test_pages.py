@@ -24,11 +24,11 @@ def prose_of(page: Path) -> str:
 
 
 def anchors_of(page: Path) -> set[str]:
-    """What its headings can be linked by."""
+    """The anchors of a page's headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#+ (.+)$", reference.fill(text), flags=re.MULTILINE)
-    given = set(re.findall(r"{ #([\w-]+) }", "\n".join(headings)))
-    return given | {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    explicit = set(re.findall(r"{ #([\w-]+) }", "\n".join(headings)))
+    return explicit | {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
@@ -70,7 +70,10 @@ def test_every_check_is_explained_with_what_a_failure_does() -> None:
     for name, rule in rules.items():
         assert explained[name].startswith("blocks") == rule.blocking, name
         assert ("warning" in explained[name]) == any(
-            one.warning for family in ("plain", "upsert") for one in rules_of(settings_of(family)) if one.name == name
+            other.warning
+            for family in ("plain", "upsert")
+            for other in rules_of(settings_of(family))
+            if other.name == name
         ), name
 
 

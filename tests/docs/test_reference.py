@@ -32,7 +32,7 @@ def page(name: str) -> str:
 
 
 def rows_of(table: str) -> dict[str, list[str]]:
-    """The cells of a table by the first, without its backticks."""
+    """The cells of each row by its first cell, without the backticks."""
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table.splitlines()[2:]]
     return {row[0].strip("`"): row[1:] for row in rows}
 
@@ -60,8 +60,8 @@ def test_every_key_of_a_collection_is_in_its_table(tmp_path: Path) -> None:
     file.write_text("collections: {one: {no_such_key: 1}}\n", encoding="utf-8")
     with pytest.raises(ConfigurationError) as refused:
         load_settings(file)
-    known = set(re.findall(r"\w+", str(refused.value).partition("one of")[2] or str(refused.value).partition(":")[2]))
-    assert set(rows_of(reference.collection_settings())) <= known
+    keys = set(re.findall(r"\w+", str(refused.value).partition("one of")[2] or str(refused.value).partition(":")[2]))
+    assert set(rows_of(reference.collection_settings())) <= keys
 
 
 def test_the_example_of_all_settings_has_every_key(tmp_path: Path) -> None:
@@ -69,17 +69,17 @@ def test_the_example_of_all_settings_has_every_key(tmp_path: Path) -> None:
     load_block(block, tmp_path)
     document = yaml.safe_load(block.text)
     assert set(document) == set(rows_of(reference.top_level_settings()))
-    used = {key for one in document["collections"].values() for key in one}
+    used = {key for collection in document["collections"].values() for key in collection}
     assert used == set(rows_of(reference.collection_settings()))
 
 
 @pytest.mark.parametrize("block", SETTINGS, ids=str)
-def test_an_example_of_settings_is_one(block: Block, tmp_path: Path) -> None:
+def test_an_example_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
     load_block(block, tmp_path)
 
 
 def load_block(block: Block, folder: Path) -> None:
-    """Read a block as `collections.yaml`, beside the schemas that it names."""
+    """Read a block as `collections.yaml`, with the schemas that it names next to it."""
     for name in re.findall(r"\S+\.avsc", block.text):
         (folder / name).write_text(_EVENT if name.endswith("-event.avsc") else _RECORD, encoding="utf-8")
     (folder / "collections.yaml").write_text(block.text, encoding="utf-8")

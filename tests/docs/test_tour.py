@@ -1,4 +1,4 @@
-"""The README's tour and the pages that continue it print what they say, in a folder of their own."""
+"""The README's tour and the pages that continue it print what they say, in their own folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FURTHER = [
 """Pages that use what the tour has made."""
 
 
-def test_the_tour_goes_as_the_readme_says(
+def test_the_tour_works_as_the_readme_says(
     folder: Path, one_session: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell = Shell(folder, monkeypatch, capsys)
@@ -32,7 +32,7 @@ def test_the_tour_goes_as_the_readme_says(
 
 
 def run_blocks(shell: Shell, blocks: list[Block]) -> list[Ran]:
-    """Run blocks one after the other; one that has to fail has to say why."""
+    """Run blocks one after the other; a block that has to fail has to say why."""
     ran: list[Ran] = []
     for block in blocks:
         if block.marker in ("not run", "own process"):
@@ -52,30 +52,30 @@ def run_blocks(shell: Shell, blocks: list[Block]) -> list[Ran]:
 
 
 def outputs(ran: list[Ran], part: str) -> list[str]:
-    """What the commands printed in which `part` stands."""
-    printed = [one.output for one in ran if part in one.command]
+    """The outputs of the commands that contain `part`."""
+    printed = [result.output for result in ran if part in result.command]
     assert printed, part
     return printed
 
 
 def check_what_the_readme_says(ran: list[Ran]) -> None:
-    """Hold the README's numbers and words against what was printed."""
+    """Check the README's numbers and words against what was printed."""
     prose = " ".join((PROJECT / "README.md").read_text(encoding="utf-8").split())
     ingested = report_of(outputs(ran, "jobs.ingest")[0])
-    stated = f"{ingested['updates_read']:,} updates were read and {ingested['updates_stored']:,} are stored"
-    assert stated in prose
+    sentence = f"{ingested['updates_read']:,} updates were read and {ingested['updates_stored']:,} are stored"
+    assert sentence in prose
     first, second = outputs(ran, "tidelake status")
     assert "held back at time 40" in first
     assert "announced with 180 updates and with 181" in first
     assert "in order" in second
-    assert [report_of(one)["upper"] for one in outputs(ran, "jobs.seal")] == [40, 50]
+    assert [report_of(output)["upper"] for output in outputs(ran, "jobs.seal")] == [40, 50]
     quarantined = outputs(ran, "tidelake quarantine")[0]
     assert quarantined.count("undecodable") + quarantined.count("bytes_left_over") == 3
     assert outputs(ran, "--as-of 10")[0] != outputs(ran, "--as-of 39")[0]
 
 
 def check_what_the_pages_say(ran: list[Ran]) -> None:
-    """Hold the other pages' words against what was printed."""
+    """Check the other pages' words against what was printed."""
     replayed = json.loads(outputs(ran, "tidelake replay")[0].splitlines()[-1])
     assert (replayed["frontier"], len(replayed["updates"])) == ([10], 4)
     assert outputs(ran, "tidelake replay --engine delta")[0].startswith(outputs(ran, "tidelake replay examples")[0])
@@ -86,19 +86,19 @@ def check_what_the_pages_say(ran: list[Ran]) -> None:
 
 
 def report_of(output: str) -> dict[str, int]:
-    """What a job's report says of `sales`; the log lines around it are for people."""
+    """What a job's report says about `sales`; the log lines around it are for people."""
     start = output.index('{\n  "job"')
     report, _ = json.JSONDecoder().raw_decode(output[start:])
     results: dict[str, int] = report["results"]["sales"]
     return results
 
 
-@pytest.mark.parametrize("block", [one for one in all_blocks("bash") if one.marker == "own process"], ids=str)
+@pytest.mark.parametrize("block", [block for block in all_blocks("bash") if block.marker == "own process"], ids=str)
 def test_a_job_runs_by_spark_submit(folder: Path, block: Block) -> None:
     assert shutil.which("bash")
-    (collections,) = [one for one in README if one.marker == "file"]
+    (collections,) = [part for part in README if part.marker == "file"]
     write_file(folder, collections)
-    generate = next(c for one in README for c in one.commands() if c.startswith(".venv/bin/tidelake generate sales"))
+    generate = next(c for part in README for c in part.commands() if c.startswith(".venv/bin/tidelake generate sales"))
     assert run_by_bash(folder, generate).returncode == 0
     done = run_by_bash(folder, block.text)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,7 +19,7 @@ TOPIC = "snapshots.public.people"
 
 
 @pytest.mark.spark
-def test_the_demo_ends_all_equal_and_shows_nothing_of_spark_s_own(tmp_path: Path) -> None:
+def test_the_demo_ends_all_equal_and_shows_no_output_of_spark(tmp_path: Path) -> None:
     folders = ["--folder", str(tmp_path / "demo"), "--home", str(tmp_path / "home")]
     done = subprocess.run(
         [sys.executable, "-m", "examples.demo", "--updates", "1000", *folders],
@@ -39,12 +39,15 @@ def test_the_demo_ends_all_equal_and_shows_nothing_of_spark_s_own(tmp_path: Path
     assert "log4j" not in done.stderr
 
 
-def test_the_demo_s_capture_is_the_recorded_one_and_small() -> None:
+def test_the_capture_of_the_demo_is_the_recorded_capture_and_small() -> None:
     recorded = PROJECT / "tests" / "captures" / "snapshots" / "topics" / TOPIC
     for partition in ("0", "1"):
         name = f"{partition}.jsonl.gz"
         assert (CAPTURE / name).read_bytes() == (recorded / name).read_bytes()
-    noted = [{"offsets": one["offsets"][TOPIC], "rows": one["rows"]["people"]} for one in recorded_moments("snapshots")]
+    noted = [
+        {"offsets": moment["offsets"][TOPIC], "rows": moment["rows"]["people"]}
+        for moment in recorded_moments("snapshots")
+    ]
     assert moments() == noted
     assert PERSON["fields"] == RECORD["fields"]
     assert sum(file.stat().st_size for file in CAPTURE.iterdir()) < 200_000

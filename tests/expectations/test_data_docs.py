@@ -1,4 +1,4 @@
-"""The pages: every result has a page and a line in the index, the oldest are removed, and nothing loads remotely."""
+"""The pages: every result has a page and a line in the index, old pages are removed, and nothing loads remotely."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def validate(folder: Path, name: str, recounted: int = 2, **more: Any) -> None:
 def test_every_collection_stays_in_the_index_whichever_was_validated_last(tmp_path: Path) -> None:
     validate(tmp_path, "prices")
     validate(tmp_path, "visits", recounted=3)
-    found = {one.suite: one for one in list_results(tmp_path)}
-    assert {name: (one.met, one.failed, one.icon) for name, one in found.items()} == {
+    results = {result.suite: result for result in list_results(tmp_path)}
+    assert {name: (result.met, result.failed, result.icon) for name, result in results.items()} == {
         "prices": (9, (), "fa-check-circle"),
         "visits": (8, ("announced_is_recounted",), "fa-times"),
     }
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
-    for name, one in found.items():
-        assert f'href="{one.page}"' in index
-        page = (tmp_path / one.page).read_text(encoding="utf-8")
+    for name, result in results.items():
+        assert f'href="{result.page}"' in index
+        page = (tmp_path / result.page).read_text(encoding="utf-8")
         assert "announced_is_recounted: at every sealed time" in page
         assert (tmp_path / "expectations" / f"{name}.html").is_file()
 
@@ -43,7 +43,7 @@ def test_pages_load_nothing_remote_and_link_only_to_existing_files(tmp_path: Pat
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r'<(?:script|img)[^>]*\ssrc="([^"]*)"|<link[^>]*\shref="([^"]*)"', text)
         links = re.findall(r'<a[^>]*\shref="([^"#]*)"', text)
-        for address in [*(one or other for one, other in loaded), *links]:
+        for address in [*(src or href for src, href in loaded), *links]:
             if address and not (address in links and address.startswith("https://greatexpectations.io")):
                 assert (page.parent / address).exists(), f"{page.name} asks for {address}"
 
@@ -65,13 +65,13 @@ def test_results_of_the_same_second_are_listed_newest_first(tmp_path: Path) -> N
     names = ["prices", "visits", "prices", "orders", "visits", "orders", "prices"]
     for name in names:
         validate(tmp_path, name)
-    assert [one.suite for one in list_results(tmp_path)] == names[::-1]
+    assert [result.suite for result in list_results(tmp_path)] == names[::-1]
 
 
 def test_only_the_newest_results_are_kept(tmp_path: Path) -> None:
     for _ in range(3):
         validate(tmp_path, "prices", results_kept=2)
-    kept = list_results(tmp_path)
-    assert len(kept) == 2
+    results = list_results(tmp_path)
+    assert len(results) == 2
     assert len(list(tmp_path.glob("validations/**/*.html"))) == 2
-    assert all((tmp_path / one.page).is_file() for one in kept)
+    assert all((tmp_path / result.page).is_file() for result in results)

@@ -1,4 +1,4 @@
-"""How long a frontier has stood still: from its last move on, or from the beginning, and not at all once closed."""
+"""The age of a frontier: since its last move, or since its collection was created; zero once closed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
 def test_the_age_of_a_frontier_counts_from_its_last_move_and_is_zero_if_closed(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path))
     catalog.open_or_create(settings("plain").spec())
-    entry = catalog.update("prices", lambda one: one.model_copy(update={"created_at_ms": one.created_at_ms - 90_000}))
+    entry = catalog.update("prices", lambda old: old.model_copy(update={"created_at_ms": old.created_at_ms - 90_000}))
     collection = catalog.find("prices")
     assert collection.entry == entry
 
     def age_s() -> int:
         return frontier_age_s(collection, read_status(collection, "plain"))
 
-    assert 90 <= age_s() < 150  # nothing was ever sealed: since it was made
+    assert 90 <= age_s() < 150  # nothing is sealed yet: since it was created
     now_ms = int(clock.time() * 1000)
     OpenTable(collection.paths.updates).commit({UPPER: 5, SEALED_AT_MS: now_ms - 40_000})
     assert 40 <= age_s() < 90
@@ -38,7 +38,7 @@ def test_a_reclocked_topic_stalls_only_if_it_has_unread_records(tmp_path: Path) 
     quiet, unread, unreachable = (replace(STATUS, lag_s=90.0, lag_messages=lag) for lag in (0, 1, None))
     catalog = Catalog(Store(tmp_path))
     raw = catalog.open_or_create(settings("append_only", "reclock").spec())
-    assert [frontier_age_s(raw, one) for one in (quiet, unread, unreachable)] == [0, 90, 90]
-    # A stream that states its own progress has to go on doing so, though nothing is left to read.
+    assert [frontier_age_s(raw, status) for status in (quiet, unread, unreachable)] == [0, 90, 90]
+    # A stream that states its own progress has to go on stating it, even if nothing is left to read.
     catalog.open_or_create(replace(settings("plain").spec(), name="stated"))
     assert frontier_age_s(catalog.find("stated"), quiet) == 90

@@ -1,4 +1,4 @@
-"""Each expectation can fail: every frame here is right but for one number."""
+"""Each expectation can fail: every frame here is right except for one number."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ BIG = 2**70
 
 
 def judged(
-    found: ValidateReport, status: CollectionStatus = STATUS, age_s: int = 1, family: str = "append_only"
+    result: ValidateReport, status: CollectionStatus = STATUS, age_s: int = 1, family: str = "append_only"
 ) -> dict[str, Verdict]:
-    verdicts = judge(result_frame(found, status, age_s), build_suite(settings(family)))
-    return {one.check: one for one in verdicts}
+    verdicts = judge(result_frame(result, status, age_s), build_suite(settings(family)))
+    return {verdict.check: verdict for verdict in verdicts}
 
 
 def failing(*arguments: Any, **named: Any) -> dict[str, list[int]]:
-    return {name: one.times for name, one in judged(*arguments, **named).items() if not one.passed}
+    return {name: verdict.times for name, verdict in judged(*arguments, **named).items() if not verdict.passed}
 
 
 def test_a_correct_report_passes_every_rule() -> None:
     verdicts = judged(report(at(3), at(2**62), diff_sum_recorded=4, diff_sum_found=4))
     assert set(verdicts) == {rule.name for rule in rules_of(settings())}
-    assert all(one.passed for one in verdicts.values())
+    assert all(verdict.passed for verdict in verdicts.values())
     assert verdicts["announced_is_recounted"].rows == 2
 
 
@@ -100,7 +100,7 @@ def test_data_below_zero_is_a_warning_for_the_plain_family_only() -> None:
     assert failing(report(at(3), below_zero=2), family="append_only") == {}
 
 
-def test_two_values_of_one_key_fail_the_upsert_family_s_own_rule() -> None:
+def test_two_values_of_one_key_fail_the_rule_of_the_upsert_family() -> None:
     assert failing(report(at(3, diff_min=0, diff_sum=0)), family="upsert") == {}
     assert set(failing(report(at(3, diff_min=0)), family="upsert")) == set()
     assert set(failing(report(at(3), doubled=1), family="upsert")) == {"one_value_a_key"}

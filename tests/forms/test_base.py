@@ -20,18 +20,18 @@ TIMES_PER_PHASE = 6
 
 
 def send_phase(lake: Lake, rng: Random, family: str, live: dict[tuple[int, int | None], int], first: int) -> None:
-    """Some times of random updates: of a plain collection only what is there goes, of an upsert one value a key."""
+    """Send random updates at some times: `plain` retracts only rows it has, `upsert` states one value for each key."""
     for time in range(first, first + TIMES_PER_PHASE):
-        stated: dict[tuple[int, int | None], int] = {}
+        diffs: dict[tuple[int, int | None], int] = {}
         for key in rng.sample(range(8), 3):
             data = (key, rng.choice((None, 1, 2)))
             if family == "upsert":
-                stated[data] = rng.choice((1, 1, -1))
+                diffs[data] = rng.choice((1, 1, -1))
             else:
-                stated[data] = -live[data] if live.get(data) and rng.random() < 0.5 else rng.randint(1, 2)
-                live[data] = live.get(data, 0) + stated[data]
-        lake.send(updates(*((data, time, diff) for data, diff in stated.items())))
-        lake.send(progress([time], [time + 1], {time: len(stated)}))
+                diffs[data] = -live[data] if live.get(data) and rng.random() < 0.5 else rng.randint(1, 2)
+                live[data] = live.get(data, 0) + diffs[data]
+        lake.send(updates(*((data, time, diff) for data, diff in diffs.items())))
+        lake.send(progress([time], [time + 1], {time: len(diffs)}))
     lake.run()
 
 
@@ -53,8 +53,8 @@ def test_reads_with_a_base_equal_reads_of_all_rows(
         send_phase(lake, rng, family, live, phase * TIMES_PER_PHASE)
         if phase < 2:
             lake.compact()
-    found, beside = base.part_base(lake.table.files())
-    assert found and beside
+    in_base, later = base.part_base(lake.table.files())
+    assert in_base and later
     asked: list[dict[str, Any]] = [{}, {"columns": ["price"]}, {"where": "price = 1"}, {"where": "price is null"}]
     with_base = [answers(lake, **more) for more in asked]
     assert len(with_base[0]) > TIMES_PER_PHASE
@@ -70,7 +70,7 @@ def test_the_base_is_not_shuffled(tmp_path: Path, spark: SparkSession, capsys: p
     capsys.readouterr()
     snapshot(spark, lake.collection).contents.explain()
     plan = capsys.readouterr().out
-    above_base = plan[: plan.index("FileScan")]  # the base is read by the first of them
+    above_base = plan[: plan.index("FileScan")]  # the first scan reads the base
     assert "BroadcastHashJoin" in above_base and "LeftAnti" in above_base
     assert "Exchange" not in above_base
 
@@ -100,9 +100,9 @@ def test_a_base_is_not_used_if_other_rows_are_not_later_or_too_many(
     lake.compact()
     send_phase(lake, Random(1), "upsert", {}, TIMES_PER_PHASE)
     files = lake.table.files()
-    found, beside = base.part_base(files)
-    assert {file.path for file in found + beside} == {file.path for file in files} and found
-    monkeypatch.setattr(base, "LATER_ROWS_MAX", sum(file.rows for file in beside) - 1)
+    in_base, later = base.part_base(files)
+    assert {file.path for file in in_base + later} == {file.path for file in files} and in_base
+    monkeypatch.setattr(base, "LATER_ROWS_MAX", sum(file.rows for file in later) - 1)
     assert base.part_base(files) == ([], files)
 
 
@@ -120,8 +120,8 @@ def test_a_predicate_means_the_same_columns_with_a_base(tmp_path: Path, spark: S
     lake = Lake(tmp_path, spark, "upsert", keep=1, key=["id"], schema=record)
     for time in (1, 2):
         row = {"data": {"id": time, "x": 7, "base": {"x": 1}}, "time": time, "diff": 1}
-        told = {"lower": [time - 1], "upper": [time + 1], "counts": [{"time": time, "count": 1}]}
-        lake.send(encode([row], record), encode(told, record))
+        statement = {"lower": [time - 1], "upper": [time + 1], "counts": [{"time": time, "count": 1}]}
+        lake.send(encode([row], record), encode(statement, record))
         lake.run()
         if time == 1:
             lake.compact()

@@ -45,15 +45,15 @@ def frame(spark: SparkSession, statements: Iterable[PositionedStatement]) -> Dat
     """Statements as rows."""
     rows = [
         {
-            "_time": one.time,
-            "_diff": one.diff,
-            "_position": list(one.position),
-            "_unavailable": [NAMES[place] for place in sorted(one.unavailable)] or None,
-            "_error": one.error,
-            "id": one.key,
-            **dict(zip(NAMES, one.values, strict=False)),
+            "_time": statement.time,
+            "_diff": statement.diff,
+            "_position": list(statement.position),
+            "_unavailable": [NAMES[place] for place in sorted(statement.unavailable)] or None,
+            "_error": statement.error,
+            "id": statement.key,
+            **dict(zip(NAMES, statement.values, strict=False)),
         }
-        for one in statements
+        for statement in statements
     ]
     return spark.createDataFrame(rows, schema=spark_schema(SCHEMA))
 
@@ -75,16 +75,16 @@ def statements_of(rows: DataFrame) -> set[PositionedStatement]:
 
 
 def contents_of(rows: DataFrame) -> Contents:
-    """What rows amount to."""
-    found = Contents({}, {}, {})
-    for one in statements_of(resolved_rows(rows, SHAPE)):
-        if one.error is not None:
-            found.errors[one.key] = one.error
+    """The contents that rows amount to."""
+    result = Contents({}, {}, {})
+    for statement in statements_of(resolved_rows(rows, SHAPE)):
+        if statement.error is not None:
+            result.errors[statement.key] = statement.error
             continue
-        found.rows[one.key] = one.values
-        if one.unavailable:
-            found.unknown[one.key] = one.unavailable
-    return found
+        result.rows[statement.key] = statement.values
+        if statement.unavailable:
+            result.unknown[statement.key] = statement.unavailable
+    return result
 
 
 def random_statements(rng: Random) -> list[PositionedStatement]:
@@ -95,20 +95,20 @@ def random_statements(rng: Random) -> list[PositionedStatement]:
     return list(dict.fromkeys(read))
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(2, 8))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(2, 8))])
 def test_frames_agree_with_the_model(spark: SparkSession, seed: int) -> None:
     spark, rng = spark, Random(seed)
     statements = random_statements(rng)
     rows = frame(spark, statements).localCheckpoint()
-    last = max(one.time for one in statements)
+    last = max(statement.time for statement in statements)
     through = rng.randint(last // 2, last)
-    seen = [one for one in statements if one.time <= through]
+    seen = [statement for statement in statements if statement.time <= through]
     expected = contents(seen, through)
-    found = rows.where(f"_time <= {through}")
-    assert contents_of(found) == expected
-    assert {row["id"]: row["_error"] for row in keys_in_error(found, SHAPE).collect()} == expected.errors
-    unknown = {row["id"]: row["_unavailable"] for row in unknown_values(found, SHAPE).collect()}
-    assert unknown == {key: [NAMES[place] for place in sorted(ones)] for key, ones in expected.unknown.items()}
+    visible = rows.where(f"_time <= {through}")
+    assert contents_of(visible) == expected
+    assert {row["id"]: row["_error"] for row in keys_in_error(visible, SHAPE).collect()} == expected.errors
+    unknown = {row["id"]: row["_unavailable"] for row in unknown_values(visible, SHAPE).collect()}
+    assert unknown == {key: [NAMES[place] for place in sorted(places)] for key, places in expected.unknown.items()}
     for takes_all in (False, True):
         left = statements_of(merged_rows(rows, SHAPE, through, takes_all, 3))
         assert left == set(merged(statements, through, takes_all, 3))
@@ -131,11 +131,11 @@ class Table:
         table = OpenTable(self.collection.paths.updates)
         files = write_frame(frame(self.spark, statements).coalesce(1), table.path, new_run("ingest"), SCHEMA)
         kinds = {
-            HAS_BARRIERS: any(one.diff == 0 for one in statements),
-            HAS_UNAVAILABLE: any(one.unavailable for one in statements),
-            HAS_ERRORS: any(one.error is not None for one in statements),
+            HAS_BARRIERS: any(statement.diff == 0 for statement in statements),
+            HAS_UNAVAILABLE: any(statement.unavailable for statement in statements),
+            HAS_ERRORS: any(statement.error is not None for statement in statements),
         }
-        upper = max(one.time for one in statements) + 1
+        upper = max(statement.time for statement in statements) + 1
         table.commit({UPPER: upper} | {name: 1 for name, holds in kinds.items() if holds}, files)
 
     def compact(self, since: int, full: bool) -> None:
@@ -157,29 +157,31 @@ class Table:
         return sum(file.rows for file in OpenTable(self.collection.paths.updates).files())
 
 
-@pytest.mark.parametrize("seed", [20, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(30) if one != 20)])
+@pytest.mark.parametrize(
+    "seed", [20, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(30) if seed != 20)]
+)
 def test_random_histories_through_the_table_end_equal_to_the_model(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(compaction, "FAN_IN", 2)
     rng = Random(seed)
-    table, stated, since = Table(tmp_path, spark), [], 0
+    table, statements, since = Table(tmp_path, spark), [], 0
     ticks = Ticks(rng, random_source(rng, 2, 14), 40)
     while not ticks.done:
         if not (read := list(dict.fromkeys(ticks.tick()))):
             continue
-        stated += read
+        statements += read
         table.tick(read)
         if rng.random() < 0.4:
             since = rng.randint(since, ticks.time)
             table.compact(since, full=rng.random() < 0.6)
-            assert table.read(since) == contents(stated, since).rows
-        # The reading without a JVM, of which the last time is all that is asked.
-        named = [f'{{"id":"{key}"}}: {error}' for key, error in sorted(contents(stated, ticks.time).errors.items())]
+            assert table.read(since) == contents(statements, since).rows
+        # The same without a JVM, which is only asked about the last time.
+        named = [f'{{"id":"{key}"}}: {error}' for key, error in sorted(contents(statements, ticks.time).errors.items())]
         assert key_errors.keys_in_error(table.collection) == key_errors.KeyErrors(len(named), first=named)
-    last = max(one.time for one in stated)
+    last = max(statement.time for statement in statements)
     for as_of in {since, rng.randint(since, last), last}:
-        expected = contents(stated, as_of)
+        expected = contents(statements, as_of)
         assert table.read(as_of) == expected.rows, as_of
         if expected.errors:
             with pytest.raises(KeysInError, match="in error"):
@@ -194,7 +196,7 @@ def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark:
     table.tick([PositionedStatement("k9", (None, "new", "c"), (6, 0), 6, 1, frozenset({0}))])
     before = table.read(6)
     table.compact(6, full=True)
-    # Six live keys, the row that fills an unavailable column, and the deletes of what a connector may still send again.
+    # Six live keys, the row that fills an unavailable column, and the deletes of rows that a connector may send again.
     assert table.rows == 6 + 1 + 4
     assert table.read(6) == before
     assert before["k9"] == ("4", "new", "c")

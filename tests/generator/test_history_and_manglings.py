@@ -43,7 +43,9 @@ def statements(made: Generated) -> list[Progress]:
 
 
 def facts(made: Generated) -> Counter[Any]:
-    return Counter((CODEC.identity(data), time, diff) for one in batches(made) for data, time, diff in one.batch)
+    return Counter(
+        (CODEC.identity(data), time, diff) for message in batches(made) for data, time, diff in message.batch
+    )
 
 
 @pytest.mark.parametrize("family", ["plain", "append_only", "upsert"])
@@ -95,26 +97,28 @@ def test_an_append_only_history_has_positive_diffs_and_rows_that_come_again() ->
 
 def test_an_upsert_history_sets_replaces_and_deletes_one_row_a_key() -> None:
     history = history_of("upsert")
-    stated = [keyed.KeyedStatement(history.rows[row]["id"], row, time, diff) for row, time, diff in history.updates]
-    assert not keyed.breaches(stated)
+    keyed_statements = [
+        keyed.KeyedStatement(history.rows[row]["id"], row, time, diff) for row, time, diff in history.updates
+    ]
+    assert not keyed.breaches(keyed_statements)
     assert {diff for _, _, diff in history.updates} == {1, -1}
-    at_once = Counter((one.key, one.time) for one in stated)
+    at_once = Counter((statement.key, statement.time) for statement in keyed_statements)
     assert max(at_once.values()) == 2
     live: dict[int, int] = {}
     replaced = 0
-    for one in sorted(stated, key=lambda one: one.position):
-        if one.diff > 0:
-            live[one.key] = one.value
-            replaced += at_once[one.key, one.time] == 2
+    for statement in sorted(keyed_statements, key=lambda statement: statement.position):
+        if statement.diff > 0:
+            live[statement.key] = statement.value
+            replaced += at_once[statement.key, statement.time] == 2
         else:
-            assert live.pop(one.key) == one.value
+            assert live.pop(statement.key) == statement.value
     assert replaced > 500
     assert len(live) > 50
 
 
 def test_the_contents_of_an_upsert_topic_are_those_of_the_keyed_model(tmp_path: Path) -> None:
     made = make(tmp_path, family="upsert")
-    stated = [
+    keyed_statements = [
         keyed.KeyedStatement(row["id"], repr(row), time, diff)
         for row in pq.read_table(made.updates_path).to_pylist()
         for time, diff in [(row.pop("_time"), row.pop("_diff"))]
@@ -122,7 +126,7 @@ def test_the_contents_of_an_upsert_topic_are_those_of_the_keyed_model(tmp_path: 
     for as_of in range(0, 40, 7):
         rows = contents_at(made.updates_path, as_of).to_pylist()
         assert {row.pop("_diff") for row in rows} <= {1}
-        assert {row["id"]: repr(row) for row in rows} == keyed.contents(stated, as_of)
+        assert {row["id"]: repr(row) for row in rows} == keyed.contents(keyed_statements, as_of)
 
 
 def test_change_events_follow_a_database_and_change_some_rows_more_than_once_at_a_time() -> None:
@@ -155,8 +159,8 @@ def test_the_contents_of_a_topic_of_events_are_those_of_the_model(tmp_path: Path
         return None if row is None else (row["id"], repr(row))
 
     events = [
-        debezium.Event(row_of(one["before"]), row_of(one["after"]), one["_time"])
-        for one in pq.read_table(made.updates_path).to_pylist()
+        debezium.Event(row_of(row["before"]), row_of(row["after"]), row["_time"])
+        for row in pq.read_table(made.updates_path).to_pylist()
     ]
     assert key is None or not debezium.breaches(events, key)
     for as_of in range(0, 40, 7):
@@ -177,7 +181,7 @@ def test_an_event_that_takes_back_is_quarantined_and_holds_its_time_back(tmp_pat
     assert made.truth.upper == 5
 
 
-def test_orders_hold_what_is_easily_got_wrong() -> None:
+def test_orders_hold_values_that_are_easy_to_get_wrong() -> None:
     rows = history_of("append_only").rows
     assert {row["customer"] for row in rows} >= {"", "李雷", "naïve 🐟", "émile", "e\u0301mile"}
     assert {type(row["price"]) for row in rows} == {int, type(None)}
@@ -192,29 +196,29 @@ def test_bytes_are_those_of_the_codec() -> None:
     history = history_of("plain")
     encoder = Encoder(CODEC, "avro", 1)
     encoder.add_rows(history.rows)
-    stated = [(history.rows[row], time, diff) for row, time, diff in history.updates]
-    assert encoder.message(Updates(history.updates)) == CODEC.encode(Updates(stated))
+    updates = [(history.rows[row], time, diff) for row, time, diff in history.updates]
+    assert encoder.message(Updates(history.updates)) == CODEC.encode(Updates(updates))
     for statement in (Progress([0], [9], [(3, 2**40), (4, 1)]), Progress([3], [], []), Progress([], [], [])):
         assert encoder.message(statement) == CODEC.encode(statement)
     framed = Encoder(CODEC, "confluent", 70_001)
     framed.add_rows(history.rows)
     confluent = ConfluentCodec(lambda _: RECORD_SCHEMA)
-    assert framed.message(Updates(history.updates)) == confluent.encode(Updates(stated), 70_001)
+    assert framed.message(Updates(history.updates)) == confluent.encode(Updates(updates), 70_001)
 
 
-def test_redundant_writers_say_everything_in_other_batches(tmp_path: Path) -> None:
+def test_redundant_writers_repeat_everything_in_other_batches(tmp_path: Path) -> None:
     made = make(tmp_path, writers=3)
     assert set(facts(made).values()) == {3}
-    assert len({len(one.batch) for one in batches(made)}) > 3
-    covered = Counter(time for one in statements(made) for time in range(40) if one.covers(time))
+    assert len({len(message.batch) for message in batches(made)}) > 3
+    covered = Counter(time for statement in statements(made) for time in range(40) if statement.covers(time))
     assert set(covered.values()) == {3}
-    assert len({repr(one) for one in statements(made)}) > len(statements(made)) / 2
+    assert len({repr(statement) for statement in statements(made)}) > len(statements(made)) / 2
 
 
-def test_shards_say_each_update_once_and_state_one_count(tmp_path: Path) -> None:
+def test_shards_send_each_update_once_and_state_one_count(tmp_path: Path) -> None:
     alone, sharded = make(tmp_path / "a"), make(tmp_path / "b", shards=3)
     assert facts(sharded) == facts(alone)
-    covered = Counter(time for one in statements(sharded) for time in range(40) if one.covers(time))
+    covered = Counter(time for statement in statements(sharded) for time in range(40) if statement.covers(time))
     assert covered == Counter(range(40))
 
 
@@ -228,8 +232,8 @@ def test_a_share_of_the_messages_is_repeated(tmp_path: Path) -> None:
 def test_a_share_of_the_updates_is_repeated_inside_their_message(tmp_path: Path) -> None:
     made = make(tmp_path, copies_inside=0.3)
     inside = [
-        len(one.batch) - len({CODEC.identity(data) + b"%d" % time for data, time, _ in one.batch})
-        for one in batches(made)
+        len(message.batch) - len({CODEC.identity(data) + b"%d" % time for data, time, _ in message.batch})
+        for message in batches(made)
     ]
     assert 120 < sum(inside) < 240
     assert set(facts(made).values()) == {1, 2}
@@ -238,23 +242,23 @@ def test_a_share_of_the_updates_is_repeated_inside_their_message(tmp_path: Path)
 def test_a_window_bounds_how_far_a_message_moves() -> None:
     moved = shuffle(range(1_000), Random(1), "window", 9)
     assert sorted(moved) == list(range(1_000)) != moved
-    assert max(abs(place - one) for place, one in enumerate(moved)) in range(4, 10)
+    assert max(abs(place - origin) for place, origin in enumerate(moved)) in range(4, 10)
     far = shuffle(range(1_000), Random(1), "full", 9)
-    assert sorted(far) == list(range(1_000)) and max(abs(place - one) for place, one in enumerate(far)) > 500
+    assert sorted(far) == list(range(1_000)) and max(abs(place - origin) for place, origin in enumerate(far)) > 500
     assert shuffle(range(5), Random(1), "none", 9) == list(range(5))
 
 
 def test_split_statements_overlap_and_cover_the_same(tmp_path: Path) -> None:
     whole, split = make(tmp_path / "a"), make(tmp_path / "b", split=1.0)
     assert len(statements(split)) > 2 * len(statements(whole)) - 5
-    covered = Counter(time for one in statements(split) for time in range(40) if one.covers(time))
+    covered = Counter(time for statement in statements(split) for time in range(40) if statement.covers(time))
     assert set(covered) == set(range(40)) and max(covered.values()) > 1
 
 
 def test_unsealed_times_have_updates_and_no_statement(tmp_path: Path) -> None:
     made = make(tmp_path, unsealed_times=10, empty_times=0.0, shards=2)
     assert {time for _, time, _ in facts(made)} == set(range(40))
-    assert not any(one.covers(30) for one in statements(made))
+    assert not any(statement.covers(30) for statement in statements(made))
     assert made.truth.upper == 30
 
 
@@ -287,8 +291,8 @@ def test_malformed_messages_are_of_every_kind(tmp_path: Path) -> None:
 def test_contradictions_come_before_everything_else(tmp_path: Path) -> None:
     made = make(tmp_path, conflicting_diff_at=(9,), conflicting_count_at=(8,), over_count_at=(7,), shuffle="full")
     first = messages(made)[:3]
-    assert [getattr(one, "batch", None) and one.batch[0].time for one in first] == [9, None, 7]  # type: ignore[union-attr]
-    assert [(one.kind, one.time) for one in made.truth.held_back] == [
+    assert [getattr(message, "batch", None) and message.batch[0].time for message in first] == [9, None, 7]  # type: ignore[union-attr]
+    assert [(error.kind, error.time) for error in made.truth.held_back] == [
         ("over_count", 7),
         ("conflicting_count", 8),
         ("conflicting_diff", 9),
@@ -306,10 +310,10 @@ def test_an_update_that_breaks_the_envelope_is_announced_and_counted_with_all_it
     assert [diff for _, _, diff in facts(made).elements() if diff < 0] == [-1, -1]
     assert made.truth.quarantined == {"append_only_diff": 2}
     at = sum(1 for _, time, _ in facts(made) if time == 5)
-    assert {one.counts[5] for one in statements(made) if one.covers(5)} == {at}
+    assert {statement.counts[5] for statement in statements(made) if statement.covers(5)} == {at}
 
 
-def test_an_order_gets_a_second_value_at_a_time_that_has_one_or_not(tmp_path: Path) -> None:
+def test_a_breach_gives_an_order_two_values_at_a_time_with_updates_or_without(tmp_path: Path) -> None:
     made = make(tmp_path, family="upsert", breach_at=(5, 11), updates=3, times=12, writers=2)
     values = Counter((data["id"], time) for message in batches(made) for data, time, diff in message.batch if diff > 0)
     assert sum(count == 4 for count in values.values()) == 2
@@ -361,10 +365,10 @@ def test_a_time_without_a_statement_cannot_be_contradicted(tmp_path: Path, time:
 
 
 def test_every_option_has_a_help_text() -> None:
-    assert all(one.metadata["help"].endswith(".") for one in fields(GenerateOptions))
+    assert all(option.metadata["help"].endswith(".") for option in fields(GenerateOptions))
 
 
-def test_options_can_be_asked_for_without_the_rest() -> None:
+def test_options_can_be_imported_without_pyarrow_and_fastavro() -> None:
     code = "import sys, tidelake.generator.options; sys.exit('pyarrow' in sys.modules or 'fastavro' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -374,7 +378,7 @@ def test_the_generator_knows_no_spark_and_starts_no_jvm() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_what_is_made_to_be_bad_is_never_good_by_chance(tmp_path: Path) -> None:
+def test_a_message_made_to_be_bad_is_never_good_by_chance(tmp_path: Path) -> None:
     made = make(tmp_path, updates=1, times=1, undecodable=200)
     good = 0
     for value in records(made)["value"].to_pylist():

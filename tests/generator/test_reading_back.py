@@ -75,6 +75,6 @@ def test_negative_contents_are_read_like_any(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shuffle", ["none", "full"])
 def test_an_append_only_breach_holds_its_time_back(tmp_path: Path, shuffle: str) -> None:
     made = make(tmp_path, family="append_only", breach_at=(17, 30), writers=2, copies=0.5, shuffle=shuffle, late=9)
-    found = assert_reads_as_the_truth_says(made)
+    result = assert_reads_as_the_truth_says(made)
     assert made.truth.upper == 17
-    assert found.bad["append_only_diff"] >= 4
+    assert result.bad["append_only_diff"] >= 4

@@ -42,15 +42,15 @@ def bytes_below(folder: Path) -> dict[str, bytes]:
 
 
 def offsets(topic: Path) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    by_partition: dict[int, list[int]] = {}
     for path in sorted(topic.iterdir()):
         table = pq.read_table(path, columns=["partition", "offset"])
         for partition, offset in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
-            found.setdefault(partition, []).append(offset)
-    return found
+            by_partition.setdefault(partition, []).append(offset)
+    return by_partition
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_gives_others(tmp_path: Path) -> None:
     for folder, seed in (("a", 5), ("b", 5), ("c", 6)):
         make(tmp_path / folder, seed=seed, **MANGLED)
     first, same, other = (bytes_below(tmp_path / folder) for folder in "abc")
@@ -85,7 +85,7 @@ def test_offsets_are_contiguous_in_each_partition_and_files_hold_no_more_than_as
     made = make(tmp_path, **MANGLED)
     by_partition = offsets(made.topic)
     assert sorted(by_partition) == [0, 1, 2]
-    assert all(found == list(range(len(found))) for found in by_partition.values())
+    assert all(numbers == list(range(len(numbers))) for numbers in by_partition.values())
     sizes = [pq.read_metadata(path).num_rows for path in sorted(made.topic.iterdir())]
     assert set(sizes[:-1]) == {30} and sizes[-1] <= 30
     assert max(map(len, by_partition.values())) - min(map(len, by_partition.values())) <= 1
@@ -110,7 +110,7 @@ def test_the_truth_may_not_lie_inside_the_topic(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["plain", "append_only", "upsert", "debezium"])
-def test_a_topic_is_continued_behind_its_end_as_often_as_one_likes(tmp_path: Path, family: str) -> None:
+def test_a_topic_is_continued_at_its_end_any_number_of_times(tmp_path: Path, family: str) -> None:
     for part, unsealed in enumerate((5, 40, 0, 7)):
         made = make(
             tmp_path,
@@ -128,15 +128,15 @@ def test_a_topic_is_continued_behind_its_end_as_often_as_one_likes(tmp_path: Pat
         assert made.truth.end == 40 * (part + 1)
         assert made.truth.upper == 40 * (part + 1) - unsealed
         assert made.truth.updates == 600 * (part + 1) == pq.read_metadata(made.updates_path).num_rows
-        assert made.truth.far_future == tuple(2**50 + one for one in range(part + 1))
-        assert all(found == list(range(len(found))) for found in offsets(made.topic).values())
+        assert made.truth.far_future == tuple(2**50 + number for number in range(part + 1))
+        assert all(numbers == list(range(len(numbers))) for numbers in offsets(made.topic).values())
         assert_reads_as_the_truth_says(made)
     assert len(made.truth.parts) == 4
     assert read_truth(made.truth_path) == made.truth
     assert json.loads(json.dumps(made.as_json()))["truth"] == json.loads(made.truth_path.read_text(encoding="utf-8"))
 
 
-def test_a_time_held_back_stays_so_when_the_topic_is_continued(tmp_path: Path) -> None:
+def test_a_time_stays_held_back_when_the_topic_is_continued(tmp_path: Path) -> None:
     make(tmp_path, conflicting_diff_at=(12,))
     made = make(tmp_path, append=True, over_count_at=(50,), close=True)
     assert (made.truth.upper, made.truth.closed, made.truth.close_stated) == (12, False, True)
@@ -162,7 +162,7 @@ def test_a_topic_that_cannot_be_continued_is_refused(
     assert bytes_below(tmp_path) == before
 
 
-def test_a_topic_without_its_truth_or_with_another_ones_is_not_continued(tmp_path: Path) -> None:
+def test_a_topic_without_its_own_truth_is_not_continued(tmp_path: Path) -> None:
     made = make(tmp_path)
     extra = made.topic / "part-00001.parquet"
     extra.write_bytes((made.topic / "part-00000.parquet").read_bytes())
@@ -178,7 +178,7 @@ def test_a_topic_without_its_truth_or_with_another_ones_is_not_continued(tmp_pat
         make(tmp_path, append=True)
 
 
-def test_the_schema_beside_is_the_records_and_what_a_collection_takes(tmp_path: Path) -> None:
+def test_the_schema_file_is_the_schema_of_the_records_and_fits_a_collection(tmp_path: Path) -> None:
     made = make(tmp_path)
     assert json.loads(made.schema_path.read_text(encoding="utf-8")) == RECORD_SCHEMA
     assert len(cdcv2_schema(RECORD_SCHEMA)) == 2
@@ -195,13 +195,13 @@ def test_arrow_types_follow_the_record_schema() -> None:
     def of_arrow(kind: pa.DataType) -> Any:
         names = {"int64": "long", "int32": "int", "decimal128(12, 2)": "decimal"}
         if pa.types.is_struct(kind):
-            return {one.name: of_arrow(one.type) for one in kind}
+            return {field.name: of_arrow(field.type) for field in kind}
         if pa.types.is_list(kind):
             return [of_arrow(kind.value_type)]
         return "timestamp-millis" if pa.types.is_timestamp(kind) else names.get(str(kind), str(kind))
 
-    assert {one.name: nested(one) for one in column_types(RECORD_SCHEMA)} == {
-        one.name: of_arrow(one.type) for one in ARROW_SCHEMA
+    assert {column.name: nested(column) for column in column_types(RECORD_SCHEMA)} == {
+        field.name: of_arrow(field.type) for field in ARROW_SCHEMA
     }
 
 
@@ -214,16 +214,16 @@ def test_contents_add_up_what_is_at_or_before_a_time(tmp_path: Path) -> None:
             if row["_time"] <= as_of:
                 key = repr([value for name, value in row.items() if not name.startswith("_")])
                 sums[key] = sums.get(key, 0) + row["_diff"]
-        found = contents_at(made.updates_path, as_of)
-        assert found.schema.equals(pa.schema([*ARROW_SCHEMA, pa.field("_diff", pa.int64())]))
-        rows = [list(row.values()) for row in found.to_pylist()]
+        contents = contents_at(made.updates_path, as_of)
+        assert contents.schema.equals(pa.schema([*ARROW_SCHEMA, pa.field("_diff", pa.int64())]))
+        rows = [list(row.values()) for row in contents.to_pylist()]
         assert {repr(row[:-1]): row[-1] for row in rows} == {key: diff for key, diff in sums.items() if diff}
         assert len(rows) == len({repr(row[:-1]) for row in rows})
 
 
-def test_progress_is_told_up_to_the_end(tmp_path: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    made = make(tmp_path, progress=lambda *step: told.append(step), messages_per_file=10)
-    last = {step: (done, total) for step, done, total in told}
+def test_progress_is_reported_up_to_the_end(tmp_path: Path) -> None:
+    steps: list[tuple[str, int, int]] = []
+    made = make(tmp_path, progress=lambda *step: steps.append(step), messages_per_file=10)
+    last = {step: (done, total) for step, done, total in steps}
     assert last == {"history": (600, 600), "topic": (made.truth.messages, made.truth.messages)}
     assert len(read(made).messages) == made.truth.messages

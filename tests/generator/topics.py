@@ -25,7 +25,7 @@ CODEC = AvroCodec(RECORD_SCHEMA)
 
 
 def make(root: Path, name: str = "orders", progress: Any = None, **choices: Any) -> Generated:
-    """Generate a small topic; the folder is the test's own."""
+    """Generate a small topic in the test's own folder."""
     small: dict[str, Any] = {"updates": 600, "times": 40, "keys": 50, "updates_per_message": 20}
     return generate(GenerateOptions(name=name, **{**small, **choices}), root / "topics", root, progress)
 
@@ -41,7 +41,7 @@ def decode_of(made: Generated) -> Callable[[bytes | None], Message | None]:
     schema = schema_of(made.truth.family)
     if made.truth.encoding == "avro":
         return AvroCodec(schema).decode
-    return ConfluentCodec(lambda one: schema if one == made.truth.schema_id else None).decode
+    return ConfluentCodec(lambda schema_id: schema if schema_id == made.truth.schema_id else None).decode
 
 
 def messages(made: Generated) -> list[Message]:
@@ -51,7 +51,7 @@ def messages(made: Generated) -> list[Message]:
 
 @dataclass
 class Read:
-    """What reading a whole topic has given."""
+    """The result of reading a whole topic."""
 
     reader: Reader
     messages: list[Message] = field(default_factory=list)
@@ -112,16 +112,16 @@ def sorted_rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def assert_reads_as_the_truth_says(made: Generated) -> Read:
-    """The reader publishes just the true updates, comes as far as predicted, and finds what was predicted."""
-    found, truth = read(made), made.truth
-    assert found.upper == (() if truth.closed else (truth.upper,))
-    assert as_rows(found.published) == true_rows(made, truth.end if truth.closed else truth.upper)
-    assert dict(found.bad) == truth.quarantined
-    assert found.nulls == truth.null_records
-    expected = {(one.kind, one.time) for one in truth.held_back if one.kind != "envelope_breach"}
-    assert set(found.errors) == expected
-    stated = [message for message in found.messages if isinstance(message, Updates)]
-    assert sum(len(message.batch) for message in stated) == truth.updates_stated
-    assert len(found.messages) - len(stated) == truth.progress_messages
+    """The reader publishes only the true updates, gets as far as predicted, and finds what was predicted."""
+    result, truth = read(made), made.truth
+    assert result.upper == (() if truth.closed else (truth.upper,))
+    assert as_rows(result.published) == true_rows(made, truth.end if truth.closed else truth.upper)
+    assert dict(result.bad) == truth.quarantined
+    assert result.nulls == truth.null_records
+    expected = {(error.kind, error.time) for error in truth.held_back if error.kind != "envelope_breach"}
+    assert set(result.errors) == expected
+    batches = [message for message in result.messages if isinstance(message, Updates)]
+    assert sum(len(message.batch) for message in batches) == truth.updates_stated
+    assert len(result.messages) - len(batches) == truth.progress_messages
     assert records(made).num_rows == truth.messages
-    return found
+    return result

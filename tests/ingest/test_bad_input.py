@@ -69,13 +69,13 @@ def test_each_bad_message_is_in_the_quarantine_with_its_place_and_reason_and_the
     assert lake.contents(4) == {(1, None): 1}
     from tidelake.store.quarantine import quarantine_rows
 
-    kept = quarantine_rows(lake.collection)
-    assert [one["value"] for one in kept] == [value for value, _ in BAD]
-    assert {(one["topic"], one["partition"]) for one in kept} == {(NAME, 0)}
-    assert kept[14]["times"] == [1, -1]
+    refused = quarantine_rows(lake.collection)
+    assert [message["value"] for message in refused] == [value for value, _ in BAD]
+    assert {(message["topic"], message["partition"]) for message in refused} == {(NAME, 0)}
+    assert refused[14]["times"] == [1, -1]
 
 
-def test_an_interval_that_is_empty_or_closed_and_a_zero_count_are_no_errors(lake: Lake) -> None:
+def test_empty_and_closed_intervals_and_zero_counts_are_no_errors(lake: Lake) -> None:
     lake.send(progress([3], [3]), encode({"lower": [], "upper": [], "counts": []}), progress([0], [4], {2: 0}))
     assert lake.ingest().quarantined == 0
     assert lake.seal().upper == 4
@@ -155,12 +155,12 @@ def test_contradictions_stop_their_time_and_go_on_after_a_decision(lake: Lake) -
     assert not lake.validate(full=True).damaged
 
 
-def test_of_several_counts_for_one_time_the_newest_stands(lake: Lake) -> None:
+def test_the_newest_of_several_counts_for_a_time_stands(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), (2, 1, 1)), progress([0], [3], {1: 1}))
     assert lake.run().upper == 1
     for count in (2, 5, 2):
         lake.decide(time=1, count=count)
-    assert {time: one.count for time, one in counts_in(lake.collection.entry.decisions).items()} == {1: 2}
+    assert {time: decision.count for time, decision in counts_in(lake.collection.entry.decisions).items()} == {1: 2}
     assert len(lake.collection.entry.decisions) == 1
     lake.decide(time=1, count=7)
     assert lake.seal().upper == 1
@@ -170,7 +170,7 @@ def test_of_several_counts_for_one_time_the_newest_stands(lake: Lake) -> None:
     assert lake.seal().upper == 3
 
 
-def test_a_conflict_s_note_names_the_data(lake: Lake) -> None:
+def test_the_note_of_a_conflict_names_the_data(lake: Lake) -> None:
     from tidelake.store.proof_log import read_proof_log
 
     lake.send(updates(((1, None), 1, 1), ((1, None), 1, 2)), progress([0], [3], {1: 1}))
@@ -190,7 +190,7 @@ def test_copies_of_a_discarded_statement_are_discarded_whenever_they_come(lake: 
     assert lake.contents(1) == {(1, None): 1}
 
 
-def test_a_gap_is_named_after_all_before_it_is_in_and_passed_only_when_accepted(lake: Lake) -> None:
+def test_a_gap_is_named_once_everything_before_it_is_in_and_passed_only_when_accepted(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)))
     lake.send(progress([0], [2], {1: 1}), at=5)
     with pytest.raises(TopicGap) as caught:
@@ -227,7 +227,7 @@ def test_a_topic_that_begins_late_vanishes_or_shrinks_is_named(lake: Lake) -> No
         ("notes.txt", b"hello", "is not a file of a topic"),
     ],
 )
-def test_a_file_that_is_not_a_topic_s_is_named(lake: Lake, name: str, content: bytes, message: str) -> None:
+def test_a_file_that_is_no_part_of_a_topic_is_named(lake: Lake, name: str, content: bytes, message: str) -> None:
     (lake.topic / name).write_bytes(content)
     with pytest.raises(SourceError, match=message):
         lake.ingest()
@@ -268,20 +268,20 @@ def test_parquet_gzip_and_plain_lines_are_one_topic(lake: Lake) -> None:
 def test_ticks_are_bounded_and_share_out_partitions(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, messages_per_tick_max=4)
     for partition in range(3):
-        lake.send(*(updates((one, partition, 1)) for one in range(3)), partition=partition, at=0)
+        lake.send(*(updates((row_id, partition, 1)) for row_id in range(3)), partition=partition, at=0)
     assert lake.ingest().ticks == 3
     lake.send(progress([0], [3], dict.fromkeys(range(3), 3)), at=3)
     assert lake.run().upper == 3
 
 
-def test_a_run_ends_beside_a_topic_that_never_pauses(lake: Lake) -> None:
-    def one_more(place: str) -> None:
+def test_a_run_ends_although_its_topic_never_pauses(lake: Lake) -> None:
+    def send_another(place: str) -> None:
         if place == "ingest.after_commit":
             assert lake.offset < 5
             lake.send(updates((lake.offset, 1, 1)))
 
     lake.send(updates((0, 1, 1)))
-    on_reach(one_more)
+    on_reach(send_another)
     try:
         assert [lake.ingest().messages for _ in range(3)] == [1, 1, 1]
     finally:
@@ -314,7 +314,7 @@ def test_a_missing_topic_stops_before_anything_is_written(lake: Lake) -> None:
     assert not lake.settings.store.exists()
 
 
-def test_a_collection_s_family_and_schema_are_fixed(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_family_and_the_schema_of_a_collection_are_fixed(tmp_path: Path, spark: SparkSession) -> None:
     Lake(tmp_path, spark).ingest()
     with pytest.raises(ConfigurationError, match="created with the envelope 'none'"):
         Lake(tmp_path, spark, family="append_only").ingest()
@@ -336,14 +336,14 @@ def test_nested_nulls_empty_strings_and_a_mebibyte_land(tmp_path: Path, spark: S
     lake = Lake(tmp_path, spark, schema=record)
     big = bytes(range(256)) * 4096
     data = [{"list": [None, {"s": None}, {"s": ""}], "b": big}, {"list": [], "b": b""}]
-    lake.send(encode([{"data": one, "time": 1, "diff": 1} for one in data], record))
+    lake.send(encode([{"data": value, "time": 1, "diff": 1} for value in data], record))
     lake.send(encode({"lower": [0], "upper": [2], "counts": counts((1, 2))}, record))
     assert lake.run().upper == 2
     from tidelake.read.snapshot import snapshot
 
-    found = {len(row["b"]): row for row in snapshot(spark, lake.collection, 1).contents.collect()}
-    assert bytes(found[len(big)]["b"]) == big
-    assert [None if one is None else one["s"] for one in found[len(big)]["list"]] == [None, None, ""]
-    assert found[len(big)]["list"][0] is None
-    assert found[0]["list"] == []
+    rows = {len(row["b"]): row for row in snapshot(spark, lake.collection, 1).contents.collect()}
+    assert bytes(rows[len(big)]["b"]) == big
+    assert [None if item is None else item["s"] for item in rows[len(big)]["list"]] == [None, None, ""]
+    assert rows[len(big)]["list"][0] is None
+    assert rows[0]["list"] == []
     assert lake.table.value(UPPER) == 2

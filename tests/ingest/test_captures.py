@@ -1,4 +1,4 @@
-"""Topics that Debezium wrote from a real PostgreSQL end equal to its tables, row for row, at every recorded moment."""
+"""Topics that Debezium wrote from a real PostgreSQL become its tables, row for row, at every recorded moment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
         *(pytest.param(capture, "papers", marks=pytest.mark.sweep) for capture in ("snapshots", "steady")),
     ],
 )
-def test_a_capture_ends_equal_to_the_database_at_each_moment_and_later_ticks_change_nothing_read(
+def test_a_capture_equals_the_database_at_each_moment_and_later_ticks_change_no_earlier_read(
     tmp_path: Path, spark: SparkSession, capture: str, table: str
 ) -> None:
     lake = CaptureLake(tmp_path, spark, capture, table, keep="all", messages_per_tick_max=250)
@@ -49,8 +49,8 @@ def test_the_same_history_as_avro_ends_in_the_same_table(tmp_path: Path, spark: 
         lake.send({partition: avro_lines(captured[: last["offsets"][topic][str(partition)]], header)})
     assert lake.ingest().quarantined == 0
     assert lake.rows() == sorted(last["rows"]["people"])
-    strays = ("AQAAAAcA", "AAAAAAgA")  # another magic byte, an id that is not known
-    lake.send({2: [json.dumps({"offset": place, "value_b64": one}) for place, one in enumerate(strays)]})
+    strays = ("AQAAAAcA", "AAAAAAgA")  # another magic byte, an unknown id
+    lake.send({2: [json.dumps({"offset": place, "value_b64": value}) for place, value in enumerate(strays)]})
     report = lake.ingest()
     assert report.reasons == {"no_key": 2}
     strayed = ["wrong_magic_byte", "unknown_schema_id (schema id 8)"] if framed else ["undecodable"] * 2

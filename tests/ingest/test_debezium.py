@@ -67,7 +67,7 @@ def test_positions_are_stored_without_a_dictionary(changes: Changes) -> None:
             encodings[chunks.column(index).path_in_schema] = set(chunks.column(index).encodings)
     dictionaries = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
     assert not encodings["_position.list.element"] & dictionaries
-    assert encodings["a"] & dictionaries, "others have one"
+    assert encodings["a"] & dictionaries, "other columns have dictionaries"
 
 
 def test_a_truncate_empties_the_table(changes: Changes) -> None:
@@ -116,7 +116,7 @@ def test_a_key_changes_in_any_order_across_partitions(changes: Changes) -> None:
     assert changes.table_of() == {9: ("back", "y")}
 
 
-def test_an_unavailable_value_keeps_the_old_one_and_is_reported_when_none_is_known(changes: Changes) -> None:
+def test_an_unavailable_value_keeps_the_old_value_and_is_reported_when_there_is_none(changes: Changes) -> None:
     changes.put(changes.event("c", (1, "big", "y")), changes.event("u", (2, UNAVAILABLE, "y")))
     changes.put(changes.event("u", (1, UNAVAILABLE, "z")))
     changes.ingest()
@@ -129,7 +129,7 @@ def test_an_unavailable_value_keeps_the_old_one_and_is_reported_when_none_is_kno
     assert changes.unknown() == (0, [])
 
 
-def test_read_names_rows_that_lack_a_value_beside_its_output(
+def test_read_names_rows_that_lack_a_value_on_stderr(
     changes: Changes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changes.put(changes.event("u", (2, UNAVAILABLE, "y")))
@@ -137,18 +137,18 @@ def test_read_names_rows_that_lack_a_value_beside_its_output(
     changes.put(changes.event("u", (3, UNAVAILABLE, UNAVAILABLE)))
     changes.ingest()
     monkeypatch.setattr("tidelake.spark.session.start_session", lambda: changes.spark)
-    one, two = (
+    one_row, two_rows = (
         f"{rows} values that were never stated; they are null here: {named}\n"
         for rows, named in (("1 row lacks", '{"id":2}: a'), ("2 rows lack", '{"id":2}: a; {"id":3}: a, b'))
     )
     capsys.readouterr()
-    for at, more, told in ((changes.times[0], ["--json"], one), (changes.times[1], [], two)):
+    for at, more, warning in ((changes.times[0], ["--json"], one_row), (changes.times[1], [], two_rows)):
         command = ["tidelake", "read", NAME, "--config", str(changes.file), "--as-of", str(at.time), *more]
         monkeypatch.setattr("sys.argv", command)
         with pytest.raises(SystemExit) as end:
             main()
         shown = capsys.readouterr()
-        assert (end.value.code, shown.err.endswith(told)) == (0, True), shown.err
+        assert (end.value.code, shown.err.endswith(warning)) == (0, True), shown.err
         if more:
             (document,) = map(json.loads, shown.out.splitlines())
             assert document["rows"] == [{"id": 2, "a": None, "b": "y", "_diff": 1}]
@@ -158,52 +158,52 @@ def test_a_repeated_snapshot_becomes_the_difference_once_all_partitions_are_read
     changes.configure(messages_per_tick_max=4)
     changes.put(changes.event("r", (1, "x", "y"), snapshot="first", lsn=2000, committed=None))
     changes.put(changes.event("r", (2, "x", "y"), snapshot="last", lsn=2000, committed=None))
-    changes.put(*(changes.event("c", (one, "x", "y"), lsn=2000 + one) for one in (3, 4)), partition=1)
+    changes.put(*(changes.event("c", (key, "x", "y"), lsn=2000 + key) for key in (3, 4)), partition=1)
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
-    # While the connector was away, 2 and 3 went. A transaction that was open when the snapshot was taken has written
-    # before it, and came after it: of 1, and of 5 in a partition that has no row of the snapshot.
+    # While the connector was away, 2 and 3 were deleted. A transaction that was open when the snapshot was taken wrote
+    # before it, and its events came after it: of 1, and of 5 in a partition without a row of the snapshot.
     changes.lsn = 3000
     changes.put(changes.event("r", (1, "old", "y"), snapshot="first", lsn=3000, committed=None))
     changes.put(changes.event("r", (4, "x", "new"), snapshot="last", lsn=3000, committed=None))
     changes.put(changes.event("u", (1, "open", "y"), lsn=2900, committed=None))
     changes.put(changes.event("c", (5, "open", "y"), lsn=2901, committed=None), partition=1)
-    changes.put(*(changes.event("u", (4, "x", str(one))) for one in range(8)), partition=1)
+    changes.put(*(changes.event("u", (4, "x", str(number))) for number in range(8)), partition=1)
     changes.ingest()
     assert changes.table_of() == {1: ("open", "y"), 4: ("x", "7"), 5: ("open", "y")}
-    seen = [set(changes.table_of(one.time)) for one in changes.times]
+    seen = [set(changes.table_of(binding.time)) for binding in changes.times]
     assert {1, 2, 3, 4} in seen and seen[-1] == {1, 4, 5}
     changes.compact()
     assert not changes.validate(full=True).damaged
 
 
 def test_a_repeated_snapshot_erases_nothing_before_every_partition_is_read_to_where_it_ended(changes: Changes) -> None:
-    changes.put(*(changes.event("c", (one, "x", "y")) for one in (1, 2, 3)))
+    changes.put(*(changes.event("c", (key, "x", "y")) for key in (1, 2, 3)))
     changes.ingest()
     changes.configure(messages_per_tick_max=1)
     changes.lsn = 3000
     changes.put(changes.event("r", (1, "x", "y"), snapshot="first", lsn=3000, committed=None))
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3}
-    # The shortest partitions are read first: of the last no tick knows anything when the snapshot's last row is read.
+    # The shortest partitions are read first: when the snapshot's last row is read, no tick knows the last partition.
     changes.put(changes.event("r", (4, "x", "y"), snapshot="last", lsn=3000, committed=None))
     changes.put(changes.event("c", (5, "x", "y")), partition=1)
     changes.put(changes.event("u", (4, "x", "z")), changes.event("u", (4, "x", "zz")), partition=2)
     changes.ingest()
     read = [{1, 2, 3}, {1, 2, 3}, {1, 2, 3, 4}, {1, 2, 3, 4, 5}, {1, 2, 3, 4, 5}, {1, 4, 5}]
-    assert [set(changes.table_of(one.time)) for one in changes.times] == read
+    assert [set(changes.table_of(binding.time)) for binding in changes.times] == read
     changes.compact()
-    assert [set(changes.table_of(one.time)) for one in changes.times[-2:]] == read[-2:]
+    assert [set(changes.table_of(binding.time)) for binding in changes.times[-2:]] == read[-2:]
 
 
-def test_a_snapshot_that_is_broken_off_erases_nothing_and_the_next_whole_one_does(changes: Changes) -> None:
-    changes.put(*(changes.event("c", (one, "x", "y")) for one in (1, 2, 3)))
+def test_an_interrupted_snapshot_erases_nothing_and_the_next_complete_snapshot_does(changes: Changes) -> None:
+    changes.put(*(changes.event("c", (key, "x", "y")) for key in (1, 2, 3)))
     changes.ingest()
     begun = changes.event("r", (4, "x", "y"), snapshot="first", lsn=3000, committed=None)
     changes.put(begun, changes.event("r", (1, "x", "y"), snapshot="true", lsn=3000, committed=None))
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
-    # The connector begins anew, where a clock is behind. What only the first try has stated went in between, too.
+    # The connector starts again, where a clock is behind. The row that only the first try stated was deleted meanwhile.
     again = {"lsn": 4000, "committed": None}
     changes.put(changes.event("r", (1, "x", "z"), snapshot="first_in_data_collection", ts_ms=500, **again))
     changes.ingest()
@@ -265,12 +265,10 @@ def test_a_snapshot_row_without_a_position_is_in_error_and_stops_no_tick(changes
     assert [row["id"] for row in changes.rows(skip_errors=True)] == [3]
 
 
-def test_declared_positions_are_the_only_ones_and_nothing_is_erased_by_places_in_a_log(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_only_declared_positions_count_and_places_in_a_log_erase_nothing(tmp_path: Path, spark: SparkSession) -> None:
     lake = Changes(tmp_path, spark, position=["source.file", "source.pos"])
     place = {"file": "binlog.000009", "pos": 4}
-    lake.put(*(lake.event("c", (one, "x", "y"), **place) for one in (1, 2)))
+    lake.put(*(lake.event("c", (key, "x", "y"), **place) for key in (1, 2)))
     lake.ingest()
     place["pos"] = 5
     lake.put(lake.event("r", (1, "x", "z"), snapshot="first", lsn=3000, **place))
@@ -279,12 +277,12 @@ def test_declared_positions_are_the_only_ones_and_nothing_is_erased_by_places_in
     lake.put(lake.event("c", (4, "x", "y"), file="binlog.000009"))
     lake.put(lake.event("r", (5, "x", "y"), snapshot="last", lsn=3000, **place))
     assert lake.ingest().quarantined == 0
-    assert [one.partition(": ")[0] for one in keys_in_error(lake.collection).first] == ['{"id":4}']
+    assert [error.partition(": ")[0] for error in keys_in_error(lake.collection).first] == ['{"id":4}']
     rows = {row["id"]: (row["a"], row["b"]) for row in lake.rows(skip_errors=True)}
     assert rows == {1: ("x", "z"), 2: ("x", "y"), 3: ("x", "y"), 5: ("x", "y")}
 
 
-def test_a_number_as_long_as_it_likes_puts_its_key_in_error_and_the_run_goes_on(
+def test_a_number_of_absurd_length_puts_its_key_in_error_and_the_run_goes_on(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     scaled = {
@@ -312,7 +310,7 @@ def test_a_number_as_long_as_it_likes_puts_its_key_in_error_and_the_run_goes_on(
     assert (row["id"], row["a"], row["b"]) == (5, "0.07", Decimal(1500))
 
 
-def test_infinity_is_no_time_of_the_table_and_lands_where_the_column_is_declared_as_it_travels(
+def test_infinity_puts_a_key_in_error_unless_the_column_is_declared_as_it_travels(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     kinds = {"Date": "int", "Timestamp": "long", "MicroTimestamp": "long", "ZonedTimestamp": "string"}
@@ -320,24 +318,26 @@ def test_infinity_is_no_time_of_the_table_and_lands_where_the_column_is_declared
     sent["ZonedTimestamp"] = "infinity"  # type: ignore[assignment]
     fields = [{"name": "id", "type": "int"}]
     for name, kind in kinds.items():
-        told = {"type": kind, "connect.name": f"io.debezium.time.{name}"}
-        fields += [{"name": name, "type": ["null", told]}, {"name": f"{name}_sent", "type": ["null", kind]}]  # type: ignore[dict-item]
+        time_type = {"type": kind, "connect.name": f"io.debezium.time.{name}"}
+        fields += [{"name": name, "type": ["null", time_type]}, {"name": f"{name}_sent", "type": ["null", kind]}]  # type: ignore[dict-item]
     lake = Changes(tmp_path, spark, schema={"type": "record", "name": "row", "fields": fields})
     for key, name in enumerate(kinds):
-        wrong, kept = lake.event("c", (key,)), lake.event("c", (key + 10,))
+        wrong, good = lake.event("c", (key,)), lake.event("c", (key + 10,))
         wrong["value"]["after"] = {"id": key, name: sent[name]}
-        kept["value"]["after"] = {"id": key + 10, f"{name}_sent": sent[name]}
-        lake.put(wrong, kept)
+        good["value"]["after"] = {"id": key + 10, f"{name}_sent": sent[name]}
+        lake.put(wrong, good)
     assert lake.ingest().values_in_error == 4
     with pytest.raises(KeysInError):
         lake.rows()
-    found = keys_in_error(lake.collection).first
-    assert all(any(f"{name} is infinite; declared as {kinds[name]} it lands" in one for one in found) for name in kinds)
+    errors = keys_in_error(lake.collection).first
+    assert all(
+        any(f"{name} is infinite; declared as {kinds[name]} it lands" in error for error in errors) for name in kinds
+    )
     rows = lake.rows(skip_errors=True)
     assert [rows[at][f"{name}_sent"] for at, name in enumerate(kinds)] == list(sent.values())
 
 
-def test_an_event_that_cannot_be_used_puts_its_key_in_error_and_only_without_one_is_in_the_quarantine(
+def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without_a_key(
     changes: Changes,
 ) -> None:
     changes.put(*(changes.event("c", (key, "x", "y")) for key in range(20)))
@@ -392,7 +392,7 @@ def test_an_event_that_cannot_be_used_puts_its_key_in_error_and_only_without_one
     changes.put(*(changes.event("d", before=(key,)) for key in range(10)))
     changes.ingest()
     assert set(changes.table_of()) == set(range(10, 20))
-    # A change of a key that tells no position: what it has left is gone, and where it went is in error.
+    # A change of a key without a position: the old key is gone, and the new key is in error.
     moved = changes.event("u", (1, "moved", "y"), before=(12, "x", "y"), key=None)
     del moved["value"]["source"]["lsn"]
     changes.put(moved, partition=3)
@@ -400,7 +400,7 @@ def test_an_event_that_cannot_be_used_puts_its_key_in_error_and_only_without_one
     assert set(changes.errors()) == {1} and set(changes.table_of(skip_errors=True)) == set(range(10, 20)) - {12}
 
 
-def test_a_key_in_error_is_healed_by_what_comes_later_in_its_partition_however_far_behind_that_is(
+def test_a_later_event_of_its_partition_heals_a_key_in_error_however_far_behind_its_position_is(
     changes: Changes,
 ) -> None:
     def broken(key: int) -> dict[str, Any]:
@@ -410,7 +410,7 @@ def test_a_key_in_error_is_healed_by_what_comes_later_in_its_partition_however_f
     older = [changes.event("c", (key, "x", "y"), lsn=100 + key) for key in (2, 3, 4)]
     changes.put(*older, partition=1)
     changes.ingest()
-    # The first of each is alone in its partition, and 5 is a key of which nothing is known.
+    # The first of each is alone in its partition, and nothing is known of 5.
     changes.put(*(broken(key) for key in (2, 3, 4, 5, 2)), partition=1)
     assert changes.ingest().values_in_error == 5
     assert set(changes.errors()) == {2, 3, 4, 5}
@@ -430,12 +430,12 @@ def test_a_key_in_error_is_healed_by_what_comes_later_in_its_partition_however_f
     assert set(changes.errors(seen)) == {2, 3, 4, 5}
 
 
-def test_an_error_that_tells_no_position_is_erased_only_by_what_surely_came_later(changes: Changes) -> None:
+def test_an_error_without_a_position_is_erased_only_by_what_surely_came_later(changes: Changes) -> None:
     broken = [{"key": {"id": key}, "value_b64": "eyJvcA=="} for key in range(9)]
     changes.put(changes.event("r", (1, "x", "y"), snapshot="last", lsn=1000, committed=None))
     changes.put(changes.event("c", (2, "x", "y"), lsn=1100), partition=1)
     changes.ingest()
-    # In one tick, and in another one, than a truncate of another partition: it may have come behind it.
+    # In the same tick as a truncate of another partition, and in a later tick: it may have come after the truncate.
     changes.put(changes.event("t", key=None, lsn=5000))
     changes.put(broken[2], partition=1)
     changes.put(broken[3], changes.event("u", (4, "x", "y"), lsn=1200), partition=2)
@@ -478,7 +478,7 @@ def test_another_connector_is_refused_by_name_unless_its_position_is_declared(
     )
     declared.ingest()
     assert declared.table_of() == {1: ("newest", "y")}
-    # Of a snapshot without a place in PostgreSQL's log, beside an event that cannot be read and one without a position.
+    # A snapshot's row without a place in PostgreSQL's log, an unreadable event, and an event without a position.
     read = declared.event("r", (2, "x", "y"), **(place | {"file": "binlog.000011", "snapshot": "true"}))
     del read["value"]["source"]["lsn"]
     declared.put(
@@ -493,7 +493,7 @@ def test_another_connector_is_refused_by_name_unless_its_position_is_declared(
     assert set(declared.table_of()) == {1, 2, 3}
 
 
-def test_metadata_and_a_placeholder_of_ones_own_may_be_asked_for(tmp_path: Path, spark: SparkSession) -> None:
+def test_metadata_and_another_placeholder_may_be_configured(tmp_path: Path, spark: SparkSession) -> None:
     lake = Changes(tmp_path, spark, metadata=["offset"], unavailable_value="gone")
     lake.put(lake.event("c", (1, "big", "y")), lake.event("u", (1, "gone", UNAVAILABLE)))
     lake.ingest()
@@ -521,20 +521,22 @@ def test_settings_that_make_no_sense_are_refused(
 
 
 @pytest.mark.parametrize("key", [["payload"], pytest.param(["schema", "payload"], marks=pytest.mark.sweep)])
-def test_a_key_may_have_the_names_of_what_is_put_around_it(tmp_path: Path, spark: SparkSession, key: list[str]) -> None:
+def test_the_columns_of_a_key_may_be_called_schema_and_payload(
+    tmp_path: Path, spark: SparkSession, key: list[str]
+) -> None:
     names = ("schema", "payload", "v")
-    fields = [{"name": one, "type": "string" if one in key else ["null", "string"]} for one in names]
+    fields = [{"name": name, "type": "string" if name in key else ["null", "string"]} for name in names]
     lake = Changes(tmp_path, spark, key=key, schema={"type": "record", "name": "row", "fields": fields})
 
     def about(op: str, payload: str, **more: str) -> dict[str, Any]:
         row, record = {"schema": "s", "payload": payload, **more}, lake.event(op)
         after = None if op == "d" else row
-        return {"key": {one: row[one] for one in key}, "value": record["value"] | {"after": after}}
+        return {"key": {name: row[name] for name in key}, "value": record["value"] | {"after": after}}
 
     def around(part: Any) -> dict[str, Any]:
         return {"schema": {"type": "struct"}, "payload": part}
 
-    lake.put(*(about("c", one, v="x") for one in "abcd"))
+    lake.put(*(about("c", payload, v="x") for payload in "abcd"))
     lake.put({name: around(part) for name, part in about("c", "e", v="y").items()})
     lake.ingest()
     # Only the record's key says which row is deleted, or cannot be read.
@@ -543,5 +545,5 @@ def test_a_key_may_have_the_names_of_what_is_put_around_it(tmp_path: Path, spark
     lake.put({"key": around(about("d", "d")["key"]), "value": "zz"})
     report = lake.ingest()
     assert (report.quarantined, report.values_in_error) == (0, 2)
-    found = [row.asDict() for row in snapshot(spark, lake.collection, None, skip_errors=True).contents.collect()]
-    assert [(row["payload"], row["v"]) for row in found] == [("e", "y")]
+    rows = [row.asDict() for row in snapshot(spark, lake.collection, None, skip_errors=True).contents.collect()]
+    assert [(row["payload"], row["v"]) for row in rows] == [("e", "y")]

@@ -1,4 +1,4 @@
-"""New columns: nullable ones are added by a commit of their own, and no other change is accepted."""
+"""New columns: nullable columns are added by their own commit, and no other change is accepted."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ TEXT = ["null", "string"]
 
 
 def record(*fields: tuple[str, Any], **defaults: Any) -> dict[str, Any]:
-    stated = [
-        {"name": one, "type": kind} | ({"default": defaults[one]} if one in defaults else {}) for one, kind in fields
+    columns = [
+        {"name": name, "type": kind} | ({"default": defaults[name]} if name in defaults else {})
+        for name, kind in fields
     ]
-    return {"type": "record", "name": "visit", "fields": stated}
+    return {"type": "record", "name": "visit", "fields": columns}
 
 
 LATER = (("id", "long"), ("seconds", ["null", "double"]), ("page", TEXT))
@@ -85,7 +86,7 @@ def test_a_column_that_is_added_to_the_schema_appears_and_earlier_rows_are_null_
     assert sorted(built.columns) == ["_diff", "from", "id", "page", "seconds"] and built.count() == 4
 
 
-def test_what_is_not_a_new_column_that_may_be_null_is_refused_by_its_name(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_change_that_is_no_new_nullable_column_is_refused_by_name(tmp_path: Path, spark: SparkSession) -> None:
     lake = RawLake(tmp_path, spark, evolution="additive", envelope="upsert", key="id")
     lake.put({"key": {"id": 1}, "value": {"id": 1, "page": "a"}})
     lake.ingest()
@@ -107,7 +108,7 @@ def test_what_is_not_a_new_column_that_may_be_null_is_refused_by_its_name(tmp_pa
         lake.ingest()
 
 
-def test_a_writer_s_new_column_appears_and_one_that_does_not_fit_is_refused(
+def test_a_new_column_of_a_writer_appears_and_a_column_that_does_not_fit_is_refused(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     older = record(("seconds", "int"), ("id", "int"))
@@ -137,7 +138,7 @@ def test_a_writer_s_new_column_appears_and_one_that_does_not_fit_is_refused(
         *(framed(schema_id, VISIT, {"id": 9, "page": None}) for schema_id in (6, 7)),
     )
     lake.ingest()
-    assert [one["name"] for one in lake.collection.entry.record_schema["fields"]] == ["id", "page", "seconds", "n"]
+    assert [field["name"] for field in lake.collection.entry.record_schema["fields"]] == ["id", "page", "seconds", "n"]
     assert shown(lake) == [
         (1, "a", None, None),
         (2, "b", 0.5, None),
@@ -158,17 +159,17 @@ def wrapped(row: dict[str, Any], /, **columns: Any) -> dict[str, Any]:
     return {"value": {"schema": connect_row(**columns), "payload": row}}
 
 
-def test_the_schema_around_json_brings_a_column_and_one_that_is_not_additive_is_refused(
+def test_the_schema_around_json_brings_a_column_and_is_refused_if_it_is_not_additive(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    known = {"id": {"type": "int64", "optional": False}, "page": OPTIONAL}
-    wider = known | {"seconds": {"type": "double", "optional": True}}
-    renamed = {"id": known["id"], "other": OPTIONAL}
+    columns = {"id": {"type": "int64", "optional": False}, "page": OPTIONAL}
+    wider = columns | {"seconds": {"type": "double", "optional": True}}
+    renamed = {"id": columns["id"], "other": OPTIONAL}
     lake = RawLake(tmp_path / "events", spark, evolution="additive")
     lake.put(
         {"id": 1, "page": "a"},
         wrapped({"id": 2, "page": "b", "seconds": 0.5}, **wider),
-        wrapped({"id": 3, "page": "c"}, **known),
+        wrapped({"id": 3, "page": "c"}, **columns),
         wrapped({"id": 4, "page": "d", "n": 7}, **wider, n={"type": "int32", "optional": False, "default": 1}),
         {"value": {"schema": None, "payload": {"id": 5, "page": "e"}}},
         wrapped({"id": 9, "other": "x"}, **renamed),
@@ -177,7 +178,7 @@ def test_the_schema_around_json_brings_a_column_and_one_that_is_not_additive_is_
         {"value": f'{{"schema":{"[" * 2000}{"]" * 2000},"payload":{{"id":9}}}}'},
     )
     lake.ingest()
-    assert [one["name"] for one in lake.collection.entry.record_schema["fields"]] == ["id", "page", "seconds", "n"]
+    assert [field["name"] for field in lake.collection.entry.record_schema["fields"]] == ["id", "page", "seconds", "n"]
     assert shown(lake) == [
         (1, "a", None, None),
         (2, "b", 0.5, None),
@@ -194,7 +195,7 @@ def test_the_schema_around_json_brings_a_column_and_one_that_is_not_additive_is_
     upserts = RawLake(tmp_path / "upserts", spark, evolution="additive", envelope="upsert", key="id")
     upserts.put(
         {"key": {"id": 1}, **wrapped({"id": 1, "page": "a", "seconds": 0.5}, **wider)},
-        {"key": wrapped({"id": 2}, id=known["id"])["value"], **wrapped({"id": 2, "page": "b"}, **known)},
+        {"key": wrapped({"id": 2}, id=columns["id"])["value"], **wrapped({"id": 2, "page": "b"}, **columns)},
         {"key": {"id": 3}, **wrapped({"id": 3, "other": "x"}, **renamed)},
     )
     upserts.ingest()
@@ -204,7 +205,7 @@ def test_the_schema_around_json_brings_a_column_and_one_that_is_not_additive_is_
     assert fault.endswith("'other' is refused: it is new, but 'page' is missing, as if it were renamed (prices:0:2)")
 
 
-def test_columns_named_as_what_is_around_a_value_are_columns(tmp_path: Path, spark: SparkSession) -> None:
+def test_columns_called_schema_and_payload_are_columns(tmp_path: Path, spark: SparkSession) -> None:
     inner = {**record(("fields", TEXT)), "name": "inner"}
     schema = record(("schema", inner), ("payload", TEXT))
     lake = RawLake(tmp_path, spark, evolution="additive", schema=schema)
@@ -213,7 +214,7 @@ def test_columns_named_as_what_is_around_a_value_are_columns(tmp_path: Path, spa
     assert shown(lake) == [({"fields": "a"}, "b")]
 
 
-def test_bare_avro_is_read_as_the_settings_say_and_keeps_a_column_that_they_say_no_more(
+def test_bare_avro_is_read_as_the_settings_say_and_keeps_a_column_that_they_no_longer_name(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = RawLake(tmp_path, spark, evolution="additive", format="avro", schema=WIDER)
@@ -224,7 +225,7 @@ def test_bare_avro_is_read_as_the_settings_say_and_keeps_a_column_that_they_say_
     assert [tuple(row.values()) for row in lake.rows()] == [(3, 0.5, "a", None, 2), (4, 0.5, "a", 7, 1)]
 
 
-def test_a_compaction_that_knows_of_no_new_column_does_not_lose_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_compaction_that_does_not_know_a_new_column_does_not_lose_it(tmp_path: Path, spark: SparkSession) -> None:
     from tidelake.compact.compaction import merge_runs
 
     lake = RawLake(tmp_path, spark, evolution="additive")
@@ -244,8 +245,8 @@ def test_a_compaction_that_knows_of_no_new_column_does_not_lose_it(tmp_path: Pat
         "columns.after_catalog",
         "raw.after_write",
         *(
-            pytest.param(one, marks=pytest.mark.sweep)
-            for one in ("columns.after_commit", "raw.before_write", "commit.before_call.updates")
+            pytest.param(place, marks=pytest.mark.sweep)
+            for place in ("columns.after_commit", "raw.before_write", "commit.before_call.updates")
         ),
     ],
 )
@@ -281,16 +282,16 @@ def test_two_ingests_at_once_that_each_add_a_column_end_with_both_and_no_record_
     assert [row for row in lake.rows() if row["id"] == 3] == [
         {"id": 3, "page": None, "from": "v", "to": "w", "_diff": 1}
     ]
-    assert [one.records for one in lake.times] == [1, 1, 1]
+    assert [binding.records for binding in lake.times] == [1, 1, 1]
 
 
-def test_a_column_by_which_wrapped_values_could_not_be_told_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_column_that_makes_wrapped_values_ambiguous_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     lake = RawLake(tmp_path, spark, evolution="additive", schema=VISIT)
     own = {"value": {"id": 4, "page": "o", "schema": "v1", "payload": "x"}}
-    known = {"id": {"type": "int64", "optional": False}, "page": OPTIONAL}
-    lake.put(wrapped({"id": 1, "page": "a"}, **known))
-    lake.put(wrapped({"id": 2, "page": "b", "payload": "p"}, **known, payload=OPTIONAL), own)
-    lake.put(wrapped({"id": 3, "page": "c", "more": "m"}, **known, more=OPTIONAL))
+    columns = {"id": {"type": "int64", "optional": False}, "page": OPTIONAL}
+    lake.put(wrapped({"id": 1, "page": "a"}, **columns))
+    lake.put(wrapped({"id": 2, "page": "b", "payload": "p"}, **columns, payload=OPTIONAL), own)
+    lake.put(wrapped({"id": 3, "page": "c", "more": "m"}, **columns, more=OPTIONAL))
     lake.put({"value": '{"schema":"v1","payload":{"id":5}}'}, {"value": '{"schema":"v1","payload":"x","id":6}'})
     lake.ingest()
     assert shown(lake) == [(1, "a", None), (3, "c", "m"), (4, "o", None), (6, None, None)]
@@ -298,7 +299,7 @@ def test_a_column_by_which_wrapped_values_could_not_be_told_is_refused(tmp_path:
     assert first["reason"] == second["reason"] == "schema_not_resolved"
     assert "column 'payload' is refused: it is new, but with it" in first["detail"]
     assert "not additive" in second["detail"]
-    # Where the settings have such a column, nothing is taken off, and what looks like a schema is a value.
+    # If the settings have such a column, nothing is unwrapped, and what looks like a schema is a value.
     lake.configure(schema=record(*VISIT_FIELDS, ("schema", TEXT), ("payload", TEXT)))
     lake.put(own, {"value": {"schema": "v2", "payload": "x", "id": 7}})
     lake.ingest()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def visits(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> RawLake:
-    """Three ticks: two of both partitions, one of one."""
+    """Three ticks: two read both partitions, the last reads one."""
     lake = RawLake(tmp_path_factory.mktemp("visits"), spark)
     lake.put({"id": 1, "page": "a"}, {"id": 1, "page": "a"}, {"id": 2, "page": None})
     lake.put({"id": 3, "page": "c"}, partition=1)
@@ -43,22 +43,26 @@ FIRST = [
 ]
 
 
-def test_every_record_is_one_event_and_two_equal_ones_are_two(visits: RawLake) -> None:
+def test_every_record_is_one_event_and_two_equal_records_are_two(visits: RawLake) -> None:
     assert visits.rows(visits.times[0].time) == FIRST
     assert [row["id"] for row in visits.rows()] == [1, 2, 3, 4, 5, 6]
 
 
-def test_several_partitions_have_one_time(visits: RawLake) -> None:
+def test_several_partitions_share_a_time(visits: RawLake) -> None:
     first, second, third = visits.times
     assert first.ends == {(NAME, 0): 3, (NAME, 1): 1}
     assert second.ends == {(NAME, 0): 6, (NAME, 1): 2}
     assert third.ends == {(NAME, 0): 6, (NAME, 1): 3}
-    assert [one.lower for one in visits.times] == [0, first.time + 1, second.time + 1]
-    assert [(one.records, one.rows, one.quarantined) for one in visits.times] == [(4, 4, 0), (4, 2, 2), (1, 1, 0)]
+    assert [binding.lower for binding in visits.times] == [0, first.time + 1, second.time + 1]
+    assert [(binding.records, binding.rows, binding.quarantined) for binding in visits.times] == [
+        (4, 4, 0),
+        (4, 2, 2),
+        (1, 1, 0),
+    ]
 
 
 def test_a_time_is_the_later_of_upper_and_the_start_of_the_tick(visits: RawLake) -> None:
-    assert all(one.time == max(one.lower, one.at_ms) for one in visits.times)
+    assert all(binding.time == max(binding.lower, binding.at_ms) for binding in visits.times)
 
 
 def test_the_binding_moves_upper_and_offsets_in_the_commit_of_the_data(visits: RawLake) -> None:
@@ -70,17 +74,17 @@ def test_the_binding_moves_upper_and_offsets_in_the_commit_of_the_data(visits: R
 
 
 def test_re_reading_any_recorded_prefix_gives_what_was_read_then(visits: RawLake, tmp_path: Path) -> None:
-    """A lake that reads just the offsets of a binding has what the first one shows AS OF its time."""
+    """A lake that reads just the offsets of a binding has what the first lake shows AS OF its time."""
     records = {
         int(file.stem): [json.loads(line) for line in file.read_text().splitlines()]
         for file in visits.topic.glob("*.jsonl")
     }
-    for index, bound in enumerate(visits.times[:2]):
+    for index, binding in enumerate(visits.times[:2]):
         lake = RawLake(tmp_path / str(index), visits.spark)
-        for (_, partition), end in bound.ends.items():
-            lake.put(*({"value": one.get("value")} for one in records[partition][:end]), partition=partition)
+        for (_, partition), end in binding.ends.items():
+            lake.put(*({"value": record.get("value")} for record in records[partition][:end]), partition=partition)
         lake.ingest()
-        assert lake.rows() == visits.rows(bound.time)
+        assert lake.rows() == visits.rows(binding.time)
 
 
 def test_a_tick_without_new_offsets_commits_nothing(visits: RawLake) -> None:
@@ -95,13 +99,13 @@ def test_seal_finds_nothing_to_do_and_says_so(visits: RawLake) -> None:
     assert sealed.upper == visits.times[-1].time + 1
 
 
-def test_what_does_not_fit_is_quarantined_and_a_null_value_too(visits: RawLake) -> None:
+def test_a_value_that_does_not_fit_and_a_null_value_are_quarantined(visits: RawLake) -> None:
     assert visits.quarantined() == [(4, "undecodable"), (5, "null_value")]
 
 
 def test_a_recount_finds_what_each_binding_says(visits: RawLake) -> None:
     report = visits.validate(full=True)
-    assert (report.damaged, [one["recounted"] for one in report.times]) == (False, [4, 2, 1])
+    assert (report.damaged, [time["recounted"] for time in report.times]) == (False, [4, 2, 1])
 
 
 def test_times_lists_the_times_with_their_offsets(
@@ -116,7 +120,7 @@ def test_times_lists_the_times_with_their_offsets(
 
     listed = json.loads(run("--json"))
     assert listed["times"] == 3
-    assert [one["offsets"] for one in listed["rows"]] == [
+    assert [row["offsets"] for row in listed["rows"]] == [
         {NAME: {"0": 3, "1": 1}},
         {NAME: {"0": 6, "1": 2}},
         {NAME: {"0": 6, "1": 3}},
@@ -145,18 +149,18 @@ def test_a_gap_stops_reading_until_it_is_accepted(tmp_path: Path, spark: SparkSe
     assert [row["id"] for row in lake.rows()] == [1]
     lake.decide(accept_gap=(NAME, 0, 1, 5))
     lake.ingest()
-    assert [one.ends for one in lake.times] == [{(NAME, 0): 1}, {(NAME, 0): 6}]
+    assert [binding.ends for binding in lake.times] == [{(NAME, 0): 1}, {(NAME, 0): 6}]
     assert (lake.times[-1].starts, lake.times[-1].records) == ({(NAME, 0): 1}, 1)
 
 
-def test_metadata_become_columns_under_names_of_ones_own(tmp_path: Path, spark: SparkSession) -> None:
+def test_metadata_become_columns_with_names_from_the_settings(tmp_path: Path, spark: SparkSession) -> None:
     named = {"timestamp": "sent_at", "headers": "sent_with", "partition": "part"}
     lake = RawLake(tmp_path, spark, metadata=named, messages_per_tick_max=1)
     lake.put({"value": {"id": 1}, "headers": {"trace": "x"}}, {"value": {"id": 2}, "headers": None})
     assert lake.ingest().ticks == 2
     first, second = lake.rows()
     assert (first["part"], first["sent_at"]) == (0, datetime(1970, 1, 1, 0, 0, 1))
-    assert [(one["key"], bytes(one["value"])) for one in first["sent_with"]] == [("trace", b"x")]
+    assert [(header["key"], bytes(header["value"])) for header in first["sent_with"]] == [("trace", b"x")]
     assert second["sent_with"] is None
 
 
@@ -168,7 +172,7 @@ def test_a_lost_binding_is_named_as_damage(tmp_path: Path, spark: SparkSession) 
     path, first = lake.collection.paths.bindings, lake.times[0]
     table = OpenTable(path)
     rows: Any = read_rows(path, table.files(), BINDINGS_SCHEMA)
-    run = next(one["_run"] for one in rows.to_pylist() if one["_time"] == first.time)
+    run = next(binding["_run"] for binding in rows.to_pylist() if binding["_time"] == first.time)
     table.commit({}, [], [run])
     with pytest.raises(DamagedTable, match=f"the binding of time {first.time} is missing"):
         lake.times  # noqa: B018
@@ -187,6 +191,6 @@ def test_a_cdcv2_collection_has_no_minted_times(tmp_path: Path, spark: SparkSess
 
     lake = Lake(tmp_path, spark)
     lake.ingest()
-    told = CliRunner().invoke(app, ["times", NAME, "--config", str(lake.file)])
-    assert isinstance(told.exception, NotReclocked)
-    assert "stated by its topic" in str(told.exception)
+    result = CliRunner().invoke(app, ["times", NAME, "--config", str(lake.file)])
+    assert isinstance(result.exception, NotReclocked)
+    assert "stated by its topic" in str(result.exception)

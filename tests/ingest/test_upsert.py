@@ -37,28 +37,28 @@ class History:
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> History:
     lake = RawLake(tmp_path_factory.mktemp("upserts"), spark, envelope="upsert", key="id", schema=ITEM)
-    found = History(lake, [], [], [], [])
+    result = History(lake, [], [], [], [])
     bad = {"key": {"id": 7}, "value": {"id": 7, "price": "dear"}}
     other = {"key": {"id": 8}, "value": {"id": 5}}
     lake.put(item(1, 10), item(1, 11), item(2, 20), gone(9), item(3, 30), gone(3), item(5, 50))
     lake.put(item(2, 21), item(6, 60), bad, {"key": {"id": 4}, "value": "{"}, other, partition=1)
-    _tick(found)
+    _tick(result)
     lake.put(gone(1), item(2, 22), item(3, None), {"key": None, "value": {"id": 4, "price": 1}}, gone(4))
     lake.put({"key": {"id": "x"}, "value": None}, {"value": '{"id":4}', "key": "{"}, item(7, 70), partition=1)
-    _tick(found)
+    _tick(result)
     lake.put(item(8, 80))
-    _tick(found)
-    return found
+    _tick(result)
+    return result
 
 
-def _tick(found: History) -> None:
-    found.stored.append(found.lake.ingest().updates_stored)
-    found.times.append(found.lake.times[-1].time)
-    found.statuses.append(read_status(found.lake.collection, "upsert"))
+def _tick(history: History) -> None:
+    history.stored.append(history.lake.ingest().updates_stored)
+    history.times.append(history.lake.times[-1].time)
+    history.statuses.append(read_status(history.lake.collection, "upsert"))
     try:
-        found.lake.rows()
+        history.lake.rows()
     except KeysInError as error:
-        found.refusals.append(str(error))
+        history.refusals.append(str(error))
 
 
 def test_the_last_value_of_a_tick_by_offset_within_the_partition_counts(history: History) -> None:
@@ -66,7 +66,7 @@ def test_the_last_value_of_a_tick_by_offset_within_the_partition_counts(history:
     assert history.stored[0] == 9, "one row for each key, deletes and errors too"
 
 
-def test_a_null_value_deletes_and_of_an_unknown_key_it_changes_nothing(history: History) -> None:
+def test_a_null_value_deletes_its_key_and_changes_nothing_for_an_unknown_key(history: History) -> None:
     shown = prices(history.lake.rows(history.times[1], skip_errors=True))
     assert shown == {2: 22, 3: None, 5: 50, 6: 60, 7: 70}
     assert 9 not in shown and 1 not in shown
@@ -83,7 +83,7 @@ def test_a_null_key_is_quarantined_and_reported(history: History) -> None:
 
 
 def test_status_says_which_keys_are_in_error_with_the_place_of_the_record(history: History) -> None:
-    assert [one.keys_in_error for one in history.statuses] == [3, 1, 0]
+    assert [status.keys_in_error for status in history.statuses] == [3, 1, 0]
     assert history.statuses[0].keys_in_error_first == [
         '{"id":4}: the value cannot be used: undecodable (prices:1:3)',
         '{"id":7}: the value cannot be used: wrong_type (prices:1:2)',
@@ -111,12 +111,12 @@ def test_the_command_line_skips_keys_in_error_by_choice(
     monkeypatch.setattr("tidelake.spark.session.start_session", lambda: history.lake.spark)
     at = ["--as-of", str(history.times[0])]
     command = ["tidelake", "read", "prices", "--json", "--config", str(history.lake.file), *at]
-    for more, status, told in (([], 2, "in error"), (["--skip-errors"], 0, '"price":11')):
+    for more, status, text in (([], 2, "in error"), (["--skip-errors"], 0, '"price":11')):
         monkeypatch.setattr("sys.argv", [*command, *more])
         with pytest.raises(SystemExit) as end:
             main()
         captured = capsys.readouterr()
-        assert (end.value.code, told in captured.out + captured.err) == (status, True), captured
+        assert (end.value.code, text in captured.out + captured.err) == (status, True), captured
 
 
 def test_a_recount_agrees_before_and_after_a_compaction(history: History) -> None:
@@ -133,7 +133,7 @@ PRICE = {"type": "record", "name": "price", "fields": [{"name": "price", "type":
 SHOP_KEY = {"type": "record", "name": "key", "fields": [{"name": "shop", "type": "string"}]}
 
 
-def test_the_keys_columns_are_added_to_the_value_and_a_key_of_one_column_may_be_bare(
+def test_the_columns_of_the_key_are_added_to_the_value_and_a_key_of_one_column_may_be_bare(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     more = {"topic": ["eu", "us"], "metadata": {"topic": "origin", "offset": "at"}}
@@ -228,7 +228,7 @@ def test_the_same_history_in_json_avro_and_confluent_framing_ends_in_equal_table
         assert [(row["shop"], row["no"], row["pieces"], row["price"]) for row in rows] == expected
 
 
-def test_a_status_holds_those_keys_to_be_equal_that_a_read_does(
+def test_a_status_and_a_read_agree_on_which_keys_are_equal(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spot = {
@@ -257,7 +257,7 @@ def test_a_status_holds_those_keys_to_be_equal_that_a_read_does(
         return 0
 
     bad = [("0.0", "1.5"), ("1.5", "0.0"), ("2.0", "null"), ("3.0", "0.0")]
-    lake.put(*(place(*one, good=False) for one in bad), place("-0.0", "7.0"))
+    lake.put(*(place(*key, good=False) for key in bad), place("-0.0", "7.0"))
     lake.ingest()
     assert read_status(lake.collection, "upsert").keys_in_error == seen() == 4
     lake.put(place("-0.0", "1.5"), place("1.5", "-0.0"), place("2.0", "null"))
@@ -273,7 +273,7 @@ def test_a_bare_key_may_have_a_schema_around_it(tmp_path: Path, spark: SparkSess
     def keyed(name: str, kind: str, *keys: str) -> RawLake:
         key = {"type": "record", "name": "key", "fields": [{"name": "k", "type": kind}]}
         lake = RawLake(tmp_path / name, spark, envelope="upsert", key="k", key_schema=key, schema=ITEM)
-        lake.put(*({"key": one, "value": {"id": at, "price": at}} for at, one in enumerate(keys)))
+        lake.put(*({"key": text, "value": {"id": at, "price": at}} for at, text in enumerate(keys)))
         lake.ingest()
         return lake
 

@@ -34,8 +34,10 @@ def test_undecodable_bytes_wrong_magic_byte_unknown_schema_id_and_trailing_bytes
     lake.send(*bad.values(), header + GOOD, header + progress([0], [5], {1: 1}))
     assert lake.run().upper == 5
     assert lake.contents(4) == {(1, None): 1}
-    kept = [(row["topic"], row["partition"], row["offset"], row["value"]) for row in quarantine_rows(lake.collection)]
-    assert kept == [(NAME, 0, offset, value) for offset, value in enumerate(bad.values())]
+    quarantined = [
+        (row["topic"], row["partition"], row["offset"], row["value"]) for row in quarantine_rows(lake.collection)
+    ]
+    assert quarantined == [(NAME, 0, offset, value) for offset, value in enumerate(bad.values())]
     status = status_of(lake)
     assert (status.quarantine, status.quarantine_reasons) == (4, dict.fromkeys(bad, 1))
     assert failing_checks(lake) == {"quarantine_is_explained"}
@@ -45,9 +47,9 @@ def test_protocol_contradictions(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), ((2, 20), 3, 1), ((2, 20), 3, 2)), updates((4, 5, 1)))
     lake.send(progress([0], [9], {1: 1, 3: 1, 5: 1}), progress([5], [6], {5: 2}))
     assert lake.run().upper == 3
-    found = {one["time"]: one["detail"] for one in status_of(lake).contradictions}
-    assert found[3].endswith('diff 1 and with diff 2; its data: {"id":2,"price":20}')
-    assert "announced with 1 updates and with 2" in found[5]
+    notes = {contradiction["time"]: contradiction["detail"] for contradiction in status_of(lake).contradictions}
+    assert notes[3].endswith('diff 1 and with diff 2; its data: {"id":2,"price":20}')
+    assert "announced with 1 updates and with 2" in notes[5]
     assert lake.contents(2) == {(1, None): 1}
     assert failing_checks(lake) == {"nothing_is_contradicted"}
     lake.decide(time=3, discard={"data": {"id": 2, "price": 20}, "diff": 2})
@@ -124,7 +126,7 @@ A_SCHEMA_CANNOT_LAND = {
 
 
 def in_kafka(text: str) -> str:
-    """The same collections with topics in Kafka; whoever asked the broker would get another error."""
+    """The same collections with topics in Kafka; a call to the broker would give another error."""
     block = text.replace("family: plain\n", "family: plain\n    source: kafka\n")
     return "kafka: {bootstrap_servers: '127.0.0.1:1', request_timeout_s: 1}\n" + block
 
@@ -132,7 +134,7 @@ def in_kafka(text: str) -> str:
 CONFIGURATION_IN_KAFKA_IS_WRONG = {
     f"{name}, in Kafka": (in_kafka(text), message)
     for name, (text, message) in CONFIGURATION_IS_WRONG.items()
-    if name != "a missing topic"  # only a broker knows of one
+    if name != "a missing topic"  # only a broker knows that a topic is missing
 }
 
 

@@ -25,8 +25,8 @@ def lake_of(root: Path, spark: SparkSession, key: str | None = None, **more: Any
 
 
 def keep(lake: Lake, distance: int) -> None:
-    """From now on, forget what is further before upper."""
-    changed = tuple(one.model_copy(update={"keep": distance}) for one in lake.settings.collections)
+    """From now on, forget everything further than `distance` before upper."""
+    changed = tuple(collection.model_copy(update={"keep": distance}) for collection in lake.settings.collections)
     lake.settings = lake.settings.model_copy(update={"collections": changed})
 
 
@@ -81,7 +81,7 @@ def test_the_row_before_may_be_just_its_key_if_the_settings_say_so(tmp_path: Pat
     assert lake.contents(3) == {(1, 20): 1, (8, 80): 1}
     lake.send(events(((1, None), (1, None), 9), (None, (8, 81), 9)), progress([9], [10], {9: 2}))
     lake.run()
-    assert lake.contents(9) == {(1, None): 1, (8, 81): 1}, "an update to null is one, and a missing before says nothing"
+    assert lake.contents(9) == {(1, None): 1, (8, 81): 1}, "an update to null counts, and a missing before says nothing"
     assert not lake.validate(full=True).damaged
     keep(lake, 1)
     lake.compact()
@@ -97,7 +97,7 @@ def test_several_events_of_a_key_have_no_order_if_before_is_just_its_key(tmp_pat
     assert sealed.upper == 3
     assert [(error.kind, error.time) for error in sealed.contradictions] == [("envelope_breach", 3)]
     inserted = {"data": {"before": None, "after": row((2, 5)), "op": "c"}, "diff": 1}
-    (note,) = [one["detail"] for one in read_proof_log(lake.collection).blocked]
+    (note,) = [entry["detail"] for entry in read_proof_log(lake.collection).blocked]
     assert '{"before":null,"after":{"id":2,"price":5}} and {"before":{"id":2,"price":null},"after":null}' in note
     lake.decide(time=3, discard=inserted)
     lake.decide(time=3, count=1)
@@ -131,18 +131,18 @@ def test_two_rows_of_a_key_that_differ_only_by_an_inner_null_are_a_breach(tmp_pa
     schema = {**EVENT, "fields": [{"name": "before", "type": ["null", value]}, *EVENT["fields"][1:]]}
     lake = Lake(tmp_path, spark, family="debezium", key="id", schema=schema)
 
-    def stated(time: int, before: Any, *after: Any) -> bytes:
+    def message(time: int, before: Any, *after: Any) -> bytes:
         def of(parts: Any) -> Any:
             return None if parts is None else {"id": 1, "p": {"a": parts[0], "b": parts[1], "list": parts[2]}}
 
         batch = [
-            {"data": {"before": of(before), "after": of(one), "op": str(index)}, "time": time, "diff": 1}
-            for index, one in enumerate(after)
+            {"data": {"before": of(before), "after": of(parts), "op": str(index)}, "time": time, "diff": 1}
+            for index, parts in enumerate(after)
         ]
         return encode(batch, schema)
 
-    lake.send(stated(1, (5, None, []), (5, 5, [])), stated(1, None, (None, 5, [])))
-    lake.send(stated(2, (5, 5, [1, None]), (6, 6, [])), stated(2, None, (5, 5, [None, 1])))
+    lake.send(message(1, (5, None, []), (5, 5, [])), message(1, None, (None, 5, [])))
+    lake.send(message(2, (5, 5, [1, None]), (6, 6, [])), message(2, None, (5, 5, [None, 1])))
     lake.send(progress([0], [9], {1: 2, 2: 2}))
     assert [(error.kind, error.time) for error in lake.run().contradictions] == [
         ("envelope_breach", 1),
@@ -174,9 +174,9 @@ def test_without_a_key_equal_rows_add_up(tmp_path: Path, spark: SparkSession) ->
     lake.run()
     assert lake.contents(2) == {(1, 10): 2, (2, 5): 2}
     assert lake.contents(3) == {(1, 10): 2, (2, 5): 1}
-    assert [tuple(one) for one in snapshot(spark, lake.collection, 3, ["price"], "id = 1").contents.collect()] == [
-        (10, 2)
-    ]
+    assert [
+        tuple(record) for record in snapshot(spark, lake.collection, 3, ["price"], "id = 1").contents.collect()
+    ] == [(10, 2)]
 
 
 def test_storage_after_compaction_is_bounded_by_rows(changes: Lake) -> None:
@@ -221,7 +221,7 @@ def test_a_key_left_with_two_rows_waits_until_one_event_is_discarded(tmp_path: P
         ("envelope_breach", 3),
         ("envelope_breach", 6),
     }
-    notes = {one["time"]: one["detail"] for one in read_proof_log(lake.collection).blocked}
+    notes = {entry["time"]: entry["detail"] for entry in read_proof_log(lake.collection).blocked}
     assert notes[3].endswith('; its data: {"id":1,"price":20} and {"id":1,"price":30}')
     wrong = {"data": {"before": row((1, 10)), "after": row((1, 20)), "op": "u"}, "diff": 1}
     lake.decide(time=3, discard=wrong)
@@ -247,17 +247,19 @@ def test_a_mangled_history_ends_with_the_databases_contents_whatever_is_merged(
     rng = Random(f"debezium {seed}")
     made, contents = history(rng, 12)
     lake = lake_of(tmp_path, spark, key)
-    pairs = {pair: (ord(pair[0]), pair[1]) for one in made for pair in (one.before, one.after) if pair is not None}
+    pairs = {
+        pair: (ord(pair[0]), pair[1]) for event in made for pair in (event.before, event.after) if pair is not None
+    }
     shuffled: list[Event] = [*made, *rng.choices(made, k=len(made) // 2)]
-    shuffled.sort(key=lambda one: one.time + rng.uniform(0, 4))
-    stated = {time: sum(one.time == time for one in made) for time in range(12)}
+    shuffled.sort(key=lambda event: event.time + rng.uniform(0, 4))
+    counts = {time: sum(event.time == time for event in made) for time in range(12)}
     uppers = sorted({rng.randint(1, 11), rng.randint(1, 11), 12})
     while shuffled or uppers:
         part, shuffled = shuffled[: len(made) // 2 + 1], shuffled[len(made) // 2 + 1 :]
-        for one in part:
-            lake.send(events((pairs.get(one.before), pairs.get(one.after), one.time)))
+        for event in part:
+            lake.send(events((pairs.get(event.before), pairs.get(event.after), event.time)))
         if uppers:
-            lake.send(_statement(uppers.pop(0), stated))
+            lake.send(_statement(uppers.pop(0), counts))
         lake.run()
         upper = lake.seal().upper
         keep(lake, 3)
@@ -269,8 +271,8 @@ def test_a_mangled_history_ends_with_the_databases_contents_whatever_is_merged(
     assert not lake.validate(full=True).damaged
 
 
-def _statement(upper: int, stated: dict[int, int]) -> bytes:
-    return progress([0], [upper], {time: count for time, count in stated.items() if count and time < upper})
+def _statement(upper: int, counts: dict[int, int]) -> bytes:
+    return progress([0], [upper], {time: count for time, count in counts.items() if count and time < upper})
 
 
 @pytest.mark.parametrize(

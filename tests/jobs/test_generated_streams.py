@@ -18,7 +18,7 @@ STREAMS_PER_SEED = 3
 
 
 def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tuple[int, int]) -> None:
-    """A topic arrives in a few pieces; after each the jobs run, perhaps a merge; every answer is the model's."""
+    """Let a topic arrive in pieces; run the jobs, and perhaps a merge, after each; every answer is the model's."""
     rng = Random(f"{form}/{seed}")
     tide = Tide(root, spark, form, rng, size)
     pieces = rng.randint(2, 3)

@@ -35,7 +35,7 @@ DIFF_BEYOND_INT64 = b"\x00\x02\x00\x00\x02" + BEYOND + b"\x00"
 
 
 def bad_input() -> list[bytes | None]:
-    """Every bad message of the table of bad input, and good ones between them, in Confluent framing."""
+    """Every bad message of the table of bad input, with good messages between them, in Confluent framing."""
     good = [
         updates((1, 1, 1), (1, 1, 1), ((2, 20), 3, 1), ((2, 20), 3, 2)),
         updates((4, 5, 1), (5, -1, 1), (6, 1, 0)),
@@ -44,7 +44,7 @@ def bad_input() -> list[bytes | None]:
         progress([7], [3]),
         TIME_BEYOND_INT64,
         DIFF_BEYOND_INT64,
-        updates(*((100 + one, 2, 1) for one in range(1000))),
+        updates(*((100 + row_id, 2, 1) for row_id in range(1000))),
     ]
     first = updates((1, 1, 1))
     return [
@@ -56,13 +56,13 @@ def bad_input() -> list[bytes | None]:
         b"\x00\x00",
         None,
         HEADER,
-        *(HEADER + one for one in good),
+        *(HEADER + message for message in good),
         HEADER + good[0],
     ]
 
 
 def outcome(lake: Lake) -> dict[str, Any]:
-    """All that a person can see of a collection, but the names and clocks in which two lakes differ."""
+    """All that a person can see of a collection, except the names and clocks in which two lakes differ."""
     status = status_of(lake).as_json()
     quarantined = quarantine_rows(lake.collection)
     rows = snapshot(lake.spark, lake.collection, lake.table.value("upper") - 1).contents.collect()
@@ -93,7 +93,7 @@ def test_each_bad_input_has_the_same_outcome_as_in_files(tmp_path: Path, spark: 
         "zero_diff": 1,
         "bad_interval": 1,
     }
-    assert [one["time"] for one in expected["status"]["contradictions"]] == [2, 3, 5]
+    assert [contradiction["time"] for contradiction in expected["status"]["contradictions"]] == [2, 3, 5]
     assert expected["checks"] == {"nothing_is_contradicted", "quarantine_is_explained"}
 
     for lake in (files, kafka):
@@ -103,7 +103,7 @@ def test_each_bad_input_has_the_same_outcome_as_in_files(tmp_path: Path, spark: 
         assert lake.seal().upper == 9
     expected = outcome(files)
     assert outcome(kafka) == expected
-    rows = [(1, None), (2, 20), *((100 + one, None) for one in range(1000))]
+    rows = [(1, None), (2, 20), *((100 + row_id, None) for row_id in range(1000))]
     assert expected["rows"] == sorted(f"Row(id={id}, price={price}, _diff=1)" for id, price in rows)
     assert expected["status"]["contradictions"] == []
     assert expected["checks"] == {"quarantine_is_explained"}
@@ -189,9 +189,11 @@ def test_expired_messages_and_a_recreated_topic_stop_ingest_until_they_are_accep
     broker.delete_topic(lake.name)
     broker.create_topic(lake.name, partitions=2)
     lake.send(*[updates((3, 3, 1))] * 3, b"nonsense")
-    with pytest.raises(TopicChanged, match=rf"'{lake.name}', partition 0, was read up to offset 9.*recreated") as anew:
+    with pytest.raises(
+        TopicChanged, match=rf"'{lake.name}', partition 0, was read up to offset 9.*recreated"
+    ) as changed:
         lake.ingest()
-    assert f"resolve topic NAME --topic {lake.name}" in str(anew.value)
+    assert f"resolve topic NAME --topic {lake.name}" in str(changed.value)
     resolve(lake, "topic", "--topic", lake.name)
     assert lake.ingest().messages == 4
     cluster = KafkaCluster(KafkaSettings(bootstrap_servers=broker.bootstrap_servers))
@@ -205,7 +207,7 @@ def test_expired_messages_and_a_recreated_topic_stop_ingest_until_they_are_accep
     lake.send(updates((4, 4, 1)), progress([4], [5], {4: 1}), partition=2)
     assert lake.ingest().partitions_added == [f"{lake.name}#1:1", f"{lake.name}#1:2"]
     assert lake.seal().upper == 5
-    assert lake.contents(4) == {(one, None): 1 for one in (1, 2, 3, 4)}
+    assert lake.contents(4) == {(row_id, None): 1 for row_id in (1, 2, 3, 4)}
     assert shown_offsets(broker, f"tests.{NAME}") == {(lake.name, 0): 4, (lake.name, 1): 1, (lake.name, 2): 2}
     assert [(row["topic"], row["offset"]) for row in quarantine_rows(lake.collection)] == [(f"{lake.name}#1", 3)]
 
@@ -238,10 +240,10 @@ def test_a_topic_that_a_broker_restores_shorter_stops_ingest_and_continues_from_
 def shown_offsets(broker: Broker, group: str) -> dict[tuple[str, int], int]:
     """What monitoring sees of a consumer group."""
     (future,) = broker.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    return {(one.topic, one.partition): one.offset for one in future.result(WAIT_S).topic_partitions}
+    return {(place.topic, place.partition): place.offset for place in future.result(WAIT_S).topic_partitions}
 
 
-def test_a_reclocked_topic_of_a_broker_is_bound_to_its_offsets_and_a_new_one_is_read_from_its_beginning(
+def test_a_reclocked_topic_of_a_broker_is_bound_to_its_offsets_and_a_new_topic_is_read_from_its_beginning(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     lake = KafkaLake(tmp_path, spark, broker, {**RAW, "metadata": ["partition", "offset", "headers"]}, partitions=2)
@@ -274,7 +276,7 @@ def test_a_reclocked_topic_of_a_broker_is_bound_to_its_offsets_and_a_new_one_is_
     assert last.ends == {(f"{lake.name}#1", 0): 1}
     rows = {row["id"]: row for row in snapshot(spark, lake.collection, last.time).contents.collect()}
     assert set(rows) == {1, 2, 4}
-    assert [tuple(one) for one in rows[1]["kafka_headers"]] == [("h", b"1"), ("h", None)]
+    assert [tuple(header) for header in rows[1]["kafka_headers"]] == [("h", b"1"), ("h", None)]
     assert (rows[2]["kafka_partition"], rows[2]["kafka_offset"]) == (1, 0)
     assert not lake.validate(full=True).damaged
 
@@ -282,45 +284,46 @@ def test_a_reclocked_topic_of_a_broker_is_bound_to_its_offsets_and_a_new_one_is_
 def wrapped(record: dict[str, Any]) -> dict[str, Any]:
     """A record as Kafka Connect's JSON converter writes it, with a schema around its key and its value."""
     return {
-        name: None if stated is None else {"schema": {"type": "struct"}, "payload": stated}
-        for name, stated in record.items()
+        name: None if part is None else {"schema": {"type": "struct"}, "payload": part} for name, part in record.items()
     }
 
 
-def as_bytes(stated: Any) -> bytes | None:
-    """A key or a value as a broker gets it: a text as it is."""
-    return None if stated is None else (stated if isinstance(stated, str) else json.dumps(stated)).encode()
+def as_bytes(part: Any) -> bytes | None:
+    """A key or a value as a broker gets it: a text stays as it is."""
+    return None if part is None else (part if isinstance(part, str) else json.dumps(part)).encode()
 
 
 def test_upserts_from_a_broker_and_from_files_end_equal(tmp_path: Path, spark: SparkSession, broker: Broker) -> None:
-    one, two = broker.create_topic(partitions=2), broker.create_topic()
-    more = {"envelope": "upsert", "key": "id", "schema": ITEM, "topic": [one, two], "messages_per_tick_max": 10}
+    first, second = broker.create_topic(partitions=2), broker.create_topic()
+    more = {"envelope": "upsert", "key": "id", "schema": ITEM, "topic": [first, second], "messages_per_tick_max": 10}
     files = RawLake(tmp_path / "files", spark, **more)
     kafka = KafkaLake(tmp_path / "kafka", spark, broker, {**RAW, **more})
     dear = {"key": {"id": 7}, "value": {"id": 7, "price": "dear"}}
     other, cut = {"key": {"id": 8}, "value": {"id": 5}}, {"key": {"id": 4}, "value": "{"}
     history: dict[tuple[str, int], list[dict[str, Any]]] = {
-        (one, 0): [item(1, 10), item(1, 11), gone(9), {"key": None, "value": {"id": 4}}, item(7, 70)],
-        (one, 1): [dear, wrapped(item(11, 110)), wrapped(item(12, 120)), wrapped(gone(12)), wrapped(item(1, 12))],
-        (two, 0): [item(2, 20), other, {"key": {"id": "x"}, "value": None}, cut, wrapped(gone(2))],
+        (first, 0): [item(1, 10), item(1, 11), gone(9), {"key": None, "value": {"id": 4}}, item(7, 70)],
+        (first, 1): [dear, wrapped(item(11, 110)), wrapped(item(12, 120)), wrapped(gone(12)), wrapped(item(1, 12))],
+        (second, 0): [item(2, 20), other, {"key": {"id": "x"}, "value": None}, cut, wrapped(gone(2))],
     }
     for (topic, partition), records in history.items():
         files.put(*records, topic=topic, partition=partition)
-        broker.produce(topic, [Record(as_bytes(each["value"]), as_bytes(each["key"]), partition) for each in records])
+        broker.produce(
+            topic, [Record(as_bytes(record["value"]), as_bytes(record["key"]), partition) for record in records]
+        )
     for lake in (files, kafka):
         assert lake.ingest().ticks == 2
         times = read_bindings(lake.collection, lake.table)
-        assert times[0].ends == {(one, 0): 3, (one, 1): 2, (two, 0): 5}
-        assert times[-1].ends == {(one, 0): 5, (one, 1): 5, (two, 0): 5}
+        assert times[0].ends == {(first, 0): 3, (first, 1): 2, (second, 0): 5}
+        assert times[-1].ends == {(first, 0): 5, (first, 1): 5, (second, 0): 5}
         shown = [snapshot(spark, lake.collection, at.time, skip_errors=True).contents.collect() for at in times]
         assert [prices([row.asDict() for row in rows]) for rows in shown] == [
             {1: 11, 11: 110},
             {1: 12, 7: 70, 11: 110},
         ]
         assert [(row["topic"], row["offset"], row["reason"]) for row in quarantine_rows(lake.collection)] == sorted(
-            [(one, 3, "null_key"), (two, 2, "wrong_type")]
+            [(first, 3, "null_key"), (second, 2, "wrong_type")]
         )
         assert status_of(lake).keys_in_error_first == [
-            f'{{"id":4}}: the value cannot be used: undecodable ({two}:0:3)',
-            f'{{"id":8}}: the value names another key than the record has ({two}:0:1)',
+            f'{{"id":4}}: the value cannot be used: undecodable ({second}:0:3)',
+            f'{{"id":8}}: the value names another key than the record has ({second}:0:1)',
         ]

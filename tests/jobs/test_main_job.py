@@ -150,7 +150,7 @@ def test_a_seal_opens_only_files_that_reach_upper(lake: Lake, monkeypatch: pytes
 
     for step in range(3):
         rows = [(row, step * 10 + row % 10, 1) for row in range(100)]
-        counts = {step * 10 + one: 10 for one in range(10)}
+        counts = {step * 10 + digit: 10 for digit in range(10)}
         lake.send(updates(*rows), progress([step * 10], [step * 10 + 10], counts))
         if step == 0:
             lake.send(updates((999, 10**12, 1)))
@@ -160,14 +160,14 @@ def test_a_seal_opens_only_files_that_reach_upper(lake: Lake, monkeypatch: pytes
             patched.setattr(blobs, "open_file", spied)
             lake.seal()
     rows_of = {file.path: file.rows for file in lake.table.files()}
-    # Each seal saw the new run, and from the first tick only the file of the one update from the far future.
+    # Each seal saw the new run, and from the first tick only the file of the single update from the far future.
     assert [sum(rows_of[path] for path in paths if path) for paths in opened] == [101, 101, 101]
     assert opened[1] != opened[0]
 
 
 def test_a_straggler_in_an_old_run_is_split_off_by_the_next_merge(lake: Lake) -> None:
     rows = [(row, row % 10, 1) for row in range(6000)]
-    lake.send(updates((999, 10**12, 1), *rows))  # nothing is announced yet, so nothing tells what is far
+    lake.send(updates((999, 10**12, 1), *rows))  # nothing is announced yet, so nothing says which time is far
     lake.ingest()
     assert len(lake.table.files()) == 1
     lake.send(progress([0], [10], dict.fromkeys(range(10), 600)))
@@ -181,13 +181,13 @@ def test_a_straggler_in_an_old_run_is_split_off_by_the_next_merge(lake: Lake) ->
 def test_columns_and_predicates_are_pushed_down_to_the_scan_and_add_up(lake: Lake) -> None:
     from tidelake.read.snapshot import snapshot
 
-    stated = updates(((1, 5), 1, 1), ((1, 6), 1, 1), ((2, 5), 1, 1), ((3, 4), 2, 1))
-    lake.send(stated, progress([0], [3], {1: 3, 2: 1}))
+    message = updates(((1, 5), 1, 1), ((1, 6), 1, 1), ((2, 5), 1, 1), ((3, 4), 2, 1))
+    lake.send(message, progress([0], [3], {1: 3, 2: 1}))
     lake.run()
     of_price = "IsNotNull(price)", "GreaterThanOrEqual(price,5)"
     of_time = "IsNotNull(_time)", "LessThanOrEqual(_time,1)"
     both = ", ".join((of_time[0], of_price[0], of_time[1], of_price[1]))
-    # The files say that nothing is later than 2: there is nothing to compare.
+    # The files say that nothing is later than 2, so there is nothing to compare.
     for as_of, pushed in ((1, both), (2, ", ".join(of_price))):
         taken = snapshot(lake.spark, lake.collection, as_of, ["id"], "price >= 5")
         assert sorted((row["id"], row["_diff"]) for row in taken.contents.collect()) == [(1, 2), (2, 1)]
@@ -197,7 +197,7 @@ def test_columns_and_predicates_are_pushed_down_to_the_scan_and_add_up(lake: Lak
 
 
 @pytest.mark.parametrize("where", ["_time < 3", "_diff > 0", "_run = 'x'"])
-def test_a_predicate_on_the_system_s_columns_is_refused(lake: Lake, where: str) -> None:
+def test_a_predicate_on_system_columns_is_refused(lake: Lake, where: str) -> None:
     from tidelake.read.snapshot import snapshot
 
     lake.send(updates((1, 1, 1), (1, 3, -1)), progress([0], [5], {1: 1, 3: 1}))

@@ -90,20 +90,20 @@ def through_delta(pipeline: Pipeline, folder: Path, lines: Sequence[bytes]) -> l
 
 
 def through_memory(lines: Sequence[bytes]) -> list[str]:
-    """What the reader makes of it."""
+    """What the reader makes of a stream."""
     return [to_text(output) for output in replay_file(lines, "s")]
 
 
 def lines_of(rng: random.Random, stream: Sequence[Any]) -> list[bytes]:
     """A stream of the model as lines, with lines between them that say nothing, or nothing that can be used."""
     lines: list[bytes] = []
-    said = False
+    started = False
     for message in stream:
         while rng.random() < 0.25:
             bad = rng.choice(BAD_LINES)
-            if said or bad != PAIR_LINE:  # as the first line with a time it would make a stream of pairs
+            if started or bad != PAIR_LINE:  # as the first line with a time it would make a stream of pairs
                 lines.append(bad)
-        said = True
+        started = True
         if message[0] == "updates":
             batch = ",".join(f"[{rng.choice(SPELLINGS[data])},{time},{diff}]" for data, time, diff in message[1])
             lines.append(f'{{"updates":[{batch}]}}'.encode())
@@ -148,7 +148,7 @@ def test_a_script_gives_the_same_output_through_tables_and_in_memory(
 @pytest.mark.spark
 @pytest.mark.sweep
 @pytest.mark.parametrize(
-    ("seed", "case"), SWEPT_CASES, ids=lambda one: one.title if isinstance(one, Case) else str(one)
+    ("seed", "case"), SWEPT_CASES, ids=lambda value: value.title if isinstance(value, Case) else str(value)
 )
 def test_every_script_gives_the_same_output_through_tables_and_in_memory(
     tmp_path: Path, swept: Pipeline, seed: int, case: Case
@@ -186,17 +186,17 @@ def test_a_file_of_product_times_is_refused_by_name_and_stops_no_other(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelake.spark.session.start_session", lambda *_, **__: spark)
-    good, pairs, kept = tmp_path / "good.jsonl", tmp_path / "pairs.jsonl", tmp_path / "kept"
+    good, pairs, store = tmp_path / "good.jsonl", tmp_path / "pairs.jsonl", tmp_path / "kept"
     pairs.write_text('{"restart": {}}\n{"updates": [["a", [1, 0], 1]]}\n')
     good.write_text('{"updates": [["a", 1, 1]]}\n{"progress": {"lower": [0], "upper": [], "counts": [[1, 1]]}}\n')
-    arguments = ["replay", "--engine", "delta", "--store", str(kept), str(pairs), str(good)]
+    arguments = ["replay", "--engine", "delta", "--store", str(store), str(pairs), str(good)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 1
     assert f"{pairs}, line 2: a time is a product of 2 integers" in done.stderr
     assert "hint: replay this file with --engine memory" in done.stderr
     assert f"stream_2 is {good}" in done.stderr
     assert done.stdout == CliRunner().invoke(app, ["replay", str(good)]).stdout
-    status = CliRunner().invoke(app, ["status", "stream_2", "--config", str(kept / "collections.yaml")])
+    status = CliRunner().invoke(app, ["status", "stream_2", "--config", str(store / "collections.yaml")])
     assert "closed" in status.stdout
     again = CliRunner().invoke(app, arguments)
     assert isinstance(again.exception, GeneratorRefused)

@@ -59,7 +59,7 @@ def check(lake: Lake, stream: list[Any], since: int = 0) -> None:
         assert lake.contents(as_of) == contents[as_of], as_of
 
 
-@pytest.mark.parametrize("seed", [2, *(pytest.param(one, marks=pytest.mark.sweep) for one in range(12) if one != 2)])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(12) if seed != 2)])
 def test_a_mangled_stream_ends_equal_to_the_memory_reader(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
     stream = mangled_stream(rng, LIMIT, pairs=False, contradictory=seed % 3 == 2)
@@ -101,7 +101,7 @@ def steps(lake: Lake) -> Iterable[Any]:
 @pytest.mark.sweep  # real kills at some of them are in tests/crash
 def test_a_stop_at_any_failpoint_is_healed_by_the_next_run(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, messages_per_tick_max=4, keep=10)
-    left = [place for place in FAILPOINTS if place not in OF_PLACES]  # those have scenes of their own, and real kills
+    left = [place for place in FAILPOINTS if place not in OF_PLACES]  # the others have their own scenes, and real kills
     expected_rows: dict[Any, int] = {}
     number = 0
     try:
@@ -112,7 +112,7 @@ def test_a_stop_at_any_failpoint_is_healed_by_the_next_run(tmp_path: Path, spark
             lake.send(updates((number, start + 1, 1)), progress([start], [start + 10], {start + 1: 1, start + 2: 1}))
             expected_rows[number, None] = 3
             stopped = stop_one_after_the_other(lake, left)
-            assert stopped, f"nothing comes by {left[0]}"
+            assert stopped, f"no run reaches {left[0]}"
             left = [place for place in left if place not in stopped]
             assert lake.table.value(UPPER) == start + 10, stopped
             assert lake.contents(start + 9) == expected_rows, stopped
@@ -124,7 +124,7 @@ def test_a_stop_at_any_failpoint_is_healed_by_the_next_run(tmp_path: Path, spark
 
 
 def stop_one_after_the_other(lake: Lake, places: list[str]) -> list[str]:
-    """Run the steps again after each stop, until a run comes to its end; which places stopped one."""
+    """Run the steps again after each stop, until a run comes to its end; return the places that stopped a run."""
     stopped = []
     for place in places:
         stop_at(place)

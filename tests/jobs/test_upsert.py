@@ -73,7 +73,7 @@ def test_two_values_of_one_key_hold_their_time_back_until_one_is_discarded(upser
         ("envelope_breach", 3),
         ("envelope_breach", 5),
     }
-    notes = {one["time"]: one["detail"] for one in read_proof_log(upserts.collection).blocked}
+    notes = {entry["time"]: entry["detail"] for entry in read_proof_log(upserts.collection).blocked}
     assert notes[3].endswith('; its data: {"id":2,"price":1} and {"id":2,"price":2}')
     assert notes[5].endswith('; its data: {"id":3,"price":3}')
     upserts.decide(time=3, count=2)
@@ -92,8 +92,8 @@ def test_two_values_of_one_key_hold_their_time_back_until_one_is_discarded(upser
 def test_a_predicate_on_values_does_not_resurrect_older_values(upserts: Lake) -> None:
     upserts.send(updates(((1, 10), 1, 1), ((1, 20), 2, 1), ((2, 10), 2, 1)), progress([0], [3], {1: 1, 2: 2}))
     upserts.run()
-    found = snapshot(upserts.spark, upserts.collection, 2, ["id"], "price = 10").contents.collect()
-    assert [(row["id"], row["_diff"]) for row in found] == [(2, 1)]
+    rows = snapshot(upserts.spark, upserts.collection, 2, ["id"], "price = 10").contents.collect()
+    assert [(row["id"], row["_diff"]) for row in rows] == [(2, 1)]
 
 
 def test_current_has_one_row_for_each_key(upserts: Lake) -> None:
@@ -130,19 +130,23 @@ def random_history_through_delta(lake: Lake, rng: Random) -> None:
     ids = {"x": 1, "y": 2, "z": 3}
     times = 8
     statements = [
-        one._replace(key=ids[str(one.key)], value=ord(str(one.value))) for one in random_statements(rng, times)
+        statement._replace(key=ids[str(statement.key)], value=ord(str(statement.value)))
+        for statement in random_statements(rng, times)
     ]
     # One datum has one diff at a time: what is set and deleted at once is a replacement by the same value.
-    stated = {(one.key, one.value, one.time): one for one in sorted(statements, key=lambda one: one.diff)}
-    statements = list(stated.values())
+    unique = {
+        (statement.key, statement.value, statement.time): statement
+        for statement in sorted(statements, key=lambda statement: statement.diff)
+    }
+    statements = list(unique.values())
     sent = statements + rng.choices(statements, k=len(statements) // 3)
     rng.shuffle(sent)
     counts: dict[int, int] = {}
-    for one in statements:
-        counts[one.time] = counts.get(one.time, 0) + 1
+    for statement in statements:
+        counts[statement.time] = counts.get(statement.time, 0) + 1
     cut = len(sent) // 2
     for part in (sent[:cut], sent[cut:]):
-        lake.send(*(updates(((one.key, one.value), one.time, one.diff)) for one in part))
+        lake.send(*(updates(((statement.key, statement.value), statement.time, statement.diff)) for statement in part))
         lake.send(progress([0], [4], _before(counts, 4)))
         lake.run()
         if rng.random() < 0.6:
@@ -212,7 +216,7 @@ def test_a_reader_that_opened_the_collection_before_a_discard_skips_the_statemen
 
 
 def test_a_discard_removes_every_copy_of_its_statement_and_nothing_else(upserts: Lake) -> None:
-    """Copies lie in three runs, beside rows that are sealed already and rows that are not to be sealed yet."""
+    """Copies lie in three runs, next to rows that are already sealed and rows that cannot be sealed yet."""
     upserts.send(updates(((1, 5), 1, 1), ((1, 10), 5, 1)), progress([0], [2], {1: 1}))
     upserts.run()
     upserts.send(updates(((1, 10), 5, 1), ((2, 7), 9, 1)))

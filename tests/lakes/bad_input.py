@@ -32,7 +32,7 @@ def failing_checks(lake: Lake) -> set[str]:
     """The checks that fail in a full validation."""
     settings = lake.settings.collection(NAME)
     frame = result_frame(lake.validate(full=True), status_of(lake), frontier_age_s=0)
-    return {one.check for one in judge(frame, build_suite(settings)) if not one.passed}
+    return {verdict.check for verdict in judge(frame, build_suite(settings)) if not verdict.passed}
 
 
 _INNER = {"type": "record", "name": "inner", "fields": [{"name": "s", "type": ["null", "string"]}]}
@@ -52,13 +52,13 @@ def extremes_land(lake: Lake) -> None:
         {"n": {"s": None}, "text": ""},
         {"n": {"s": ""}, "text": "x" * 2**20},
     ]
-    lake.send(encode([{"data": one, "time": 1, "diff": 1} for one in good], NESTED))
+    lake.send(encode([{"data": value, "time": 1, "diff": 1} for value in good], NESTED))
     lake.send(b"\x00\x02\x00\x00" + BEYOND + b"\x02\x00", b"\x00\x02\x00\x00\x02" + BEYOND + b"\x00")
     lake.send(encode({"lower": [0], "upper": [2], "counts": [{"time": 1, "count": 3}]}, NESTED))
     assert lake.run().upper == 2
     assert lake.quarantined() == [(1, "undecodable"), (2, "undecodable")]
     rows = [row.asDict(recursive=True) for row in snapshot(lake.spark, lake.collection, 1).contents.collect()]
-    assert sorted(map(repr, rows)) == sorted(repr({**one, "_diff": 1}) for one in good)
+    assert sorted(map(repr, rows)) == sorted(repr({**value, "_diff": 1}) for value in good)
     assert failing_checks(lake) == {"quarantine_is_explained"}
 
 
@@ -78,8 +78,8 @@ def refused(
     status = ingest.main(["--config", str(file)])
     structlog.reset_defaults()
     assert status == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert message in said
-    assert "\nhint: " in said
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["collections.yaml", "topics"]
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("error: ")
+    assert message in stderr
+    assert "\nhint: " in stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["collections.yaml", "topics"]

@@ -29,10 +29,10 @@ def row(pair: Any) -> dict[str, Any] | None:
     return None if pair is None else {"id": pair[0], "price": pair[1]}
 
 
-def events(*stated: tuple[Any, Any, int] | tuple[Any, Any, int, int], op: str = "") -> bytes:
-    """An update message of `(before, after, time)`, or with a diff behind; rows are `(id, price)` or None."""
+def events(*changes: tuple[Any, Any, int] | tuple[Any, Any, int, int], op: str = "") -> bytes:
+    """An update message of `(before, after, time)`, or with a diff at the end; rows are `(id, price)` or None."""
     batch = []
-    for before, after, time, *diff in stated:
+    for before, after, time, *diff in changes:
         kind = op or ("c" if before is None else "d" if after is None else "u")
         data = {"before": row(before), "after": row(after), "op": kind}
         batch.append({"data": data, "time": time, "diff": diff[0] if diff else 1})

@@ -43,7 +43,7 @@ class Changes(RawLake):
         source = {
             "connector": "postgresql",
             "lsn": lsn,
-            "sequence": json.dumps([one and str(one) for one in (committed, lsn)]),
+            "sequence": json.dumps([position and str(position) for position in (committed, lsn)]),
         }
         source |= {"snapshot": "false", **more}
         return {"key": key, "value": {**rows, "source": source, "op": op, "ts_ms": processed}}
@@ -57,16 +57,16 @@ class Changes(RawLake):
         try:
             self.rows(as_of)
         except KeysInError as refused:
-            named = {json.loads(one)["id"] for one in refused.keys}
+            named = {json.loads(key)["id"] for key in refused.keys}
         else:
             named = set()
         if as_of is not None:
             return dict.fromkeys(named, "")
-        found = keys_in_error(self.collection).first
-        told = {json.loads(one.partition("}: ")[0] + "}")["id"]: one.partition("}: ")[2] for one in found}
-        assert set(told) == named, "a read and a status say the same"
-        return told
+        texts = keys_in_error(self.collection).first
+        reasons = {json.loads(text.partition("}: ")[0] + "}")["id"]: text.partition("}: ")[2] for text in texts}
+        assert set(reasons) == named, "a read and a status say the same"
+        return reasons
 
     def unknown(self) -> tuple[int, list[str]]:
-        """The number of rows with values that nobody has stated, and their keys and columns."""
+        """The number of rows with values that were never stated, and their keys and columns."""
         return unknown_texts(snapshot(self.spark, self.collection))

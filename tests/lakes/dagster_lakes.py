@@ -65,7 +65,7 @@ class Lakes:
         return Catalog(Store(load_settings(self.config).store)).find(name)
 
     def upper(self, name: str) -> int:
-        """Its upper."""
+        """The upper of a collection."""
         return OpenTable(self.collection(name).paths.updates).value(UPPER) or 0
 
     def contents(self, spark: SparkSession, name: str, as_of: int) -> dict[Any, int]:
@@ -77,7 +77,9 @@ class Lakes:
 def metadata(result: ExecuteInProcessResult, *key: str) -> dict[str, Any]:
     """The metadata of an asset's materialization in a run, as plain values."""
     (event,) = [
-        one for one in result.get_asset_materialization_events() if one.asset_key and one.asset_key.path == [*key]
+        candidate
+        for candidate in result.get_asset_materialization_events()
+        if candidate.asset_key and candidate.asset_key.path == [*key]
     ]
     return {name: getattr(value, "value", value) for name, value in event.materialization.metadata.items()}
 
@@ -91,9 +93,9 @@ def materialized(result: ExecuteInProcessResult) -> set[str]:
 def failed_checks(result: ExecuteInProcessResult) -> dict[str, str]:
     """The checks of a run that did not pass, as `name/check`, with their severity."""
     return {
-        f"{one.asset_key.path[0]}/{one.check_name}": one.severity.value
-        for one in result.get_asset_check_evaluations()
-        if not one.passed
+        f"{evaluation.asset_key.path[0]}/{evaluation.check_name}": evaluation.severity.value
+        for evaluation in result.get_asset_check_evaluations()
+        if not evaluation.passed
     }
 
 

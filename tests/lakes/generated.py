@@ -25,7 +25,7 @@ FORMS: dict[str, tuple[str, str | None]] = {
     "debezium with a key": ("debezium", "id"),
     "debezium without a key": ("debezium", None),
 }
-"""By the name of a form: the family, and the key."""
+"""The family and the key of each form."""
 
 
 def random_options(rng: Random, family: str, updates: int, times: int) -> GenerateOptions:
@@ -66,13 +66,13 @@ def random_options(rng: Random, family: str, updates: int, times: int) -> Genera
 
 
 class Tide:
-    """A lake whose topic is generated and comes in file by file.
+    """A lake whose topic is generated and arrives file by file.
 
     Args:
         root: the test's own folder.
         spark: the session.
         form: see `FORMS`.
-        rng: where all chance comes from.
+        rng: the source of all randomness.
         size: how many updates and times the history has.
     """
 
@@ -126,19 +126,19 @@ class Tide:
             statements = [keyed.KeyedStatement(row["id"], _text(row), time, diff) for row, time, diff in self.stated]
             return {str(value): 1 for value in keyed.contents(statements, as_of).values()}
         if self.family == "debezium":
-            stated = [
+            changes = [
                 events.Event(_keyed(row["before"]), _keyed(row["after"]), time, diff) for row, time, diff in self.stated
             ]
             rows = (
-                events.summed_contents(stated, as_of)
+                events.summed_contents(changes, as_of)
                 if self.key is None
-                else events.keyed_contents(stated, as_of, lambda row: row[0])  # type: ignore[index]
+                else events.keyed_contents(changes, as_of, lambda row: row[0])  # type: ignore[index]
             )
             return {row[1]: diff for row, diff in rows.items()}  # type: ignore[index]
-        found: Counter[str] = Counter()
+        sums: Counter[str] = Counter()
         for row, time, diff in self.stated:
-            found[_text(row)] += diff if time <= as_of else 0
-        return {row: diff for row, diff in found.items() if diff}
+            sums[_text(row)] += diff if time <= as_of else 0
+        return {row: diff for row, diff in sums.items() if diff}
 
 
 def _keyed(row: dict[str, Any] | None) -> tuple[int, str] | None:

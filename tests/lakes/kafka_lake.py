@@ -18,7 +18,7 @@ PLAIN = {"family": "plain", "schema": RECORD}
 RAW = {"framing": "reclock", "envelope": "append_only", "format": "json", "schema": VISIT}
 
 MESSAGE_BYTES_MAX = 2**21
-"""What is sent at most: whether a topic takes it is for its own setting to say."""
+"""The largest message that is sent; the topic's own setting decides whether it is accepted."""
 
 
 class KafkaLake(Lake):
@@ -50,7 +50,7 @@ class KafkaLake(Lake):
     def send(self, *values: bytes | None, partition: int = 0, at: int | None = None) -> None:
         """Append messages to the topic."""
         assert at is None, "a broker chooses its offsets"
-        records = [Record(one, None, partition) for one in values]
+        records = [Record(value, None, partition) for value in values]
         self.broker.produce(self.name, records, message_max_bytes=MESSAGE_BYTES_MAX)
 
 

@@ -93,13 +93,13 @@ class Lake:
 
     def ingest(self) -> IngestReport:
         """Run the ingest job; its errors are raised."""
-        result = self._one(ingest.run(self.spark, self.settings))
+        result = self._result(ingest.run(self.spark, self.settings))
         assert isinstance(result, IngestReport)
         return result
 
     def seal(self) -> SealReport:
         """Run the seal job."""
-        result = self._one(seal.run(self.spark, self.settings))
+        result = self._result(seal.run(self.spark, self.settings))
         assert isinstance(result, SealReport)
         return result
 
@@ -110,7 +110,7 @@ class Lake:
 
     def compact(self, full: bool = True) -> CompactReport:
         """Run the compaction job."""
-        result = self._one(compact.run(self.spark, self.settings, full))
+        result = self._result(compact.run(self.spark, self.settings, full))
         assert isinstance(result, CompactReport)
         return result
 
@@ -146,10 +146,10 @@ class Lake:
     def contents(self, as_of: int) -> dict[Any, int]:
         """The contents AS OF a time: `(id, price)` to its number."""
         rows = snapshot(self.spark, self.collection, as_of).contents.collect()
-        found: dict[Any, int] = {}
+        counts: dict[Any, int] = {}
         for row in rows:
-            found[row["id"], row["price"]] = found.get((row["id"], row["price"]), 0) + row["_diff"]
-        return found
+            counts[row["id"], row["price"]] = counts.get((row["id"], row["price"]), 0) + row["_diff"]
+        return counts
 
     def quarantined(self) -> list[tuple[int, str]]:
         """`(offset, reason)` of each quarantined message, in order."""
@@ -157,7 +157,7 @@ class Lake:
 
         return [(row["offset"], row["reason"]) for row in quarantine_rows(self.collection)]
 
-    def _one(self, report: Report) -> Any:
+    def _result(self, report: Report) -> Any:
         if NAME in report.errors:
             raise report.errors[NAME]
         return report.results[NAME]

@@ -22,7 +22,7 @@ def random_datum(random: Random, kind: Any) -> Any:
         if branch == "null":
             return None
         value = random_datum(random, branch)
-        return {branch_name(branch): value} if len([one for one in kind if one != "null"]) > 1 else value
+        return {branch_name(branch): value} if len([option for option in kind if option != "null"]) > 1 else value
     match kind["type"]:
         case "record":
             return {field["name"]: random_datum(random, field["type"]) for field in kind["fields"]}
@@ -52,17 +52,19 @@ def random_datum(random: Random, kind: Any) -> Any:
 
 
 def landed(kind: Any, value: Any) -> Any:
-    """What a table holds of a value that the codec has read, in a form that is equal for equal values."""
+    """How a table holds a value that the codec has read, in a form that is equal for equal values."""
     if isinstance(kind, list):
-        real = [one for one in kind if one != "null"]
+        real = [branch for branch in kind if branch != "null"]
         if value is None or len(real) == 1:
             return None if value is None else landed(real[0], value)
         ((name, inner),) = value.items()
-        return tuple((branch_name(one), landed(one, inner) if branch_name(one) == name else None) for one in real)
+        return tuple(
+            (branch_name(branch), landed(branch, inner) if branch_name(branch) == name else None) for branch in real
+        )
     if kind["type"] == "record":
         return tuple((field["name"], landed(field["type"], value[field["name"]])) for field in kind["fields"])
     if kind["type"] == "array":
-        return tuple(landed(kind["items"], one) for one in value)
+        return tuple(landed(kind["items"], item) for item in value)
     match kind.get("logicalType"):
         case "decimal":
             return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-kind.get("scale", 0))

@@ -24,7 +24,7 @@ VISIT = {
 
 
 class RawLake(Lake):
-    """One reclocked collection in its own folder; its topic has its name unless the settings name others."""
+    """A reclocked collection in its own folder; its topic has the collection's name unless the settings name others."""
 
     def __init__(self, root: Path, spark: SparkSession, **more: Any) -> None:
         self.root, self.spark = root, spark
@@ -50,8 +50,8 @@ class RawLake(Lake):
         with (self.root / "topics" / topic / f"{partition}.jsonl").open("a", encoding="utf-8") as lines:
             for offset, record in enumerate(records, start=start):
                 whole = isinstance(record, dict) and set(record) & {"value", "value_b64", "key"}
-                stated = record if whole else {"value": record}
-                lines.write(json.dumps({"offset": offset, "timestamp_ms": 1000 + offset, **stated}) + "\n")
+                fields = record if whole else {"value": record}
+                lines.write(json.dumps({"offset": offset, "timestamp_ms": 1000 + offset, **fields}) + "\n")
         self.ends[topic, partition] = start + len(records)
 
     @property
@@ -61,7 +61,7 @@ class RawLake(Lake):
 
     def rows(self, as_of: int | None = None, **more: Any) -> list[dict[str, Any]]:
         """The contents AS OF a time, in order."""
-        found = snapshot(self.spark, self.collection, as_of, **more).contents.collect()
+        rows = snapshot(self.spark, self.collection, as_of, **more).contents.collect()
         return sorted(
-            (row.asDict(recursive=True) for row in found), key=lambda row: json.dumps(to_json(row), default=str)
+            (row.asDict(recursive=True) for row in rows), key=lambda row: json.dumps(to_json(row), default=str)
         )

@@ -24,8 +24,8 @@ the event's `source`, as `snapshot=last`. For both kinds of records these comman
 
     tick                      ingest: the number of tombstones, values in error and quarantined messages, if any
     contents [TICK] [skip]    the contents now or after a tick, from 1, or the keys in error; `skip` skips those keys
-    compact                   a full compaction: how many rows it made of how many
-    unknown                   the values that are null because nobody has stated them
+    compact                   a full compaction: the number of rows before and after
+    unknown                   the values that are null because they were never stated
 
 Change events over CDCv2, `collection debezium`, with or without `key=id`:
 
@@ -149,7 +149,7 @@ class ChangeScript(RecordScript):
 
 
 def rows_and_options(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """The rows of a command, as tuples, and the `name=value` behind them."""
+    """The rows of a command, as tuples, and the `name=value` after them."""
     rows, options = [], {}
     for word in split_values(text):
         name, equals, value = word.partition("=")

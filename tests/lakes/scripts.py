@@ -5,17 +5,17 @@ an answer are inputs:
 
     collection FAMILY [name=value ...]   the collection, as `collections.yaml` has it; plain by default
     u [data,time,diff] ...               send a message with updates; data is an id, or [id,price]
-    p lower upper time:count ...         send a progress statement; frontiers are [time], or [] for the empty one
+    p lower upper time:count ...         send a progress statement; frontiers are [time], or [] if empty
     decide count TIME COUNT              decide how many updates a time has
     decide discard [data,time,diff]      decide that a statement has no effect
     withdraw TIME                        take back the decisions about a time
     hold TIME                            give a reader a capability at a time
     release                              take that capability back
 
-and these are answered:
+These commands are answered:
 
     seal         ingest what was sent, and seal: lower and upper, or where upper waits, and what it waits for
-    compact      a full compaction: since, and how many rows it made of how many; `compact some` merges within bounds
+    compact      a full compaction: since, and the rows before and after; `compact some` merges within bounds
     read TIME    the contents AS OF a time, each row as [data,count]
     rows         the rows of the table, as [data,time,diff]
     runs         the number of runs in the table
@@ -88,7 +88,7 @@ class Script:
         lake.catalog.open_or_create(lake.settings.collections[0].spec())
 
     def run(self, line: str) -> str | None:
-        """Run one command, and say what it answers."""
+        """Run a command, and return its answer."""
         word, _, rest = line.partition(" ")
         return self.commands()[word](rest)
 

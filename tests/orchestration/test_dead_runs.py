@@ -25,9 +25,9 @@ def run(instance: DagsterInstance, lakes: Lakes) -> DagsterRun:
 
 
 def status_of(instance: DagsterInstance, run: DagsterRun) -> DagsterRunStatus:
-    found = instance.get_run_by_id(run.run_id)
-    assert found is not None
-    return found.status
+    stored = instance.get_run_by_id(run.run_id)
+    assert stored is not None
+    return stored.status
 
 
 def test_a_run_of_a_living_process_is_left_alone(instance: DagsterInstance, run: DagsterRun) -> None:

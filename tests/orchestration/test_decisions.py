@@ -21,13 +21,13 @@ REASON = "the shop has counted again: 2"
 
 
 def of_check(result: ExecuteInProcessResult, check: str) -> dict[str, Any]:
-    """What one check of `prices` shows, with its description."""
-    (found,) = [
-        one
-        for one in result.get_asset_check_evaluations()
-        if (one.asset_key.path[0], one.check_name) == ("prices", check)
+    """The metadata of a check of `prices`, with its description."""
+    (evaluation,) = [
+        candidate
+        for candidate in result.get_asset_check_evaluations()
+        if (candidate.asset_key.path[0], candidate.check_name) == ("prices", check)
     ]
-    return {name: value.value for name, value in found.metadata.items()} | {"description": found.description}
+    return {name: value.value for name, value in evaluation.metadata.items()} | {"description": evaluation.description}
 
 
 def test_a_contradiction_fails_its_check_stops_nothing_and_is_sealed_by_decision(
@@ -75,7 +75,7 @@ def test_a_contradiction_fails_its_check_stops_nothing_and_is_sealed_by_decision
     assert (below["sealed_by_decision"], seen["quarantined"], seen["quarantined_unexplained"]) == (1, 1, 0)
     assert below["decided"] == f"{DECIDED} with 2 updates: {REASON}"
     docs = lakes.root / "docs"
-    (page,) = [one for one in list_results(docs) if one.suite == "prices"]
+    (page,) = [result for result in list_results(docs) if result.suite == "prices"]
     assert (page.decided, page.failed) == (1, ("nothing_accumulates_below_zero",))
     text = (docs / page.page).read_text(encoding="utf-8")
     assert f"{DECIDED} with 2 updates: {REASON}" in text

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 def test_a_killed_run_that_is_started_again_ends_with_the_same_table(
     tmp_path: Path, spark: SparkSession, instance: DagsterInstance, stop: str
 ) -> None:
-    killed, whole = (Lakes(tmp_path / one, {"prices": "plain"}) for one in ("killed", "whole"))
+    killed, whole = (Lakes(tmp_path / name, {"prices": "plain"}) for name in ("killed", "whole"))
     for lake in (killed, whole):
         lake.send("prices", *HISTORY)
     home = str(tmp_path / "home")
@@ -46,7 +46,8 @@ def test_a_killed_run_that_is_started_again_ends_with_the_same_table(
     for as_of in range(6):
         assert killed.contents(spark, "prices", as_of) == whole.contents(spark, "prices", as_of)
     rows = [
-        sum(file.rows for file in OpenTable(one.collection("prices").paths.updates).files()) for one in (killed, whole)
+        sum(file.rows for file in OpenTable(lakes.collection("prices").paths.updates).files())
+        for lakes in (killed, whole)
     ]
     assert rows[0] == rows[1] == 4
     check_log(killed.collection("prices").paths.updates)

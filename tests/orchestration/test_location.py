@@ -18,7 +18,7 @@ from tidelake.errors import ConfigurationError
 
 LOAD = (
     "import json, sys; from orchestration.definitions import defs;"
-    "heavy = [one for one in ('pyspark', 'great_expectations', 'deltalake') if one in sys.modules];"
+    "heavy = [name for name in ('pyspark', 'great_expectations', 'deltalake') if name in sys.modules];"
     "keys = [key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()];"
     "print(json.dumps({'heavy': heavy, 'keys': sorted(keys)}))"
 )
@@ -38,17 +38,17 @@ def load(**environment: str) -> subprocess.CompletedProcess[str]:
 def test_the_location_loads_with_an_empty_environment_and_starts_nothing() -> None:
     loaded = load()
     assert loaded.returncode == 0, loaded.stderr
-    found = json.loads(loaded.stdout)
-    assert found["heavy"] == []
-    assert found["keys"]
+    printed = json.loads(loaded.stdout)
+    assert printed["heavy"] == []
+    assert printed["keys"]
 
 
 def test_a_location_with_collections_starts_nothing_either(lakes: Lakes) -> None:
     loaded = load(TIDELAKE_CONFIG=str(lakes.config))
     assert loaded.returncode == 0, loaded.stderr
-    found = json.loads(loaded.stdout)
-    assert found["heavy"] == []
-    assert found["keys"] == [
+    printed = json.loads(loaded.stdout)
+    assert printed["heavy"] == []
+    assert printed["keys"] == [
         f"{name}/{verb}" for name in ("prices", "visits") for verb in ("compact", "current", "ingest", "seal")
     ]
 
@@ -100,12 +100,12 @@ def test_an_empty_variable_counts_as_unset() -> None:
 
 
 def test_every_job_has_a_schedule_that_runs_only_if_asked_to(lakes: Lakes) -> None:
-    for given, expected in (("", DefaultScheduleStatus.STOPPED), ("running", DefaultScheduleStatus.RUNNING)):
-        environment = read_environment({"TIDELAKE_CONFIG": str(lakes.config), "TIDELAKE_SCHEDULES": given})
+    for value, expected in (("", DefaultScheduleStatus.STOPPED), ("running", DefaultScheduleStatus.RUNNING)):
+        environment = read_environment({"TIDELAKE_CONFIG": str(lakes.config), "TIDELAKE_SCHEDULES": value})
         repository = build_location(environment).get_repository_def()
-        schedules = {one.job_name: one for one in repository.schedule_defs}
+        schedules = {schedule.job_name: schedule for schedule in repository.schedule_defs}
         assert set(schedules) == {TICK, CURRENT, NIGHTLY}
-        assert {one.default_status for one in schedules.values()} == {expected}
+        assert {schedule.default_status for schedule in schedules.values()} == {expected}
         assert schedules[TICK].cron_schedule == "*/5 * * * *"
 
 

@@ -1,4 +1,4 @@
-"""The sensor for new offsets on a real instance: when it requests a tick, and of which collections."""
+"""The sensor for new offsets on a real instance: when it requests a tick, and for which collections."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_new_offsets_start_a_tick_of_their_collection_once(
     (request,) = first.run_requests or []
     keys = [AssetKey(["prices", verb]) for verb in ("ingest", "seal", "compact")]
     assert request.asset_selection == keys
-    # Asked for once: a run that fails, or stops at a gap, is the schedule's to repeat.
+    # Requested once: the schedule repeats a run that fails or stops at a gap.
     assert evaluated(lakes, instance, first.cursor).skip_message == "no topic has new messages"
 
     job = build_location(Environment(config_file=lakes.config)).resolve_job_def(TICK)
@@ -80,15 +80,15 @@ def test_a_reclocked_topic_is_requested_once_and_once_more_after_it_is_accepted_
     keys = [AssetKey(["prices", verb]) for verb in ("ingest", "seal", "compact")]
 
     def tick_once(cursor: str | None) -> str | None:
-        """What is there is asked for once, and read by the tick; returns the cursor."""
-        asked = evaluated(lakes, instance, cursor)
-        assert [one.asset_selection for one in asked.run_requests or []] == [keys]
-        assert evaluated(lakes, instance, asked.cursor).skip_message == "no topic has new messages"
+        """New offsets are requested once, and read by the tick; return the cursor."""
+        requested = evaluated(lakes, instance, cursor)
+        assert [request.asset_selection for request in requested.run_requests or []] == [keys]
+        assert evaluated(lakes, instance, requested.cursor).skip_message == "no topic has new messages"
         result = job.execute_in_process(instance=instance, asset_selection=keys)
         assert result.success
         assert metadata(result, "prices", "ingest")["lag_messages"] == 0
         assert evaluated(lakes, instance).skip_message == "no topic has new messages"
-        return asked.cursor
+        return requested.cursor
 
     assert evaluated(lakes, instance).skip_message == "no topic has new messages"
     broker.produce(topic, [Record(b'{"id":1,"price":10}', b'{"id":1}')])
@@ -102,7 +102,7 @@ def test_a_reclocked_topic_is_requested_once_and_once_more_after_it_is_accepted_
     tick_once(cursor)
     assert lakes.contents(spark, "prices", lakes.upper("prices") - 1) == {(1, 10): 1, (2, 20): 1}
 
-    # A topic that was cut short goes on where it ends: there is nothing to read, and nothing to ask for.
+    # A topic that was cut short continues at its end: there is nothing to read, and nothing to request.
     catalog = Catalog(Store(load_settings(lakes.config).store))
     catalog.decide("prices", AcceptTopic(topic=topic, starts={0: 0, 1: 1}, reason="tested"))
     assert evaluated(lakes, instance).skip_message == "no topic has new messages"
@@ -138,4 +138,4 @@ def test_an_unreachable_topic_does_not_stop_the_ticks_of_others(
     keys = [AssetKey([name, "ingest"]) for name in ("prices", "visits")]
     result = job.execute_in_process(instance=instance, asset_selection=keys, raise_on_error=False)
     assert materialized(result) == {"visits/ingest"}
-    assert [one.name for one in Catalog(Store(lakes.root / "store")).entries()] == ["visits"]
+    assert [entry.name for entry in Catalog(Store(lakes.root / "store")).entries()] == ["visits"]

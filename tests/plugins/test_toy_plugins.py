@@ -31,7 +31,7 @@ LINE = {"type": "record", "name": "line", "fields": [{"name": "text", "type": "s
 
 @pytest.fixture
 def toys() -> Iterator[None]:
-    """Both toys are registered, for one test."""
+    """Register both toys for a test."""
     toy_envelope.register()
     toy_framing.register()
     yield
@@ -76,7 +76,7 @@ def test_a_stream_with_a_toy_envelope_has_its_refusals_quarantined_and_their_tim
     good, bad = ({"data": {"text": text}, "time": time, "diff": 1} for text, time in (("a", 1), ("", 2)))
     lake.send(encode([good], LINE), encode([bad], LINE), progress([0], [3], {1: 1, 2: 1}))
     sealed = lake.run()
-    assert (sealed.upper, [type(one) for one in sealed.contradictions]) == (2, [EnvelopeBreach])
+    assert (sealed.upper, [type(error) for error in sealed.contradictions]) == (2, [EnvelopeBreach])
     assert "a line has words" in str(sealed.contradictions[0])
     assert lake.quarantined() == [(1, "no_words")]
     assert words_of(lake, 1) == {"a": 1}

@@ -45,5 +45,5 @@ class Words(Envelope):
 
 
 def register() -> None:
-    """Let collections have it."""
+    """Let collections have this envelope."""
     register_envelope(Words())

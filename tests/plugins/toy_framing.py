@@ -28,7 +28,7 @@ class _Tick(RecordTick):
 
 
 class Counted(Reclock):
-    """As `reclock`, without a clock."""
+    """Like `reclock`, without a clock."""
 
     terms = FramingTerms(
         "counted",
@@ -47,5 +47,5 @@ class Counted(Reclock):
 
 
 def register() -> None:
-    """Let collections have it."""
+    """Let collections have this framing."""
     register_framing(Counted())

@@ -35,7 +35,7 @@ class Model:
         self.diffs: dict[Any, dict[Any, set[int]]] = {time: {} for time in self.times}
         """By time and data: the diffs stated for it."""
         self.counts: dict[Any, set[int]] = {time: set() for time in self.times}
-        """By time: the counts that the statements around it give it, 0 where they leave it out."""
+        """By time: the counts that the covering statements give it, 0 where they leave it out."""
 
     def is_open(self, time: Any) -> bool:
         """At or after the frontier."""
@@ -47,21 +47,21 @@ class Model:
         return self.counts[time] == {len(data)} and all(len(diffs) == 1 for diffs in data.values())
 
     def evidence(self) -> dict[tuple[str, Any], Any]:
-        """What is contradictory among the open times, with what makes it so."""
-        found: dict[tuple[str, Any], Any] = {}
+        """The contradictions at open times, with the evidence for each."""
+        evidence: dict[tuple[str, Any], Any] = {}
         for time in filter(self.is_open, self.times):
             data, counts = self.diffs[time], self.counts[time]
             doubtful = {(datum, diff) for datum, diffs in data.items() for diff in diffs if len(diffs) > 1}
             if doubtful:
-                found["conflicting_diff", time] = doubtful
+                evidence["conflicting_diff", time] = doubtful
             if len(counts) > 1:
-                found["conflicting_count", time] = set(counts)
+                evidence["conflicting_count", time] = set(counts)
             if counts and len(data) > max(counts):
-                found["over_count", time] = set(data)
-        return found
+                evidence["over_count", time] = set(data)
+        return evidence
 
     def note(self, message: Any) -> None:
-        """Write the facts of a message down, for each time they speak of."""
+        """Note the facts of a message for each time that they cover."""
         if message[0] == "updates":
             for data, time, diff in message[1]:
                 if self.is_open(time):
@@ -74,9 +74,9 @@ class Model:
                 self.counts[time].add(counts.get(time, 0))
 
     def receive(self, message: Any) -> tuple[list[Any], set[Any], set[tuple[str, Any]]]:
-        """Take a message in, and give the published updates, the frontier, and the new contradictions.
+        """Receive a message, and return the published updates, the frontier, and the new contradictions.
 
-        New is a contradiction whose evidence grew: a further diff, a further count, a further surplus update.
+        A contradiction is new if its evidence grew: a further diff, a further count, a further surplus update.
         """
         before = self.evidence()
         self.note(message)

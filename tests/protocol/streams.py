@@ -21,7 +21,7 @@ def to_message(message: Any) -> Updates | Progress:
 
 
 def observe(reader: Reader, message: Any) -> tuple[list[Any], set[Any], set[tuple[str, Any]]]:
-    """What the reader makes of a message, in the model's form; fails where an error is reported twice."""
+    """What the reader makes of a message, in the model's form; fails if an error is reported twice."""
     received = reader.receive(to_message(message))
     errors = [(error.kind, error.time) for error in received.errors]
     assert len(errors) == len(set(errors))
@@ -47,12 +47,12 @@ def random_history(random: Random, limit: int, pairs: bool) -> dict[tuple[Any, A
 
 
 def covered(lower: Any, upper: Any, time: Any) -> bool:
-    """Whether a statement of this interval speaks of a time."""
+    """Whether a statement of this interval covers a time."""
     return any(at_or_before(low, time) for low in lower) and not any(at_or_before(high, time) for high in upper)
 
 
 def true_statement(history: dict[tuple[Any, Any], int], lower: Any, upper: Any) -> Any:
-    """The statement that is right for a history."""
+    """The correct statement for a history."""
     counts: dict[Any, int] = {}
     for _, time in history:
         if covered(lower, upper, time):
@@ -132,7 +132,7 @@ def mangled_stream(random: Random, limit: int, pairs: bool, contradictory: bool)
 
 
 def wrong_message(random: Random, history: Any, limit: int, pairs: bool) -> Any:
-    """An update too many, another diff, or another count."""
+    """A surplus update, another diff, or another count."""
     if random.random() < 0.6:
         return ("updates", [(random.choice(DATA), random_time(random, limit, pairs), random.choice((-3, 3)))])
     _, lower, upper, counts = true_statement(history, *random_interval(random, limit, pairs))

@@ -90,7 +90,7 @@ CONTRADICTORY = {
 
 
 def run(order, pairs):
-    """Read one order with both, and give all that was published and the last frontier."""
+    """Read an order with the model and the reader; return all published updates and the last frontier."""
     model, reader, published = Model(5, pairs), new_reader(pairs), []
     for message in order:
         expected, found = model.receive(message), observe(reader, message)
@@ -100,13 +100,13 @@ def run(order, pairs):
 
 
 @pytest.mark.parametrize("name", CONSISTENT)
-def test_every_order_of_a_consistent_stream_ends_in_the_same(name):
+def test_every_order_of_a_consistent_stream_ends_the_same(name):
     messages = CONSISTENT[name]
     results = {str(run(order, name.startswith("pair"))) for order in permutations(messages)}
     assert len(results) == 1
 
 
 @pytest.mark.parametrize("name", CONTRADICTORY)
-def test_every_order_of_a_contradictory_stream_is_by_definition(name):
+def test_every_order_of_a_contradictory_stream_is_read_by_definition(name):
     for order in permutations(CONTRADICTORY[name]):
         run(order, name.startswith("pair"))

@@ -25,12 +25,12 @@ STEPS = st.one_of(
 
 
 def at(time, wide):
-    """A time, as an integer or as a product of one."""
+    """A time, as an integer or as a product with one coordinate."""
     return (time,) if wide else time
 
 
 def take(ledger, step, wide):
-    """Do one step of a history; give the errors in a form that does not tell the books apart."""
+    """Do a step of a history; return the errors in a form that is the same for both books."""
     kind, *values = step
     errors = []
     if kind == "announce":
@@ -122,7 +122,7 @@ def test_a_decision_does_not_clear_a_contradiction_of_data():
     assert sealed_to(ledger) == [2]
 
 
-def test_more_than_was_decided_is_over():
+def test_more_updates_than_decided_are_an_over_count():
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([0], [5], [(2, 1)]))
     ledger.decide(2, 2)
@@ -133,7 +133,7 @@ def test_more_than_was_decided_is_over():
     assert sealed_to(ledger) == [5]
 
 
-def test_what_the_frontier_waits_for_is_told_with_announced_and_counted():
+def test_outstanding_times_are_listed_with_announced_and_counted():
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([0], [5], [(2, 3), (4, 1)]))
     ledger.count(2, 1)

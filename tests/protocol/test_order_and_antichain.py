@@ -36,7 +36,7 @@ class TestLaws:
 
         check()
 
-    def test_the_sort_key_never_puts_a_time_before_an_earlier_one(self, times):
+    def test_the_sort_key_never_puts_a_time_before_an_earlier_time(self, times):
         @given(times, times)
         def check(a, b):
             if less_than(a, b):

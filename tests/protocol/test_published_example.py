@@ -51,12 +51,12 @@ def test_the_avro_json_lines_read_the_same_forwards_and_backwards(turned):
         published += reader.receive(message).updates
     assert reader.frontier == Antichain.of(10)
     for time, contents in CONTENTS.items():
-        found: dict = {}
+        sums: dict = {}
         for data, at, diff in published:
             if at <= time:
                 key = (data["id"], data["price"])
-                found[key] = found.get(key, 0) + diff
-        assert {key: count for key, count in found.items() if count} == contents
+                sums[key] = sums.get(key, 0) + diff
+        assert {key: count for key, count in sums.items() if count} == contents
 
 
 def test_the_last_statement_of_the_example_names_three_times():

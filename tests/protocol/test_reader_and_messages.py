@@ -39,8 +39,8 @@ def test_a_message_may_be_expected_to_have_a_width():
 
 
 def test_problems_that_python_would_fold_are_kept_apart():
-    found = problems_of(Updates, [("a", True, 1), ("a", 1.0, 1), ("a", 1.0, 1), ("a", [True], 1), ("a", [1.0], 1)])
-    assert [type(time) for _, time in found] == [bool, float, list, list]
+    problems = problems_of(Updates, [("a", True, 1), ("a", 1.0, 1), ("a", 1.0, 1), ("a", [True], 1), ("a", [1.0], 1)])
+    assert [type(time) for _, time in problems] == [bool, float, list, list]
 
 
 def test_messages_are_values():
@@ -67,7 +67,7 @@ def test_copies_and_late_updates_are_counted():
     assert (copy.late, copy.copies) == (2, 2)
 
 
-def test_data_of_an_own_identity_are_told_by_it():
+def test_data_with_a_custom_identity_are_compared_by_it():
     reader = Reader(Antichain.of(0), identity=lambda data: str(sorted(data.items())))
     reader.receive(Updates([({"a": 1, "b": 2}, 1, 1), ({"b": 2, "a": 1}, 1, 1), ({"a": 2}, 1, 1)]))
     assert len(reader.receive(Progress([0], [2], [(1, 2)])).updates) == 2
@@ -102,7 +102,7 @@ def test_an_operators_decision_publishes_what_it_frees():
     assert received.frontier == Antichain.of(3)
 
 
-def test_the_ledger_tells_what_the_reader_waits_for():
+def test_the_ledger_lists_what_the_reader_waits_for():
     reader = Reader(Antichain.of(0))
     reader.receive(Progress([0], [3], [(1, 2)]))
     reader.receive(Updates([("a", 1, 1)]))
@@ -122,7 +122,7 @@ def test_a_capability_never_goes_back_and_obeys_its_holder_alone():
     assert taken.downgrade(Antichain(), "yours").since.is_empty
 
 
-def test_since_is_held_by_the_earliest_capability_and_by_no_dropped_one():
+def test_since_is_held_by_the_earliest_capability_and_not_by_a_dropped_capability():
     early, late = (
         MemoryCapability("a", "read", Antichain.of(3), "t"),
         MemoryCapability("b", "critical", Antichain.of(8), "t"),
@@ -137,8 +137,8 @@ def test_since_is_held_by_the_earliest_capability_and_by_no_dropped_one():
 def test_replay_imports_nothing_heavy():
     heavy = "{'fastavro', 'pyarrow', 'pyspark', 'pandas'}"
     code = f"import sys, tidelake.protocol.replay; print(sorted({heavy} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_thousand_small_streams_replay_in_seconds():
@@ -165,7 +165,7 @@ def seconds_of(statements, steps):
 
 
 @pytest.mark.slow
-def test_reversed_statements_cost_about_what_ordered_ones_do():
+def test_reversed_statements_cost_about_as_much_as_ordered_statements():
     statements = 20_000
     ordered = min(seconds_of(statements, range(statements)) for _ in range(3))
     turned = min(seconds_of(statements, range(statements - 1, -1, -1)) for _ in range(3))

@@ -18,7 +18,7 @@ from tidelake.protocol.replay import replay_file
 
 
 def expected_output(text: str) -> str:
-    """The output that a step asks for, as one canonical text."""
+    """The output that a step expects, as a canonical text."""
     frontier, *marked = re.split(r" (?=[+!] )", text)
     updates = [parse(part[2:]) for part in marked if part.startswith("+ ")]
     errors = [part[2:].split(" ", 1) for part in marked if part.startswith("! ")]
@@ -36,7 +36,7 @@ def test_a_script_replays_as_it_is_written(case):
         assert found == expected_output(answer), f"line {number}, {line!r}: {to_text(output)}, not {answer}"
 
 
-def test_there_are_more_than_a_hundred_scripts_and_no_title_is_there_twice():
+def test_there_are_more_than_a_hundred_scripts_and_titles_are_unique():
     assert len(CASES) >= 110
     assert len({case.title for case in CASES}) == len(CASES)
 

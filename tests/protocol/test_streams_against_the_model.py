@@ -21,7 +21,7 @@ SEEDS = st.integers(0, 2**64 - 1)
 
 
 def check(stream: list[Any], pairs: bool, restarts: Random | None = None, limit: int = LIMIT) -> None:
-    """Run a stream through both, with restarts in between where asked for."""
+    """Run a stream through the model and the reader, with random restarts if `restarts` is given."""
     model, reader = Model(limit + 2, pairs), new_reader(pairs)
     for number, message in enumerate(stream):
         expected, found = model.receive(message), observe(reader, message)
@@ -58,14 +58,14 @@ def test_a_contradictory_stream_of_pair_times_is_read_by_definition(seed):
 
 @settings(QUICK, max_examples=2000)
 @given(SEEDS, st.booleans())
-def test_a_stopped_and_resumed_reader_is_one_that_never_stopped(seed, contradictory):
+def test_stopping_and_resuming_a_reader_changes_nothing_read(seed, contradictory):
     random = Random(seed)
     check(mangled_stream(random, LIMIT, pairs=False, contradictory=contradictory), pairs=False, restarts=random)
 
 
 @settings(QUICK, max_examples=500)
 @given(SEEDS, st.booleans())
-def test_a_stopped_and_resumed_reader_of_pair_times_is_one_that_never_stopped(seed, contradictory):
+def test_stopping_and_resuming_a_reader_of_pair_times_changes_nothing_read(seed, contradictory):
     random = Random(seed)
     stream = mangled_stream(random, PAIR_LIMIT, pairs=True, contradictory=contradictory)
     check(stream, pairs=True, restarts=random, limit=PAIR_LIMIT)
@@ -85,7 +85,7 @@ pairs_of_integers = st.tuples(integers, integers)
 
 @st.composite
 def arbitrary_messages(draw, times):
-    """Facts without any sense behind them: hypothesis shrinks these to the least that goes wrong."""
+    """Facts without any meaning: hypothesis shrinks them to the smallest failure."""
     if draw(st.booleans()):
         return (
             "updates",

@@ -27,7 +27,7 @@ def random_updates(random, pairs):
 
 
 def random_uppers(random, pairs):
-    """Frontiers that never go back, up to one beyond all updates."""
+    """Frontiers that never go back; the last is beyond all updates."""
     last = Antichain.of((4, 3) if pairs else ENDS)
     uppers = [Antichain.of((0, 0) if pairs else 0)]
     for _ in range(random.randrange(5)):
@@ -131,7 +131,7 @@ def test_a_group_states_nothing_before_the_slowest_shard_has_moved():
         group.report(0, Antichain.of(3), {})
 
 
-def test_there_is_no_empty_group_and_no_empty_batch_size():
+def test_groups_and_batches_of_size_zero_are_refused():
     with pytest.raises(InvalidUsage):
         ShardGroup(Antichain.of(0), shards=0)
     with pytest.raises(InvalidUsage):

@@ -29,9 +29,13 @@ def load(tmp_path: Path, text: str) -> object:
 def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path: Path) -> None:
     (tmp_path / "collections.yaml").write_text(GOOD)
     settings = load_settings(tmp_path / "collections.yaml")
-    one = settings.collection("orders")
-    assert (settings.store, one.topics_folder, one.topics) == (tmp_path / "lake", tmp_path / "in", ("orders",))
-    assert (one.encoding, one.keep, one.envelope) == ("avro", "all", "none")
+    collection = settings.collection("orders")
+    assert (settings.store, collection.topics_folder, collection.topics) == (
+        tmp_path / "lake",
+        tmp_path / "in",
+        ("orders",),
+    )
+    assert (collection.encoding, collection.keep, collection.envelope) == ("avro", "all", "none")
     assert settings.only(("orders",)) == settings
 
 
@@ -102,7 +106,7 @@ def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+def test_a_wrong_setting_is_named_with_its_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message) as caught:
         load(tmp_path, GOOD.replace(*change))
     assert str(tmp_path / "collections.yaml") in str(caught.value)
@@ -119,7 +123,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, change: tuple[str
         (("store: lake", "stor: lake"), "line 2: stor: "),
     ],
 )
-def test_an_error_names_the_line_of_what_is_written_or_of_the_block_that_lacks_it(
+def test_an_error_names_the_line_of_the_setting_or_of_the_block_that_lacks_it(
     tmp_path: Path, change: tuple[str, str], place: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -127,14 +131,14 @@ def test_an_error_names_the_line_of_what_is_written_or_of_the_block_that_lacks_i
     assert f"collections.yaml, {place}" in str(caught.value)
 
 
-def test_the_error_of_a_schema_in_a_file_of_its_own_names_that_file(tmp_path: Path) -> None:
+def test_an_error_in_a_schema_file_names_that_file(tmp_path: Path) -> None:
     (tmp_path / "orders.avsc").write_text("{")
     text = GOOD.split("    schema:", maxsplit=1)[0] + "    schema: orders.avsc\n"
     with pytest.raises(ConfigurationError, match=r"orders.avsc: collections.orders.schema: is not JSON"):
         load(tmp_path, text)
 
 
-def test_a_store_beside_topics_of_a_like_name_is_fine(tmp_path: Path) -> None:
+def test_a_store_next_to_topics_with_a_similar_name_is_accepted(tmp_path: Path) -> None:
     text = GOOD.replace("store: lake", "store: in-store")
     (tmp_path / "collections.yaml").write_text(text)
     assert load_settings(tmp_path / "collections.yaml").store == tmp_path / "in-store"
@@ -173,16 +177,16 @@ WIDE = "{type: record, name: data, fields: [{name: id, type: long}, {name: note,
 def test_the_schema_of_an_id_with_other_columns_is_named_with_the_column(
     tmp_path: Path, fields: str, message: str
 ) -> None:
-    one = f"{{type: record, name: other, fields: [{fields}]}}"
-    text = GOOD.split("    schema:", maxsplit=1)[0] + f"    schema: {WIDE}\n    schema_ids: {{7: {WIDE}, 9: {one}}}\n"
+    other = f"{{type: record, name: other, fields: [{fields}]}}"
+    text = GOOD.split("    schema:", maxsplit=1)[0] + f"    schema: {WIDE}\n    schema_ids: {{7: {WIDE}, 9: {other}}}\n"
     with pytest.raises(ConfigurationError, match=message) as caught:
         load(tmp_path, text)
     assert "collections.orders.schema_ids.9: " in str(caught.value)
 
 
 def test_the_schema_of_an_id_may_have_its_columns_in_another_order(tmp_path: Path) -> None:
-    one = "{type: record, name: other, fields: [{name: note, type: [string, 'null']}, {name: id, type: long}]}"
-    text = GOOD.split("    schema:", maxsplit=1)[0] + f"    schema: {WIDE}\n    schema_ids: {{7: {one}}}\n"
+    other = "{type: record, name: other, fields: [{name: note, type: [string, 'null']}, {name: id, type: long}]}"
+    text = GOOD.split("    schema:", maxsplit=1)[0] + f"    schema: {WIDE}\n    schema_ids: {{7: {other}}}\n"
     (tmp_path / "collections.yaml").write_text(text)
     assert set(load_settings(tmp_path / "collections.yaml").collection("orders").schema_ids) == {7}
 
@@ -193,13 +197,13 @@ def test_a_schema_id_is_a_number_of_four_bytes(tmp_path: Path, schema_id: str) -
         load(tmp_path, GOOD + f"    schema_ids: {{{schema_id}: {WIDE}}}\n")
 
 
-def test_two_collections_on_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_collections_with_one_name_are_refused(tmp_path: Path) -> None:
     block = GOOD.split("collections:\n")[1]
     with pytest.raises(ConfigurationError, match="the key 'orders' is given twice"):
         load(tmp_path, GOOD + block)
 
 
-def test_a_topic_that_is_not_there_is_named_with_its_folder(tmp_path: Path) -> None:
+def test_a_missing_topic_is_named_with_its_folder(tmp_path: Path) -> None:
     (tmp_path / "collections.yaml").write_text(GOOD)
     settings = load_settings(tmp_path / "collections.yaml")
     with pytest.raises(ConfigurationError, match="the topic 'orders' has no folder"):
@@ -223,11 +227,16 @@ collections:
 
 
 def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -> None:
-    one = load(tmp_path, RAW).collections[0]
-    assert (one.framing, one.family, one.envelope, one.format) == ("reclock", "append_only", "append_only", "json")
-    assert (one.topics, one.topic) == (("eu", "us"), "eu, us")
-    assert [field["name"] for field in one.record_schema["fields"]] == ["page", "kafka_topic", "kafka_offset"]
-    assert [field["name"] for field in one.value_schema["fields"]] == ["page"]
+    collection = load(tmp_path, RAW).collections[0]
+    assert (collection.framing, collection.family, collection.envelope, collection.format) == (
+        "reclock",
+        "append_only",
+        "append_only",
+        "json",
+    )
+    assert (collection.topics, collection.topic) == (("eu", "us"), "eu, us")
+    assert [field["name"] for field in collection.record_schema["fields"]] == ["page", "kafka_topic", "kafka_offset"]
+    assert [field["name"] for field in collection.value_schema["fields"]] == ["page"]
     named = load(tmp_path, RAW.replace("[topic, offset]", "{timestamp: sent_at, headers: sent_with}")).collections[0]
     assert [field["name"] for field in named.record_schema["fields"]] == ["page", "sent_at", "sent_with"]
 
@@ -267,7 +276,7 @@ def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -
         (("type: string", "type: [int, string]"), r"clicks.schema: the column 'page' is a union of several types"),
     ],
 )
-def test_what_does_not_go_together_in_a_raw_collection_is_refused(
+def test_settings_that_do_not_go_together_in_a_raw_collection_are_refused(
     tmp_path: Path, change: tuple[str, ...], message: str
 ) -> None:
     text = RAW
@@ -318,7 +327,7 @@ def test_keys_and_growth_of_change_events_are_checked(tmp_path: Path, more: str,
         load(tmp_path, f"{EVENTS}    {more}\n")
 
 
-def test_growth_is_for_raw_topics_and_a_schema_may_be_left_out_where_something_has_it(tmp_path: Path) -> None:
+def test_growth_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_else_has_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"evolution: is given for CDCv2 messages, in which the data is what"):
         load(tmp_path, GOOD + "    evolution: additive\n")
     without = EVENTS[: EVENTS.index("    schema:")]

@@ -31,11 +31,11 @@ def load(folder: Path, kafka: Any, collection: dict[str, Any] | None = None) -> 
     return load_settings(file).collection("orders").kafka
 
 
-def test_a_collection_in_kafka_knows_its_cluster_and_one_in_files_does_not(tmp_path: Path) -> None:
-    found = load(tmp_path, {**SASL, "ssl_ca_file": "ca.pem", "monitoring_group": "lake"})
-    assert found is not None
-    assert (found.ssl_ca_file, found.sasl_password) == (tmp_path / "ca.pem", Secret(env="PASSWORD"))
-    assert (found.request_timeout_s, found.uses_sasl, found.uses_tls) == (30, True, True)
+def test_a_collection_in_kafka_knows_its_cluster_and_a_collection_in_files_does_not(tmp_path: Path) -> None:
+    settings = load(tmp_path, {**SASL, "ssl_ca_file": "ca.pem", "monitoring_group": "lake"})
+    assert settings is not None
+    assert (settings.ssl_ca_file, settings.sasl_password) == (tmp_path / "ca.pem", Secret(env="PASSWORD"))
+    assert (settings.request_timeout_s, settings.uses_sasl, settings.uses_tls) == (30, True, True)
     from_file = load(tmp_path, {**SASL, "sasl_password": {"file": "secret"}})
     assert from_file is not None and from_file.sasl_password == Secret(file=tmp_path / "secret")
     in_files = {**ORDERS, "source": "files"}
@@ -70,7 +70,7 @@ def test_a_collection_in_kafka_knows_its_cluster_and_one_in_files_does_not(tmp_p
         ({**SASL, "sasl_password": {"env": 5}}, "kafka.sasl_password", "does not name the place"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, kafka: Any, field: str, problem: str) -> None:
+def test_a_setting_that_does_not_fit_is_refused_by_name(tmp_path: Path, kafka: Any, field: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, kafka)
     assert caught.value.field == field
@@ -79,8 +79,8 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, kafka: Any, field:
 
 def test_servers_are_named_in_every_way_that_clients_know(tmp_path: Path) -> None:
     servers = "kafka-1.shop:9092, 10.0.0.1:9093,[::1]:9094,SASL_SSL://b_2:65535"
-    found = load(tmp_path, {"bootstrap_servers": servers})
-    assert found is not None and found.bootstrap_servers == servers
+    settings = load(tmp_path, {"bootstrap_servers": servers})
+    assert settings is not None and settings.bootstrap_servers == servers
 
 
 def test_a_secret_in_plain_text_is_refused_and_not_repeated(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_an_absolute_path_stands_for_itself() -> None:
 
 
 @pytest.mark.parametrize("folder", ["/data/store", "/data/my store", "/data/100%", "/data/ü#?"])
-def test_a_file_uri_names_the_path_that_it_was_made_of(folder: str) -> None:
+def test_a_file_uri_names_the_path_that_it_was_made_from(folder: str) -> None:
     assert folder_of(Path(folder).as_uri(), Path("/lake")) == Path(folder)
     assert folder_of(f"file://localhost{Path(folder).as_uri().removeprefix('file://')}", Path()) == Path(folder)
     assert locate(Path(folder).as_uri()) == locate(folder)
@@ -44,7 +44,7 @@ def test_a_file_uri_names_the_path_that_it_was_made_of(folder: str) -> None:
     ],
 )
 @pytest.mark.parametrize("field", ["store", "topics"])
-def test_what_cannot_be_a_store_is_refused_by_name(tmp_path: Path, field: str, uri: str, problem: str) -> None:
+def test_a_place_that_cannot_be_a_store_is_refused_by_name(tmp_path: Path, field: str, uri: str, problem: str) -> None:
     file = tmp_path / "collections.yaml"
     file.write_text(f"{field}: {uri}\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=problem.replace("(", r"\(")) as caught:

@@ -1,4 +1,4 @@
-"""One suite for the seam under the store: on a local disk, and on stores of obstore that know no files."""
+"""One suite for the seam under the store: on a local disk, and on stores of obstore, which know no files."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_path_that_does_not_lie_below_is_refused(root: Location, below: str) -
         root / below
 
 
-def test_an_absent_blob_is_said_to_be_absent(root: Location) -> None:
+def test_an_absent_blob_is_reported_as_absent(root: Location) -> None:
     blobs.write(root / "a" / "b", b"")
     for absent in (root / "c", root / "a", root / "a" / "b2"):
         assert not blobs.exists(absent)
@@ -100,17 +100,17 @@ def test_a_name_in_use_is_not_created_again(root: Location) -> None:
     assert [blob.location.name for blob in blobs.list_blobs(root)] == ["a"]  # nothing unfinished stays
 
 
-def test_of_many_threads_one_creates(root: Location) -> None:
+def test_only_one_of_many_threads_creates_a_blob(root: Location) -> None:
     with ThreadPoolExecutor(8) as pool:
         for number in range(50):
-            won = list(pool.map(lambda one, n=number: _creates(root / f"{n}", f"{one}".encode()), range(8)))
+            won = list(pool.map(lambda writer, n=number: _creates(root / f"{n}", f"{writer}".encode()), range(8)))
             assert sum(won) == 1
             assert blobs.read(root / f"{number}") == f"{won.index(True)}".encode()
 
 
-def test_of_many_processes_one_creates(disk: Location) -> None:
+def test_only_one_of_many_processes_creates_a_blob(disk: Location) -> None:
     with get_context("spawn").Pool(4) as pool:
-        won = pool.starmap(_creates_each, [(disk, one, 100) for one in range(4)], chunksize=1)
+        won = pool.starmap(_creates_each, [(disk, writer, 100) for writer in range(4)], chunksize=1)
     assert [sum(of_name) for of_name in zip(*won, strict=True)] == [1] * 100
     for number, of_name in enumerate(zip(*won, strict=True)):
         assert blobs.read(disk / f"{number:03d}") == f"{of_name.index(True)}".encode()
@@ -125,8 +125,8 @@ def _creates(location: Location, data: bytes) -> bool:
     return True
 
 
-def _creates_each(root: Location, one: int, blobs_max: int) -> list[bool]:
-    return [_creates(root / f"{number:03d}", f"{one}".encode()) for number in range(blobs_max)]
+def _creates_each(root: Location, writer: int, blobs_max: int) -> list[bool]:
+    return [_creates(root / f"{number:03d}", f"{writer}".encode()) for number in range(blobs_max)]
 
 
 def test_a_blob_appears_whole_or_not_at_all(root: Location) -> None:
@@ -145,7 +145,7 @@ def test_a_blob_appears_whole_or_not_at_all(root: Location) -> None:
     assert [blob.location.name for blob in blobs.list_blobs(root)] == ["old"]
 
 
-def test_listings_are_in_order_and_tell_blobs_from_folders(root: Location) -> None:
+def test_listings_are_in_order_and_separate_blobs_from_folders(root: Location) -> None:
     for name in ("b/2", "b/10", "b/c/1", "a", "B", "_x", ".y", "b2/z"):
         blobs.write(root / name, name.encode())
     listing = blobs.list_folder(root)
@@ -190,12 +190,13 @@ def test_another_blob_of_the_same_name_has_another_stamp(root: Location) -> None
     assert stamp() != first
 
 
-def test_ages_are_told_by_the_stores_own_clock(root: Location) -> None:
+def test_ages_are_measured_by_the_stores_own_clock(root: Location) -> None:
     blobs.write(root / "f" / "a", b"")
     before = blobs.now_s(root)
     (blob,) = blobs.list_blobs(root / "f")
     assert before - 60 < blob.changed_s <= before + 0.1
-    assert [one.location for one in blobs.list_blobs(root)] == [blob.location]  # asking leaves nothing behind
+    # Reading the clock leaves nothing behind.
+    assert [entry.location for entry in blobs.list_blobs(root)] == [blob.location]
     first = blobs.last_change_s(root / "f")
     time.sleep(0.05)
     blobs.write(root / "f" / "g" / "b", b"")
@@ -205,7 +206,7 @@ def test_ages_are_told_by_the_stores_own_clock(root: Location) -> None:
     assert first < second < blobs.last_change_s(root / "f") <= blobs.now_s(root / "f") + 0.1
 
 
-def test_what_goes_away_while_it_is_looked_at_has_just_changed(root: Location) -> None:
+def test_a_folder_that_is_gone_counts_as_just_changed(root: Location) -> None:
     assert abs(blobs.last_change_s(root / "gone") - blobs.now_s(root)) < 60
 
 
@@ -217,8 +218,8 @@ def test_arrow_reads_no_more_than_it_needs(root: Location) -> None:
     read = pq.ParquetFile(blobs.open_file(root / "t.parquet")).read(columns=["_time"])
     assert read["_time"].to_pylist() == list(range(400_000))
     where = pc.field("_time") == 123_456
-    found = pq.read_table(blobs.open_file(root / "t.parquet"), filters=where, partitioning=None)
-    assert found["text"].to_pylist() == [f"{123_456:099d}"]
+    rows = pq.read_table(blobs.open_file(root / "t.parquet"), filters=where, partitioning=None)
+    assert rows["text"].to_pylist() == [f"{123_456:099d}"]
 
 
 def test_footers_of_an_object_store_are_read_by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +313,11 @@ def test_a_location_is_a_value_and_knows_its_place(tmp_path: Path) -> None:
     assert len({table(), table()}) == 1
     assert table().local == tmp_path / "c" / "1" / "updates"
     assert locate(table().uri) == locate(tmp_path / "c" / "1" / "updates")
-    assert [str(one) for one in table().parents] == [str(tmp_path / "c" / "1"), str(tmp_path / "c"), str(tmp_path)]
+    assert [str(folder) for folder in table().parents] == [
+        str(tmp_path / "c" / "1"),
+        str(tmp_path / "c"),
+        str(tmp_path),
+    ]
     with pytest.raises(ValueError, match="root"):
         _ = locate(tmp_path).parent
     with pytest.raises(ValueError, match="not a file of this machine"):

@@ -50,7 +50,7 @@ def test_a_commit_adds_files_and_moves_values_in_one_entry(table: Location) -> N
     assert read_rows(table, opened.files(), SCHEMA)["_run"].to_pylist() == ["r1", "r1"]
 
 
-def test_of_two_commits_from_one_state_the_second_conflicts(table: Location) -> None:
+def test_the_second_of_two_commits_from_one_state_conflicts(table: Location) -> None:
     first, second = OpenTable(table), OpenTable(table)
     first.commit({"upper": 6})
     with pytest.raises(Conflict, match="version 1"):
@@ -135,9 +135,7 @@ def test_a_call_that_raises_and_left_nothing_is_indeterminate(table: Location, m
     assert OpenTable(table).value("upper") == 5
 
 
-def test_an_equal_seq_proves_nothing_when_the_nonce_is_another_s(
-    table: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_equal_seq_proves_nothing_with_another_nonce(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     opened, other = OpenTable(table), OpenTable(table)
     wrap_next_write(monkeypatch, lambda call: (other.commit({"upper": 6}), _raise("no answer")))
     with pytest.raises(Conflict):
@@ -215,7 +213,7 @@ def test_a_torn_mark_of_the_last_checkpoint_stops_nothing(table: Location) -> No
     assert OpenTable(table).value("upper") == 49
 
 
-def test_a_table_whose_first_entry_is_torn_is_made_anew(tmp_path: Path) -> None:
+def test_a_table_whose_first_entry_is_torn_is_created_again(tmp_path: Path) -> None:
     (tmp_path / "t" / "_delta_log").mkdir(parents=True)
     (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").write_bytes(b'{"protocol":')
     create_table(locate(tmp_path) / "t", SCHEMA, {"upper": 2})
@@ -269,12 +267,15 @@ def test_values_survive_checkpoints_and_a_log_that_was_cleaned_up(table: Locatio
     assert OpenTable(table).value("upper") == 79
 
 
-def test_every_commit_carries_seq_and_a_nonce_of_its_own(table: Location) -> None:
+def test_every_commit_carries_seq_and_its_own_nonce(table: Location) -> None:
     for upper in (6, 7):
         OpenTable(table).commit({"upper": upper})
     entries = [read_entry(table, version) or [] for version in (1, 2)]
-    nonces = [next(one["commitInfo"]["nonce"] for one in entry if "commitInfo" in one) for entry in entries]
-    seqs = [[one["txn"]["version"] for one in entry if one.get("txn", {}).get("appId") == "seq"] for entry in entries]
+    nonces = [next(action["commitInfo"]["nonce"] for action in entry if "commitInfo" in action) for entry in entries]
+    seqs = [
+        [action["txn"]["version"] for action in entry if action.get("txn", {}).get("appId") == "seq"]
+        for entry in entries
+    ]
     assert len(set(nonces)) == 2
     assert seqs == [[1], [2]]
 
@@ -293,14 +294,14 @@ def _race(path: str, worker: int, rounds: int) -> None:
         done += 1
 
 
-def test_of_processes_that_race_each_commit_has_one_winner(table: Location) -> None:
+def test_each_commit_of_racing_processes_has_one_winner(table: Location) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_race, args=(str(table), worker, 25)) for worker in range(3)]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(120)
-    assert [one.exitcode for one in workers] == [0, 0, 0]
+    for process in workers:
+        process.start()
+    for process in workers:
+        process.join(120)
+    assert [process.exitcode for process in workers] == [0, 0, 0]
     opened = OpenTable(table)
     assert [opened.value(f"worker/{worker}") for worker in range(3)] == [25, 25, 25]
     assert (opened.value("total"), opened.seq, opened.version) == (75, 75, 75)
@@ -345,7 +346,7 @@ def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[
 def test_statistics_are_on_time_alone(table: Location) -> None:
     OpenTable(table).commit({}, run_of(table, "r1", (4, 9)))
     entry = read_entry(table, 1) or []
-    statistics = [json.loads(str(one["add"]["stats"])) for one in entry if "add" in one]
+    statistics = [json.loads(str(action["add"]["stats"])) for action in entry if "add" in action]
     assert statistics == [
         {"numRecords": 2, "minValues": {"_time": 4}, "maxValues": {"_time": 9}, "nullCount": {"_time": 0}}
     ]

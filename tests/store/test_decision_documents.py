@@ -43,7 +43,7 @@ ENTRY = (
 END = '],"created_at_ms":0,"tables_made":true}'
 
 
-@pytest.mark.parametrize(("head", "decision"), STORED, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(("head", "decision"), STORED, ids=lambda value: type(value).__name__)
 def test_a_stored_entry_is_read_and_written_again_to_the_byte(head: str, decision: Decision) -> None:
     text = f"{ENTRY}{head}{REST}{END}"
     entry = Entry.model_validate_json(text)
@@ -74,7 +74,7 @@ def test_a_document_that_is_not_one_decision_is_refused(head: str) -> None:
         Entry.model_validate_json(f"{ENTRY}{head}{REST}{END}")
 
 
-def test_a_count_replaces_the_count_of_its_time_and_anything_else_only_itself() -> None:
+def test_a_count_replaces_the_count_of_its_time_and_any_other_decision_only_itself() -> None:
     count = Count(time=3, count=2, reason="r", at_ms=0)
     discard = Discard(time=3, statement={"data": {"id": 1}, "diff": 1}, reason="r", at_ms=0)
     gap = AcceptGap(offsets=Offsets("orders", 0, 1, 2), reason="r", at_ms=0)

@@ -62,7 +62,7 @@ def say(catalog: Catalog, *statements: tuple[int, int | None, dict[int, int]], o
 
 def noted(catalog: Catalog) -> list[dict[str, Any]]:
     path = catalog.find(NAME).paths.proofs
-    files = [one for one in OpenTable(path).files() if kind_of(one.run) == CONTRADICTED_RUN]
+    files = [file for file in OpenTable(path).files() if kind_of(file.run) == CONTRADICTED_RUN]
     return read_rows(path, files, PROOFS_SCHEMA).to_pylist()
 
 
@@ -81,29 +81,31 @@ def test_a_statement_that_contradicts_every_sealed_time_writes_one_note_however_
     notes = LateNotes(catalog.find(NAME))
     assert (notes.contradictions, notes.undecided) == (TIMES, TIMES)
     listed = notes.first(100)
-    assert [(one.time, one.stated, one.published, one.offset) for one in listed] == [(t, 0, 1, 7) for t in range(20)]
+    assert [(note.time, note.stated, note.published, note.offset) for note in listed] == [
+        (t, 0, 1, 7) for t in range(20)
+    ]
     assert listed[-1].fact == (
         f"time 19 is said to have 0 updates and was sealed with 1 (topic '{NAME}', partition 0, offset 7), "
         "and so at 980 more times"
     )
-    assert [one.time for one in notes.first(3)] == [0, 1, 2]
+    assert [note.time for note in notes.first(3)] == [0, 1, 2]
     status = read_status(catalog.find(NAME), "plain")
     assert (status.late_contradicted, status.late_undecided, len(status.late_evidence)) == (TIMES, TIMES, 10)
 
 
-def test_statements_that_differ_past_what_is_listed_are_two(catalog: Catalog) -> None:
+def test_statements_that_differ_beyond_what_is_listed_are_separate(catalog: Catalog) -> None:
     assert say(catalog, (0, TIMES, {}), (0, TIMES, {TIMES - 1: 2}))
     assert [row["counted"] for row in noted(catalog)] == [TIMES, TIMES]
     assert LateNotes(catalog.find(NAME)).contradictions == 2 * TIMES
 
 
-def test_who_settles_all_that_is_listed_has_settled_the_statement(catalog: Catalog) -> None:
+def test_settling_everything_listed_settles_the_statement(catalog: Catalog) -> None:
     assert say(catalog, (0, TIMES, {}))
     for time in range(1, 20):
         decide(catalog, time)
     notes = LateNotes(catalog.find(NAME))
-    # The last that is listed stands for the rest, until nothing of it is open.
-    assert (notes.undecided, [one.time for one in notes.first(5, undecided=True)]) == (TIMES - 18, [0, 19])
+    # The last listed time stands for the rest until no listed time is open.
+    assert (notes.undecided, [note.time for note in notes.first(5, undecided=True)]) == (TIMES - 18, [0, 19])
     (first,) = notes.at(0)
     assert settles(catalog.find(NAME), first, 0, 1, None)
     assert not settles(catalog.find(NAME), first, 0, 0, None)
@@ -130,12 +132,12 @@ def test_a_redundant_statement_says_nothing_and_reads_only_the_proofs_it_covers(
     assert (read, noted(catalog)) == ([3], [])
 
 
-def test_the_newest_proof_of_a_time_stands_in_whatever_file_it_is(catalog: Catalog) -> None:
+def test_the_newest_proof_of_a_time_counts_whichever_file_holds_it(catalog: Catalog) -> None:
     collection = catalog.find(NAME)
     prove(collection, {3: 5, INT64_MAX: 1}, at_ms=9, decision="counted again")
     prove(collection, {3: 4}, at_ms=8)
-    found = read_proven(collection.paths.proofs, [(2, 4), (INT64_MAX, INT64_MAX + 1)])
-    assert found == {
+    proven = read_proven(collection.paths.proofs, [(2, 4), (INT64_MAX, INT64_MAX + 1)])
+    assert proven == {
         2: Proven(1, 1, 0, None),
         3: Proven(5, 5, 0, "counted again"),
         INT64_MAX: Proven(1, 1, 0, "counted again"),

@@ -84,7 +84,7 @@ def test_after_the_last_attempt_the_conflict_says_what_failed(table: Location) -
     assert isinstance(caught.value.__cause__, Conflict)
 
 
-def test_what_is_no_conflict_is_not_tried_again(table: Location) -> None:
+def test_an_error_that_is_no_conflict_is_not_retried(table: Location) -> None:
     attempts: list[int] = []
 
     def commit(opened: OpenTable) -> None:

@@ -27,8 +27,8 @@ def write_offsets(folder: Path, *offsets: int, partition: int = 0, name: str | N
 
 def write_parquet(folder: Path, name: str = "a.parquet", **columns: Any) -> None:
     fields = {"partition": pa.int32(), "offset": pa.int64(), "value": pa.binary()}
-    given = {"partition": [0], "offset": [0], "value": [b""]} | columns
-    pq.write_table(pa.table({key: pa.array(given[key], kind) for key, kind in fields.items()}), folder / name)
+    values = {"partition": [0], "offset": [0], "value": [b""]} | columns
+    pq.write_table(pa.table({key: pa.array(values[key], kind) for key, kind in fields.items()}), folder / name)
 
 
 def planned(
@@ -41,7 +41,7 @@ def planned(
     return offsets.intervals.get(0), gap
 
 
-def test_what_was_given_up_is_stepped_over_only_where_no_file_holds_it(tmp_path: Path) -> None:
+def test_given_up_offsets_are_stepped_over_only_where_no_file_holds_them(tmp_path: Path) -> None:
     write_offsets(tmp_path, *range(10), *range(20, 30))
     assert planned(tmp_path, 0) == ((0, 10), (10, 20))
     assert planned(tmp_path, 10) == (None, (10, 20))
@@ -51,16 +51,16 @@ def test_what_was_given_up_is_stepped_over_only_where_no_file_holds_it(tmp_path:
     write_offsets(tmp_path, 14, 15, 16, name="00.jsonl")
     assert planned(tmp_path, 10, (10, 20)) == ((14, 17), None)
     assert planned(tmp_path, 17, (10, 20)) == ((20, 30), None)
-    write_offsets(tmp_path, 10, 11, 12, 13, 17, 18, 19, name="000.jsonl")  # in between them, and around
+    write_offsets(tmp_path, 10, 11, 12, 13, 17, 18, 19, name="000.jsonl")  # between those offsets, and around them
     assert planned(tmp_path, 10, (10, 20)) == ((10, 30), None)
 
 
-def test_what_was_given_up_beyond_all_files_is_neither_read_nor_a_gap(tmp_path: Path) -> None:
+def test_given_up_offsets_beyond_all_files_are_neither_read_nor_a_gap(tmp_path: Path) -> None:
     write_offsets(tmp_path, *range(10))
     assert planned(tmp_path, 0, (10, 2**63 - 1)) == ((0, 10), None)
     assert planned(tmp_path, 10, (10, 20)) == (None, None)
     assert planned(tmp_path, 10, (12, 20)) == (None, None)
-    # An offset inside what was given up: something has been read there.
+    # An offset inside the range that was given up: something was read there.
     assert planned(tmp_path, 15, (10, 20)) == (None, None)
     assert planned(tmp_path, 15) == (None, (10, 15))
 
@@ -72,7 +72,7 @@ def test_a_gap_before_the_first_message_is_named_and_stepped_over(tmp_path: Path
     assert planned(tmp_path, 0, (0, 3)) == (None, (3, 5))
 
 
-def test_only_messages_that_are_there_are_counted_and_their_files_opened(tmp_path: Path) -> None:
+def test_only_existing_messages_are_counted_and_only_their_files_opened(tmp_path: Path) -> None:
     write_parquet(tmp_path, "a.parquet", partition=[0, 0], offset=[0, 1], value=[b"", b""])
     write_parquet(tmp_path, "b.parquet", offset=[10])
     offsets, gaps = FileTopic(tmp_path).plan({0: 2}, 100, [(0, 2, 10)])
@@ -93,7 +93,7 @@ def test_an_offset_that_two_messages_have_is_refused_before_it_is_read(tmp_path:
     write_parquet(tmp_path, "a.parquet", partition=[0, 0], offset=[2, 5], value=[b"", b""])
     doubled(r"/0\.jsonl and in .*/a\.parquet")
     doubled(r"/0\.jsonl and in .*/a\.parquet", start=2)
-    assert planned(tmp_path, 3) == ((3, 6), None)  # what was read is behind us
+    assert planned(tmp_path, 3) == ((3, 6), None)  # the repeated offset lies before the start
     write_offsets(tmp_path, 6, 7, 8, 7, name="000.jsonl")
     doubled(r"/000\.jsonl twice", start=3)
     assert FileTopic(tmp_path).end_offsets() == {0: 9, 1: 3}
@@ -107,7 +107,7 @@ def refused(folder: Path, message: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["part.parquet", "3.jsonl", "3.jsonl.gz"])
-def test_a_folder_with_the_name_of_a_file_is_not_skipped_in_silence(tmp_path: Path, name: str) -> None:
+def test_a_folder_with_the_name_of_a_file_is_not_skipped_silently(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / "archive").mkdir()
     refused(tmp_path, "is a folder with the name of a file", name)
@@ -185,7 +185,7 @@ def test_headers_may_be_a_list_or_null(tmp_path: Path) -> None:
     assert FileTopic(tmp_path).end_offsets() == {0: 2}
 
 
-def test_a_json_object_is_stored_as_the_text_that_stands_there(tmp_path: Path) -> None:
+def test_a_json_object_is_stored_as_the_text_in_the_file(tmp_path: Path) -> None:
     value = r'{ "n":1.10, "n": 12345678901234567890 , "t": "\u00e9"}'
     write_lines(
         tmp_path,

@@ -24,7 +24,7 @@ def topic_of(broker: Broker, name: str) -> KafkaTopic:
 
 
 def facts(gaps: list[TopicGap]) -> list[tuple[int, int, int, str]]:
-    return [(one.partition, one.from_offset, one.to_offset, one.why) for one in gaps]
+    return [(gap.partition, gap.from_offset, gap.to_offset, gap.why) for gap in gaps]
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def test_a_range_is_read_with_its_headers_and_nothing_beyond_it(spark: SparkSess
     offsets, gaps = topic.plan({1: 0}, 3)
     assert (dict(offsets.intervals), gaps, offsets.messages) == ({0: (0, 2), 1: (0, 1)}, [], 3)
     rows = topic.read(spark, offsets).orderBy("partition", "offset").collect()
-    assert [(one.partition, one.offset, one.timestamp_ms, one.key, one.value) for one in rows] == [
+    assert [(row.partition, row.offset, row.timestamp_ms, row.key, row.value) for row in rows] == [
         (0, 0, 1_000, b"k", b"a"),
         (0, 1, 2_000, b"k", None),
         (1, 0, 3_000, None, b""),
     ]
-    assert [tuple(one) for one in rows[0].headers] == [("h", b"1"), ("h", None)]
+    assert [tuple(header) for header in rows[0].headers] == [("h", b"1"), ("h", None)]
     assert topic.plan({0: 2, 1: 2}, 10)[0].intervals == {}
 
 
@@ -72,7 +72,7 @@ def test_offsets_lost_by_retention_are_a_gap_with_its_exact_range(broker: Broker
     assert facts(topic.plan({}, 100)[1]) == [(1, 0, 6, "the brokers have deleted them")]
     offsets, gaps = topic.plan({1: 2}, 100)
     assert offsets.intervals == {0: (0, 9)}
-    assert [str(one).split("\n")[0] for one in gaps] == [
+    assert [str(gap).split("\n")[0] for gap in gaps] == [
         f"topic '{name}', partition 1: offsets 2 to 6 are missing: the brokers have deleted them"
     ]
     assert facts(topic.plan({1: 2}, 100, [(1, 2, 5)])[1]) == [(1, 5, 6, "the brokers have deleted them")]
@@ -109,20 +109,20 @@ def test_holes_of_transactions_and_of_compaction_are_no_gap(spark: SparkSession,
     producer.produce(name, b"open", partition=0)
     producer.flush(WAIT_S)
     topic = topic_of(broker, name)
-    assert topic.end_offsets() == {0: 4}  # the open transaction lies behind it
+    assert topic.end_offsets() == {0: 4}  # the open transaction lies after it
     offsets, gaps = topic.plan({}, 100)
     assert (offsets.intervals, gaps) == ({0: (0, 4)}, [])
-    assert [one.value for one in topic.read(spark, offsets).collect()] == [b"kept"]
+    assert [row.value for row in topic.read(spark, offsets).collect()] == [b"kept"]
     producer.commit_transaction(WAIT_S)
     # The coordinator answers before the partition has its marker: what is committed may be seen a moment later.
     end = time.monotonic() + WAIT_S
     while topic.end_offsets() == {0: 4}:
         assert time.monotonic() < end, "the committed transaction never became visible"
     offsets, _ = topic.plan({0: 4}, 100)
-    assert [one.value for one in topic.read(spark, offsets).collect()] == [b"open"]
+    assert [row.value for row in topic.read(spark, offsets).collect()] == [b"open"]
 
 
-def test_clients_and_spark_come_in_by_tls_and_each_mechanism_and_show_no_secret(
+def test_clients_and_spark_connect_by_tls_and_each_mechanism_and_show_no_secret(
     spark: SparkSession, broker: Broker, secure: KafkaSettings
 ) -> None:
     name = broker.create_topic()
@@ -131,13 +131,13 @@ def test_clients_and_spark_come_in_by_tls_and_each_mechanism_and_show_no_secret(
         topic = KafkaTopic(KafkaCluster(secure.model_copy(update={"sasl_mechanism": mechanism})), name)
         offsets, _ = topic.plan({}, 10)
         frame = topic.read(spark, offsets)
-        assert [one.value for one in frame.collect()] == [b"secret"], mechanism
+        assert [row.value for row in frame.collect()] == [b"secret"], mechanism
         shown = frame._jdf.queryExecution().toString() + repr(secure) + secure.model_dump_json()
         assert PASSWORD not in shown
         assert "no \\" not in shown
 
 
-def test_who_is_not_let_in_is_told_so_without_the_secret(
+def test_a_refused_login_is_reported_without_the_secret(
     broker: Broker, secure: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = broker.create_topic()
@@ -153,7 +153,7 @@ def test_who_is_not_let_in_is_told_so_without_the_secret(
         KafkaTopic(KafkaCluster(secure), name).end_offsets()
 
 
-def test_a_topic_or_a_broker_that_is_not_there_is_named(broker: Broker) -> None:
+def test_a_missing_topic_or_broker_is_named(broker: Broker) -> None:
     with pytest.raises(TopicMissing, match="has no topic 'nowhere'"):
         topic_of(broker, "nowhere").end_offsets()
     nothing = KafkaSettings(bootstrap_servers="127.0.0.1:1", security_protocol="SSL", ssl_ca_file=Path("/nowhere/ca"))

@@ -33,10 +33,11 @@ pytestmark = pytest.mark.services
 
 
 def record(*fields: tuple[str, Any], name: str = "visit", **defaults: Any) -> dict[str, Any]:
-    stated = [
-        {"name": one, "type": kind} | ({"default": defaults[one]} if one in defaults else {}) for one, kind in fields
+    columns = [
+        {"name": column, "type": kind} | ({"default": defaults[column]} if column in defaults else {})
+        for column, kind in fields
     ]
-    return {"type": "record", "name": name, "namespace": "shop", "fields": stated}
+    return {"type": "record", "name": name, "namespace": "shop", "fields": columns}
 
 
 TEXT = ["null", "string"]
@@ -67,7 +68,7 @@ def test_each_record_is_read_with_its_writers_schema_or_refused_by_name(
     wide = record(("id", "long"), ("page", TEXT), ("seconds", "double"), ("referrer", TEXT))
     lake.put(framed(10**6, COLUMNS, {"id": 0, "page": None, "seconds": 0.0}))
     assert lake.ingest().reasons == {"unknown_schema_id": 1}  # the registry knows no such subject yet
-    first, second, third = (registry.register("shop.visit", one) for one in (COLUMNS, narrow, wide))
+    first, second, third = (registry.register("shop.visit", schema) for schema in (COLUMNS, narrow, wide))
     other = registry.register("shop.other", record(("id", "long"), name="other"))
     in_header = framed(first, COLUMNS, {"id": 9, "page": None, "seconds": 0.0})
     lake.put(
@@ -121,11 +122,16 @@ def test_messages_of_the_protocol_are_read_with_the_schemas_that_a_registry_has(
     lake.settings = load_settings(lake.file)
     turned = RECORD | {"fields": RECORD["fields"][::-1]}
     other = RECORD | {"fields": [RECORD["fields"][0], {"name": "price", "type": ["null", "long"]}]}
-    ids = [registry.register(f"{NAME}-value", cdcv2_schema(one)) for one in (RECORD, turned, other)]
-    one, two, three = (b"\x00" + schema_id.to_bytes(4, "big") for schema_id in ids)
+    ids = [registry.register(f"{NAME}-value", cdcv2_schema(schema)) for schema in (RECORD, turned, other)]
+    header, turned_header, other_header = (b"\x00" + schema_id.to_bytes(4, "big") for schema_id in ids)
     update = encode([{"data": {"id": 2, "price": 5}, "time": 1, "diff": 1}], turned)
-    lake.send(one + updates((1, 1, 1)), two + update, three + updates((3, 1, 1)), one + progress([0], [5], {1: 2}))
-    line = {"offset": 4, "value_b64": b64encode(one + updates((4, 1, 1))).decode()}
+    lake.send(
+        header + updates((1, 1, 1)),
+        turned_header + update,
+        other_header + updates((3, 1, 1)),
+        header + progress([0], [5], {1: 2}),
+    )
+    line = {"offset": 4, "value_b64": b64encode(header + updates((4, 1, 1))).decode()}
     with (lake.topic / "0.jsonl").open("a", encoding="utf-8") as lines:
         lines.write(json.dumps({**line, "headers": [{"key": "__value_schema_id", "value": "x"}]}) + "\n")
     assert lake.run().upper == 5
@@ -157,34 +163,34 @@ def test_every_topic_has_its_own_subjects_for_keys_and_for_values(tmp_path: Path
         for subject in ("eu-key", "eu-value", "us-value", "de-value")
     }
     upserts = {"envelope": "upsert", "key": "id", "topic": ["eu", "us"]}
-    found = resolved(tmp_path, settings_of(tmp_path, registry, **upserts))
-    assert found.keys is not None
-    assert set(found.values.writers.by_id or ()) == {ids["eu-value"], ids["us-value"]}
-    assert set(found.keys.writers.by_id or ()) == {ids["eu-key"]}
+    schemas = resolved(tmp_path, settings_of(tmp_path, registry, **upserts))
+    assert schemas.keys is not None
+    assert set(schemas.values.writers.by_id or ()) == {ids["eu-value"], ids["us-value"]}
+    assert set(schemas.keys.writers.by_id or ()) == {ids["eu-key"]}
     by_both = settings_of(tmp_path, registry, envelope="append_only", topic="de", subject="topic_record")
     assert resolved(tmp_path, by_both).values.writers.by_id == {}
     both = registry.register("de-shop.visit", COLUMNS | {"doc": "both"})
     assert set(resolved(tmp_path, by_both).values.writers.by_id or ()) == {both}
 
 
-def test_a_subject_is_asked_for_anew_and_what_was_fetched_stays_on_disk(tmp_path: Path, registry: Registry) -> None:
-    asked = SchemaRegistry(RegistrySettings(url=registry.url, cache=tmp_path))
-    assert asked.schemas_of("nothing-value") == {}
+def test_a_subject_is_looked_up_again_and_fetched_schemas_stay_on_disk(tmp_path: Path, registry: Registry) -> None:
+    client = SchemaRegistry(RegistrySettings(url=registry.url, cache=tmp_path))
+    assert client.schemas_of("nothing-value") == {}
     first = registry.register("kept-value", COLUMNS | {"doc": "kept 1"})
-    assert set(asked.schemas_of("kept-value")) == {first}
+    assert set(client.schemas_of("kept-value")) == {first}
     second = registry.register("kept-value", COLUMNS | {"doc": "kept 2"})
-    assert set(asked.schemas_of("kept-value")) == {first, second}
-    (one, two) = sorted(tmp_path.glob("*/*.json"))
-    kept = json.loads(one.read_text(encoding="utf-8"))
-    kept["schema"]["doc"] = "from the cache"
-    one.write_text(json.dumps(kept), encoding="utf-8")
-    later = SchemaRegistry(asked.settings)
+    assert set(client.schemas_of("kept-value")) == {first, second}
+    (first_file, second_file) = sorted(tmp_path.glob("*/*.json"))
+    document = json.loads(first_file.read_text(encoding="utf-8"))
+    document["schema"]["doc"] = "from the cache"
+    first_file.write_text(json.dumps(document), encoding="utf-8")
+    later = SchemaRegistry(client.settings)
     assert later.schemas_of("kept-value")[first]["doc"] == "from the cache"
-    stale = json.loads(two.read_text(encoding="utf-8")) | {"id": 10**6}
-    two.write_text(json.dumps(stale), encoding="utf-8")  # as if the subject had been removed, and begun again
-    found = asked.schemas_of("kept-value")
-    assert [found[schema_id]["doc"] for schema_id in (first, second)] == ["kept 1", "kept 2"]
-    assert one.exists()
+    stale = json.loads(second_file.read_text(encoding="utf-8")) | {"id": 10**6}
+    second_file.write_text(json.dumps(stale), encoding="utf-8")  # as if the subject had been removed and created again
+    schemas = client.schemas_of("kept-value")
+    assert [schemas[schema_id]["doc"] for schema_id in (first, second)] == ["kept 1", "kept 2"]
+    assert first_file.exists()
 
 
 def test_a_subject_is_refused_where_nothing_is_looked_up(tmp_path: Path, registry: Registry) -> None:

@@ -1,4 +1,4 @@
-"""Pathway with persistence, in an environment of its own: a process that times itself."""
+"""Pathway with persistence, in its own environment: a process that times itself."""
 
 from __future__ import annotations
 
