@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tidelake.errors import DamagedTable
+from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.files import VERIFIED_BYTES_MAX, RunFile, read_rows, write_run
 from tidelake.store.layout import RUN, TIME
 from tidelake.store.location import Location, locate
@@ -82,6 +83,34 @@ def test_a_flipped_bit_in_a_page_is_damage_without_a_digest_too(table: Location)
             read_rows(table, [file], SCHEMA)
         flip(path, bit)
     assert read_rows(table, [file], SCHEMA).num_rows == 10_000
+
+
+def test_a_flipped_bit_anywhere_in_the_footer_is_damage_without_a_digest(table: Location) -> None:
+    file = renamed(table, written(table))
+    path, random = (table / file.path).local, Random(9)
+    data = path.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for _ in range(FLIPS):
+        bit = random.randrange(8 * start, 8 * len(data))
+        flip(path, bit)
+        with pytest.raises(DamagedTable, match="is not the one that was committed"):
+            read_rows(table, [file], SCHEMA)
+        flip(path, bit)
+
+
+def test_the_log_and_its_checkpoints_state_footers(tmp_path: Path) -> None:
+    table = locate(tmp_path) / "stated"
+    create_table(table, SCHEMA)
+    committed = []
+    for number in range(40):
+        files = write_run(table, f"r{number}", rows_of(range(number, number + 2)))
+        OpenTable(table).commit({}, files)
+        committed += files
+        maintain(table)
+    opened = OpenTable(table)
+    assert sorted(opened.files(), key=str) == sorted(committed, key=str)
+    assert all(file.footer for file in opened.files())
+    assert list((table.local / "_delta_log").glob("*.checkpoint.parquet"))
 
 
 def test_a_great_file_is_verified_page_by_page(table: Location) -> None:

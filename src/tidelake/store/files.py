@@ -1,7 +1,8 @@
 """The files of a run: writing and reading them, what their footers state, and whether they fit the table.
 
-Every page has a checksum, and every reader verifies it. A file that the driver writes has its SHA-256 in its name, and
-with it in the log, so that damage outside the pages and another file under its name are found, too.
+Every page has a checksum, and every reader verifies it. The log states each file's size and the SHA-256 of its footer,
+and a file that the driver writes has its own SHA-256 in its name. So damage outside the pages, and another file under
+the same name, are found as well.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ from tidelake.store.location import Location
 
 VERIFIED_BYTES_MAX = 1 << 20
 """Files up to this size are compared with the SHA-256 in their name when they are read; greater ones page by page."""
+FOOTER = "footerSha256"
+"""The field of a file's statistics in the log that states its footer."""
+_TAIL_BYTES = 1 << 14
+"""How much of a file's end is read at first for its footer."""
 _DIGEST = re.compile(r"/part-([0-9a-f]{64})\.parquet$")
 
 
@@ -40,6 +45,8 @@ class RunFile:
     bytes: int
     time_min: int | None
     time_max: int | None
+    footer: str | None = None
+    """The SHA-256 of its footer; None if it was committed before logs stated it."""
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -48,17 +55,18 @@ class RunFile:
         return 0 if low is None else low, INT64_MAX if high is None else high
 
     def statistics(self) -> str:
-        """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column."""
-        if self.time_min is None or self.time_max is None:
-            return json.dumps({"numRecords": self.rows})
-        return json.dumps(
-            {
-                "numRecords": self.rows,
-                "minValues": {TIME: self.time_min},
-                "maxValues": {TIME: self.time_max},
-                "nullCount": {TIME: 0},
-            }
-        )
+        """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column.
+
+        Readers skip what they do not know, and checkpoints keep it: there the SHA-256 of the footer is stated.
+        """
+        stated: dict[str, object] = {"numRecords": self.rows}
+        if self.time_min is not None and self.time_max is not None:
+            stated["minValues"] = {TIME: self.time_min}
+            stated["maxValues"] = {TIME: self.time_max}
+            stated["nullCount"] = {TIME: 0}
+        if self.footer is not None:
+            stated[FOOTER] = self.footer
+        return json.dumps(stated)
 
 
 def meets(file: RunFile, times: Sequence[int]) -> bool:
@@ -78,12 +86,13 @@ def describe_run(table: Location, run: str) -> list[RunFile]:
     for blob in blobs.list_blobs(table / f"{RUN}={run}"):
         if blob.location.suffix != ".parquet":
             continue
-        metadata = pq.read_metadata(blobs.open_file(blob.location))
+        with blobs.open_file(blob.location) as source:
+            metadata, footer = pq.read_metadata(source), _footer_digest(source)
         if metadata.num_rows == 0:
             blobs.delete(blob.location)
             continue
         low, high = _time_bounds(metadata)
-        described.append(RunFile(blob.location.below(table), run, metadata.num_rows, blob.size, low, high))
+        described.append(RunFile(blob.location.below(table), run, metadata.num_rows, blob.size, low, high, footer))
     return described
 
 
@@ -155,7 +164,7 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
 
 
 def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
-    """Open a file for Arrow after comparing its size, and its SHA-256 if its name has one, with what was committed.
+    """Open a file for Arrow after comparing its size, its footer, and a digest in its name, with what was committed.
 
     Raises:
         DamagedTable: they differ.
@@ -170,7 +179,23 @@ def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
     if (size := source.size()) != file.bytes:
         source.close()
         raise DamagedTable(str(table), f"the file {file.path} has {size} bytes, but {file.bytes} are stated")
+    if file.footer is not None and _footer_digest(source) != file.footer:
+        source.close()
+        raise DamagedTable(str(table), f"the footer of the file {file.path} is not the one that was committed")
+    source.seek(0)
     return source
+
+
+def _footer_digest(source: pa.NativeFile) -> str:
+    """The SHA-256 of a Parquet file's footer, with its length and the magic bytes; of all if that is no length."""
+    size = source.size()
+    source.seek(max(size - _TAIL_BYTES, 0))
+    tail = source.read()
+    length = min(int.from_bytes(tail[-8:-4], "little") + 8, size)
+    if length > len(tail):
+        source.seek(size - length)
+        tail = source.read()
+    return sha256(tail[len(tail) - length :]).hexdigest()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from tidelake.spark.column_cache import cached
 from tidelake.store import blobs
 from tidelake.store.commit import maintain
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, describe_run
+from tidelake.store.files import RunFile, describe_run, open_verified
 from tidelake.store.layout import POSITION, RUN
 from tidelake.store.location import Location
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
@@ -93,8 +93,17 @@ def _stored_columns(schema: str) -> list[Column]:
 
 
 def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], schema: pa.Schema) -> DataFrame:
-    """Read the rows of these files, with the table's columns except `_run`."""
-    paths = [str(table / file.path) for file in files]
+    """Read the rows of these files, with the table's columns except `_run`. Spark verifies the pages.
+
+    Raises:
+        DamagedTable: a file does not have the size or the footer that was committed.
+
+    Cost: the driver opens each file and reads its end.
+    """
+    paths = []
+    for file in files:
+        open_verified(table, file).close()
+        paths.append(str(table / file.path))
     wanted = spark_schema(schema)
     if not paths:
         return spark.createDataFrame([], schema=wanted)

@@ -11,8 +11,11 @@ import json
 import secrets
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -28,6 +31,7 @@ from tidelake.store.acknowledged import (
     read_markers,
 )
 from tidelake.store.failpoints import reach
+from tidelake.store.files import FOOTER
 from tidelake.store.location import Location
 from tidelake.store.log_state import LogState, checkpoint_state
 from tidelake.store.notices import warn
@@ -113,6 +117,27 @@ class Tip:
     version: int
     digest: str | None
     """Its SHA-256; None if another engine wrote it."""
+    checkpoint: bytes | None = None
+    """The checkpoint that the log begins with, if any."""
+    entries: tuple[bytes, ...] = ()
+    """The entries after it."""
+
+    def followed_by(self, version: int, digest: str | None, text: bytes) -> Tip:
+        """The log with one more entry."""
+        return Tip(version, digest, self.checkpoint, (*self.entries, text))
+
+    def footers(self) -> dict[str, str]:
+        """By path, the SHA-256 of the footer of each file that the log has added, where it states one."""
+        added: list[tuple[str, str | None]] = []
+        if self.checkpoint is not None:
+            rows = pq.ParquetFile(pa.BufferReader(self.checkpoint)).read(["add.path", "add.stats"])
+            adds = pc.drop_null(rows["add"].combine_chunks())
+            added += zip(*(pc.struct_field(adds, name).to_pylist() for name in ("path", "stats")), strict=True)
+        for text in self.entries:
+            adds_of_entry = (action["add"] for action in _parse(text) if "add" in action)
+            added += ((add["path"], add.get("stats")) for add in adds_of_entry)
+        stated = ((unquote(path), json.loads(stats).get(FOOTER)) for path, stats in added if path and stats)
+        return {path: footer for path, footer in stated if footer}
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -136,16 +161,17 @@ def settle(path: Location) -> Tip:
         raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
     if not versions:
         return Tip(-1, None)
-    start = _verified_checkpoint(path, markers, versions)
+    start, checkpoint = _verified_checkpoint(path, markers, versions)
     past = [version for version in versions if version > start]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
     if gap:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
-    tip = _verify_entries(path, markers, [version for version in past or versions[-1:] if version <= markers.newest])
-    return _finish_entries(path, markers, tip, [version for version in versions if version > markers.newest])
+    tip = Tip(-1, None, checkpoint)
+    tip = _verify_entries(path, markers, tip, [number for number in past or versions[-1:] if number <= markers.newest])
+    return _finish_entries(path, markers, tip, [number for number in versions if number > markers.newest])
 
 
-def _verify_entries(path: Location, markers: Markers, versions: list[int]) -> Tip:
+def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
     """Compare acknowledged entries with their markers; return the last one."""
     texts = {version: _text_of(path, version) or b"" for version in versions}
     digests = {version: digest_of(text) for version, text in texts.items()}
@@ -158,7 +184,9 @@ def _verify_entries(path: Location, markers: Markers, versions: list[int]) -> Ti
             warn("a missing marker was written again", table=str(path), version=version)
         elif digest != stated:
             raise DamagedLog(str(path), f"the entry of version {version} is not the one that was acknowledged")
-    return Tip(versions[-1], digests[versions[-1]]) if versions else Tip(-1, None)
+    for version, digest in digests.items():
+        tip = tip.followed_by(version, digest, texts[version])
+    return tip
 
 
 def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
@@ -170,23 +198,27 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
         tip: the newest acknowledged entry.
         versions: the later versions. In a store from before there were markers, only the newest entry gets one.
     """
-    for version in versions if markers.entries else versions[-1:]:
+    is_from_before = not markers.entries
+    for version in versions:
         text = _text_of(path, version)
+        if is_from_before and version != versions[-1] and text is not None:
+            tip = tip.followed_by(version, None, text)
+            continue
         if text is None or not is_whole(text):
             if version != versions[-1]:
                 raise DamagedLog(str(path), f"the entry of version {version} is torn, but later ones follow")
             _set_torn_entry_aside(path, version)
             return settle(path)
         before = before_of(_parse(text))
-        if markers.entries and before is None:
-            return Tip(version, None)  # another engine's: `OpenTable` names it
-        if not markers.entries and before:
+        if before is None and not is_from_before:
+            return tip.followed_by(version, None, text)  # another engine's: `OpenTable` names it
+        if before and is_from_before:
             raise DamagedLog(str(path), "no version has a marker that it was acknowledged")
-        if markers.entries and before != tip.digest:
+        if before != tip.digest and not is_from_before:
             raise DamagedLog(str(path), f"version {version} was not committed after the acknowledged one before it")
         blobs.make_durable([entry_path(path, version)])
         blobs.make_names_durable([path / LOG])
-        tip = Tip(version, acknowledge_entry(path, version, text))
+        tip = tip.followed_by(version, acknowledge_entry(path, version, text), text)
         if before is None:
             warn("a log without markers was taken as it is", table=str(path), version=version)
     return tip
@@ -230,8 +262,8 @@ def is_whole(text: bytes) -> bool:
 # --- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def _verified_checkpoint(path: Location, markers: Markers, versions: list[int]) -> int:
-    """Return the version of the newest checkpoint that can be believed, or -1; set aside one that cannot."""
+def _verified_checkpoint(path: Location, markers: Markers, versions: list[int]) -> tuple[int, bytes | None]:
+    """Return the newest checkpoint that can be believed and its version, or -1; set aside those that cannot."""
     for location in reversed(checkpoints(path)):
         version = version_of(location)
         try:
@@ -239,20 +271,20 @@ def _verified_checkpoint(path: Location, markers: Markers, versions: list[int]) 
         except FileNotFoundError:  # another process has just set it aside
             continue
         if digest_of(data) in markers.checkpoints.get(version, ()):
-            return version
+            return version, data
         expected = _summed_up(path, version, markers, versions)
         if version not in markers.checkpoints and (stated := _state_of(data)) is not None:
             if expected is None:
                 warn("a checkpoint without a marker was taken as it is", table=str(path), version=version)
             if expected is None or stated == expected:
                 acknowledge_checkpoint(path, version, digest_of(data))
-                return version
+                return version, data
         if expected is None:
             fact = f"the checkpoint of version {version} is damaged, and entries that it sums up are gone"
             raise DamagedLog(str(path), fact)
         for blob in (path / LOG / _HINT, location):
             _set_aside(path, blob)
-    return -1
+    return -1, None
 
 
 def acknowledge_newest_checkpoint(path: Location) -> None:
