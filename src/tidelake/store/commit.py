@@ -31,7 +31,6 @@ from tidelake.store.table_log import (
     LAST,
     LOG,
     SEQ,
-    Entry,
     Tip,
     acknowledge_newest_checkpoint,
     checkpoints,
@@ -290,9 +289,7 @@ class OpenTable:
         raise Indeterminate(str(self.path), version, nonce, engine_fact(error)) from error
 
     def _check_chain(self) -> None:
-        entry: Entry | None = read_entry(self.path, self.version)
-        if entry is None:
-            return
+        before, entry = self._tip.newest_entries()
         seq = seq_of(entry)
         if seq is None:
             operation = next(
@@ -302,7 +299,6 @@ class OpenTable:
                 str(self.path),
                 f"version {self.version} ({operation}) was committed by something else: it names no 'seq'",
             )
-        before = read_entry(self.path, self.version - 1) if self.version > 0 else None
         expected = self.seq if before is None else (seq_of(before) or 0) + 1
         if seq != self.seq or seq != expected:
             raise DamagedTable(str(self.path), f"'seq' is {seq} at version {self.version}, but should be {expected}")

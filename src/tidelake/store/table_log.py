@@ -126,6 +126,11 @@ class Tip:
         """The log with one more entry."""
         return Tip(version, digest, self.checkpoint, (*self.entries, text))
 
+    def newest_entries(self) -> tuple[Entry | None, Entry]:
+        """The newest entry but one, if it is past the checkpoint, and the newest."""
+        before = _parse(self.entries[-2]) if len(self.entries) > 1 else None
+        return before, _parse(self.entries[-1])
+
     def footers(self) -> dict[str, str]:
         """By path, the SHA-256 of the footer of each file that the log has added, where it states one."""
         added: list[tuple[str, str | None]] = []
@@ -134,8 +139,8 @@ class Tip:
             adds = pc.drop_null(rows["add"].combine_chunks())
             added += zip(*(pc.struct_field(adds, name).to_pylist() for name in ("path", "stats")), strict=True)
         for text in self.entries:
-            adds_of_entry = (action["add"] for action in _parse(text) if "add" in action)
-            added += ((add["path"], add.get("stats")) for add in adds_of_entry)
+            lines = (json.loads(line) for line in text.splitlines() if FOOTER.encode() in line)
+            added += ((line["add"]["path"], line["add"]["stats"]) for line in lines if "add" in line)
         stated = ((unquote(path), json.loads(stats).get(FOOTER)) for path, stats in added if path and stats)
         return {path: footer for path, footer in stated if footer}
 
