@@ -1,4 +1,4 @@
-// Search runs in a worker, which a browser refuses to a page that was opened from a folder. There a frame stands in.
+// Search runs in a worker, which browsers do not allow for a page that was opened from a folder. A frame replaces it there.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {

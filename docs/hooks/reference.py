@@ -1,4 +1,4 @@
-"""MkDocs hook: fills the tables of the reference from the code, wherever a page says `<!-- reference: NAME -->`.
+"""MkDocs hook: generates the tables of the reference from the code, wherever a page has `<!-- reference: NAME -->`.
 
 The settings come from the pydantic models with the text below each field, the commands from the typer app, and the
 variables from the module that reads them. `python docs/hooks/reference.py NAME` prints a table.
@@ -36,7 +36,7 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def fill(markdown: str) -> str:
-    """The text with a table in place of each mark."""
+    """Return the text with a table in place of each mark."""
     return _MARK.sub(lambda found: TABLES[found.group(1)](), markdown)
 
 
@@ -44,7 +44,7 @@ def fill(markdown: str) -> str:
 
 
 def top_level_settings() -> str:
-    """The settings next to `collections`."""
+    """Return a table of the settings at the top level."""
     return "\n".join([*_HEAD, *TOP_LEVEL])
 
 
@@ -60,7 +60,7 @@ TOP_LEVEL = (
 
 
 def collection_settings() -> str:
-    """The keys of a collection's block: those of every framing, then those of one."""
+    """Return a table of the keys of a collection: those of every framing, then those of a single framing."""
     from tidelake.settings.collection import CollectionSettings
     from tidelake.settings.framings import SETTINGS
     from tidelake.settings.terms import ENVELOPES
@@ -76,7 +76,7 @@ def collection_settings() -> str:
         "family": f"| `family` | {_choice(families)} | that of `envelope` | Another name for `envelope`. |",
     }
     first = ["envelope", "family", "framing"]
-    return "\n".join([*_HEAD, *(rows[name] for name in [*first, *(one for one in rows if one not in first)])])
+    return "\n".join([*_HEAD, *(rows[name] for name in dict.fromkeys([*first, *rows]))])
 
 
 def _choice(names: Iterable[str]) -> str:
@@ -84,14 +84,14 @@ def _choice(names: Iterable[str]) -> str:
 
 
 def kafka_settings() -> str:
-    """The keys of the block `kafka`."""
+    """Return a table of the keys of the block `kafka`."""
     from tidelake.settings.kafka import KafkaSettings
 
     return settings_table(KafkaSettings)
 
 
 def registry_settings() -> str:
-    """The keys of the block `registry`."""
+    """Return a table of the keys of the block `registry`."""
     from tidelake.settings.registry import RegistrySettings
 
     return settings_table(RegistrySettings)
@@ -103,12 +103,12 @@ _NOT_WRITTEN = frozenset(("name", "topics_folder", "kafka", "registry"))
 
 
 def settings_table(model: type[BaseModel]) -> str:
-    """A table of the keys that a user may write."""
+    """Return a table of the keys that a user may write."""
     return "\n".join([*_HEAD, *settings_rows(model).values()])
 
 
 def settings_rows(model: type[BaseModel]) -> dict[str, str]:
-    """Its rows, by key."""
+    """Return the rows of that table, by key."""
     rows, texts = {}, field_texts(model)
     for field, info in model.model_fields.items():
         if field not in _NOT_WRITTEN:
@@ -119,12 +119,12 @@ def settings_rows(model: type[BaseModel]) -> dict[str, str]:
 
 @cache
 def field_texts(model: type[BaseModel]) -> dict[str, str]:
-    """The text below each field of a model and of those that it builds on, as one line."""
+    """Return the text below each field of a model and of its parent classes, as one line."""
     texts: dict[str, str] = {}
-    for one in reversed(model.__mro__):
-        if not one.__module__.startswith("tidelake."):
+    for parent in reversed(model.__mro__):
+        if not parent.__module__.startswith("tidelake."):
             continue
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(parent))).body
         assert isinstance(definition, ast.ClassDef)
         for field, text in zip(definition.body, definition.body[1:], strict=False):
             if (
@@ -138,12 +138,12 @@ def field_texts(model: type[BaseModel]) -> dict[str, str]:
 
 
 def values_of(annotation: Any) -> str:
-    """What a user may write for a type, in words."""
+    """Describe in words what a user may write for a type."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return " ".join(f"`{value}`" for value in arguments)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(values_of(one) for one in arguments if one is not NoneType))
+        return " or ".join(dict.fromkeys(values_of(member) for member in arguments if member is not NoneType))
     if origin is tuple:
         return "list"
     if origin is dict or annotation is dict:
@@ -154,7 +154,7 @@ def values_of(annotation: Any) -> str:
 
 
 def default_of(field: FieldInfo) -> str:
-    """A field's default, as it would be written."""
+    """Return a field's default, as it would be written."""
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)
@@ -165,53 +165,59 @@ def default_of(field: FieldInfo) -> str:
 
 
 def commands() -> str:
-    """Every command with its arguments and options."""
+    """Return the sections of all commands, with their arguments and options."""
     import typer
 
     from tidelake.cli.app import app
 
-    return "\n\n".join(text for path, one in walk(typer.main.get_command(app)) if (text := command_text(path, one)))
+    sections = (command_text(path, command) for path, command in walk(typer.main.get_command(app)))
+    return "\n\n".join(section for section in sections if section)
 
 
 def walk(
     command: click.Command, path: tuple[str, ...] = ("tidelake",)
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """A command and those below it, by their full names; the root itself is left out."""
-    for name, one in getattr(command, "commands", {}).items():
-        if not one.hidden:
-            yield (*path, name), one
-            yield from walk(one, (*path, name))
+    """Yield the commands below a command, with their full names; the command itself is left out."""
+    for name, child in getattr(command, "commands", {}).items():
+        if not child.hidden:
+            yield (*path, name), child
+            yield from walk(child, (*path, name))
 
 
 def command_text(path: tuple[str, ...], command: click.Command) -> str:
-    """The section of one command."""
+    """Return the section of one command."""
     name = " ".join(path)
     parts = [f"## {name} {{ #{'-'.join(path)} }}", prose(command.help or "")]
     if hasattr(command, "commands") and not command.params:
         return "\n\n".join(parts)
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option"]
-    usage = " ".join([name, *(["[OPTIONS]"] if options else []), *(metavar_of(one) for one in arguments)])
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    usage = " ".join([name, *(["[OPTIONS]"] if options else []), *map(metavar_of, arguments)])
     parts.append(f"```text\n{usage}\n```")
-    if any(getattr(one, "help", None) for one in arguments):
-        rows = [f"| `{metavar_of(one)}` | {prose(getattr(one, 'help', '') or '')} |" for one in arguments]
+    if any(map(help_of, arguments)):
+        rows = [f"| `{metavar_of(argument)}` | {help_of(argument)} |" for argument in arguments]
         parts.append("\n".join(["| Argument | Meaning |", "|---|---|", *rows]))
     if options:
         rows = [
-            f"| `{'`, `'.join(one.opts)}` | {option_values(one)} | {option_default(one)} | {prose(one.help or '')} |"  # type: ignore[attr-defined]
-            for one in options
+            f"| `{'`, `'.join(option.opts)}` | {option_values(option)} | {option_default(option)} | {help_of(option)} |"
+            for option in options
         ]
         parts.append("\n".join(["| Option | Value | Default | Meaning |", "|---|---|---|---|", *rows]))
     return "\n\n".join(parts)
 
 
+def help_of(parameter: click.Parameter) -> str:
+    """Return the help text of an argument or option as a table cell."""
+    return prose(getattr(parameter, "help", None) or "")
+
+
 def metavar_of(argument: click.Parameter) -> str:
-    """How an argument is written in the usage."""
+    """Return how an argument is written in the usage line."""
     return str(getattr(argument, "metavar", None) or (argument.name or "").upper())
 
 
 def option_values(option: click.Parameter) -> str:
-    """What may be written behind an option."""
+    """Describe what may be written after an option."""
     if getattr(option, "is_flag", False):
         return ""
     choices = getattr(option.type, "choices", None)
@@ -223,7 +229,7 @@ def option_values(option: click.Parameter) -> str:
 
 
 def option_default(option: click.Parameter) -> str:
-    """What goes without the option."""
+    """Return the value that applies without the option."""
     default = getattr(option.default, "value", option.default)
     if option.required:
         return "required"
@@ -233,7 +239,7 @@ def option_default(option: click.Parameter) -> str:
 
 
 def prose(text: str) -> str:
-    """A help text as the cell of a table."""
+    """Return a help text as a table cell."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -241,7 +247,7 @@ def prose(text: str) -> str:
 
 
 def variables() -> str:
-    """The variables of the environment, with their defaults."""
+    """Return a table of the environment variables, with their defaults."""
     from orchestration.settings import CRON_VARIABLES, VARIABLES, Environment
 
     fields = {"TIDELAKE_SCHEDULES": "schedules", **{name: field for field, name in CRON_VARIABLES.items()}}
@@ -261,7 +267,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "variables": variables,
 }
-"""By the name in a mark, what makes the table."""
+"""The functions that generate the tables, by the name in the mark."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""MkDocs hook: the pages in the project's root become pages of the site, and no page asks anybody else for a file.
+"""MkDocs hook: adds the pages in the project's root to the site, and keeps pages from fetching external files.
 
 A link in the sources is a path in the repository, so that it works wherever the sources are read.
 """
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parents[2]
 ROOT_PAGES = {"README.md": "index.md", "CHANGELOG.md": "changes.md", "CONTRIBUTING.md": "contributing.md"}
-"""By its name in the root, the page that a file becomes."""
+"""The pages of the site, by the name of their file in the root."""
 ROOT_FILES = {"LICENSE": "license.txt"}
-"""By its name in the root, the file that the site has of it."""
+"""The other files of the site, by the name of their file in the root."""
 
 _REPOSITORY_NAMES = {site: name for name, site in {**ROOT_PAGES, **ROOT_FILES}.items()}
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the files of the root."""
+    """Add the files in the root."""
     for name, site in {**ROOT_PAGES, **ROOT_FILES}.items():
         files.append(File.generated(config, site, content=(PROJECT / name).read_text(encoding="utf-8")))
     return files
@@ -46,7 +46,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_post_build(config: MkDocsConfig, **_: object) -> None:
-    """Have search in a folder come from a script of our own, where the theme would fetch one."""
+    """Load the script that search needs in a folder from the site itself; the theme would fetch it from elsewhere."""
     folder = Path(config.site_dir)
     for page in folder.rglob("*.html"):
         script = "../" * (len(page.relative_to(folder).parts) - 1) + "frame_worker.js"
@@ -55,7 +55,7 @@ def on_post_build(config: MkDocsConfig, **_: object) -> None:
 
 
 def site_link(target: str, source: str, uri: str) -> str:
-    """The link from the page `uri` to what `target` names, relative to the file `source`.
+    """Return the link from the page `uri` to the target of a link in the file `source`.
 
     >>> site_link("../README.md", "docs/kafka.md", "kafka.md")
     'index.md'

@@ -77,7 +77,7 @@ def test_the_index_of_the_book_names_every_chapter_and_each_says_how_it_is_check
     assert set(re.findall(r"\]\((\w+\.md)\)", index)) == {page.name for page in CHAPTERS}
     for page in CHAPTERS:
         parts = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        assert (parts[0], parts[-1]) == ("The question", "How it is checked, and where it stands")
+        assert (parts[0], parts[-1]) == ("The question", "How it is checked, and where it is")
 
 
 @pytest.mark.parametrize("page", CHAPTERS, ids=name_of)

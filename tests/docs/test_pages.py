@@ -84,7 +84,7 @@ def test_every_decision_is_in_the_index() -> None:
 
 
 def test_every_decision_has_the_same_parts() -> None:
-    parts = ["Problem", "What success is", "Decision", "Alternatives"]
+    parts = ["Problem", "What success looks like", "Decision", "Alternatives"]
     for page in (PROJECT / "docs" / "decisions").glob("*.md"):
         if page.name != "README.md":
             assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE) == parts, page.name

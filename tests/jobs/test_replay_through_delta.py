@@ -32,7 +32,7 @@ STREAMS_PER_SEED = 3
 EVERY_DAY = (
     "contradictions: a third diff is new evidence",
     "malformed: all distinct problems of a message are reported, each once",
-    "restarts: a copy is known as a copy after a restart",
+    "restarts: a copy is recognised after a restart",
 )
 SPELLINGS = {
     "a": ('{"id":1,"price":1.50}', '{"price":15e-1,"id":1}'),
