@@ -69,7 +69,11 @@ def debezium(root: Path, spark: SparkSession) -> Lake:
 def reclocked(root: Path, spark: SparkSession) -> Lake:
     lake = RawLake(root, spark, envelope="upsert", key="id", schema=ITEM)
     for tick in range(4):
-        lake.put(*(item(key, 10 * tick) for key in range(tick, tick + 4)), gone(tick), {"value_b64": "AAA=", "key": {"id": 1}})
+        lake.put(
+            *(item(key, 10 * tick) for key in range(tick, tick + 4)),
+            gone(tick),
+            {"value_b64": "AAA=", "key": {"id": 1}},
+        )
         lake.ingest()
     return lake
 

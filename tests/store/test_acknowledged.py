@@ -175,6 +175,16 @@ def test_a_log_from_before_there_were_markers_is_taken_once(table: Location, mon
         OpenTable(table)
 
 
+def test_a_commit_by_an_earlier_version_beside_this_one_is_named(table: Location) -> None:
+    entry = entry_of(table, 3)
+    marker_of(table, 3).unlink()
+    text = entry.read_text("utf-8")
+    field = text.partition('"before":"')[2].partition('"')[0]
+    entry.write_text(text.replace(f'"before":"{field}",', ""), "utf-8")
+    with pytest.raises(DamagedTable, match="version 3 was committed by an earlier version of Tidelake"):
+        OpenTable(table)
+
+
 # --- checkpoints -----------------------------------------------------------------------------------------------------
 
 

@@ -302,6 +302,9 @@ class OpenTable:
         expected = self.seq if before is None else (seq_of(before) or 0) + 1
         if seq != self.seq or seq != expected:
             raise DamagedTable(str(self.path), f"'seq' is {seq} at version {self.version}, but should be {expected}")
+        if self._tip.digest is None:
+            fact = f"version {self.version} was committed by an earlier version of Tidelake, which acknowledges nothing"
+            raise DamagedTable(str(self.path), fact)
 
     def _check_epoch(self, epoch: int | None) -> None:
         current = self.value(EPOCH)
