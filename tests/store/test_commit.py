@@ -22,7 +22,7 @@ from tidelake.errors import Conflict, DamagedLog, DamagedTable, Fenced, Indeterm
 from tidelake.store import commit
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import on_reach
-from tidelake.store.files import FOOTER, RunFile, describe_run, read_rows, write_run
+from tidelake.store.files import DIGEST, RunFile, describe_run, read_rows, write_run
 from tidelake.store.layout import RUN
 from tidelake.store.location import Location, locate
 from tidelake.store.table_log import check_log, read_entry
@@ -347,6 +347,6 @@ def test_statistics_are_on_time_alone(table: Location) -> None:
     OpenTable(table).commit({}, run_of(table, "r1", (4, 9)))
     entry = read_entry(table, 1) or []
     statistics = [json.loads(str(action["add"]["stats"])) for action in entry if "add" in action]
-    assert [{name: value for name, value in stated.items() if name != FOOTER} for stated in statistics] == [
+    assert [{name: value for name, value in stated.items() if name != DIGEST} for stated in statistics] == [
         {"numRecords": 2, "minValues": {"_time": 4}, "maxValues": {"_time": 9}, "nullCount": {"_time": 0}}
     ]

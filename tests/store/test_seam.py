@@ -50,7 +50,7 @@ READERS = (
     *("GzipFile", "OSFile", "ParquetDataset", "ParquetFile", "ParquetWriter", "fromfile", "input_stream", "memmap"),
     *("memory_map", "output_stream", "read_metadata", "read_schema", "read_table"),
 )
-OF_THE_SEAM = {"BufferOutputStream", "BufferReader", "open_verified"}
+OF_THE_SEAM = {"BufferReader", "open_verified"}
 """What gives bytes in memory, or opens a file by the seam."""
 
 

@@ -125,7 +125,7 @@ class OpenTable:
         self._tip, self._table = _load_settled(path)
         self._spent = False
         self._values: dict[str, int | None] = {}
-        self._footers: dict[str, str] | None = None
+        self._digests: dict[str, str] | None = None
         self.version: int = self._table.version()
         seq = self._table.transaction_version(SEQ)
         if seq is None:
@@ -152,8 +152,8 @@ class OpenTable:
         actions = pa.table(self._table.get_add_actions(flatten=True))
         columns = {name: actions[name].to_pylist() for name in actions.column_names}
         nothing: list[None] = [None] * actions.num_rows
-        if self._footers is None:
-            self._footers = self._tip.footers()
+        if self._digests is None:
+            self._digests = self._tip.digests()
         return [
             RunFile(
                 path=path,
@@ -162,7 +162,7 @@ class OpenTable:
                 bytes=size,
                 time_min=low,
                 time_max=high,
-                footer=self._footers.get(path),
+                digest=self._digests.get(path),
             )
             for path, run, rows, size, low, high in zip(
                 columns["path"],

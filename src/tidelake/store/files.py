@@ -1,14 +1,13 @@
 """The files of a run: writing and reading them, what their footers state, and whether they fit the table.
 
-Every page has a checksum, and every reader verifies it. The log states each file's size and the SHA-256 of its footer,
-and a file that the driver writes has its own SHA-256 in its name. So damage outside the pages, and another file under
-the same name, are found as well.
+Every page has a checksum, and every reader verifies it. The log states each file's size and a digest: the SHA-256 of a
+small file, or of the footer of a larger one. So damage outside the pages, and another file under the same name, are
+found as well.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,13 +25,12 @@ from tidelake.store import blobs
 from tidelake.store.layout import RUN, TIME
 from tidelake.store.location import Location
 
-VERIFIED_BYTES_MAX = 1 << 20
-"""Files up to this size are compared with the SHA-256 in their name when they are read; greater ones page by page."""
-FOOTER = "footerSha256"
-"""The field of a file's statistics in the log that states its footer."""
+HASHED_BYTES_MAX = 1 << 20
+"""The digest of a file up to this size covers all of it, that of a larger one its footer."""
+DIGEST = "sha256"
+"""The field of a file's statistics in the log that states its digest."""
 _TAIL_BYTES = 1 << 14
 """How much of a file's end is read at first for its footer."""
-_DIGEST = re.compile(r"/part-([0-9a-f]{64})\.parquet$")
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,8 @@ class RunFile:
     bytes: int
     time_min: int | None
     time_max: int | None
-    footer: str | None = None
-    """The SHA-256 of its footer; None if it was committed before logs stated it."""
+    digest: str | None = None
+    """Its SHA-256, or that of its footer; None if it was committed before logs stated it."""
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -57,15 +55,15 @@ class RunFile:
     def statistics(self) -> str:
         """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column.
 
-        Readers skip what they do not know, and checkpoints keep it: there the SHA-256 of the footer is stated.
+        Readers skip what they do not know, and checkpoints keep it: there the digest is stated.
         """
         stated: dict[str, object] = {"numRecords": self.rows}
         if self.time_min is not None and self.time_max is not None:
             stated["minValues"] = {TIME: self.time_min}
             stated["maxValues"] = {TIME: self.time_max}
             stated["nullCount"] = {TIME: 0}
-        if self.footer is not None:
-            stated[FOOTER] = self.footer
+        if self.digest is not None:
+            stated[DIGEST] = self.digest
         return json.dumps(stated)
 
 
@@ -80,31 +78,30 @@ def meets(file: RunFile, times: Sequence[int]) -> bool:
 def describe_run(table: Location, run: str) -> list[RunFile]:
     """Describe a run's files by their footers; delete files without rows.
 
-    Cost: one footer for each file; no data page is read.
+    Cost: small files are read whole, and of larger ones the footer.
     """
     described = []
     for blob in blobs.list_blobs(table / f"{RUN}={run}"):
         if blob.location.suffix != ".parquet":
             continue
-        with blobs.open_file(blob.location) as source:
-            metadata, footer = pq.read_metadata(source), _footer_digest(source)
+        source, digest = _open_with_digest(blob.location)
+        with source:
+            metadata = pq.read_metadata(source)
         if metadata.num_rows == 0:
             blobs.delete(blob.location)
             continue
         low, high = _time_bounds(metadata)
-        described.append(RunFile(blob.location.below(table), run, metadata.num_rows, blob.size, low, high, footer))
+        described.append(RunFile(blob.location.below(table), run, metadata.num_rows, blob.size, low, high, digest))
     return described
 
 
 def write_run(table: Location, run: str, rows: pa.Table) -> list[RunFile]:
-    """Write a table of the driver as one file of a run, named by its SHA-256; write nothing if it has no rows."""
+    """Write a table of the driver as one file of a run; write nothing if it has no rows."""
     if rows.num_rows == 0:
         return []
     columns = [name for name in rows.column_names if name != RUN]
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows.select(columns), sink, compression="zstd", write_page_checksum=True)
-    data = sink.getvalue().to_pybytes()
-    blobs.write(table / f"{RUN}={run}" / f"part-{sha256(data).hexdigest()}.parquet", data)
+    with blobs.writing(table / f"{RUN}={run}" / "part-0.parquet") as sink:
+        pq.write_table(rows.select(columns), sink, compression="zstd", write_page_checksum=True)
     return describe_run(table, run)
 
 
@@ -164,38 +161,46 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
 
 
 def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
-    """Open a file for Arrow after comparing its size, its footer, and a digest in its name, with what was committed.
+    """Open a file for Arrow after comparing its size and its digest with what was committed.
 
     Raises:
         DamagedTable: they differ.
     """
-    location, digest = table / file.path, _DIGEST.search(file.path)
-    if digest is not None and file.bytes <= VERIFIED_BYTES_MAX:
-        data = blobs.read(location)
-        if sha256(data).hexdigest() != digest[1]:
-            raise DamagedTable(str(table), f"the file {file.path} does not have the SHA-256 that its name states")
-        return pa.BufferReader(data)
-    source = blobs.open_file(location)
-    if (size := source.size()) != file.bytes:
+    source, digest = _open_with_digest(table / file.path)
+    problem = None
+    if source.size() != file.bytes:
+        problem = f"has {source.size()} bytes, but {file.bytes} are stated"
+    elif digest != (file.digest or digest):
+        part = "its SHA-256" if file.bytes <= HASHED_BYTES_MAX else "the SHA-256 of its footer"
+        problem = f"is not the one that was committed: {part} differs"
+    if problem is not None:
         source.close()
-        raise DamagedTable(str(table), f"the file {file.path} has {size} bytes, but {file.bytes} are stated")
-    if file.footer is not None and _footer_digest(source) != file.footer:
-        source.close()
-        raise DamagedTable(str(table), f"the footer of the file {file.path} is not the one that was committed")
-    source.seek(0)
+        raise DamagedTable(str(table), f"the file {file.path} {problem}")
     return source
 
 
-def _footer_digest(source: pa.NativeFile) -> str:
-    """The SHA-256 of a Parquet file's footer, with its length and the magic bytes; of all if that is no length."""
+def _open_with_digest(location: Location) -> tuple[pa.NativeFile, str]:
+    """Open a file for Arrow, and compute its digest."""
+    source = blobs.open_file(location)
+    if source.size() <= HASHED_BYTES_MAX:
+        with source:
+            data = source.read()
+        return pa.BufferReader(data), sha256(data).hexdigest()
+    digest = sha256(_footer_of(source)).hexdigest()
+    source.seek(0)
+    return source, digest
+
+
+def _footer_of(source: pa.NativeFile) -> bytes:
+    """The footer of a Parquet file, with its length and the magic bytes; everything if that is no length."""
     size = source.size()
     source.seek(max(size - _TAIL_BYTES, 0))
-    tail = source.read()
+    tail: bytes = source.read()
     length = min(int.from_bytes(tail[-8:-4], "little") + 8, size)
     if length > len(tail):
         source.seek(size - length)
         tail = source.read()
-    return sha256(tail[len(tail) - length :]).hexdigest()
+    return tail[len(tail) - length :]
 
 
 @contextmanager
@@ -214,7 +219,7 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
 
     Raises:
         CommitRefused: names the file and what does not fit. Delta engines accept such files, and fail later.
-        DamagedTable: the file does not have the size or the SHA-256 that is stated.
+        DamagedTable: the file does not have the size or the digest that is stated.
     """
     path = table / file.path
     try:

@@ -96,9 +96,9 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
     """Read the rows of these files, with the table's columns except `_run`. Spark verifies the pages.
 
     Raises:
-        DamagedTable: a file does not have the size or the footer that was committed.
+        DamagedTable: a file does not have the size or the digest that was committed.
 
-    Cost: the driver opens each file and reads its end.
+    Cost: the driver reads small files, and of larger ones the end.
     """
     paths = []
     for file in files:

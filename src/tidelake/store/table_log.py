@@ -31,7 +31,7 @@ from tidelake.store.acknowledged import (
     read_markers,
 )
 from tidelake.store.failpoints import reach
-from tidelake.store.files import FOOTER
+from tidelake.store.files import DIGEST
 from tidelake.store.location import Location
 from tidelake.store.log_state import LogState, checkpoint_state
 from tidelake.store.notices import warn
@@ -131,18 +131,18 @@ class Tip:
         before = _parse(self.entries[-2]) if len(self.entries) > 1 else None
         return before, _parse(self.entries[-1])
 
-    def footers(self) -> dict[str, str]:
-        """By path, the SHA-256 of the footer of each file that the log has added, where it states one."""
+    def digests(self) -> dict[str, str]:
+        """By path, the digest of each file that the log has added, if it states one."""
         added: list[tuple[str, str | None]] = []
         if self.checkpoint is not None:
             rows = pq.ParquetFile(pa.BufferReader(self.checkpoint)).read(["add.path", "add.stats"])
             adds = pc.drop_null(rows["add"].combine_chunks())
             added += zip(*(pc.struct_field(adds, name).to_pylist() for name in ("path", "stats")), strict=True)
         for text in self.entries:
-            lines = (json.loads(line) for line in text.splitlines() if FOOTER.encode() in line)
+            lines = (json.loads(line) for line in text.splitlines() if DIGEST.encode() in line)
             added += ((line["add"]["path"], line["add"]["stats"]) for line in lines if "add" in line)
-        stated = ((unquote(path), json.loads(stats).get(FOOTER)) for path, stats in added if path and stats)
-        return {path: footer for path, footer in stated if footer}
+        stated = ((unquote(path), json.loads(stats).get(DIGEST)) for path, stats in added if path and stats)
+        return {path: digest for path, digest in stated if digest}
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
