@@ -395,6 +395,16 @@ class UnknownPlugin(InvalidUsage):
     hint = "install the package that brings it (entry points `{group}`); for the built-in ones: make setup"
 
 
+class NewerFormat(InvalidUsage):
+    """A table has a format that only a later version of Tidelake knows."""
+
+    table: str
+    format: int
+    known: int
+    fact = "{table} has format {format}, which a later version of Tidelake wrote; this one knows formats up to {known}"
+    hint = "use that version, or a later one; nothing was read or written"
+
+
 class UnknownCollection(InvalidUsage):
     """The store has no collection of this name."""
 

@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tidelake.compact.compaction import CompactReport, sweep
-from tidelake.errors import Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate, InvalidUsage
+from tidelake.errors import Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate, InvalidUsage, NewerFormat
 from tidelake.store import commit
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import on_reach
@@ -245,6 +245,13 @@ def test_missing_state_is_an_error_and_not_zero(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "foreign"), pa.table({"a": [1], "_run": ["x"]}), partition_by=["_run"])
     with pytest.raises(DamagedTable, match="carries no 'seq'"):
         OpenTable(locate(tmp_path) / "foreign")
+
+
+def test_a_format_of_a_later_version_is_refused_by_name(table: Location) -> None:
+    assert OpenTable(table).value("format") == 1
+    OpenTable(table).commit({"format": 2})
+    with pytest.raises(NewerFormat, match=r"t has format 2, which a later version of Tidelake wrote; .* up to 1"):
+        OpenTable(table)
 
 
 def test_a_table_that_may_forget_its_values_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.transaction import AddAction
 
-from tidelake.errors import CommitRefused, Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate
+from tidelake.errors import CommitRefused, Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate, NewerFormat
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.store import blobs
 from tidelake.store.acknowledged import acknowledge_entry
@@ -47,6 +47,9 @@ from tidelake.store.table_log import (
 )
 
 EPOCH = "epoch"
+FORMAT, FORMAT_VERSION = "format", 1
+"""The value that states a table's format, and the newest that this version knows. A table without it is from before
+formats were stated; it is read like format 1."""
 
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
@@ -73,7 +76,8 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
     reach("table.after_folder")
     nonce = secrets.token_hex(16)
     apart = path / f"{UNFINISHED}{nonce}"
-    transactions = [*(Transaction(name, value) for name, value in (values or {}).items()), Transaction(SEQ, 0)]
+    stated = {FORMAT: FORMAT_VERSION, **(values or {}), SEQ: 0}
+    transactions = [Transaction(name, value) for name, value in stated.items()]
     try:
         DeltaTable.create(
             str(apart),
@@ -120,6 +124,7 @@ class OpenTable:
         Raises:
             DamagedTable: the newest entry is not one of ours, `seq` does not rise by one, or state is missing.
             DamagedLog: what was acknowledged is missing or has changed.
+            NewerFormat: a later version wrote the table in a format that this one does not know.
         """
         self.path = path
         self._tip, self._table = _load_settled(path)
@@ -131,6 +136,9 @@ class OpenTable:
         if seq is None:
             raise DamagedTable(str(path), f"version {self.version} carries no 'seq'")
         self.seq: int = seq
+        stored_format = self.value(FORMAT) or 0
+        if stored_format > FORMAT_VERSION:
+            raise NewerFormat(str(path), stored_format, FORMAT_VERSION)
         self._check_chain()
         configuration = self._table.metadata().configuration
         if _FORBIDDEN_PROPERTY in configuration:
