@@ -138,6 +138,16 @@ def test_a_writer_that_died_before_the_marker_is_finished_by_the_next(table: Loc
     assert check_log(table) == 5
 
 
+def test_a_writer_that_died_before_the_marker_just_after_a_checkpoint_is_finished_by_the_next(table: Location) -> None:
+    for upper in range(4, 33):
+        commit(table, upper)
+    assert maintain(table)
+    commit(table, 33)
+    marker_of(table, 33).unlink()
+    assert contents(table)[:3] == (33, 33, 33)
+    assert marker_of(table, 33).exists()
+
+
 def test_a_marker_that_is_missing_is_written_again_and_all_of_them_are_not(table: Location) -> None:
     before = contents(table)
     marker_of(table, 1).unlink()

@@ -171,8 +171,10 @@ def settle(path: Location) -> Tip:
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
     if gap:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
+    # The newest acknowledged entry is among them, even if the checkpoint sums it up: the next one states its SHA-256.
+    read = [version for version in versions if version >= min(start, markers.newest)] or versions[-1:]
     tip = Tip(-1, None, checkpoint)
-    tip = _verify_entries(path, markers, tip, [number for number in past or versions[-1:] if number <= markers.newest])
+    tip = _verify_entries(path, markers, tip, [version for version in read if version <= markers.newest])
     return _finish_entries(path, markers, tip, [number for number in versions if number > markers.newest])
 
 
