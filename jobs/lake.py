@@ -48,6 +48,7 @@ class CheckedLake:
         Raises:
             ConfigurationError: the settings have no such collection.
             TopicUnreachable: it does not exist, and the brokers of its topic cannot be reached; nothing was written.
+            WriterFenced: it was given to another writer; nothing was written.
         """
         from tidelake.ingest.source_schemas import resolve_spec
 
@@ -69,7 +70,7 @@ def check_lake(settings: Settings) -> CheckedLake:
     from tidelake.store.layout import Store
 
     check_topics(settings)
-    catalog = Catalog(Store(settings.store))
+    catalog = Catalog(Store(settings.store), settings.writer)
     known = catalog.check(collection.spec() for collection in settings.collections)
     return CheckedLake(settings, catalog, known, ask_for_new_topics(known, settings))
 

@@ -48,6 +48,7 @@ FAMILIES = {
 EXAMPLES = {
     "int": 7,
     "str": "text",
+    "str | None": None,
     "_Time": (3, 4),
     "object": None,
     "Iterable[_Time]": [5],

@@ -54,6 +54,8 @@ TOP_LEVEL = (
     "| `data_docs` | path | `data/data_docs` | The folder of the data-quality report. |",
     "| `kafka` | block | none | The cluster of the collections with `source: kafka`: see [Kafka](#kafka). |",
     "| `registry` | block | none | The registry that has the schemas of Avro topics: see [Registry](#registry). |",
+    "| `writer` | text, or `{env: VARIABLE}` | none | The name of the processes that write with these settings: see "
+    "[Fenced](../operations.md#fenced). |",
     "| `collections` | blocks | none | A block for each collection, under its name: at most 63 lower-case "
     "letters, digits and `_`, beginning with a letter. |",
 )

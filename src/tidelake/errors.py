@@ -601,6 +601,30 @@ class Fenced(CommitError):
     hint = "stop this writer: the other one continues from the stored offsets"
 
 
+class WriterFenced(CommitError):
+    """The collection was given to another writer by name: this one stays out, restarted or not."""
+
+    collection: str
+    writer: str | None
+    """The name of this writer in its settings."""
+    admitted: str
+
+    @property
+    def fact(self) -> str:
+        """Who may write, and who asked to."""
+        this = "has no name" if self.writer is None else f"is '{self.writer}'"
+        return f"'{self.collection}' is fenced: only the writer '{self.admitted}' may write to it, and this one {this}"
+
+    @property
+    def hint(self) -> str:
+        """How it is let in."""
+        name = "set `writer:` in its settings, then " if self.writer is None else ""
+        return (
+            f"stop this writer; to let it in instead, {name}run "
+            f"`tidelake fence {self.collection} --writer {self.writer or 'NAME'}`, which keeps out '{self.admitted}'"
+        )
+
+
 class Indeterminate(CommitError):
     """The commit may have been written."""
 

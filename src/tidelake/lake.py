@@ -16,12 +16,12 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from tidelake.decisions import Decision, Offsets, check_decision, check_withdrawal
-from tidelake.errors import NotReclocked, StoreUnreadable, TidelakeError
+from tidelake.errors import ArgumentRefused, NotReclocked, StoreUnreadable, TidelakeError
 from tidelake.protocol.binding import Binding
 from tidelake.read.status import CollectionStatus, read_status
 from tidelake.schema.columns import Column
 from tidelake.settings.collection import CollectionSettings
-from tidelake.settings.lake import Settings, load_settings
+from tidelake.settings.lake import WRITER_RULE, Settings, is_writer_name, load_settings
 from tidelake.store.bindings import read_bindings
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
@@ -250,6 +250,24 @@ class LakeCollection:
             self._catalog.withdraw_acknowledgement(self.name, subject)
         else:
             self._catalog.withdraw(self.name, subject)
+
+    # --- who may write to it -----------------------------------------------------------------------------------------
+
+    def fence(self, writer: str | None) -> int:
+        """Let in one writer, and keep out every other, restarted or not; processes that run now have to start again.
+
+        Args:
+            writer: the name that its settings give as `writer`; None lets in any writer.
+
+        Returns:
+            The new epoch.
+
+        Raises:
+            ArgumentRefused: no writer can have this name; nothing was changed.
+        """
+        if writer is not None and not is_writer_name(writer):
+            raise ArgumentRefused("writer", writer, "which no writer can have as its name", f"give {WRITER_RULE}")
+        return self._catalog.fence(self._stored().name, writer).epoch
 
     # --- whether it is still what was committed ----------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ class Steps:
         return Report("withdraw")
 
     def fence(self) -> Report:
-        self.catalog.fence(NAME)
+        self.catalog.fence(NAME, None)
         return Report("fence")
 
     def overtake(self) -> None:

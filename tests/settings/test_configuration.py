@@ -39,6 +39,23 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path: Pat
     assert settings.only(("orders",)) == settings
 
 
+def test_a_writer_has_the_name_in_the_file_or_in_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def writer(text: str) -> str | None:
+        (tmp_path / "collections.yaml").write_text(GOOD + text, encoding="utf-8")
+        return load_settings(tmp_path / "collections.yaml").writer
+
+    assert (writer(""), writer("writer: lake-2.eu\n")) == (None, "lake-2.eu")
+    monkeypatch.setenv("TESTS_WRITER", "")
+    assert writer("writer: {env: TESTS_WRITER}\n") is None
+    monkeypatch.delenv("TESTS_WRITER")
+    assert writer("writer: {env: TESTS_WRITER}\n") is None
+    monkeypatch.setenv("TESTS_WRITER", "eu")
+    assert writer("writer: {env: TESTS_WRITER}\n") == "eu"
+    monkeypatch.setenv("TESTS_WRITER", "e u")
+    with pytest.raises(ConfigurationError, match="writer: is not a writer's name: 'e u'"):
+        writer("writer: {env: TESTS_WRITER}\n")
+
+
 def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None:
     import json
 
@@ -90,6 +107,11 @@ def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None
         (("store: lake", 'store: "la\\0ke"'), r"store: is not a path: 'la\\x00ke'"),
         (("topics: in", 'topics: "\\uD800"'), r"topics: is not a path"),
         (("topics: in", "topics: 2020-01-01"), r"topics: is not a path: datetime.date"),
+        (("store: lake", "store: lake\nwriter: a b"), r"writer: is not a writer's name: 'a b'\nhint: give at most 63"),
+        (("store: lake", "store: lake\nwriter: 7"), r"writer: is not a writer's name: 7"),
+        (("store: lake", "store: lake\nwriter: ''"), r"writer: is not a writer's name: ''"),
+        (("store: lake", "store: lake\nwriter: {file: a}"), r"writer: does not name a variable"),
+        (("store: lake", "store: lake\nwriter: {env: 7}"), r"writer: does not name a variable"),
         (("store: lake", "store: in"), r"store: the store .*in and the topics .*in are one folder"),
         (("store: lake", "store: in/lake"), r"or one lies in the other"),
         (("topics: in", "topics: lake/in"), r"or one lies in the other"),

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.expectations.reports import settings
-from tidelake.errors import FrontierRegression, UnknownCollection
+from tidelake.errors import Fenced, FrontierRegression, UnknownCollection, WriterFenced
 from tidelake.store.catalog import Catalog
+from tidelake.store.commit import EPOCH, OpenTable
 from tidelake.store.layout import Store
 
 
@@ -28,3 +29,52 @@ def test_a_collection_that_the_store_does_not_have_is_named_with_the_store(tmp_p
         with pytest.raises(UnknownCollection, match="has no collection 'visits'\nhint: run its ingest once") as error:
             change("visits")
         assert str(tmp_path) in str(error.value)
+
+
+def test_a_fenced_writer_stays_out_after_a_restart_until_it_is_let_in_by_name(tmp_path: Path) -> None:
+    store, spec = Store(tmp_path), settings("plain").spec()
+    running = Catalog(store, "old").open_or_create(spec)
+    Catalog(store).fence("prices", "new")
+    with pytest.raises(Fenced):
+        OpenTable(running.paths.updates).commit({}, epoch=running.entry.epoch)
+    for _ in range(2):
+        with pytest.raises(WriterFenced) as error:
+            Catalog(store, "old").open_or_create(spec)
+        assert error.value.fact == ("'prices' is fenced: only the writer 'new' may write to it, and this one is 'old'")
+        assert "`tidelake fence prices --writer old`, which keeps out 'new'" in error.value.hint
+    with pytest.raises(
+        WriterFenced, match=r"and this one has no name\nhint: .* set `writer:` in its settings, then run"
+    ):
+        Catalog(store).open_or_create(spec)
+    opened = Catalog(store, "new").open_or_create(spec)
+    assert OpenTable(opened.paths.updates).commit({}, epoch=opened.entry.epoch).version > 0
+    assert Catalog(store, "old").find("prices").entry == opened.entry  # it may still read
+
+    Catalog(store).fence("prices", "old")
+    with pytest.raises(Fenced):
+        OpenTable(opened.paths.updates).commit({}, epoch=opened.entry.epoch)
+    with pytest.raises(WriterFenced, match="only the writer 'old' may write to it, and this one is 'new'"):
+        Catalog(store, "new").open_or_create(spec)
+    assert Catalog(store, "old").open_or_create(spec).entry.epoch == 2
+    Catalog(store).fence("prices", None)
+    for name in ("old", "new", None):
+        assert Catalog(store, name).open_or_create(spec).entry.epoch == 3
+
+
+def test_a_writer_that_stays_out_does_not_finish_a_fence_or_change_the_entry(tmp_path: Path) -> None:
+    store, spec = Store(tmp_path), settings("plain").spec()
+    paths = Catalog(store).open_or_create(spec).paths
+    half = Catalog(store).update("prices", lambda entry: entry.model_copy(update={"epoch": 4, "writer": "new"}))
+    with pytest.raises(WriterFenced):
+        Catalog(store, "old").open_or_create(spec)
+    assert (Catalog(store).find("prices").entry, OpenTable(paths.updates).value(EPOCH)) == (half, 0)
+    Catalog(store, "new").open_or_create(spec)
+    assert OpenTable(paths.updates).value(EPOCH) == 4
+
+
+def test_names_of_writers_change_nothing_without_a_fence(tmp_path: Path) -> None:
+    store, spec = Store(tmp_path), settings("plain").spec()
+    for name in ("one", None, "other"):
+        entry = Catalog(store, name).open_or_create(spec).entry
+        assert (entry.epoch, entry.writer) == (0, None)
+    assert "writer" not in entry.model_dump_json()

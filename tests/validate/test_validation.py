@@ -178,7 +178,7 @@ def test_proofs_stay_few_in_files_and_keep_every_row(lake: Lake) -> None:
 def test_a_fenced_writer_can_commit_nothing_more(lake: Lake) -> None:
     lake.ingest()
     stale = lake.collection
-    lake.catalog.fence(NAME)
+    lake.catalog.fence(NAME, None)
     lake.send(updates((1, 1, 1)))
     from tidelake.ingest.tick import ingest_tick
     from tidelake.topic.files import FileTopic

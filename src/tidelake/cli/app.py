@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
 from tidelake.cli.lists import late, quarantine, times
 from tidelake.cli.read import read
@@ -15,6 +16,7 @@ from tidelake.cli.status import status
 from tidelake.cli.topic import app as topic_app
 from tidelake.cli.verify import repair, verify
 from tidelake.errors import CapabilityError, CommitError, DamagedTable, TidelakeError
+from tidelake.spark.jars import JarError
 
 app = typer.Typer(
     name="tidelake",
@@ -24,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (status, read, quarantine, times, late, verify, repair):
+for _command in (status, read, quarantine, times, late, fence, verify, repair):
     app.command()(_command)
 add_generate(app)
 app.command()(replay)
@@ -39,7 +41,7 @@ def main() -> None:
     except (CommitError, CapabilityError, DamagedTable) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
-    except TidelakeError as error:
+    except (TidelakeError, JarError) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output has gone, as `head` does

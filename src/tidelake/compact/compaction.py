@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.errors import Conflict
+from tidelake.errors import Conflict, Fenced
 from tidelake.forms.base import BASE
 from tidelake.forms.form import takes_all
 from tidelake.plugins.envelope import form_of
@@ -84,11 +84,16 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
         catalog: has both; they move in one commit.
         collection: the collection.
         keep: `all`, or how far before upper times stay readable.
+
+    Raises:
+        Fenced: the writer's epoch has moved; since did not.
     """
     table = OpenTable(collection.paths.updates)
     upper = table.value(UPPER) or 0
 
     def follow(entry: Entry) -> Entry:
+        if entry.epoch != collection.entry.epoch:  # the entry that is returned would have the new epoch
+            raise Fenced(str(catalog.store.catalog), collection.entry.epoch, entry.epoch)
         capabilities = []
         for capability in entry.capabilities:
             if capability.kind == "critical" and keep != "all" and capability.since:

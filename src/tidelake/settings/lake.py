@@ -6,6 +6,7 @@ Each error names the file, the line, the field, the problem and the fix.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from tidelake.errors import ConfigurationError
@@ -18,7 +19,9 @@ from tidelake.settings.registry import RegistrySettings, read_registry
 from tidelake.settings.source import is_path_text
 from tidelake.settings.yaml_file import read_yaml
 
-_KEYS = ("collections", "data_docs", "kafka", "registry", "store", "topics")
+_KEYS = ("collections", "data_docs", "kafka", "registry", "store", "topics", "writer")
+_WRITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+WRITER_RULE = "at most 63 letters, digits, `.`, `_` and `-`, beginning with a letter or a digit"
 
 
 class Settings(Frozen):
@@ -31,6 +34,8 @@ class Settings(Frozen):
     data_docs: Path
     kafka: KafkaSettings | None = None
     registry: RegistrySettings | None = None
+    writer: str | None = None
+    """The name of the processes that write with these settings; None without a name."""
 
     def collection(self, name: str) -> CollectionSettings:
         """The settings of one collection.
@@ -78,6 +83,7 @@ def load_settings(file: Path) -> Settings:
         store=store,
         topics=topics,
         data_docs=document.folder / _read_text(document, "data_docs"),
+        writer=_read_writer(document.child("writer")) if "writer" in document else None,
         collections=tuple(read_collection(str(name), blocks.child(name), sources) for name in blocks.value or ()),
         kafka=kafka,
         registry=registry,
@@ -114,6 +120,27 @@ def check_topics(settings: Settings) -> None:
                     f"the topic '{topic}' has no folder {folder}",
                     "create the folder (it may be empty), or correct the topic's name",
                 )
+
+
+def is_writer_name(text: str) -> bool:
+    """Whether a writer may have this name; `WRITER_RULE` says which.
+
+    >>> is_writer_name("lake-2.eu"), is_writer_name("lake 2")
+    (True, False)
+    """
+    return _WRITER.fullmatch(text) is not None
+
+
+def _read_writer(place: Block) -> str | None:
+    """Read a writer's name: a text, or the variable that has it. Without the variable, the writer has no name."""
+    name = place.value
+    if isinstance(name, dict):
+        if set(name) != {"env"} or not isinstance(name["env"], str) or not name["env"]:
+            place.fail("does not name a variable", "write a name, or `{env: NAME_OF_A_VARIABLE}`")
+        name = os.environ.get(name["env"]) or None
+    if name is not None and not (isinstance(name, str) and is_writer_name(name)):
+        place.fail(f"is not a writer's name: {name!r}", f"give {WRITER_RULE}; or `{{env: NAME_OF_A_VARIABLE}}`")
+    return name
 
 
 def _read_folder(document: Block, name: str) -> Path:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -109,6 +109,29 @@ def resolve(folder: Path | None = None, *, java: str = "java", jars: Sequence[Ja
             for jar in missing:
                 fetched[jar].replace(folder / jar.file_name)
     return [folder / jar.file_name for jar in jars]
+
+
+def verify(paths: Iterable[Path], jars: Sequence[Jar] | None = None, verified: Set[Path] = frozenset()) -> set[Path]:
+    """Check the files that have the name of a locked jar, also as Ivy gives it for `--packages`. Others are ignored.
+
+    Args:
+        paths: folders and paths that do not exist may be among them.
+        jars: the locked jars; by default `locked_jars()`.
+        verified: files that are not checked again, as paths without links.
+
+    Returns:
+        The files that were checked, as paths without links.
+
+    Raises:
+        JarError: a jar's sha256 differs from the lock.
+    """
+    jars = locked_jars() if jars is None else jars
+    known = {name: jar for jar in jars for name in (jar.file_name, f"{jar.group}_{jar.file_name}")}
+    named = [path for path in paths if path.name in known and path.is_file()]
+    for path in named:
+        if path.resolve() not in verified:
+            _check(known[path.name], path)
+    return {path.resolve() for path in named}
 
 
 def relock(lock: Path, java: str = "java") -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-from py4j.java_gateway import JavaClass
+from py4j.java_gateway import JavaClass, is_instance_of
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tidelake.spark.class_archive import options_to_use
-from tidelake.spark.jars import PROJECT, resolve
+from tidelake.spark.jars import PROJECT, resolve, verify
 
 _EXACT = {
     "spark.sql.session.timeZone": "UTC",
@@ -87,14 +89,23 @@ def start_session(
         app_name: the name in the Spark UI.
         master: the master's URL; None keeps the choice of spark-submit, and means `local[*]` without it.
         settings: Spark settings that override the defaults.
+
+    Raises:
+        JarError: a jar of the lock has another sha256, wherever the driver's JVM has it from: `--jars`, `--packages`, a
+            class path or `.jars`. If the JVM runs already, as with spark-submit, nothing was started.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    verified: set[Path] = set()
+    if _jvm_runs():
+        SparkContext._ensure_initialized()
+        verified |= verify(jars_in_use())
     builder = SparkSession.builder.appName(app_name)
     chosen = _EXACT | {"spark.executor.extraJavaOptions": _JAVA_OPTIONS}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         chosen |= {"spark.executor.extraJavaOptions": f"{_submitted_executor_options()} {_JAVA_OPTIONS}".strip()}
     else:
         jars = [str(jar) for jar in resolve()]
+        verified |= {Path(jar).resolve() for jar in jars}
         is_local = master is None or master.startswith("local")
         options = [_JAVA_OPTIONS, *(collector_options(settings or {}) if is_local else []), *options_to_use()]
         chosen |= {"spark.driver.extraJavaOptions": " ".join(options)}
@@ -116,11 +127,39 @@ def start_session(
     session.sparkContext.setLogLevel("ERROR")
     jvm = session.sparkContext._jvm
     assert jvm is not None
+    sent = (session.sparkContext.getConf().get("spark.jars") or "").split(",")
+    verify([*jars_in_use(), *_local_paths(sent)], verified=verified)
     _cache_lookups(jvm)
     for name, value in _AVRO_LIMITS.items():
         # spark-submit has started this JVM without our options; Avro reads them when it is first used.
         jvm.java.lang.System.setProperty(name, value)
     return session
+
+
+def jars_in_use() -> list[Path]:
+    """Return the paths from which the driver's JVM loads classes: its class path, and what spark-submit added to it.
+
+    A class path that only executors have is not among them.
+    """
+    jvm = SparkContext._jvm
+    assert jvm is not None
+    system = jvm.java.lang.System
+    paths = [Path(path) for path in system.getProperty("java.class.path").split(system.getProperty("path.separator"))]
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    if is_instance_of(SparkContext._gateway, loader, "java.net.URLClassLoader"):
+        paths += _local_paths(url.toString() for url in loader.getURLs())
+    return paths
+
+
+def _local_paths(jars: Iterable[str]) -> list[Path]:
+    """Return the files of this machine among paths and URIs."""
+    uris = [(jar, urlsplit(jar)) for jar in jars]
+    return [Path(unquote(uri.path) if uri.scheme else jar) for jar, uri in uris if uri.scheme in ("", "file", "local")]
+
+
+def _jvm_runs() -> bool:
+    """Whether a JVM was started already: by spark-submit, or by this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None
 
 
 @contextmanager
@@ -130,7 +169,7 @@ def _engine_output_to_log() -> Iterator[None]:
     Its own warnings, about a module and a missing native library, come before logging is configured, so no log4j
     setting affects them.
     """
-    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:
+    if _jvm_runs():
         yield
         return
     try:

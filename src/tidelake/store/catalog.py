@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
-from tidelake.errors import Conflict, FrontierRegression, UnknownCollection
+from tidelake.errors import Conflict, FrontierRegression, UnknownCollection, WriterFenced
 from tidelake.settings.collection import CollectionSpec
 from tidelake.store.commit import EPOCH, OpenTable, create_table, is_table, maintain
 from tidelake.store.compatibility import check_same, with_columns
@@ -38,9 +38,14 @@ _SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("document", pa.stri
 class Catalog:
     """The collections of a store, by name. Every call reads the newest state."""
 
-    def __init__(self, store: Store) -> None:
-        """Open a store's catalog; nothing is written."""
-        self.store = store
+    def __init__(self, store: Store, writer: str | None = None) -> None:
+        """Open a store's catalog; nothing is written.
+
+        Args:
+            store: the store.
+            writer: the name under which collections are opened for writing; None without a name.
+        """
+        self.store, self.writer = store, writer
 
     def exists(self) -> bool:
         """Whether the store has a catalog whose creation was finished."""
@@ -80,16 +85,19 @@ class Catalog:
         return frozenset(entries)
 
     def open_or_create(self, spec: CollectionSpec) -> Collection:
-        """Open the collection that the settings describe; create it with its tables if it does not exist.
+        """Open the collection that the settings describe for writing; create it with its tables if it does not exist.
 
         Raises:
             ConfigurationError: it exists with another envelope or schema; those are fixed when it is created.
+            WriterFenced: it was given to another writer; nothing was written.
         """
         create_table(self.store.catalog, _SCHEMA)
 
         def create(entries: dict[str, Entry]) -> Entry:
             for entry in entries.values():
                 if entry.name == spec.name:
+                    if entry.writer not in (None, self.writer):
+                        raise WriterFenced(spec.name, self.writer, entry.writer)
                     check_same(entry, spec)
                     return with_columns(entry, spec)
             return Entry(
@@ -162,9 +170,18 @@ class Catalog:
 
         return self.update(name, remove)
 
-    def fence(self, name: str) -> Entry:
-        """Raise the writer's epoch, so that no earlier writer can commit any more."""
-        entry = self.update(name, lambda newest: newest.model_copy(update={"epoch": newest.epoch + 1}))
+    def fence(self, name: str, writer: str | None) -> Entry:
+        """Raise the epoch, so that no process that has opened the collection can commit any more, and name its writer.
+
+        Args:
+            name: the collection.
+            writer: the only writer that may open it from now on, restarted or not; None lets in any writer.
+        """
+
+        def replace(newest: Entry) -> Entry:
+            return newest.model_copy(update={"epoch": newest.epoch + 1, "writer": writer})
+
+        entry = self.update(name, replace)
         reach("catalog.after_epoch")
         self._carry_epoch(entry)
         return entry

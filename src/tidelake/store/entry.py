@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from tidelake.protocol.antichain import Antichain
 from tidelake.settings.terms import envelope_terms, framing_terms
@@ -48,6 +48,8 @@ class Entry(BaseModel):
     before: Literal["whole", "key"] = "whole"
     """Change events with a key: whether `before` is the whole row."""
     epoch: int = 0
+    writer: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    """The only writer that may commit; None: any. Not stored as None, so that earlier versions read the entry."""
     since: tuple[int, ...] = (0,)
     capabilities: tuple[Capability, ...]
     decisions: tuple[StoredDecision, ...] = ()

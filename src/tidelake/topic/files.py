@@ -7,7 +7,6 @@ read or refused.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,16 +21,13 @@ from tidelake.protocol.intervals import Interval, first_doubled, intervals_of, m
 from tidelake.store import blobs
 from tidelake.store.location import Location, Place, locate
 from tidelake.topic.lines import OFFSET_MAX, PARTITION_MAX, is_lines_file, parse_lines, partition_of
+from tidelake.topic.recorded_file import covered_offsets
 from tidelake.topic.topic import _HEADERS, RAW_SCHEMA, OffsetRange, bounded, by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-COVERED_OFFSETS = "tidelake.offsets"
-"""Metadata of a recorded Parquet file: the offsets that it covers, `[start, end)` by partition."""
-TOPIC_IDENTITY = "tidelake.topic_identity"
-"""Metadata of a recorded Parquet file: identifies the topic that it was recorded from."""
 _BATCH_ROWS = 1_024
 
 _RAW_ARROW = pa.schema(
@@ -272,7 +268,7 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
     try:
         file = pq.ParquetFile(blobs.open_file(path))
         _check_shape(path, file.schema_arrow)
-        covered = _covered_offsets(path, file.schema_arrow)
+        covered = covered_offsets(path, file)
         if covered is not None:
             return covered
         table = file.read(columns=["partition", "offset"])
@@ -292,19 +288,6 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
         partition: intervals_of(offsets if len(distinct) == 1 else offsets[partitions == partition])
         for partition in distinct
     }
-
-
-def _covered_offsets(path: Location, schema: pa.Schema) -> dict[int, list[Interval]] | None:
-    """The offsets that a recorded file covers, including those without a record; None if it does not say."""
-    covered = (schema.metadata or {}).get(COVERED_OFFSETS.encode())
-    if covered is None:
-        return None
-    try:
-        return {int(partition): [(int(start), int(end))] for partition, (start, end) in json.loads(covered).items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise MalformedTopic(
-            str(path), f"does not say what it stands for: {error}", "record the topic again"
-        ) from error
 
 
 def _check_shape(path: Location, schema: pa.Schema) -> None:

@@ -22,8 +22,9 @@ from tidelake.protocol.intervals import Interval
 from tidelake.store import blobs
 from tidelake.store.location import Location, Place, locate
 from tidelake.topic.cluster import KafkaCluster, librdkafka_settings
-from tidelake.topic.files import COVERED_OFFSETS, TOPIC_IDENTITY, FileTopic
+from tidelake.topic.files import FileTopic
 from tidelake.topic.lines import parse_line
+from tidelake.topic.recorded_file import TOPIC_IDENTITY, write_recorded_file
 from tidelake.topic.shape import TOPIC_SCHEMA
 
 Format = Literal["parquet", "jsonl"]
@@ -132,12 +133,8 @@ def _write_parquet(
 def _write_part(
     folder: Location, rows: list[dict[str, Any]], partition: int, interval: Interval, identity: int | None
 ) -> None:
-    metadata = {COVERED_OFFSETS: json.dumps({partition: interval})}
-    if identity is not None:
-        metadata[TOPIC_IDENTITY] = str(identity)
-    table = pa.Table.from_pylist(rows, schema=TOPIC_SCHEMA.with_metadata(metadata))
-    with blobs.writing(folder / f"part-{partition:05d}-{interval[0]:019d}.parquet") as sink:
-        pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    path = folder / f"part-{partition:05d}-{interval[0]:019d}.parquet"
+    write_recorded_file(path, pa.Table.from_pylist(rows, schema=TOPIC_SCHEMA), {partition: interval}, identity)
 
 
 def _row_of(name: str, message: Message) -> dict[str, Any]:

@@ -1,0 +1,147 @@
+"""A recorded Parquet file: what its metadata state about its offsets, and whether the file still is what was recorded.
+
+Tools that rewrite a file with Arrow keep its metadata, whatever they do to its rows. So the metadata also state how the
+rows are stored, which the footer repeats for every file; only the recorded rows fit that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidelake.errors import MalformedTopic
+from tidelake.protocol.intervals import Interval
+from tidelake.store import blobs
+from tidelake.store.location import Location
+from tidelake.topic.lines import OFFSET_MAX, PARTITION_MAX
+
+COVERED_OFFSETS = "tidelake.offsets"
+"""Metadata: the offsets that the file covers, `[start, end)` by partition."""
+TOPIC_IDENTITY = "tidelake.topic_identity"
+"""Metadata: identifies the topic that the file was recorded from."""
+RECORDED = "tidelake.recorded"
+"""Metadata: the number of rows, and a digest of the covered offsets and of the layout. Older recordings lack it."""
+_OPTIONS = {"compression": "zstd", "write_page_checksum": True}
+_FIX = (
+    "restore the file that was recorded, or record the topic again; a rewritten file is taken by its rows alone if its "
+    f"metadata do not have '{COVERED_OFFSETS}', and missing offsets are a gap then"
+)
+
+
+def write_recorded_file(path: Location, table: pa.Table, covered: dict[int, Interval], identity: int | None) -> None:
+    """Write messages and state which offsets they cover.
+
+    In: the columns of `TOPIC_SCHEMA`; every message lies within `covered`.
+    Cost: encodes the rows twice, as the metadata that are written describe the pages.
+    """
+    stated = json.dumps(covered)
+    footers: list[pq.FileMetaData] = []
+    pq.write_table(table, pa.MockOutputStream(), metadata_collector=footers, **_OPTIONS)
+    recorded = {"rows": table.num_rows, "sha256": _digest(stated, footers[0])}
+    metadata = {COVERED_OFFSETS: stated, RECORDED: json.dumps(recorded)}
+    if identity is not None:
+        metadata[TOPIC_IDENTITY] = str(identity)
+    with blobs.writing(path) as sink:
+        pq.write_table(table.replace_schema_metadata(metadata), sink, **_OPTIONS)
+
+
+def covered_offsets(path: Location, file: pq.ParquetFile) -> dict[int, list[Interval]] | None:
+    """The offsets that a recorded file covers, including those without a record; None if it is not a recording.
+
+    Raises:
+        MalformedTopic: the metadata cannot be read, or the rows are not those that were recorded.
+
+    Cost: none beyond the footer.
+    """
+    metadata = file.schema_arrow.metadata or {}
+    stated = metadata.get(COVERED_OFFSETS.encode())
+    if stated is None:
+        return None
+    recorded = metadata.get(RECORDED.encode())
+    try:
+        offsets = stated.decode()
+        covered = _intervals(json.loads(offsets))
+        rows, digest = (None, None) if recorded is None else _recorded(json.loads(recorded))
+    except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
+        raise MalformedTopic(
+            str(path), f"does not say what it stands for: {error}", "record the topic again"
+        ) from error
+    problem = _contradiction(covered, file.metadata)
+    if problem is None and recorded is not None:
+        if rows != file.metadata.num_rows:
+            problem = f"{rows} rows were recorded, and it has {file.metadata.num_rows}"
+        elif digest != _digest(offsets, file.metadata):
+            problem = "its pages are not those that were recorded"
+    if problem is not None:
+        where = ", ".join(
+            f"partition {partition}, offsets {start} to {end}" for partition, (start, end) in covered.items()
+        )
+        raise MalformedTopic(
+            str(path), f"is not what was recorded ({where}), but its metadata still say so: {problem}", _FIX
+        )
+    return {partition: [interval] for partition, interval in covered.items()}
+
+
+def _intervals(document: dict[str, list[int]]) -> dict[int, Interval]:
+    covered = {int(partition): (int(start), int(end)) for partition, (start, end) in document.items()}
+    for partition, (start, end) in covered.items():
+        if not (0 <= partition <= PARTITION_MAX and 0 <= start <= end <= OFFSET_MAX + 1):
+            raise ValueError(f"partition {partition} has no offsets {start} to {end}")
+    return covered
+
+
+def _recorded(document: dict[str, int | str]) -> tuple[int, str]:
+    return int(document["rows"]), str(document["sha256"])
+
+
+def _contradiction(covered: dict[int, Interval], footer: pq.FileMetaData) -> str | None:
+    """Why the rows, as the footer describes them, cannot be a recording of these offsets; None if they can.
+
+    Offsets without a record make fewer rows; nothing makes more.
+    """
+    size = sum(end - start for start, end in covered.values())
+    if footer.num_rows > size:
+        return f"it has {footer.num_rows} rows"
+    for index in range(footer.num_row_groups):
+        chunks = {column.path_in_schema: column.statistics for column in _columns(footer.row_group(index))}
+        bounds = {name: (found.min, found.max) for name, found in chunks.items() if found is not None}
+        partitions, offsets = bounds.get("partition", (None, None)), bounds.get("offset", (None, None))
+        if None in partitions:
+            continue
+        for partition in partitions:
+            if partition not in covered:
+                return f"it has messages of partition {partition}"
+        start, end = covered[partitions[0]]
+        for offset in offsets:
+            if partitions[0] == partitions[1] and offset is not None and not start <= offset < end:
+                return f"it has the offset {offset}"
+    return None
+
+
+def _digest(stated: str, footer: pq.FileMetaData) -> str:
+    """The SHA-256 of what the metadata state, and of the place and the sizes of each column's pages.
+
+    A row that is missing or repeated changes the size of a dictionary or of a page.
+    """
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    layout = [
+        [
+            column.path_in_schema,
+            column.num_values,
+            column.dictionary_page_offset,
+            column.data_page_offset,
+            column.total_compressed_size,
+            column.total_uncompressed_size,
+        ]
+        for group in groups
+        for column in _columns(group)
+    ]
+    rows = [group.num_rows for group in groups]
+    return hashlib.sha256(json.dumps([stated, rows, layout]).encode()).hexdigest()
+
+
+def _columns(group: pq.RowGroupMetaData) -> list[pq.ColumnChunkMetaData]:
+    return [group.column(index) for index in range(group.num_columns)]
