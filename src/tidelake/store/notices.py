@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 
@@ -18,4 +19,6 @@ def warn(event: str, **values: Any) -> None:
 def _log() -> Any:
     import structlog  # late: it loads half of rich, and `status` hardly ever logs
 
+    if not structlog.is_configured():  # standard output is for what a command prints
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     return structlog.get_logger("tidelake")
