@@ -10,7 +10,7 @@ from tidelake.settings.collection import CollectionSettings
 PLAIN = Family(
     name="plain",
     statement="A statement adds its data `diff` times; a negative diff removes it.",
-    refusal="A statement whose diff is 0 goes to the quarantine.",
+    refusal="A statement whose diff is 0 is quarantined.",
 )
 
 

@@ -102,7 +102,7 @@ def test_connect_sends_a_logical_type_as_it_is_declared(scalar: ScalarType, form
     wire = dict(wire_types(record_of(kind)))["c"]
     assert (wire.name, wire.conversion) == (form.wire, form.conversion)
     landed = resolved_schema(landing_record(record_of(kind)))["fields"][0]["type"]
-    assert landed["logicalType"] == scalar.connect_landing
+    assert landed["logicalType"] == scalar.connect_column_type
 
 
 @pytest.mark.parametrize(

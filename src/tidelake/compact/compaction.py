@@ -262,12 +262,12 @@ def _swap(
         values = {SINCE: max(opened.value(SINCE) or 0, since[0])} if since else {}
         opened.commit(values, added, sorted(names), epoch=collection.entry.epoch)
 
-    def meet_others(opened: OpenTable) -> None:
+    def check_still_valid(opened: OpenTable) -> None:
         if not names <= {file.run for file in opened.files()} or opened.schema() != table.schema():
             raise LostRace
         reach("compact.after_conflict")
 
-    retry_commit(table, commit, f"{ATTEMPTS_MAX} attempts to swap runs failed", after_conflict=meet_others)
+    retry_commit(table, commit, f"{ATTEMPTS_MAX} attempts to swap runs failed", after_conflict=check_still_valid)
 
 
 def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTION_S) -> None:

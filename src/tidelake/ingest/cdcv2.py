@@ -290,7 +290,7 @@ class StreamTick(Tick):
             values = values_behind(table, self.topic.name, self.offsets) | ({SEARCHES: 1} if self.searches else {})
             self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
 
-        def meet_others(table: OpenTable) -> None:
+        def check_still_valid(table: OpenTable) -> None:
             if self._offsets_of(table) != self._offsets_of(self.table):
                 discard_runs(table.path, self.files)
                 reach("ingest.after_lost_offsets")
@@ -300,7 +300,7 @@ class StreamTick(Tick):
 
         fit_to_seals(self.table)
         failure = f"{ATTEMPTS_MAX} attempts to commit a tick failed"
-        retry_commit(self.table, commit, failure, after_conflict=meet_others)
+        retry_commit(self.table, commit, failure, after_conflict=check_still_valid)
         reach("ingest.after_commit")
 
     def _take_out_sealed(self, files: list[RunFile], now: _Sealed) -> list[RunFile]:

@@ -47,7 +47,7 @@ _SCALED_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 _DECIMAL_FORMS = {form.wire: form for form in SCALARS["bytes", DECIMAL].connect_forms}
 _DECIMAL_NAMES = {name for form in _DECIMAL_FORMS.values() for name in form.names}
 _CONVERTED = [
-    (scalar, form, {"type": scalar.base, "logicalType": scalar.connect_landing})
+    (scalar, form, {"type": scalar.base, "logicalType": scalar.connect_column_type})
     for scalar in SCALARS.values()
     if scalar.family is not Family.DECIMAL
     for form in scalar.connect_forms

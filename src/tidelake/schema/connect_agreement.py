@@ -27,10 +27,10 @@ AvroType = Any
 
 _TIMES = "io.debezium.time."
 _ALIASES = {f"org.apache.kafka.connect.data.{name}": f"{_TIMES}{name}" for name in ("Date", "Time", "Timestamp")}
-_LANDING = attrgetter("connect_landing")
+_COLUMN_TYPE = attrgetter("connect_column_type")
 _CONVERSIONS = [
     {form.conversion for scalar in scalars for form in scalar.connect_forms}
-    for _, scalars in groupby(sorted(SCALARS.values(), key=_LANDING), key=_LANDING)
+    for _, scalars in groupby(sorted(SCALARS.values(), key=_COLUMN_TYPE), key=_COLUMN_TYPE)
 ]
 """The sets of conversions to the same column type: a value of any conversion in a set can be read exactly."""
 _TEXTS = frozenset({"string", "json"})

@@ -17,7 +17,7 @@ _Settings = TypeVar("_Settings", bound=BaseModel)
 
 
 class Frozen(BaseModel):
-    """Immutable settings. Unknown keys and other types are refused."""
+    """Immutable settings. Unknown keys and values of the wrong type are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
@@ -27,9 +27,9 @@ class Block:
     """A cursor: `child` goes down, `fail` reports the place.
 
     Args:
-        file: the file of the text; a schema may have its own.
+        file: the file that contains the value; a schema may be in a file of its own.
         folder: the folder that paths are relative to.
-        value: the value that is written; None without one.
+        value: the value in the file; None if there is none.
         field: the path of keys, with dots; empty for the whole file.
         line: the first line, counted from 1; None if unknown.
         node: the YAML node, which has the lines of its children.
@@ -43,7 +43,7 @@ class Block:
     node: yaml.Node | None = None
 
     def child(self, key: Any) -> Block:
-        """The place of a key, whether or not it is written."""
+        """The place of a key, whether or not the file has the key."""
         line, node = self.line, None
         if isinstance(self.node, yaml.MappingNode):
             for at, inner in self.node.value:
@@ -82,7 +82,7 @@ class Block:
             self.fail(str(error).splitlines()[0], error.hint or fix)
 
     def check_keys(self, known: Collection[str]) -> None:
-        """Refuse unknown keys, so that a typing error does not drop a setting."""
+        """Refuse unknown keys, so that a typo does not silently drop a setting."""
         for key in self.value:
             if key not in known:
                 self.child(key).fail("is not a known key", f"use one of: {', '.join(sorted(known))}")
@@ -92,7 +92,7 @@ class Block:
 
         Args:
             kind: the settings' type.
-            values: the values by field. Fields that are not named like their key were checked before.
+            values: the values by field. Fields whose name differs from their key have been checked already.
             fix: the hint.
             shows_value: whether the error may repeat the value; not if it may contain a secret.
         """
@@ -110,7 +110,7 @@ class Block:
 
 
 def _problem_of(message: str) -> str:
-    """A validator's message as the fact of an error; accepted names keep their case.
+    """Turn a validator's message into the problem that an error states; accepted names keep their case.
 
     >>> _problem_of("Input should be 'PLAIN'"), _problem_of("Value error, is empty")
     ("input should be 'PLAIN'", 'is empty')

@@ -36,7 +36,7 @@ def retry_commit(
     """Call `commit` with fresh state until it raises no `Conflict`, and return what it returns.
 
     Args:
-        table: the table's folder, or the open table that the first attempt is made from.
+        table: the table's folder, or an open table to use for the first attempt.
         commit: makes one attempt from an open table, or finds that no commit is needed.
         failure: the text of the error if every attempt loses.
         after_conflict: called with the fresh state after each conflict. It raises `LostRace` if the commit is not
@@ -66,7 +66,7 @@ def retry_work(work: Callable[[], T], table: Location, failure: str, *, attempts
     """Call `work` until it raises no `LostRace`, and return what it returns.
 
     Args:
-        work: reads fresh state by itself and ends with a commit.
+        work: reads fresh state on each call and ends with a commit.
         table: the folder of the table that it commits to.
         failure: the text of the error if every attempt loses.
         attempts_max: maximum number of attempts.

@@ -233,13 +233,13 @@ class _Comparison:
         def commit(late: OpenTable) -> None:
             late.commit({}, added, removed, epoch=self.collection.entry.epoch)
 
-        def meet_others(late: OpenTable) -> None:
+        def check_still_valid(late: OpenTable) -> None:
             if not set(removed) <= {file.run for file in late.files()}:
                 raise LostRace
 
         try:
             failure = f"{_ATTEMPTS_MAX} attempts to swap late runs failed"
-            retry_commit(self.late, commit, failure, after_conflict=meet_others, attempts_max=_ATTEMPTS_MAX)
+            retry_commit(self.late, commit, failure, after_conflict=check_still_valid, attempts_max=_ATTEMPTS_MAX)
         except (LostRace, Conflict) as lost:
             discard_runs(self.path, added)
             raise LostRace from lost

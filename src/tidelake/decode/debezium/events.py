@@ -19,7 +19,7 @@ from tidelake.decode.debezium.columns import (
     KEY_BEFORE,
     KIND,
     LANDED,
-    LEFT,
+    PREVIOUS_KEY,
     REASON,
     ROW,
     SCHEMA,
@@ -153,7 +153,7 @@ def _with_reason(staged: DataFrame, shape: ChangeShape) -> DataFrame:
     has_left = (F.col(f"{EVENT}.op") == "u") & (F.col(KIND) == "value") & left.isNotNull() & ~is_same
     return staged.select(
         "*",
-        F.when(has_left, left).alias(LEFT),
+        F.when(has_left, left).alias(PREVIOUS_KEY),
         reason.alias(REASON),
         F.when(F.col(KIND).isNull() | _is_unknown(), _operation()).otherwise(F.col(BROKEN)).alias(DETAIL),
     )

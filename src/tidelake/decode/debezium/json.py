@@ -16,7 +16,7 @@ from tidelake.decode.debezium.shape import ChangeShape, RowReader, is_read_as_te
 from tidelake.decode.framing import reason_by
 from tidelake.decode.json import (
     CORRUPT,
-    breakage_of,
+    defect_of,
     has_lone_surrogate,
     is_wrapped,
     read_object,
@@ -40,7 +40,7 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     surrogates = F.when(has_lone_surrogates(F.col(EVENT), shape, text), F.lit("undecodable"))
     broken = F.coalesce(
         reason_by(F.col(SCHEMA), shape.refused_schemas),
-        breakage_of(text, F.col(PARSED), surrogates=False),
+        defect_of(text, F.col(PARSED), surrogates=False),
         surrogates,
     )
     read = read.withColumn(BROKEN, F.when(text.isNotNull(), broken))

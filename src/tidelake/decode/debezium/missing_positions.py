@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tidelake.decode.debezium.columns import (
     IS_LOST,
     KEY,
-    LEFT,
+    PREVIOUS_KEY,
     NEWEST_POSITION,
     POSITION_AFTER,
     POSITION_BEFORE,
@@ -72,7 +72,7 @@ def _newest_of_keys(alone: DataFrame, rows: DataFrame, key: Sequence[str]) -> Da
     Out: topic, partition, offset, _newest; records whose keys are new are left out.
     """
     now = F.struct(*(F.col(f"{ROW}.{name}") for name in key))
-    keys = alone.select(*_PLACE, F.explode(F.array_compact(F.array(now, F.col(LEFT)))).alias(KEY))
+    keys = alone.select(*_PLACE, F.explode(F.array_compact(F.array(now, F.col(PREVIOUS_KEY)))).alias(KEY))
     stored_key = F.struct(*(F.col(f"`{name}`") for name in key))
     stored = rows.select(stored_key.alias(STORED_KEY), F.col(POSITION).alias(STORED_POSITION))
     is_same = all_of(F.col(f"{KEY}.{name}") == F.col(f"{STORED_KEY}.{name}") for name in key)

@@ -30,7 +30,7 @@ class ChangeShape:
         unreadable_keys: JSON: the hashes of the schemas whose key cannot be read either.
         written: JSON: the columns whose wire types differ from the collection's, by the hash of the schema.
         schema_lengths: JSON: the lengths of known schemas; see `tidelake.decode.json.schema_hash`.
-        more: further columns of the table, computed from those of records.
+        extra: further columns of the table, computed from those of records.
     """
 
     columns: tuple[tuple[str, WireType], ...]
@@ -41,7 +41,7 @@ class ChangeShape:
     unreadable_keys: frozenset[int] = frozenset()
     written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
     schema_lengths: Mapping[int, int] = field(default_factory=dict)
-    more: dict[str, Column] = field(default_factory=dict)
+    extra: dict[str, Column] = field(default_factory=dict)
 
     @property
     def source_fields(self) -> list[str]:
