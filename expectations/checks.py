@@ -55,7 +55,7 @@ _OWN_NUMBERS = {
     "quarantine_is_explained": ("quarantined", "quarantined_unexplained"),
     "frontier_moves": ("frontier_age_s",),
 }
-"""The numbers that only this check shows. The page sorts all by name, so a few are easier to read."""
+"""The numbers that only this check shows. The page sorts all numbers by name; a short list is easier to read."""
 
 
 class ValidateConfig(Config):
@@ -63,7 +63,7 @@ class ValidateConfig(Config):
 
     full: bool = Field(
         default=False,
-        description="Recount everything that compaction has left, not only new times, and write the Data Docs.",
+        description="Recount all updates that compaction has left, not only new times, and write the Data Docs.",
     )
 
 
@@ -73,7 +73,7 @@ def checks_name(name: str) -> str:
 
 
 def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefinition:
-    """Build the checks of a collection. One step recounts once, and answers all of them."""
+    """Build the checks of a collection. One step recounts once, and reports the results of all of them."""
     key = AssetKey([settings.name, "seal"])
     rules = rules_of(settings)
     specs = [
@@ -121,7 +121,7 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
     report = validate_collection(lake.session(), collection, full)
     if report.proofs_problem is not None:
         raise report.proofs_problem
-    # A reclocked topic may be quiet: upper should have moved only if the topic has unread messages.
+    # A reclocked topic may be idle: upper should have moved only if the topic has unread messages.
     topics = open_topics(settings, collection.entry.decisions) if settings.mints_times else ()
     status = read_status(collection, settings.family, topics)
     frame = result_frame(report, status, frontier_age_s(collection, status))

@@ -1,4 +1,4 @@
-"""The Data Docs on disk: the folders of pages, results and notes, and how many results are kept."""
+"""The Data Docs on disk: the folders of pages, results and notes, and the removal of old results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SITE = "tidelake"
 RUN_NAME = "full"
 """The run name of every result: only full validations are written."""
 RESULTS_KEPT = 30
-"""Maximum number of results of one collection, with the one to come."""
+"""Maximum number of results of one collection, including the next one."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Makes the Data Docs readable without the internet, and stops them from loading anything from it.
 
-The pages of Great Expectations load their styles from remote servers, and the index its rows too. This file removes
-those links, adds a small style sheet, and writes the index as a plain table.
+The pages of Great Expectations load their styles from remote servers, and the index loads its rows from there too. This
+module removes those links, adds a small style sheet, and writes the index as a plain table.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Result:
 
     @property
     def icon(self) -> str:
-        """The class of the icon: a tick, an exclamation mark or a cross."""
+        """The icon's class: a check mark, an exclamation mark or a cross."""
         if not self.failed:
             return "fa-check-circle"
         return "fa-times" if self.alarming else "fa-exclamation-triangle"
@@ -150,7 +150,7 @@ def _readable_time(folder: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a page atomically, as somebody may be reading it."""
+    """Replace a page atomically: somebody may be reading it."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)

@@ -52,7 +52,7 @@ def build_sensors() -> list[SensorDefinition]:
         name="clear_dead_runs",
         minimum_interval_seconds=_DEAD_RUNS_INTERVAL_S,
         default_status=DefaultSensorStatus.RUNNING,
-        description="Marks runs as failed if their process was killed, so that the next run need not wait for them.",
+        description="Marks runs as failed if their process was killed, so that the next run does not wait for them.",
     )
     def clear_dead_runs(context: SensorEvaluationContext) -> SkipReason:
         failed = fail_dead_runs(context.instance)

@@ -383,7 +383,7 @@ def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without
     assert report.reasons == {"unknown_operation": 3, "no_position": 1, "no_key": 1}
     usable = "the event cannot be used: "
     assert changes.errors() == {
-        **dict.fromkeys((0, 1, 7, 9), f"{usable}unknown_operation, op is not there"),
+        **dict.fromkeys((0, 1, 7, 9), f"{usable}unknown_operation, op is missing"),
         2: f"{usable}unknown_operation, op is x",
         **dict.fromkeys((3, 4), f"{usable}no_row"),
         **dict.fromkeys((5, 6, 8), f"{usable}no_position"),

@@ -83,7 +83,7 @@ def _spark_errors(name: str, where: str | None) -> Iterator[None]:
         java = getattr(error, "java_exception", None)
         fact = str(error if java is None else java.toString()).split("\n", maxsplit=1)[0]
         state = (error.getSqlState() or "") if isinstance(error, PySparkException) else ""
-        if where is not None and state.startswith(("22", "P0")):  # the data make it fail, or it raises by itself
+        if where is not None and state.startswith(("22", "P0")):  # it fails on the data, or calls `raise_error`
             raise PredicateRefused(
                 where, f"fails: {fact}", "write a predicate that is true or false for every row"
             ) from error
@@ -91,7 +91,7 @@ def _spark_errors(name: str, where: str | None) -> Iterator[None]:
 
 
 def _rows_of(taken: Snapshot, rows_max: int | None) -> list[dict[str, Any]]:
-    """The rows in order, as the JVM writes them: Python has no year 10000 and no number of 38 digits in JSON."""
+    """Return the rows in order, as JSON from the JVM: Python has no year 10000, and JSON no exact 38-digit numbers."""
     from pyspark.sql import functions as F
 
     from tidelake.decode.landing import ROW_TEXT

@@ -1,4 +1,4 @@
-"""`tidelake status`: how each collection stands."""
+"""`tidelake status`: the state of each collection."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """Reads bytes that no common encoder writes, byte by byte, with the same verdict as the JVM's decoder.
 
-Avro allows non-canonical varints and arrays in several blocks, and does not define a boolean of 2. The fast library and
-Java's decoder differ there, and in numbers beyond their type: one takes branch -1 for the last branch, the other drops
-high bits in silence. Neither may accept what the other refuses, so the rules are these:
+Avro allows non-canonical varints and arrays in several blocks, and does not define a boolean encoded as 2. The fast
+library and Java's decoder treat these differently, and numbers out of range for their type as well: one takes branch -1
+for the last branch, the other silently drops high bits. Neither may accept what the other refuses, so the rules are:
 
 - a number has at most ten bytes, an `int`, a branch or an enum's index at most five; a boolean is true if it is 1;
-- bytes that are not just what an encoder would write, and look as if a number were beyond its type, are `undecodable`;
-- so are a decimal of no bytes or too many digits, and milliseconds that microseconds cannot hold;
+- bytes that are not exactly what an encoder would write, and look as if a number were out of range for its type, are
+  `undecodable`;
+- so are a decimal of no bytes or too many digits, and milliseconds that do not fit when converted to microseconds;
 - the first byte of a progress statement is 2.
 
 See docs/decisions/non-canonical-varints.md.
@@ -43,15 +44,15 @@ _HIGH = r"[\x80-\xff]"
 _BEYOND_INT64 = _HIGH * 9 + r"[^\x00\x01]"
 _BEYOND_INT32 = _HIGH * 4 + r"[^\x00-\x0f]"
 _INDEX_BEYOND_INT32 = _HIGH * 2 + r"\x80\x80[\x10\x20\x30\x40\x50\x60\x70]"
-"""An index whose high bits, once dropped, leave one below 8192."""
+"""An index that becomes less than 8192 when its high bits are dropped."""
 
 
 def suspect_pattern(resolved: Any) -> str:
-    """Return a regular expression, for Python and Java, of bytes that may be a number beyond its type.
+    """Return a regular expression, for Python and Java, of bytes that may be a number out of range for its type.
 
     Every message is searched for it, so it is optimised for Java's engine: the common prefix of both kinds of numbers
-    comes before the alternatives, without a quantifier. Most bytes then take one comparison, and a search a quarter of
-    the time.
+    comes before the alternatives, without a quantifier. Most bytes then take one comparison, and a search takes a
+    quarter of the time.
 
     Args:
         resolved: the record schema as `resolved_schema` returns it.
@@ -79,23 +80,23 @@ def read_exactly(resolved: Any, value: bytes) -> Any:
     else:
         body_value, fits = body.read(_PROGRESS), True
     if not fits:
-        raise CodecError("undecodable", "a decimal or a timestamp is beyond its type")
+        raise CodecError("undecodable", "a decimal or a timestamp is out of range for its type")
     if body.at != len(value):
-        raise CodecError("bytes_left_over", f"{len(value) - body.at} bytes are left over after the message")
+        raise CodecError("bytes_left_over", f"{len(value) - body.at} trailing bytes after the message")
     if branch == _PROGRESS_BRANCH and value[0] != 2 * _PROGRESS_BRANCH:
         raise CodecError("undecodable", "the branch of a progress statement is a non-canonical varint")
     if not body.is_text:
         raise CodecError("undecodable", "a string is not UTF-8")
     if not body.is_canonical and re.search(suspect_pattern(resolved), value.decode("latin-1")):
-        raise CodecError("undecodable", "a number is beyond its type, or looks like it as a non-canonical varint")
+        raise CodecError("undecodable", "a number is out of range for its type, or looks as if it were (non-canonical)")
     return body_value
 
 
 def bounds_check(kind: Any) -> Check | None:
-    """Return a check whether a table can hold every decimal and timestamp in a value of a resolved type.
+    """Return a function that checks whether a table can hold every decimal and timestamp in a value of a resolved type.
 
     Returns:
-        None if Avro cannot encode more than a table holds.
+        None if a table can hold everything that Avro can encode.
     """
     if isinstance(kind, list):
         return _union_check([branch for branch in kind if branch != "null"])
@@ -168,7 +169,7 @@ class _Body:
         return self._text(taken) if is_text else taken
 
     def read_number(self, bytes_max: int = _LONG_BYTES) -> int:
-        """Read a number as Java does: bits beyond its type are dropped, and mark the body as non-canonical."""
+        """Read a number as Java does: excess bits are dropped, and mark the body as non-canonical."""
         start, stated = self.at, 0
         while True:
             byte = self._take(1)[0]

@@ -1,7 +1,7 @@
-"""Typed statements as data of the collection's own types, so that Spark can compare them exactly.
+"""Statements that a person types, as data of the collection's own types, so that Spark can compare them exactly.
 
-A value may be written as `tidelake read --json` prints it, or as Avro's JSON. A statement is stored in one canonical
-form: JSON that no reader rounds.
+A value may be written as `tidelake read --json` prints it, or in Avro's JSON encoding. A statement is stored in one
+canonical form: JSON that no reader rounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DECIMAL = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 
 
 def read_statement(record_schema: dict[str, Any], text: str) -> dict[str, Any]:
-    """Read `{"data": {…}, "diff": 1}` into its stored form: plain JSON values, without loss.
+    """Read `{"data": {…}, "diff": 1}` and return its stored form: plain JSON values, without loss.
 
     Raises:
         StatementRefused: the text is not JSON, or does not have this shape.

@@ -1,4 +1,4 @@
-"""Reads scalar values from JSON: the type that Spark reads, the stored value, and the check whether it fits.
+"""Reads scalar values from JSON: the type that Spark reads, the stored value, and the check that it fits.
 
 Spark's reader is lenient with text: it reads a number or an object as its text. Text that looks like one is therefore
 *suspect*, and read again as a variant, which preserves the type. Decimals, dates and timestamps are read as text, then
@@ -60,7 +60,7 @@ def plain_form(ddl: str) -> Callable[[Any, str], JsonForm]:
 
 
 def real_form(ddl: str) -> Callable[[Any, str], JsonForm]:
-    """A real number. A number beyond its type is read as infinite, but JSON has no infinite numbers."""
+    """A real number. A number out of range for its type is read as infinite, but JSON has no infinite numbers."""
 
     def form(kind: Any, column: str) -> JsonForm:
         def problem(value: Column) -> Column:
@@ -138,7 +138,7 @@ def _unchanged(value: Column) -> Column:
 
 
 def _text(column: str, stored: Expression, fits: Expression | None) -> JsonForm:
-    """Text, but no other value that was read as its text; `fits` checks whether the text is a value of the type."""
+    """Text, but not another value that was read as text; `fits` checks whether the text is a value of the type."""
 
     def not_text(value: Column) -> Column:
         kind = F.schema_of_variant(value)

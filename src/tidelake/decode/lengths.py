@@ -32,7 +32,7 @@ _LENGTH_BYTES_MAX = 5
 
 
 class _NotMeasured(Exception):
-    """A type whose values do not determine their length: a boolean encoded as 2 reads as false, a decimal may be padded."""
+    """A type whose values do not determine their length: a boolean encoded as 2 is false, a decimal may be padded."""
 
 
 @dataclass(frozen=True)

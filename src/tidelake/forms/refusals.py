@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True)
 class Refusal:
-    """A kind of statement that goes to the quarantine, with its message; the time waits until somebody decides."""
+    """A kind of statement that is quarantined with its message; the time waits until there is a decision."""
 
     reason: str
     detail: str
@@ -20,7 +20,7 @@ class Refusal:
 
 
 def is_negative(statement: Column) -> Column:
-    """Whether a statement takes something away."""
+    """Return whether a statement removes something."""
     return statement["diff"] < 0
 
 

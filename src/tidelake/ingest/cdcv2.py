@@ -41,7 +41,7 @@ _ACCEPTED, _NULL, _REJECTED, _BROKEN, _DOUBTFUL = (1 << bit for bit in range(5))
 """The bits of `_flags`.
 
 ACCEPTED: the row holds an allowed statement. NULL, REJECTED: first row of such a message. BROKEN: the statement breaks
-a rule of its own. DOUBTFUL: the statement's length does not show that nothing was cut.
+a rule of its own. DOUBTFUL: the statement's length does not prove that nothing was truncated.
 """
 
 
@@ -53,7 +53,7 @@ class _Sealed:
     closed: bool
 
     def holds(self, time: Column) -> Column:
-        """Whether a time is sealed; never a constant, with which the optimizer would cut the plan short."""
+        """Return whether a time is sealed; never a constant, which would let the optimizer drop parts of the plan."""
         return time >= 0 if self.closed else time < parameter(self.upper, time)
 
     def misses(self, time: Column) -> Column:
@@ -102,7 +102,7 @@ class StreamTick(Tick):
 
     def read(self) -> None:
         """Read the schemas of the range and its progress statements."""
-        # Asked after the end offsets, the registry knows every id before them.
+        # The registry is asked after the end offsets were, so it knows every id before them.
         self.decoder = decoder_of(resolve_stream(self.settings, self.schema))
         self.reading = self.decoder.readings[0]
         if self.table.value(SEARCHES) and self.reading is Reading.MEASURED:
@@ -141,7 +141,7 @@ class StreamTick(Tick):
         return read.good.append_column("topic", pa.array([self.topic.name] * read.good.num_rows, pa.string()))
 
     def _write_updates(self, bounds: tuple[int, int] | None, drops_copies: bool) -> list[RunFile]:
-        """Write the rows of unsealed times as a run; rewrite it with a closer reading if anything is wrong."""
+        """Write the rows at unsealed times as a run; rewrite it with a closer reading if anything is wrong."""
         written = self._write_run(bounds, drops_copies)
         while (closer := _closer_reading(self.reading, written)) is not None:
             discard_run(self.table.path, written.run)
@@ -160,7 +160,7 @@ class StreamTick(Tick):
         return written.files
 
     def _write_run(self, bounds: tuple[int, int] | None, drops_copies: bool) -> WrittenRun:
-        """Write a run, and count on the way whether it needs a closer reading.
+        """Write a run, and find out from counts whether it needs a closer reading.
 
         Args:
             bounds: see `bounds_of_future`.
@@ -178,7 +178,7 @@ class StreamTick(Tick):
         rows = reduce(DataFrame.unionAll, frames)
         run = new_run("ingest")
         if bounds is not None:
-            # A straggler from the far future gets its own file; otherwise every seal would open this one.
+            # A row from the far future gets its own file; otherwise every seal would open this one.
             soon, far = (F.col(TIME) >= parameter(bound, F.col(TIME)) for bound in bounds)
             rows = rows.withColumn("_future", soon.cast("int") + far.cast("int"))
         schema = updates_schema(self.schema)
@@ -197,12 +197,12 @@ class StreamTick(Tick):
         return _is_refused(self.refusals, statement)
 
     def _explode(self, messages: DataFrame) -> DataFrame:
-        """Make a row of each statement that the envelope allows."""
+        """Return one row for each statement that the envelope allows."""
         refused = self._is_refused if self.refusals else None
         return explode_updates(messages, self.schema, refused=refused)
 
     def _exploded(self, between: tuple[int, int] | None = None) -> DataFrame:
-        """The updates of the range, or of its messages between two offsets, in any partition."""
+        """Return the updates of the range, or of its messages between two offsets, in any partition."""
         messages = reduce(DataFrame.unionAll, self.decoded)
         if between is not None:
             first, last = (parameter(offset, F.col("offset")) for offset in between)
@@ -304,7 +304,7 @@ class StreamTick(Tick):
         reach("ingest.after_commit")
 
     def _take_out_sealed(self, files: list[RunFile], now: _Sealed) -> list[RunFile]:
-        """Rewrite a run without the rows that a seal has overtaken, which are late now."""
+        """Rewrite a run without the rows whose times have been sealed in the meantime: they are late now."""
         rows = read_files(self.spark, self.table.path, files, updates_schema(self.schema))
         located = self._exploded().where(self.sealed.misses(F.col(TIME)))
         self._set_late_aside(located, now)

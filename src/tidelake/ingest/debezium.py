@@ -41,7 +41,7 @@ from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS, HAS_UNAVAILABLE, UPPE
 _SNAPSHOT_LSN = "snapshot/lsn"
 """The LSN of the last snapshot whose rows were read."""
 _SNAPSHOT_MS = "snapshot/processed_ms"
-"""When the connector started to read that snapshot."""
+"""When the connector started reading that snapshot."""
 _SNAPSHOT_ALONE = "snapshot/alone"
 """The LSN of the snapshot that the topic starts with: it has nothing to erase."""
 _SNAPSHOT_NOTED = "snapshot/noted"
@@ -162,7 +162,7 @@ class ChangeRecords:
         return written
 
     def _write_known(self) -> tuple[list[RunFile], dict[str, Any]]:
-        """Write the run with all schemas judged, and with the plain reading if all records allow it."""
+        """Write the run with all schemas judged, and on the fast path if all records allow it."""
         self.plain = self.batch.settings.format == "json"
         if self.plain:
             self.schemas, has_others = schemas_agreed(self.batch.table, self.row, self.batch.settings.key)
@@ -239,7 +239,7 @@ class ChangeRecords:
         if self.batch.settings.format != "json" or self.schemas.complete:
             return F.lit(False)
         known = sorted({*self.schemas.agreed, *self.refused_schemas})
-        # Generated code takes a list as data, so another schema does not change the code.
+        # Generated code takes a list as data, so a different schema does not change the code.
         is_known = F.array_contains(F.array(*(F.lit(hashed).cast("bigint") for hashed in known)), F.col(SCHEMA))
         return F.coalesce(~is_known, F.lit(False)) if known else F.col(SCHEMA).isNotNull()
 
@@ -252,7 +252,7 @@ class ChangeRecords:
         rows = self._read().where(F.col("_snapshot") & F.col("_processed_ms").isNotNull())
         processed = {start.lsn: start.processed_ms for start in self.starts}
         for row in rows.groupBy("_lsn").agg(F.min("_processed_ms").alias("_at")).collect():
-            # Stored values only rise, but another partition may bring an earlier row later, and clocks go backwards.
+            # Stored values only rise, but another partition may deliver an earlier row later, and clocks go backwards.
             processed.setdefault(row["_lsn"], max(row["_at"], self.batch.table.value(_SNAPSHOT_MS) or 0))
         self.starts = [SnapshotStart(*start) for start in sorted(processed.items())]
 

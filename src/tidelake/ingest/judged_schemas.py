@@ -1,7 +1,7 @@
 """Checks embedded Connect schemas against the collection's column types.
 
-A topic has a handful of schemas for years. The table's log caches the hashes of those that agree, so a tick only checks
-that each message has one of them. A tick that meets another schema parses it before it commits.
+A topic has a handful of schemas over the years. The table's log caches the hashes of those that agree, so a tick only
+checks that each message has one of them. A tick that finds a new schema parses it before it commits.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tidelake.store.commit import OpenTable
 _KNOWN_MAX = 20
 """Each message is compared with these one by one."""
 _AGREED_MAX = 100
-"""With more, the texts are not schemas."""
+"""If there are more, they are not schemas."""
 
 
 @dataclass(frozen=True)
 class JudgedSchemas:
-    """The schemas of messages by their hash, and what they mean for their messages; see `ChangeShape`."""
+    """The schemas of messages by their hash, and the consequences for their messages; see `ChangeShape`."""
 
     agreed: tuple[int, ...] = ()
     """Schemas that agree with the collection's types, in the order of their arrival."""
@@ -64,7 +64,7 @@ def judge_schemas(raw: DataFrame, row: Record, key: Sequence[str], known: Judged
             else:
                 agreed.append(message.hashed)
         except SchemaRefused as error:
-            refused[message.hashed] = f"its schema says another type: {error.fact}"
+            refused[message.hashed] = f"its schema has a different type: {error.fact}"
             if not says_key(row, key, message.schema):
                 unreadable.add(message.hashed)
     return JudgedSchemas(tuple(agreed), refused, frozenset(unreadable), written, _newest(lengths), complete=True)

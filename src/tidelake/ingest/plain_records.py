@@ -1,4 +1,4 @@
-"""Turns records into rows if each states an event or the value of its key."""
+"""Turns records into rows, if each record states an event or the value of its key."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def read_events(raw: DataFrame, settings: ReclockSettings, schemas: SourceSchema
 
 
 def append_only_rows(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSchemas, time: int) -> DataFrame:
-    """Make a row of each record that could be decoded.
+    """Return one row for each record that could be decoded.
 
     In:  the result of `read_events`.
     Out: the table's columns, _time (`time`) and _diff (1).
@@ -116,7 +116,7 @@ def read_upserts(raw: DataFrame, settings: ReclockSettings, schemas: SourceSchem
 
 
 def upsert_rows(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSchemas, time: int) -> DataFrame:
-    """Make a row of the last record of each key: a value, a delete or an error.
+    """Return one row for the last record of each key: a value, a delete or an error.
 
     In:  the result of `read_upserts`.
     Out: the columns of a table in the positioned form; the key is unique.
@@ -146,9 +146,9 @@ def upsert_rows(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSc
 
 
 def _key_object(settings: ReclockSettings) -> Column:
-    """The bytes of a key as a JSON object. A key of one column may be a bare value, and a text may lack its quotes.
+    """Return a key's bytes as a JSON object. A key of one column may be a bare value, and a string may lack its quotes.
 
-    Bare values, too, may have a schema around them.
+    Bare values may have an embedded schema, too.
     """
     key, names = F.col("key"), [column["name"] for column in settings.key_schema["fields"]]
     if len(names) > 1:
@@ -166,29 +166,29 @@ def _key_object(settings: ReclockSettings) -> Column:
 
 
 def _quoted(text: Column) -> Column:
-    """A text as JSON writes it."""
+    """Return a string in JSON notation."""
     return F.regexp_extract(F.to_json(F.struct(text.alias("t"))), r'(?s)^\{"t":(.*)\}$', 1)
 
 
 def _value_fault() -> Column:
-    """What is wrong with a value, or null."""
+    """Return what is wrong with a value, or null."""
     of_column = F.when(F.col("_value_detail").isNotNull(), F.concat(F.lit(", "), F.col("_value_detail")))
     fault = F.concat(F.lit("the value cannot be used: "), F.col("_value_reason"), F.coalesce(of_column, F.lit("")))
     return F.when(F.col("_value_reason").isNotNull(), fault)
 
 
 def _other_key(settings: ReclockSettings, schemas: SourceSchemas) -> Column:
-    """The fault of a value that names another key than its record, or null."""
+    """Return the fault of a value that names a different key than its record, or null."""
     names = {column["name"] for column in schemas.values.record["fields"]}
     both = [column["name"] for column in settings.key_schema["fields"] if column["name"] in names]
     if not both:
         return F.lit(None).cast("string")
     agrees = all_of(F.col("_key")[name].eqNullSafe(F.col("_value")[name]) for name in both)
-    return F.when(F.col("_value").isNotNull() & ~agrees, F.lit("the value names another key than the record has"))
+    return F.when(F.col("_value").isNotNull() & ~agrees, F.lit("the value names a different key than its record"))
 
 
 def _placed(fault: Column) -> Column:
-    """A fault with its place in the topic."""
+    """Return a fault with its place in the topic."""
     place = F.concat_ws(":", F.col("topic"), F.col("partition").cast("string"), F.col("offset").cast("string"))
     return F.when(fault.isNotNull(), F.concat(fault, F.lit(" ("), place, F.lit(")")))
 

@@ -22,7 +22,7 @@ class Counts:
     updates_late: int = 0
     bytes_stored: int = 0
     values_in_error: int = 0
-    """Reclocked keys: number of values that could not be decoded; each puts its key in error until it is healed."""
+    """Reclocked keys: number of values that could not be decoded; each leaves its key in error until a later record."""
     reasons: dict[str, int] = field(default_factory=dict)
     """Quarantined messages by reason."""
 
@@ -64,7 +64,7 @@ class Tick(ABC):
         Raises:
             LostRace: another tick read the same offsets; nothing was committed.
             Fenced: the writer's epoch has moved.
-            Indeterminate: whether the commit is there is unknown; the offsets tell the next tick.
+            Indeterminate: it is unknown whether the commit succeeded; the offsets show it to the next tick.
         """
         if not self.plan():
             return self.report if self.report.gaps else None

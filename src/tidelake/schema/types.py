@@ -23,7 +23,7 @@ ZONELESS = "local-timestamp"
 _MICROS_PER_MILLI = 1000
 
 ArrowFactory = Callable[[ModuleType, int, int], Any]
-"""Creates an Arrow type from the module `pyarrow`, a precision and a scale. This package does not import Arrow itself."""
+"""Creates an Arrow type from the module `pyarrow`, a precision and a scale; this package does not import Arrow."""
 
 
 class Family(Enum):

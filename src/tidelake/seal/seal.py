@@ -73,7 +73,7 @@ class _Seal:
         self.settled: list[int] = []
         """The times that this seal proves to hold updates, or that a decision covers."""
         self.overtaken = False
-        """Whether an ingest added rows at the first open time meanwhile."""
+        """Whether an ingest has added rows at the first open time in the meantime."""
 
     def run(self) -> SealReport:
         """Count, compare, change, prove, commit.

@@ -1,19 +1,19 @@
 """The temporary columns between a record and the rows of its table, each with its type and meaning.
 
-`_position`, `_time`, `_diff`, `_unavailable` and `_error` are columns of tables too: see `tidelake.store.layout`.
+`_position`, `_time`, `_diff`, `_unavailable` and `_error` are also columns of tables: see `tidelake.store.layout`.
 """
 
 from __future__ import annotations
 
 # How a record was read.
 EMPTY = "_empty"
-"""boolean. Whether the record has no value, or a schema around none."""
+"""boolean. Whether the record has no value, or only an embedded schema without a payload."""
 BROKEN = "_broken"
 """string. Why the record cannot be read; null if it can."""
 EVENT = "_event"
 """struct. The event: `before`, `after`, `source`, `op` and `ts_ms`."""
 SCHEMA = "_schema"
-"""bigint. The hash of the schema that a JSON message has around it, or null; see `tidelake.decode.json.schema_hash`."""
+"""bigint. The hash of the schema embedded in a JSON message, or null; see `tidelake.decode.json.schema_hash`."""
 PARSED = "_given"
 """struct. The value as Spark's parser read it."""
 BODY = "_body"
@@ -35,18 +35,18 @@ IS_UTF8 = "_text"
 IS_WHOLE = "_whole"
 """boolean. Whether the value was one JSON object, read to its end."""
 IS_PLAIN = "_plain"
-"""boolean. Whether the event contains nothing that a plain reading would misread."""
+"""boolean. Whether the event contains nothing that the fast path would misread."""
 IS_WRONG = "_wrong"
-"""boolean. Whether a value does not fit; only a careful reading explains why."""
+"""boolean. Whether a value does not fit; only the careful path explains why."""
 IS_UNREAD = "_unread"
-"""boolean. Whether the record must be read carefully; then none of its other columns is valid."""
+"""boolean. Whether the record must be read on the careful path; then none of its other columns is valid."""
 
 # The contents of the event.
 KIND = "_kind"
 """string. `value`, also for unusable events; `delete`; `barrier` (a truncate); `tombstone` (a null value, which only
 lets Kafka delete the key); null if the record does not concern a row."""
 IS_ROW = "_is_row"
-"""boolean. Whether the event states a row as it is now."""
+"""boolean. Whether the event states the current row."""
 LANDED = "_landed"
 """struct. JSON: the columns of `after` as they land."""
 ROW = "_row"
@@ -58,11 +58,11 @@ PREVIOUS_KEY = "_left"
 REASON = "_reason"
 """string. Why the record is entirely unusable, or null."""
 DETAIL = "_detail"
-"""string. More about the reason, for a person."""
+"""string. Details of the reason, for a person."""
 CONNECTOR = "_connector"
 """string. The connector that sent the event."""
 COMMITTED = "_committed"
-"""bigint. The place in the log where the transaction before the event's own ended."""
+"""bigint. Where the transaction before the event's own ended in the log."""
 LSN = "_lsn"
 """bigint. The event's place in the log."""
 IN_SNAPSHOT = "_snapshot"

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from tidelake.decode.debezium.columns import (
     IS_LOST,
     KEY,
-    PREVIOUS_KEY,
     NEWEST_POSITION,
     POSITION_AFTER,
     POSITION_BEFORE,
+    PREVIOUS_KEY,
     REASON,
     ROW,
     STORED_KEY,
