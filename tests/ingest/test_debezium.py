@@ -331,7 +331,7 @@ def test_infinity_puts_a_key_in_error_unless_the_column_is_declared_as_it_travel
         lake.rows()
     errors = keys_in_error(lake.collection).first
     assert all(
-        any(f"{name} is infinite; declared as {kinds[name]} it lands" in error for error in errors) for name in kinds
+        any(f"{name} is infinite; declared as {kinds[name]}, it is" in error for error in errors) for name in kinds
     )
     rows = lake.rows(skip_errors=True)
     assert [rows[at][f"{name}_sent"] for at, name in enumerate(kinds)] == list(sent.values())

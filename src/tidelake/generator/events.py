@@ -28,18 +28,18 @@ EVENT_SCHEMA: dict[str, Any] = {
 class EventHistory(History):
     """Distinct change events in time order, each with a diff of 1; `rows` holds the events.
 
-    An order has its id to itself while it exists. Every tenth change may meet an order that the current time has
-    changed already, and some changes give an order a new id.
+    No two orders have the same id at the same time. Every tenth change may affect an order that was already changed at
+    the current time, and some changes give an order a new id.
 
     >>> history = EventHistory("debezium", updates=50, times=10, random=Random(7))
     >>> len({(event, time) for event, time, _ in history.updates}), {row["op"] for row in history.rows} == {*"cud"}
     (50, True)
     """
 
-    def __init__(self, family: Family, updates: int, times: int, random: Random, **more: Any) -> None:
+    def __init__(self, family: Family, updates: int, times: int, random: Random, **others: Any) -> None:
         self._orders: list[dict[str, Any]] = []
         self._numbers: dict[tuple[int | None, int | None], int] = {}
-        super().__init__(family, updates, times, random, **more)
+        super().__init__(family, updates, times, random, **others)
 
     def new_row(self, order_id: int) -> int:
         """Create an event that creates an order."""

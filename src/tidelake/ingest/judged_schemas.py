@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from tidelake.errors import SchemaRefused
 from tidelake.ingest.message_schemas import schemas_of
 from tidelake.schema.connect import WireType
-from tidelake.schema.connect_agreement import says_key, written_otherwise
+from tidelake.schema.connect_agreement import can_read_key, differing_wire_types
 from tidelake.schema.evolution import Record
 from tidelake.store.commit import OpenTable
 
@@ -58,14 +58,14 @@ def judge_schemas(raw: DataFrame, row: Record, key: Sequence[str], known: Judged
         if message.hashed in agreed:
             continue
         try:
-            others = written_otherwise(row, message.schema)
+            others = differing_wire_types(row, message.schema)
             if others:
                 written[message.hashed] = others
             else:
                 agreed.append(message.hashed)
         except SchemaRefused as error:
             refused[message.hashed] = f"its schema has a different type: {error.fact}"
-            if not says_key(row, key, message.schema):
+            if not can_read_key(row, key, message.schema):
                 unreadable.add(message.hashed)
     return JudgedSchemas(tuple(agreed), refused, frozenset(unreadable), written, _newest(lengths), complete=True)
 

@@ -23,7 +23,7 @@ from tidelake.ingest.message_schemas import schemas_of
 from tidelake.schema.avro import record_schema_of
 from tidelake.schema.columns import column_difference, column_types
 from tidelake.schema.connect import declared_row, key_row_of, row_schema_of_connect, wire_types
-from tidelake.schema.connect_agreement import written_otherwise
+from tidelake.schema.connect_agreement import differing_wire_types
 from tidelake.schema.evolution import Record, Values, grow, landed_fields, new_fields, sort_writers
 from tidelake.settings.block import Block
 from tidelake.settings.collection import CollectionSettings, CollectionSpec
@@ -256,7 +256,7 @@ def _row_of_message(known: Values, schema: Any) -> Record:
             wrapped values could not be distinguished from bare values.
     """
     if known.of_changes:
-        written_otherwise(known.record, schema)
+        differing_wire_types(known.record, schema)
         return row_schema_of_connect(schema)
     row = row_schema_of_connect(schema)
     for column in row["fields"]:

@@ -6,7 +6,7 @@ come from, so a row that one transaction inserts and deletes never exists.
 
 Without a key, the contents are the sum of all updates. With a key, the newest time at which a key's updates do not
 cancel decides its value, and an added row wins over a removed one. So rows from before the start of the stream need not
-be known. On a history that states all rows, both give the same contents.
+be known. If a history states all rows, both ways give the same contents.
 
 A `before` with only the key's columns cancels nothing: it only names the key that a row leaves. Several events of the
 same key at the same time then have no order, and break the envelope.
@@ -37,7 +37,7 @@ def row_updates(events: Iterable[Event], key: KeyOf | None = None) -> dict[tuple
 
     Args:
         events: the stated events.
-        key: set if `before` has only the key's columns: then `before` counts only if `after` has another key.
+        key: set if `before` has only the key's columns: then `before` counts only if `after` has a different key.
 
     >>> row_updates([Event(None, "a", 3), Event("a", "b", 3)])
     {('b', 3): 1}
@@ -114,7 +114,7 @@ class EventCollection:
     """Runs of events, some of them merged, with a key or without.
 
     Args:
-        key: returns the key of a row; None adds rows up.
+        key: returns the key of a row; if None, rows add up.
         whole_before: whether `before` is the whole row; if not, it has only the key's columns.
 
     >>> tides = EventCollection(key=lambda row: row[0])

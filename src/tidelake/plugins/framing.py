@@ -1,4 +1,4 @@
-"""The protocol of framings, which recognise completeness and copies, and their registry."""
+"""The protocol of framings, which detect completeness and copies, and their registry."""
 
 from __future__ import annotations
 

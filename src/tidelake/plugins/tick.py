@@ -41,7 +41,7 @@ class Counts:
 
 @dataclass
 class TickReport(Counts):
-    """The counts of one tick, the gaps that it met, and the version that it committed."""
+    """The counts of one tick, the gaps that it found, and the version that it committed."""
 
     gaps: list[TopicGap] = field(default_factory=list)
     version: int = -1
@@ -59,7 +59,7 @@ class Tick(ABC):
     report: TickReport
 
     def run(self) -> TickReport | None:
-        """Take the steps; None if there is nothing new and no gap.
+        """Run the steps; return None if there is nothing new and no gap.
 
         Raises:
             LostRace: another tick read the same offsets; nothing was committed.
@@ -81,11 +81,11 @@ class Tick(ABC):
 
     @abstractmethod
     def read(self) -> None:
-        """Read what decoding depends on: the schemas of the range, announcements, the time."""
+        """Read what decoding depends on: the schemas of the range, the announcements, the time."""
 
     @abstractmethod
     def decode(self) -> None:
-        """Make frames of the range. They are evaluated when they are written."""
+        """Create the frames of the range. They are evaluated when they are written."""
 
     @abstractmethod
     def write(self) -> None:

@@ -2,7 +2,7 @@
 
 Python's own parser treats `1` and `1.0` as equal, rounds long decimals, keeps the last of two equal names, and fails
 on deep nesting and long integers. Here an integer is an exact `int`, a number with a point or an exponent is a
-`JsonFloat`, and any depth and length works. Two values are equal if their identities are.
+`JsonFloat`, and any depth and length is allowed. Two values are equal if their identities are.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _integer_text(value: int) -> str:
         return str(value)
     if value < 0:
         return "-" + _integer_text(-value)
-    half = value.bit_length() * 30103 // 200000  # half of its decimal digits
+    half = value.bit_length() * 30103 // 200000  # half the number of its decimal digits
     head, tail = divmod(value, 10**half)
     return _integer_text(head) + _integer_text(tail).rjust(half, "0")
 

@@ -29,10 +29,10 @@ class CurrentReport:
 
 
 def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentReport:
-    """Overwrite `current` with the contents before upper; leave it if upper has not moved.
+    """Overwrite `current` with the contents before upper; leave it unchanged if upper has not moved.
 
-    A table built before damage was found may show it, so it is rebuilt once the damage is repaired.
-    The table has the data's columns and `_diff`, how often a row is there.
+    A table that was built before damage was found may contain the damage, so it is rebuilt after a repair.
+    The table has the data's columns and `_diff`, how often a row occurs.
 
     Raises:
         DamagedTable: the last validation found that something below upper is not what was proven.
@@ -68,17 +68,17 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
 
 @dataclass(frozen=True)
 class _Shown:
-    """What `current` says of itself."""
+    """What the table `current` says about itself."""
 
     as_of: int
     rows: int
-    """As its log has it: counting rows before they are written would be another pass."""
+    """From its log: counting rows before they are written would take another pass."""
     proofs_at_ms: int
-    """When the newest note was made that `proofs/` had at the time."""
+    """The time of the newest note in `proofs/` when it was built."""
 
 
 def _shown(spark: SparkSession, path: str) -> _Shown | None:
-    """What `current` says of itself; None if it does not exist."""
+    """Return what the table `current` says about itself; None if it does not exist."""
     if not SparkDeltaTable.isDeltaTable(spark, path):
         return None
     newest = SparkDeltaTable.forPath(spark, path).history(1).select("userMetadata", "operationMetrics").first()

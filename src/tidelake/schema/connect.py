@@ -1,4 +1,4 @@
-"""The types of Kafka Connect and Debezium: their declarations in a row's schema, their wire types, and how they land.
+"""The types of Kafka Connect and Debezium: their declarations in a row's schema, wire types, and column types.
 
 A column's type is declared in Avro with Debezium's own name for it (`connect.name`), as the Avro converter writes it,
 or with one of the project's logical types. The *wire type* describes the value in a message: a count of days, text,
@@ -27,7 +27,7 @@ class WireType:
             hexadecimal text), `array`, `record`, or `json`: any value, stored as its text.
         conversion: `as_is`, `date` (from days), `timestamp_millis`, `timestamp_micros` (from a count),
             `timestamp_text`, `decimal_bytes` (from the unscaled number), `decimal_text`, or `scaled_decimal` (from a
-            record of scale and unscaled number; it lands as text).
+            record of scale and unscaled number; it is stored as text).
         landing: the Avro type of the column.
         item: the wire type of an array's items.
         fields: the wire types of a record's fields, by name.
@@ -190,7 +190,13 @@ def avro_of_field(field: Any, column: str | None = None) -> AvroType:
     """
     try:
         return _avro_of_connect(field, field["field"] if column is None else column, _Counter())
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):  # a foreign schema may have any shape
+    except (
+        AttributeError,
+        KeyError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ):  # another tool's schema may have any shape
         raise SchemaRefused(column or "", "the message's schema is not one of Kafka Connect's") from None
 
 
@@ -329,7 +335,7 @@ def _decimal(kind: Mapping[str, Any], base: str, column: str) -> WireType:
     except (TypeError, ValueError):
         raise SchemaRefused(column, f"invalid decimal: precision {precision!r}, scale {scale!r}") from None
     if base not in _DECIMAL_FORMS:
-        raise SchemaRefused(column, f"a decimal travels as bytes, string or double, not as {base}")
+        raise SchemaRefused(column, f"a decimal is sent as bytes, string or double, not as {base}")
     landing = {"type": "bytes", "logicalType": DECIMAL, "precision": precision, "scale": scale}
     return WireType(base, _DECIMAL_FORMS[base].conversion, landing)
 

@@ -1,4 +1,4 @@
-"""What operators decided about the times of a collection, as seal applies it."""
+"""The operators' decisions about the times of a collection, as seal applies them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tidelake.store.decision import Decision, Discard, counts_in, discards_in, r
 
 
 class Rulings:
-    """The decisions about times; the newest about a time stands."""
+    """The decisions about times; for each time, the newest decision counts."""
 
     def __init__(self, decisions: Sequence[Decision]) -> None:
-        """Sort decisions by what they do."""
+        """Group decisions by what they do."""
         self.reasons = reasons_in(decisions)
-        """By time, why it was decided about."""
+        """By time, the reason of the decision."""
         self.counts = {time: decision.count for time, decision in counts_in(decisions).items()}
         """By time, the number of distinct updates, whatever was announced."""
         self.discards = discards_in(decisions)

@@ -61,7 +61,7 @@ class Block:
         return self.value.get(key, default) if isinstance(self.value, dict) else default
 
     def elsewhere(self, file: Path, value: Any) -> Block:
-        """The same field with its value in another file."""
+        """Return the same field with its value in a different file."""
         return replace(self, file=file, value=value, line=None, node=None)
 
     def fail(self, problem: str, fix: str) -> NoReturn:
@@ -88,7 +88,7 @@ class Block:
                 self.child(key).fail("is not a known key", f"use one of: {', '.join(sorted(known))}")
 
     def validate(self, kind: type[_Settings], values: dict[str, Any], fix: str, shows_value: bool = True) -> _Settings:
-        """Build settings from values; refuse the first that does not fit, with its place.
+        """Build settings from values; refuse the first invalid value, with its place.
 
         Args:
             kind: the settings' type.

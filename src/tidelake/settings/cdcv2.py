@@ -17,7 +17,7 @@ class Cdcv2Settings(CollectionSettings):
 
     framing: Literal["cdcv2"] = "cdcv2"
     before: Literal["whole", "key"] = "whole"
-    """Change events with a key: whether `before` is the whole row, or may be just the key's columns, or null."""
+    """Change events with a key: whether `before` is the whole row, or may be only the key's columns, or null."""
 
     def spec(self) -> CollectionSpec:
         """The specification for the store."""
@@ -26,10 +26,10 @@ class Cdcv2Settings(CollectionSettings):
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
         """Refuse a key of reclocked collections."""
-        problem = "is given for CDCv2 messages, which are Avro and say all by themselves"
+        problem = "is given for CDCv2 messages, which are Avro and self-contained"
         if place.field.endswith(".evolution"):
             problem = (
-                "is given for CDCv2 messages, in which the data is what tells statements apart: its columns are fixed"
+                "is given for CDCv2 messages, whose statements are distinguished by their data: its columns are fixed"
             )
         place.fail(problem, "leave it out, or add `framing: reclock` for a reclocked topic")
 

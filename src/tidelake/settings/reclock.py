@@ -50,7 +50,7 @@ class ReclockSettings(CollectionSettings):
     evolution: Evolution = "none"
     """Whether new nullable columns are added automatically."""
     metadata: dict[str, str] = Field(default_factory=dict)
-    """The metadata of records that become columns, with their names."""
+    """The metadata of records that become columns, with the columns' names."""
     key_schema: dict[str, Any] = Field(default_factory=dict)
     """Upserts: the schema of keys; by default the key's columns of the value."""
     key_schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
@@ -74,7 +74,7 @@ class ReclockSettings(CollectionSettings):
 
     @property
     def record_schema(self) -> dict[str, Any]:
-        """The columns of the table; empty if the source brings the schema."""
+        """The columns of the table; empty if the schema comes from the source."""
         return self.table_of(self.row) if self.row else {}
 
     def table_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class ReclockSettings(CollectionSettings):
         """The specification for the store.
 
         Args:
-            row: the schema of values or rows that the source brings, if the settings have none.
+            row: the schema of values or rows from the source, if the settings have none.
         """
         return replace(
             super().spec(),
@@ -144,7 +144,7 @@ def _check_together(block: Block, terms: EnvelopeTerms) -> None:
         if name in block and terms.key != "required" and not is_event_in_avro:
             block.child(name).fail(
                 f"is given for the envelope '{terms.name}'",
-                "only upserts, and change events in Avro, read keys by it",
+                "only upserts, and change events in Avro, use it to read keys",
             )
     names_records = block.get("subject", "topic") != "topic"
     if terms.of_changes and names_records and ("schema" not in block or "key_schema" not in block):

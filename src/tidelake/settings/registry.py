@@ -15,7 +15,7 @@ Subject = Literal["topic", "record", "topic_record"]
 
 
 class RegistrySettings(Frozen):
-    """A registry that speaks Confluent's protocol."""
+    """A registry with Confluent's API."""
 
     url: str = Field(pattern=r"^https?://[^@\s]+$")
     username: str | None = None

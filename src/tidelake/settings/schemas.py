@@ -15,7 +15,7 @@ from tidelake.settings.block import Block
 
 
 def load_schema(place: Block) -> Block:
-    """Read a schema as it is written, in the block itself or in an .avsc file."""
+    """Read a schema unchanged, from the block itself or from an .avsc file."""
     if not isinstance(place.value, str):
         return place
     path = place.folder / place.value
@@ -60,7 +60,7 @@ def read_events(block: Block) -> tuple[dict[str, Any], dict[int, dict[str, Any]]
     is_bare = block.get("format", "avro") == "avro" and block.get("encoding") != "confluent"
     if is_bare and declared_row(schema.value) is schema.value:
         schema.fail(
-            "is that of a row, but bytes of Avro can only be read with the schema of the whole event",
+            "is that of a row, but Avro bytes can only be read with the schema of the whole event",
             "give the event's record, which has before, after, source and op; or `format: json`",
         )
     ids = block.child("schema_ids")
@@ -95,7 +95,7 @@ def read_event_keys(
     if unused in block:
         block.child(unused).fail(
             f"is given for {'Confluent framing' if framed else 'bare Avro'}",
-            "bare keys have one schema, `key_schema`; behind an id there is one for each, `key_schema_ids`",
+            "bare keys have one schema, `key_schema`; framed keys have one for each id, `key_schema_ids`",
         )
     ids = block.child("key_schema_ids")
     schema = read(block.child("key_schema")) if "key_schema" in block else {}

@@ -1,4 +1,4 @@
-"""The table `bindings/` of a reclocked collection: the offsets that each minted time stands for."""
+"""The table `bindings/` of a reclocked collection: the offsets bound to each minted time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 from tidelake.store.state import UPPER, next_offsets
 
 _MINTED = "minted"
-"""The greatest bound time, including those of ticks that lost or died afterwards."""
+"""The greatest bound time, including those of ticks that later lost a race or crashed."""
 
 
 def minted_time(path: Location) -> int:
-    """The greatest bound time; -1 without a binding."""
+    """Return the greatest bound time; -1 if there is no binding."""
     minted = OpenTable(path).value(_MINTED)
     return -1 if minted is None else minted
 

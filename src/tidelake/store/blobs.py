@@ -1,8 +1,8 @@
-"""The seam under the store: every byte of a store or a topic that Spark and delta-rs do not read or write themselves.
+"""The layer under the store: reads and writes every byte of a store or a topic that Spark and delta-rs do not.
 
-A blob is whole or absent: it is written once, under a name of its own. Folders group blobs by name. Nothing here goes
-beyond an object store: no rename, no link, no append. `local_disk` makes files as safe as that; `objects` serves every
-other store. Only this module calls the two.
+A blob is whole or absent: it is written once, under a name of its own. Folders group blobs by name. Nothing here needs
+more than an object store offers: no rename, no link, no append. `local_disk` makes files equally safe; `objects` serves
+every other store. Only this module calls the two.
 
 An absent blob raises `FileNotFoundError` and a name in use `FileExistsError`, whatever the store.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def read(location: Location) -> bytes:
-    """All bytes of a blob.
+    """Return all bytes of a blob.
 
     Raises:
         FileNotFoundError: it is absent.
@@ -35,7 +35,7 @@ def read(location: Location) -> bytes:
 
 
 def open_file(location: Location) -> pa.NativeFile:
-    """A blob for Arrow, which reads only the ranges that it needs.
+    """Open a blob for Arrow, which reads only the ranges that it needs.
 
     Raises:
         FileNotFoundError: it is absent.
@@ -44,7 +44,7 @@ def open_file(location: Location) -> pa.NativeFile:
 
 
 def open_stream(location: Location) -> BinaryIO:
-    """A blob from its first byte on.
+    """Open a blob for reading from its first byte.
 
     Raises:
         FileNotFoundError: it is absent.
@@ -53,7 +53,7 @@ def open_stream(location: Location) -> BinaryIO:
 
 
 def create(location: Location, data: bytes) -> None:
-    """Write a blob if its name is free. Commits rest on this: exactly one of several callers succeeds.
+    """Write a blob if its name is free. Commits rely on this: exactly one of several callers succeeds.
 
     The bytes are durable before the name appears. `make_names_durable` makes the name durable.
 
@@ -70,7 +70,7 @@ def write(location: Location, data: bytes) -> None:
 
 
 def writing(location: Location) -> AbstractContextManager[pa.NativeFile]:
-    """Write or replace a blob piece by piece. It appears when the block ends, and never if the block raises."""
+    """Write or replace a blob piece by piece. It appears when the block ends, or never if the block raises."""
     return _backend(location).writing(location)
 
 
@@ -160,7 +160,7 @@ def now_s(folder: Location) -> float:
 
 
 def last_change_s(folder: Location) -> float:
-    """When anything below a folder was last written, or the folder renewed; now, if it changes during the call."""
+    """Return when anything below a folder was last written or the folder renewed; now if it changes during the call."""
     return _backend(folder).last_change_s(folder)
 
 

@@ -59,7 +59,7 @@ class LateContradiction:
     decision: str | None
     """The reason of the decision that settled it, or None."""
     more: int = 0
-    """Number of further times, listed nowhere, at which the statement contradicts the proven count."""
+    """Number of further, unlisted times at which the statement contradicts the proven count."""
 
     @property
     def fact(self) -> str:
@@ -97,10 +97,10 @@ def late_verdicts(collection: Collection) -> dict[str, int]:
 
 
 class LateNotes:
-    """The notes about contradictions. A note that was written twice after a stop counts once.
+    """The notes about contradictions. A note that was repeated after an interruption counts once.
 
-    Each note is about one statement. Notes are parsed on demand, so a source that contradicts itself at every time
-    costs no more than what is shown of it.
+    Each note is about one statement. Notes are parsed on demand, so even if a source contradicts itself at every time,
+    only the contradictions that are shown cost time.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -113,12 +113,12 @@ class LateNotes:
 
     @property
     def contradictions(self) -> int:
-        """Number of contradictions; a statement about many times makes one at each."""
+        """Number of contradictions; a statement about many times counts once for each."""
         return pc.sum(self.rows["counted"]).as_py() or 0
 
     @property
     def undecided(self) -> int:
-        """Number of contradictions that nobody has settled. Only notes that a decision may settle are parsed."""
+        """Number of unsettled contradictions. Only notes that a decision may settle are parsed."""
         late = (contradiction for row in self._maybe_settled().to_pylist() for contradiction in self._read(row))
         settled = sum(1 + contradiction.more for contradiction in late if contradiction.decision is not None)
         return self.contradictions - settled
@@ -219,7 +219,7 @@ class _Settled:
     def _read_counts(self, listed: list[list[int]], facts: int, place: dict[str, Any]) -> list[LateContradiction]:
         reasons = [self.counts.get(time) for time, _, _ in listed]
         last = len(listed) - 1
-        # Settling all listed times of a statement settles the statement; its other times belong to the last of these.
+        # Settling all listed times of a statement settles the statement; its other times are added to the last of them.
         rest = None if None in reasons else reasons[last]
         contradictions = [
             LateContradiction(LATE_COUNT, time, **place, stated=stated, published=published, data=None, decision=reason)
@@ -239,7 +239,7 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
 
     Args:
         collection: the collection.
-        pending: rows of `progress/` that were not compared yet.
+        pending: rows of `progress/` that have not been compared yet.
         upper: the first time that is not sealed.
         closed: whether every time is sealed.
 
@@ -247,7 +247,7 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
         Whether any statement reaches below upper.
 
     Cost: nothing if none does; else the proofs of the times that late statements cover. The number of notes is bounded
-    by the number of statements, not of times.
+    by the number of statements, not by the number of times.
     """
     end_of_sealed = INT64_MAX + 1 if closed else upper
     late = [row for row in pending.to_pylist() if row["lower"] and (closed or min(row["lower"]) < upper)]
@@ -294,7 +294,7 @@ def _note_of(row: dict[str, Any], others: list[tuple[int, int, int]]) -> dict[st
 
 
 def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> None:
-    """Append the notes whose facts were not noted yet, from whatever place."""
+    """Append the notes whose facts have not been noted yet, at any place in the topic."""
     if not notes:
         return
     path = collection.paths.proofs
@@ -316,7 +316,7 @@ def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> N
         if fact not in stored_facts
     ]
     if rows:
-        from tidelake.store.runs import append_run  # late: `status` reads the notes without Spark
+        from tidelake.store.runs import append_run  # imported late: `status` reads the notes without Spark
 
         table = pa.Table.from_pylist(rows, schema=PROOFS_SCHEMA)
         append_run(path, write_run(path, new_run(CONTRADICTED_RUN), table), collection.entry.epoch)

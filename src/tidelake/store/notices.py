@@ -16,6 +16,6 @@ def warn(event: str, **values: Any) -> None:
 
 
 def _log() -> Any:
-    import structlog  # late: it loads half of rich, and `status` hardly ever logs
+    import structlog  # imported late: it loads half of rich, and `status` hardly ever logs
 
     return structlog.get_logger("tidelake")

@@ -35,7 +35,7 @@ def quarantine_reasons(collection: Collection, explained: bool | None = None) ->
         collection: the collection.
         explained: True counts only explained messages, False only the others; see `explanation_of`.
     """
-    # The messages themselves may be large and many.
+    # The messages themselves are not read: they may be large and many.
     rows = quarantine_rows(collection, [*_PLACE, "reason", "times"])
     decisions = collection.entry.decisions
     return dict(

@@ -39,10 +39,10 @@ def retry_commit(
         table: the table's folder, or an open table to use for the first attempt.
         commit: makes one attempt from an open table, or finds that no commit is needed.
         failure: the text of the error if every attempt loses.
-        after_conflict: called with the fresh state after each conflict. It raises `LostRace` if the commit is not
-            valid after it.
+        after_conflict: called with the fresh state after each conflict. It raises `LostRace` if the commit is no longer
+            valid.
         attempts_max: maximum number of attempts.
-        pause_s: by how much the pause grows with each conflict, up to 0.1 s.
+        pause_s: how much longer to pause after each further conflict, up to 0.1 s.
 
     Raises:
         Conflict: every attempt lost; its text is `failure`.

@@ -57,7 +57,7 @@ class FileTopic:
     """A topic in a folder. It caches the index of each file, as files never change."""
 
     def __init__(self, folder: Place) -> None:
-        """Name the folder; nothing is read yet."""
+        """Take the folder; nothing is read yet."""
         self.folder = locate(folder)
         self.name = self.folder.name
         self.identity = None
@@ -67,7 +67,7 @@ class FileTopic:
         """By partition, the offset that the next message will have.
 
         Raises:
-            MalformedTopic: a file is not a topic's.
+            MalformedTopic: a file is not a valid topic file.
         """
         ends: dict[int, int] = {}
         for file in self._files():
@@ -84,14 +84,14 @@ class FileTopic:
         """The next range to read, at most `messages_max` offsets, and the gaps that stop it.
 
         Args:
-            next_offsets: by partition, the first offset that was not read yet; 0 if it is missing.
+            next_offsets: by partition, the first offset that has not been read; 0 if it is missing.
             messages_max: maximum size of the whole range, at least 1.
             accepted: (partition, start, end) of accepted gaps. Offsets that no file holds are skipped,
                 so an interval may start after its next offset; messages in files are read.
 
         Raises:
-            MalformedTopic: a file is not a topic's.
-            RepeatedOffset: two messages share an offset that was not read yet.
+            MalformedTopic: a file is not a valid topic file.
+            RepeatedOffset: two messages share an offset that has not been read.
         """
         files = self._files()
         held: dict[int, list[Interval]] = {partition: [] for partition in next_offsets}
@@ -162,7 +162,7 @@ class FileTopic:
         """Do nothing: a folder cannot publish offsets."""
 
     def _read_parquet(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
-        from pyspark.sql import functions as F  # late: `status` reads topics without Spark
+        from pyspark.sql import functions as F  # imported late: `status` reads topics without Spark
 
         frame = spark.read.schema(
             f"key binary, value binary, partition int, offset bigint, timestamp timestamp, headers {_HEADERS}"
@@ -237,7 +237,7 @@ def _overlaps(file: _File, partition: int, wanted: Interval) -> bool:
 
 
 def _is_within(file: _File, taken: Mapping[int, Interval]) -> bool:
-    """Whether all offsets of a file lie in these intervals."""
+    """Return whether all offsets of a file are in these intervals."""
     return all(
         partition in taken and taken[partition][0] <= start and end <= taken[partition][1]
         for partition, held in file.offsets.items()
@@ -263,7 +263,7 @@ def _index(path: Location) -> _File:
         return _File(path, {partition: intervals_of(np.array(offsets, dtype=np.int64))} if offsets else {})
     raise MalformedTopic(
         str(path),
-        "is not a file of a topic",
+        "is not a topic file",
         "a topic holds *.parquet and <partition>.jsonl[.gz]; start other names with '_'",
     )
 
@@ -281,7 +281,7 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
             str(path), f"is not a whole Parquet file: {error}", "write to a name that starts with '_', then rename"
         ) from error
     if table["partition"].null_count or table["offset"].null_count:
-        raise MalformedTopic(str(path), "has a null partition or offset", "every message has both")
+        raise MalformedTopic(str(path), "has a null partition or offset", "every message needs both")
     partitions, offsets = table["partition"].to_numpy(), table["offset"].to_numpy()
     for name, values, most in (("partition", partitions, PARTITION_MAX), ("offset", offsets, OFFSET_MAX)):
         beyond = values[(values < 0) | (values > most)]
@@ -303,7 +303,7 @@ def _covered_offsets(path: Location, schema: pa.Schema) -> dict[int, list[Interv
         return {int(partition): [(int(start), int(end))] for partition, (start, end) in json.loads(covered).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise MalformedTopic(
-            str(path), f"does not say what it stands for: {error}", "record the topic again"
+            str(path), f"does not say which offsets it covers: {error}", "record the topic again"
         ) from error
 
 
@@ -324,7 +324,7 @@ def _check_shape(path: Location, schema: pa.Schema) -> None:
             stored = schema.field(name).type if name in schema.names else "missing"
             raise MalformedTopic(
                 str(path),
-                f"is not in the shape of Spark's Kafka source: column '{name}' is {stored}, not {kind}",
+                f"does not have the schema of Spark's Kafka source: column '{name}' is {stored}, not {kind}",
                 "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers",
             )
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _EXPIRED = "the brokers have deleted them"
 _SHRANK = "the partition ends before what was read already"
-_REMOVED = "the partition is no longer there"
+_REMOVED = "the partition no longer exists"
 _GROUP_PREFIX = "tidelake"
 
 _MESSAGES_PER_TASK_MIN = 2_000
@@ -34,10 +34,10 @@ class KafkaTopic:
     """A topic of a cluster."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, decisions: Sequence[Decision] = ()) -> None:
-        """Name the topic; nothing is requested yet.
+        """Take the topic's name; nothing is requested yet.
 
-        Each decision to accept a recreated or truncated topic gives it another name in the collection's tables, such as
-        `orders#1`, because its offsets stand for other records than before.
+        Each decision to accept a recreated or truncated topic gives it a new name in the collection's tables, such as
+        `orders#1`, because its offsets mean different records than before.
         """
         accepted = [decision for decision in decisions if isinstance(decision, AcceptTopic) and decision.topic == topic]
         self.cluster, self.topic = cluster, topic
@@ -62,10 +62,10 @@ class KafkaTopic:
     ) -> tuple[OffsetRange, list[TopicGap]]:
         """The next range to read, at most `messages_max` offsets, and the gaps that stop it.
 
-        A partition that was not read yet starts at offset 0, or at the offset that a decision names.
+        A partition that has not been read starts at offset 0, or at the offset that a decision names.
 
         Args:
-            next_offsets: by partition, the first offset that was not read yet.
+            next_offsets: by partition, the first offset that has not been read.
             messages_max: maximum size of the whole range, at least 1.
             accepted: (partition, start, end) of accepted gaps; messages in them that still exist are read.
 
@@ -90,9 +90,9 @@ class KafkaTopic:
         """The messages of a range, without those of aborted transactions.
 
         Out: the columns of `RAW_SCHEMA`; all but partition and offset may be null.
-        Raises, when it is read: Spark's own error if the brokers have meanwhile deleted a part of it.
+        Raises, when it is read: Spark's own error if the brokers have deleted a part of it in the meantime.
         """
-        from pyspark.sql import functions as F  # late: `status` reads topics without Spark
+        from pyspark.sql import functions as F  # imported late: `status` reads topics without Spark
 
         if not offsets.intervals:
             return spark.createDataFrame([], schema=RAW_SCHEMA)
@@ -117,7 +117,7 @@ class KafkaTopic:
         """Return None: only Spark reads from brokers."""
 
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
-        """Store the offsets as those of a consumer group, if the settings name one, for monitoring. We never read them.
+        """Commit the offsets for a consumer group, if the settings name one, for monitoring. They are never read back.
 
         Raises:
             TopicUnreachable: they could not be stored.

@@ -1,4 +1,4 @@
-"""Records topics of a broker as file topics. Records keep their bytes and offsets; `producing` plays them back.
+"""Records Kafka topics as file topics. Records keep their bytes and offsets; `producing` plays them back.
 
 A recording keeps keys, values, headers, timestamps, partitions and offsets. Its Parquet files state which offsets they
 cover, so offsets without a record (of transactions or compaction) leave no gap.
@@ -47,8 +47,8 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
 
     Raises:
         TopicMissing: the topic does not exist.
-        CopyRefused: the folder holds another topic, JSON lines, or more than the topic; or JSON lines are asked for
-            and an offset has no record, which they cannot express.
+        CopyRefused: the folder holds a different topic, JSON lines, or more than the topic; or JSON lines are
+            requested, and an offset has no record, which they cannot express.
         TopicUnreachable: the brokers do not answer, or stop answering.
 
     Cost: bounded memory as Parquet; one partition at a time in memory as JSON lines.
@@ -58,7 +58,7 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
     facts = cluster.topic(name)
     recorded = FileTopic(folder).end_offsets()
     if form == "jsonl" and recorded:
-        raise CopyRefused(f"{folder} holds messages already, but its files never change", "record into an empty folder")
+        raise CopyRefused(f"{folder} already holds messages, and its files never change", "record into an empty folder")
     _check_same_topic(folder, name, facts.identity)
     copied = Copied()
     for partition, (first, end) in sorted(facts.offsets.items()):
@@ -228,5 +228,5 @@ def _check_same_topic(folder: Location, name: str, identity: int | None) -> None
         if recorded is not None and identity is not None and int(recorded) != identity:
             raise CopyRefused(
                 f"{folder} is a recording of an earlier topic '{name}', which was deleted and recreated",
-                "record into another folder",
+                "record into a different folder",
             )

@@ -85,7 +85,7 @@ def by_partition(intervals: Iterable[tuple[int, int, int]]) -> dict[int, list[In
 
 
 def bounded(intervals: dict[int, Interval], messages_max: int) -> dict[int, Interval]:
-    """The same intervals, cut evenly to at most `messages_max` offsets in total."""
+    """Return the same intervals, shortened evenly to at most `messages_max` offsets in total."""
     left, bounded = messages_max, {}
     by_length = sorted(intervals.items(), key=lambda item: item[1][1] - item[1][0])
     for index, (partition, (start, end)) in enumerate(by_length):
