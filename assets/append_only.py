@@ -23,5 +23,5 @@ RECLOCKED_APPEND_ONLY = Family(
 
 
 def append_only_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
-    """The assets of one append-only collection."""
+    """Return the assets of one append-only collection."""
     return build_assets(settings, RECLOCKED_APPEND_ONLY if settings.mints_times else APPEND_ONLY)

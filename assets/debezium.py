@@ -21,5 +21,5 @@ DEBEZIUM = Family(
 
 
 def debezium_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
-    """The assets of one collection of change events."""
+    """Return the assets of one collection of change events."""
     return build_assets(settings, DEBEZIUM)

@@ -15,5 +15,5 @@ PLAIN = Family(
 
 
 def plain_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
-    """The assets of one plain collection."""
+    """Return the assets of one plain collection."""
     return build_assets(settings, PLAIN)

@@ -27,5 +27,5 @@ RECLOCKED_UPSERT = Family(
 
 
 def upsert_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
-    """The assets of one upsert collection."""
+    """Return the assets of one upsert collection."""
     return build_assets(settings, RECLOCKED_UPSERT if settings.mints_times else UPSERT)

@@ -68,7 +68,7 @@ class ValidateConfig(Config):
 
 
 def checks_name(name: str) -> str:
-    """The name of the step that validates a collection."""
+    """Return the name of the step that validates a collection."""
     return f"{name}__validate"
 
 
@@ -172,14 +172,14 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
 
 
 def _shown_by(check: str, numbers: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of one check: its own, and those that every check shows."""
+    """Return the numbers of one check: its own, and those that every check shows."""
     own = _OWN_NUMBERS.get(check, ())
     others = {name for names in _OWN_NUMBERS.values() for name in names} - set(own)
     return {name: value for name, value in numbers.items() if name not in others}
 
 
 def frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
-    """Seconds since upper last moved, or since the collection was created if it never did.
+    """Return the seconds since upper last moved, or since the collection was created if it never did.
 
     It is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
     """
@@ -229,7 +229,7 @@ def _unanswered(key: AssetKey, rule: Rule, error: BaseException) -> AssetCheckRe
 
 
 def _unreadable() -> tuple[type[BaseException], ...]:
-    """The errors of reading a damaged table."""
+    """Return the errors of reading a damaged table."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

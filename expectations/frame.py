@@ -81,5 +81,5 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
 
 
 def _late_not_compared(report: ValidateReport, status: CollectionStatus) -> int:
-    """1 if late statements could not be compared or read: some may be contradictions, so the check has to fail."""
+    """Return 1 if late statements could not be compared or read: some may be contradictions, so the check must fail."""
     return int(report.late_problem is not None or status.late_problem is not None)

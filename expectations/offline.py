@@ -104,7 +104,7 @@ def make_readable_offline(data_docs: Path) -> None:
 
 
 def _section(notes: Notes) -> str:
-    """The section with the notes, at the top of a page; empty if there are none."""
+    """Return the section with the notes, at the top of a page; empty if there are none."""
     parts = {"Sealed by decision": notes.decided, **notes.evidence}
     lists = [
         f"<h2>{html.escape(title)}</h2><ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>"
@@ -115,7 +115,7 @@ def _section(notes: Notes) -> str:
 
 
 def list_results(data_docs: Path) -> list[Result]:
-    """All stored results, newest first."""
+    """Return all stored results, newest first."""
     results = []
     root = results_folder(data_docs)
     # Names of folders have microseconds; the time on the page has seconds.
@@ -140,7 +140,7 @@ def list_results(data_docs: Path) -> list[Result]:
 
 
 def _readable_time(folder: str) -> str:
-    """The name of a folder as a readable time.
+    """Return the name of a folder as a readable time.
 
     >>> _readable_time("20261121T113400.150767Z")
     '2026-11-21 11:34:00'

@@ -29,7 +29,7 @@ class Rule:
 
 
 def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
-    """The rules of a collection: those of its framing, and of its key or its envelope.
+    """Return the rules of a collection: those of its framing, and of its key or its envelope.
 
     Raises:
         LookupError: a framing or an envelope names a check that no rule defines.
@@ -46,7 +46,7 @@ def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
 
 
 def build_suite(settings: CollectionSettings) -> ExpectationSuite:
-    """The rules as a suite with the name of the collection. The meta of each expectation names its check."""
+    """Return the rules as a suite with the name of the collection. The meta of each expectation names its check."""
     from great_expectations import ExpectationSuite
 
     expectations = []

@@ -43,7 +43,7 @@ class Report:
         return not self.errors
 
     def as_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
+        """Return the report as JSON values."""
         return {
             "job": self.job,
             "ok": self.ok,
@@ -107,7 +107,7 @@ def log_to_stderr() -> None:
 
 
 def to_json(value: Any) -> Any:
-    """A report as JSON values: dataclasses become objects, errors their text."""
+    """Return a report as JSON values: dataclasses become objects, errors their text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: to_json(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, BaseException):

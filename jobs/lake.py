@@ -24,7 +24,7 @@ class Lake(Protocol):
         """The settings in `collections.yaml`."""
 
     def session(self) -> SparkSession:
-        """The only session of this process."""
+        """Return the only session of this process."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def _location(environment: Environment, settings: Settings) -> Definitions:
 
 
 def _assets_of(collection: CollectionSettings) -> list[AssetsDefinition]:
-    """The assets of a collection; those of a plug-in's envelope have generic descriptions."""
+    """Return the assets of a collection; those of a plug-in's envelope have generic descriptions."""
     build = FAMILIES.get(collection.family)
     if build is not None:
         return build(collection)

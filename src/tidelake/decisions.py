@@ -122,7 +122,7 @@ def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
 
 
 def is_sealed(collection: Collection, time: int) -> bool:
-    """Whether a time is before upper."""
+    """Return whether a time is before upper."""
     table = OpenTable(collection.paths.updates)
     return bool(table.value(CLOSED)) or time < (table.value(UPPER) or 0)
 

@@ -103,8 +103,8 @@ def _rows_of(taken: Snapshot, rows_max: int | None) -> list[dict[str, Any]]:
     return [parse(row[0]) for row in rows.select(F.to_json(F.struct(*names), ROW_TEXT)).collect()]
 
 
-def _with_bytes(row: dict[str, Any], kinds: dict[str, ColumnType], made: Callable[[str], Any]) -> dict[str, Any]:
-    """The same row with `made(base64 text)` where a column, or a part of it, is bytes."""
+def _with_bytes(row: dict[str, Any], kinds: dict[str, ColumnType], convert: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the same row with `convert(base64 text)` wherever a column, or a part of it, is bytes."""
     from tidelake.schema.columns import map_bytes
 
-    return {name: map_bytes(kinds[name], value, made) if name in kinds else value for name, value in row.items()}
+    return {name: map_bytes(kinds[name], value, convert) if name in kinds else value for name, value in row.items()}

@@ -44,7 +44,7 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
 
 
 def console() -> Console:
-    """The terminal; wide enough for a table if the output goes to a file or a pipe."""
+    """Return the terminal; wide enough for a table if the output goes to a file or a pipe."""
     from rich.console import Console
 
     return Console() if sys.stdout.isatty() else Console(width=160)
@@ -69,7 +69,7 @@ def _nested_cell(value: Any) -> str:
 
 
 def late_note(verdicts: dict[str, int]) -> str:
-    """The number of late statements with each verdict, in words."""
+    """Return the number of late statements with each verdict, in words."""
     words = {
         "copy": "copies",
         "contradiction": "contradict what was published",

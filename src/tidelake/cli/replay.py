@@ -55,7 +55,7 @@ def replay(
 
 
 def _read_streams(files: list[Path], failed: list[Path]) -> Iterator[tuple[Path, list[bytes]]]:
-    """The lines of each file. A file that cannot be read is named on standard error, and added to `failed`."""
+    """Yield the lines of each file. A file that cannot be read is named on standard error, and added to `failed`."""
     from tidelake.protocol.replay import split_lines
 
     for file in files:

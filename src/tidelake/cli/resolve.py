@@ -47,7 +47,7 @@ class _Resolve(TyperGroup):
         return "--help" not in flags and bool(flags & _DECIDING) and len(list(self._names(args))) == 1
 
     def _names(self, args: list[str]) -> Iterable[str]:
-        """The arguments that are neither options nor their values."""
+        """Return the arguments that are neither options nor their values."""
         options = [option for command in self.commands.values() for option in command.params]
         valued = {flag for option in options if not getattr(option, "is_flag", False) for flag in option.opts}
         words = iter(args)
@@ -238,7 +238,7 @@ def by_options(
 
 
 def _sibling(context: typer.Context, name: str) -> click.Command:
-    """Another sub-command of the same group."""
+    """Return another sub-command of the same group."""
     assert context.parent is not None
     group = context.parent.command
     assert isinstance(group, TyperGroup)
@@ -272,7 +272,7 @@ def _print_decisions(collection: LakeCollection) -> None:
 
 
 def _row_of(decision: Decision) -> dict[str, Any]:
-    """A decision as a row of the list."""
+    """Return a decision as a row of the list."""
     from tidelake.decisions import AcceptGap, AcceptTopic, Acknowledge, Count, Discard
 
     match decision:

@@ -255,7 +255,7 @@ def _merge(
 def _swap(
     collection: Collection, table: OpenTable, chosen: list[Run], added: list[RunFile], since: tuple[int, ...]
 ) -> None:
-    """Commit the swap; after a conflict, commit again as long as the input runs are live."""
+    """Commit the swap; after a conflict, commit again if the input runs are still live."""
     names = {run.name for run in chosen}
 
     def commit(opened: OpenTable) -> None:

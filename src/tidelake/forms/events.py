@@ -98,12 +98,12 @@ class EventForm(Form):
 
 
 def row_fields(event_fields: Sequence[pa.Field]) -> list[pa.Field]:
-    """The columns of a row, from the columns of an event."""
+    """Return the columns of a row, from the columns of an event."""
     return list(next(field for field in event_fields if field.name == AFTER).type)
 
 
 def rows_brought() -> Column:
-    """The number of rows after an event minus the number before it: 1, 0 or -1."""
+    """Return the number of rows after an event minus the number before it: 1, 0 or -1."""
     return F.col(AFTER).isNotNull().cast("bigint") - F.col(BEFORE).isNotNull().cast("bigint")
 
 
@@ -127,7 +127,7 @@ def row_updates(events: DataFrame, key_before: Sequence[str] = ()) -> DataFrame:
 
 
 def _same_key(key: Sequence[str]) -> Column:
-    """Whether an event has both rows, and they have the same key; null or false if not."""
+    """Return whether an event has both rows, and they have the same key; null or false if not."""
     return all_of(F.col(BEFORE)[name] == F.col(AFTER)[name] for name in key)
 
 
@@ -265,7 +265,7 @@ def count_key_breaches(stated: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def _key_of(row: Column, key: Sequence[str]) -> Column:
-    """The key of a row as a struct; null without a row."""
+    """Return the key of a row as a struct; null if there is no row."""
     return F.when(row.isNotNull(), F.struct(*(row[name].alias(name) for name in key)))
 
 

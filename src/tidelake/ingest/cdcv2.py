@@ -57,11 +57,11 @@ class _Sealed:
         return time >= 0 if self.closed else time < parameter(self.upper, time)
 
     def misses(self, time: Column) -> Column:
-        """Whether a time is not sealed."""
+        """Return whether a time is not sealed."""
         return time < 0 if self.closed else time >= parameter(self.upper, time)
 
     def reaches(self, file: RunFile) -> bool:
-        """Whether a file may hold a sealed time."""
+        """Return whether a file may hold a sealed time."""
         return self.closed or file.time_min is None or file.time_min < self.upper
 
 
@@ -257,7 +257,7 @@ class StreamTick(Tick):
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
 
     def _detail(self) -> Column:
-        """The text of the envelope's reason; null for any other reason."""
+        """Return the text of the envelope's reason; null for any other reason."""
         details = (F.when(F.col("reason") == refusal.reason, F.lit(refusal.detail)) for refusal in self.refusals)
         return F.coalesce(*details, F.lit(None).cast("string"))
 
@@ -327,20 +327,20 @@ class StreamTick(Tick):
 
 
 def _closer_reading(reading: Reading, written: WrittenRun) -> Reading | None:
-    """The closer reading that a written run needs; None if the run is right."""
+    """Return the closer reading that a written run needs; None if the run is right."""
     if written.counts["broken"]:
         return Reading.CAREFUL
     return Reading.COMPARED if reading is Reading.MEASURED and _lacks_proof(written) else None
 
 
 def _lacks_proof(written: WrittenRun) -> bool:
-    """Whether lengths do not prove that all messages of a written run are good."""
+    """Return whether lengths do not prove that all messages of a written run are good."""
     return bool(written.counts["doubtful"] or written.counts["excess"])
 
 
 @cached
 def _message_columns(refusals: Sequence[Refusal], reading: Reading) -> list[Column]:
-    """The updates of messages, and the columns that count messages."""
+    """Return the updates of messages, and the columns that count messages."""
     rejected = F.col("reason").isNotNull()
     if reading is Reading.CAREFUL and refusals:
         refused = F.exists("updates", lambda update: _is_refused(refusals, update))
@@ -351,7 +351,7 @@ def _message_columns(refusals: Sequence[Refusal], reading: Reading) -> list[Colu
 
 @cached
 def _row_columns(decoder: Decoder, refusals: Sequence[Refusal], reading: Reading) -> list[Column]:
-    """The columns that count a row's statement and, in its first row, its message; see `explode_messages`."""
+    """Return the columns that count a row's statement and, in its first row, its message; see `explode_messages`."""
     statement, is_first = F.col("_u"), F.coalesce("_at", F.lit(0)) == 0
     is_there, refused = statement.isNotNull(), bool(refusals)
     flags, columns = {}, [F.col("offset").alias("_offset")]
@@ -373,7 +373,7 @@ def _row_columns(decoder: Decoder, refusals: Sequence[Refusal], reading: Reading
 
 @cached
 def _counts(reading: Reading) -> list[Column]:
-    """The counts of `_row_columns`."""
+    """Return the counts of `_row_columns`."""
     names = {
         "updates": _ACCEPTED,
         "null_records": _NULL,
@@ -386,13 +386,13 @@ def _counts(reading: Reading) -> list[Column]:
 
 
 def _is_refused(refusals: Sequence[Refusal], statement: Column) -> Column:
-    """Whether the envelope refuses a statement."""
+    """Return whether the envelope refuses a statement."""
     return reason_against(refusals, statement).isNotNull()
 
 
 @cached
 def _has(flag: int) -> Column:
-    """Whether a row's `_flags` include this flag."""
+    """Return whether a row's `_flags` include this flag."""
     return F.col("_flags").bitwiseAND(F.lit(flag)) != 0
 
 

@@ -84,7 +84,7 @@ def schemas_agreed(table: OpenTable, row: Record, key: Sequence[str]) -> tuple[J
 
 
 def values_of_judged(table: OpenTable, row: Record, key: Sequence[str], judged: JudgedSchemas) -> dict[str, int]:
-    """The values that a commit stores for the next tick."""
+    """Return the values that a commit stores for the next tick."""
     if not judged.complete:
         return {}
     name = _value_name(row, key)
@@ -99,6 +99,6 @@ def values_of_judged(table: OpenTable, row: Record, key: Sequence[str], judged: 
 
 
 def _value_name(row: Record, key: Sequence[str]) -> str:
-    """The name of the cached schemas for these columns."""
+    """Return the name of the cached schemas for these columns."""
     columns = json.dumps([row, key], sort_keys=True)
     return f"schemas/{hashlib.blake2b(columns.encode(), digest_size=6).hexdigest()}"

@@ -194,7 +194,7 @@ def _placed(fault: Column) -> Column:
 
 
 def _place(settings: ReclockSettings) -> Sequence[Column]:
-    """The columns that order the records of a key within a tick, before their offsets."""
+    """Return the columns that order the records of a key within a tick, before their offsets."""
     if len(settings.topics) == 1:
         return [F.col("partition")]
     topics = F.array_position(F.array(*(F.lit(topic) for topic in settings.topics)), F.col("topic"))
@@ -202,11 +202,11 @@ def _place(settings: ReclockSettings) -> Sequence[Column]:
 
 
 def metadata_columns(settings: ReclockSettings) -> list[Column]:
-    """The metadata columns, under the names in the settings."""
+    """Return the metadata columns, under the names in the settings."""
     return [column.alias(name) for name, column in metadata_of(settings).items()]
 
 
 def metadata_of(settings: ReclockSettings) -> dict[str, Column]:
-    """The metadata columns by name."""
+    """Return the metadata columns by name."""
     sources = {"timestamp": F.timestamp_millis("timestamp_ms")}
     return {name: sources.get(kind, F.col(kind)) for kind, name in settings.metadata.items()}

@@ -180,7 +180,7 @@ class RecordTick(Tick):
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
 
     def ends(self) -> dict[Place, int]:
-        """By place, the next offset after the tick."""
+        """Return the next offset after the tick, by place."""
         return {
             **self.known,
             **{

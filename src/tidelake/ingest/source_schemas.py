@@ -155,7 +155,7 @@ class _Resolved:
 
 
 def _known_values(settings: ReclockSettings, entry: Entry, table: Record) -> Values:
-    """The columns of values, with those added since the collection was created."""
+    """Return the columns of values, with those added since the collection was created."""
     record: Record = settings.row or entry.value_schema
     names = {column["name"] for column in record["fields"]}
     added = [column for column in entry.value_schema.get("fields", ()) if column["name"] not in names]
@@ -168,7 +168,7 @@ def _known_values(settings: ReclockSettings, entry: Entry, table: Record) -> Val
 
 
 def _row_of(of_changes: bool, schema: Any) -> Record:
-    """The record of values in a writer's schema.
+    """Return the record of values in a writer's schema.
 
     Raises:
         SchemaRefused: the schema has none.
@@ -196,7 +196,7 @@ def _look_up(settings: ReclockSettings, known: Values) -> _Resolved:
 
 
 def _registered(settings: CollectionSettings, record: Record, part: str) -> dict[int, Any]:
-    """By id, all schemas of the topics' keys or values, in the order of registration."""
+    """Return all schemas of the topics' keys or values by id, in the order of registration."""
     assert settings.registry is not None
     registry = SchemaRegistry(settings.registry)
     subjects = dict.fromkeys(subject_of(settings.subject, topic, record, part) for topic in settings.topics)
@@ -204,7 +204,7 @@ def _registered(settings: CollectionSettings, record: Record, part: str) -> dict
 
 
 def _records(of_changes: bool, usable: Mapping[int, Any]) -> dict[int, Any]:
-    """The writers' schemas: records, or whole change events."""
+    """Return the writers' schemas: records, or whole change events."""
     return {schema_id: schema if of_changes else dict(record_schema_of(schema)) for schema_id, schema in usable.items()}
 
 

@@ -96,7 +96,7 @@ class Envelope(Protocol):
         raise AssertionError(f"the envelope '{self.terms.name}' makes no rows from records")
 
     def contents_types(self, entry: Entry) -> tuple[Column, ...]:
-        """The columns of the contents."""
+        """Return the columns of the contents."""
         return column_types(entry.record_schema)
 
 
@@ -112,7 +112,7 @@ def register_envelope(envelope: Envelope) -> None:
 
 
 def envelope_of(name: str) -> Envelope:
-    """The envelope with this name, as in settings and the catalog.
+    """Return the envelope with this name, as in settings and the catalog.
 
     Raises:
         UnknownPlugin: neither this process nor an installed package has it.
@@ -121,10 +121,10 @@ def envelope_of(name: str) -> Envelope:
 
 
 def form_of(entry: Entry, table: OpenTable | None = None) -> Form:
-    """The form of a collection's table; see `Envelope.form`."""
+    """Return the form of a collection's table; see `Envelope.form`."""
     return envelope_of(entry.envelope).form(entry, table)
 
 
 def refusals_of(envelope: str) -> Sequence[Refusal]:
-    """The kinds of statements that an envelope refuses; see `Envelope.refusals`."""
+    """Return the kinds of statements that an envelope refuses; see `Envelope.refusals`."""
     return envelope_of(envelope).refusals

@@ -114,12 +114,12 @@ class CollectionStatus:
         return "in order", None
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values, with `state` and `waits_for`."""
+        """Return the same as JSON values, with `state` and `waits_for`."""
         return asdict(self) | {"state": self.state, "waits_for": self.waits_for}
 
 
 def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
-    """`time`, `announced`, `reason` of every time that was sealed by decision; only their files are opened.
+    """Return `time`, `announced`, `reason` of every time that was sealed by decision; only their files are opened.
 
     If a time is noted twice, the newest note counts: a seal that stopped before its commit noted an older decision.
     """

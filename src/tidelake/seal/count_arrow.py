@@ -203,7 +203,7 @@ def _is_flat(kind: pa.DataType) -> bool:
 
 
 def _has_large_rows(table: Location, file: RunFile) -> bool:
-    """Whether rows are large on average, before compression."""
+    """Return whether rows are large on average, before compression."""
     metadata = pq.read_metadata(blobs.open_file(table / file.path))
     size: int = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     return size > _ROW_BYTES_MAX * file.rows

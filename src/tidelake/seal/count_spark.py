@@ -96,7 +96,7 @@ def group_by_time(files: Sequence[RunFile], groups_max: int) -> list[list[RunFil
 
 
 def _counts(form: Form, data: Sequence[str], unsealed: DataFrame) -> DataFrame:
-    """Out: _time, rows, distinct, conflicts bigint; a time that may break the envelope appears again, with nulls."""
+    """Return _time, rows, distinct, conflicts bigint; a time that may break the envelope appears again, with nulls."""
     counted = count_fingerprints(unsealed, data).select(TIME, *_COUNTS)
     breaking = form.suspect_times(unsealed)
     if breaking is None:
@@ -106,7 +106,7 @@ def _counts(form: Form, data: Sequence[str], unsealed: DataFrame) -> DataFrame:
 
 
 def _shared_times(counted: pa.Table) -> list[int]:
-    """The times that more than one group has counted."""
+    """Return the times that more than one group has counted."""
     groups = counted.filter(pa.compute.is_valid(counted["rows"]))[TIME].value_counts()
     return [group["values"] for group in groups.to_pylist() if group["counts"] > 1]
 

@@ -28,7 +28,7 @@ class Pending:
         self.rows: pa.Table = read_rows(self.path, self.table.files(), PROGRESS_SCHEMA)
 
     def statements(self) -> Iterator[Progress]:
-        """The statements as messages."""
+        """Yield the statements as messages."""
         columns = (self.rows[name].to_pylist() for name in ("lower", "upper", "count_times", "count_values"))
         for lower, upper, times, counts in zip(*columns, strict=True):
             yield Progress(lower, upper, list(zip(times, counts, strict=True)))

@@ -20,9 +20,9 @@ class Rulings:
         """The decisions that a statement of one time has no effect."""
 
     def discarded_times(self, first: int) -> set[int]:
-        """The times from `first` on that have a discard."""
+        """Return the times from `first` on that have a discard."""
         return {discard.time for discard in self.discards if discard.time >= first}
 
     def discards_within(self, first: int, end: int) -> list[Discard]:
-        """The discards about times from `first` on and before `end`."""
+        """Return the discards about times from `first` on and before `end`."""
         return [discard for discard in self.discards if first <= discard.time < end]

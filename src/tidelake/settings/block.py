@@ -43,7 +43,7 @@ class Block:
     node: yaml.Node | None = None
 
     def child(self, key: Any) -> Block:
-        """The place of a key, whether or not the file has the key."""
+        """Return the place of a key, whether or not the file has the key."""
         line, node = self.line, None
         if isinstance(self.node, yaml.MappingNode):
             for at, inner in self.node.value:
@@ -53,11 +53,11 @@ class Block:
         return replace(self, value=self.get(key), field=field, line=line, node=node)
 
     def __contains__(self, key: Any) -> bool:
-        """Whether the block is a mapping that has this key."""
+        """Return whether the block is a mapping that has this key."""
         return isinstance(self.value, dict) and key in self.value
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key."""
+        """Return the value of a key."""
         return self.value.get(key, default) if isinstance(self.value, dict) else default
 
     def elsewhere(self, file: Path, value: Any) -> Block:

@@ -20,7 +20,7 @@ class Cdcv2Settings(CollectionSettings):
     """Change events with a key: whether `before` is the whole row, or may be only the key's columns, or null."""
 
     def spec(self) -> CollectionSpec:
-        """The specification for the store."""
+        """Return the specification for the store."""
         return replace(super().spec(), before=self.before)
 
     @classmethod

@@ -106,12 +106,12 @@ class CollectionSettings(Frozen):
         return self.value_schema
 
     def spec(self) -> CollectionSpec:
-        """The specification for the store."""
+        """Return the specification for the store."""
         return CollectionSpec(self.name, self.framing, self.envelope, self.record_schema, key=self.key)
 
     @classmethod
     def written_keys(cls) -> set[str]:
-        """The keys that a collection's block may have in the file."""
+        """Return the keys that a collection's block may have in the file."""
         inner = {"name", "topics", "topics_folder", "kafka", "registry", "value_schema"}
         return (set(cls.model_fields) - inner) | {"family", "topic", "schema"}
 

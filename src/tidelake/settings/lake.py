@@ -33,7 +33,7 @@ class Settings(Frozen):
     registry: RegistrySettings | None = None
 
     def collection(self, name: str) -> CollectionSettings:
-        """The settings of one collection.
+        """Return the settings of one collection.
 
         Raises:
             ConfigurationError: no collection has this name.

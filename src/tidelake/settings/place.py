@@ -10,7 +10,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//)|(file):")
 
 
 def folder_of(text: str, base: Path) -> Path:
-    """The folder that a path or a `file:` URI names; a relative path starts at `base`.
+    """Return the folder that a path or a `file:` URI names; a relative path starts at `base`.
 
     Raises:
         ValueError: the URI has a different scheme, or is not an absolute path on this machine; the text says which.

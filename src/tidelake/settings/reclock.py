@@ -78,7 +78,7 @@ class ReclockSettings(CollectionSettings):
         return self.table_of(self.row) if self.row else {}
 
     def table_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of a table of such values.
+        """Return the columns of a table of such values.
 
         Raises:
             SchemaRefused: a table cannot have one of the columns.
@@ -86,11 +86,11 @@ class ReclockSettings(CollectionSettings):
         return with_metadata(self.landed(row), self.metadata)
 
     def landed(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of a table of such values, without those of metadata."""
+        """Return the columns of a table of such values, without those of metadata."""
         return _landed(self.terms, row, self.key_schema)
 
     def spec(self, row: Mapping[str, Any] | None = None) -> CollectionSpec:
-        """The specification for the store.
+        """Return the specification for the store.
 
         Args:
             row: the schema of values or rows from the source, if the settings have none.
@@ -124,7 +124,7 @@ class ReclockSettings(CollectionSettings):
 
 
 def _landed(terms: EnvelopeTerms, row: Mapping[str, Any], key: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a table, without those of metadata."""
+    """Return the columns of a table, without those of metadata."""
     if terms.of_changes:
         return landing_record(dict(row))
     return with_key(key, row) if key else dict(row)

@@ -120,7 +120,7 @@ def read_key_record(
 
 
 def _key_columns(key: Sequence[str], value: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of keys whose columns are columns of the value."""
+    """Return the record of keys whose columns are columns of the value."""
     types = {column["name"]: column["type"] for column in resolved_schema(dict(value))["fields"]}
     return {"type": "record", "name": "key", "fields": [{"name": name, "type": types[name]} for name in key]}
 
@@ -137,7 +137,7 @@ def _checked_key(place: Block, record: dict[str, Any], value: Mapping[str, Any])
 
 
 def with_key(key: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a table: those that only the key has, then those of the value."""
+    """Return the columns of a table: those that only the key has, then those of the value."""
     names = {column["name"] for column in value["fields"]}
     added = [column for column in key["fields"] if column["name"] not in names]
     return {**value, "fields": [*added, *value["fields"]]}
@@ -204,7 +204,7 @@ def check_json(block: Block, place: Block, record: Mapping[str, Any]) -> None:
 
 
 def _union_column(kind: Any, column: str) -> str | None:
-    """The first column of a resolved type that is a union of several types, or None."""
+    """Return the first column of a resolved type that is a union of several types, or None."""
     if isinstance(kind, list):
         branches = [branch for branch in kind if branch != "null"]
         return column if len(branches) > 1 else _union_column(branches[0], column)

@@ -110,12 +110,12 @@ ENVELOPES = {
 
 
 def framing_terms(name: str) -> FramingTerms:
-    """The terms of a framing; raises as `look_up` does."""
+    """Return the terms of a framing; raises as `look_up` does."""
     return look_up("framing", FRAMINGS, name)
 
 
 def envelope_terms(name: str) -> EnvelopeTerms:
-    """The terms of an envelope; raises as `look_up` does."""
+    """Return the terms of an envelope; raises as `look_up` does."""
     return look_up("envelope", ENVELOPES, name)
 
 

@@ -52,7 +52,7 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
 
 
 def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> list[Binding]:
-    """The bindings that hold at a version of the updates table, for times at or after `lower`, oldest first.
+    """Return the bindings that hold at a version of the updates table, for times at or after `lower`, oldest first.
 
     Raises:
         DamagedTable: a binding is missing or does not fit the others.
@@ -69,7 +69,7 @@ def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> l
 
 
 def known_offsets(table: OpenTable, topics: set[str]) -> dict[Place, int]:
-    """By topic and partition, the next offset at a version of the updates table."""
+    """Return the next offset at a version of the updates table, by topic and partition."""
     return {(topic, partition): offset for topic in topics for partition, offset in next_offsets(table, topic).items()}
 
 

@@ -99,12 +99,12 @@ def set_aside(location: Location, aside: Location) -> None:
 
 
 def exists(location: Location) -> bool:
-    """Whether a blob has this name. Folders do not count."""
+    """Return whether a blob has this name. Folders do not count."""
     return _backend(location).exists(location)
 
 
 def is_folder(folder: Location) -> bool:
-    """Whether a folder exists. In an object store every folder does, and may be empty."""
+    """Return whether a folder exists. In an object store every folder does, and may be empty."""
     return _backend(folder).is_folder(folder)
 
 
@@ -114,7 +114,7 @@ def make_folder(folder: Location) -> None:
 
 
 def list_names(folder: Location) -> list[str]:
-    """The names directly in a folder, of blobs and folders, unordered; none if it is absent.
+    """Return the names directly in a folder, of blobs and folders, unordered; none if it is absent.
 
     On a local disk this is faster than `list_folder`.
     """
@@ -122,7 +122,7 @@ def list_names(folder: Location) -> list[str]:
 
 
 def list_folder(folder: Location, *, hidden: bool = True) -> Listing:
-    """The blobs and folders directly in a folder.
+    """Return the blobs and folders directly in a folder.
 
     Args:
         folder: an absent one is empty.
@@ -135,7 +135,7 @@ def list_folder(folder: Location, *, hidden: bool = True) -> Listing:
 
 
 def list_blobs(folder: Location) -> list[Blob]:
-    """All blobs below a folder, at any depth, sorted by path; none if it is absent."""
+    """Return all blobs below a folder, at any depth, sorted by path; none if it is absent."""
     return sorted(_backend(folder).list_blobs(folder), key=lambda blob: blob.location.path)
 
 
@@ -155,7 +155,7 @@ def make_names_durable(folders: Iterable[Location]) -> None:
 
 
 def now_s(folder: Location) -> float:
-    """The time by the store's clock, in seconds since 1970; compare it with `changed_s` and `last_change_s`."""
+    """Return the time by the store's clock, in seconds since 1970; compare it with `changed_s` and `last_change_s`."""
     return _backend(folder).now_s(folder)
 
 

@@ -43,17 +43,17 @@ class Catalog:
         self.store = store
 
     def exists(self) -> bool:
-        """Whether the store has a catalog whose creation was finished."""
+        """Return whether the store has a catalog whose creation was finished."""
         return is_table(self.store.catalog)
 
     def entries(self) -> list[Entry]:
-        """The entries of all collections, sorted by name."""
+        """Return the entries of all collections, sorted by name."""
         if not self.exists():
             return []
         return sorted(self._read(OpenTable(self.store.catalog)).values(), key=lambda entry: entry.name)
 
     def find(self, name: str) -> Collection:
-        """The collection of this name.
+        """Return the collection of this name.
 
         Raises:
             UnknownCollection: the store has no such collection.

@@ -45,7 +45,7 @@ class Offsets(NamedTuple):
         )
 
     def holds(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether the range contains a message."""
+        """Return whether the range contains a message."""
         return (topic, partition) == (self.topic, self.partition) and self.start <= offset < self.end
 
     def __str__(self) -> str:
@@ -178,7 +178,7 @@ StoredDecision = Annotated[Decision, BeforeValidator(_read), PlainSerializer(Dec
 
 
 def replaces(decision: Decision, earlier: Decision) -> bool:
-    """Whether a decision replaces an earlier one: it is a new count for the same time, or the same decision."""
+    """Return whether a decision replaces an earlier one: it is a new count for the same time, or the same decision."""
     match decision, earlier:
         case AcceptTopic(), _:
             return False  # a topic may be recreated more than once, and each acceptance counts
@@ -189,20 +189,20 @@ def replaces(decision: Decision, earlier: Decision) -> bool:
 
 
 def time_of(decision: Decision) -> int | None:
-    """The time that a decision is about; None if it is about offsets or a topic."""
+    """Return the time that a decision is about; None if it is about offsets or a topic."""
     return decision.time if isinstance(decision, Count | Discard) else None
 
 
 def counts_in(decisions: Iterable[Decision]) -> dict[int, Count]:
-    """By time, the decided count."""
+    """Return the decided count, by time."""
     return {decision.time: decision for decision in decisions if isinstance(decision, Count)}
 
 
 def discards_in(decisions: Iterable[Decision]) -> list[Discard]:
-    """The decisions to discard a statement."""
+    """Return the decisions to discard a statement."""
     return [decision for decision in decisions if isinstance(decision, Discard)]
 
 
 def reasons_in(decisions: Iterable[Decision]) -> dict[int, str]:
-    """By time, the reason of the newest decision about it."""
+    """Return the reason of the newest decision about each time, by time."""
     return {decision.time: decision.reason for decision in decisions if isinstance(decision, Count | Discard)}

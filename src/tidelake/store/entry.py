@@ -88,14 +88,14 @@ class Collection:
         return carry_columns(self.paths.updates, self.updates_schema(), self.entry.epoch)
 
     def readable_range(self, table: OpenTable) -> tuple[tuple[int, ...], int, bool]:
-        """Since (empty if unreadable), upper, and whether the stream is closed, at a version of the updates table."""
+        """Return since (empty if unreadable), upper and whether the stream is closed, at a version of `updates/`."""
         since = self.entry.since
         if since:
             since = (max(since[0], table.value(SINCE) or 0),)
         return since, table.value(UPPER) or 0, bool(table.value(CLOSED))
 
     def updates_schema(self) -> pa.Schema:
-        """The schema of the updates table with all columns of the entry."""
+        """Return the schema of the updates table with all columns of the entry."""
         from tidelake.store.table_schema import updates_schema  # imported late: `status` reads catalogs without Spark
 
         return updates_schema(self.entry.record_schema, self.entry.positioned)

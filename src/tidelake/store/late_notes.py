@@ -75,12 +75,12 @@ class LateContradiction:
         return f"at time {self.time} {to_text(self.data)} is stated with diff {self.stated} and {published} ({place})"
 
     def as_json(self) -> dict[str, Any]:
-        """The fields as JSON values; `json_values.to_text` preserves the numbers that JSON would round."""
+        """Return the fields as JSON values; `json_values.to_text` preserves the numbers that JSON would round."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def kind_of(run: str) -> str:
-    """The kind of a run, from its name.
+    """Return the kind of a run, from its name.
 
     >>> kind_of("contradiction-0f3a")
     'contradiction'
@@ -124,14 +124,14 @@ class LateNotes:
         return self.contradictions - settled
 
     def first(self, limit: int, undecided: bool = False) -> list[LateContradiction]:
-        """The first contradictions, by the first time that each statement contradicts; all, or only undecided ones."""
+        """Return the first contradictions, by the first time that each statement contradicts; or only undecided ones."""
         late = (
             contradiction for contradiction in self._each(self.rows) if not undecided or contradiction.decision is None
         )
         return _in_order(islice(late, limit))
 
     def at(self, time: int) -> list[LateContradiction]:
-        """The contradictions at a time, if their notes list that time."""
+        """Return the contradictions at a time, if their notes list that time."""
         here = pc.field(TIME) == time
         before = (pc.field("kind") == LATE_COUNT) & (pc.field(TIME) < time)
         late = self._each(self.rows.filter(here | before))
@@ -162,7 +162,7 @@ def _in_order(contradictions: Iterable[LateContradiction]) -> list[LateContradic
 def settles(
     collection: Collection, late: LateContradiction, time: int, count: int | None, discard: dict[str, Any] | None
 ) -> bool:
-    """Whether a decision about a sealed time confirms what was published, against a late fact.
+    """Return whether a decision about a sealed time confirms what was published, against a late fact.
 
     Args:
         collection: the collection.
@@ -197,13 +197,13 @@ class _Settled:
                     self.discards[time, int(statement["diff"]), self.bytes_of(statement["data"])] = decision.reason
 
     def bytes_of(self, data: Any) -> bytes:
-        """Bytes that are the same for equal data."""
+        """Return bytes that are the same for equal data."""
         from tidelake.codec.typed import encode_data
 
         return encode_data(self.schema, data)
 
     def read(self, time: int, kind: str, note: dict[str, Any], facts: int) -> list[LateContradiction]:
-        """The contradictions in a note, with their decisions: one, or one for each time that a late count lists."""
+        """Return the contradictions in a note, with their decisions: one, or one per time that a late count lists."""
         place = {name: note[name] for name in ("topic", "partition", "offset")}
         if kind == LATE_COUNT:
             return self._read_counts(note["times"], facts, place)
@@ -267,7 +267,7 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
 
 
 def _sealed_part(row: dict[str, Any], end_of_sealed: int) -> tuple[int, int]:
-    """The sealed times that a statement covers, as `[first, end)`."""
+    """Return the sealed times that a statement covers, as `[first, end)`."""
     end = min(row["upper"]) if row["upper"] else INT64_MAX + 1
     return min(row["lower"]), min(end, end_of_sealed)
 

@@ -105,7 +105,7 @@ QUARANTINE_SCHEMA = pa.schema(
 
 
 def new_run(kind: str) -> str:
-    """A fresh name for a run: its kind (`ingest`, `seal`, `merge`, …) and 96 random bits."""
+    """Return a fresh name for a run: its kind (`ingest`, `seal`, `merge`, …) and 96 random bits."""
     return f"{kind}-{secrets.token_hex(12)}"
 
 
@@ -174,5 +174,5 @@ class Store:
         return self.root / "catalog"
 
     def collection(self, collection_id: str) -> CollectionPaths:
-        """The tables of the collection with this id, which is random and never a user's string."""
+        """Return the tables of the collection with this id, which is random and never a user's string."""
         return CollectionPaths(self.root / "c" / collection_id)

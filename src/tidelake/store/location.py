@@ -140,7 +140,7 @@ Place = Location | PathLike[str] | str
 
 
 def locate(place: Place) -> Location:
-    """The root that a path or a URI names.
+    """Return the root that a path or a URI names.
 
     Raises:
         ValueError: a `file:` URI names another machine, or is not absolute.

@@ -87,7 +87,7 @@ def write_frame(
 
 @cached
 def _stored_columns(schema: str) -> list[Column]:
-    """The columns of a table's files, cast to the types of a schema in JSON."""
+    """Return the columns of a table's files, cast to the types of a schema in JSON."""
     fields = StructType.fromJson(json.loads(schema))
     return [F.col(f"`{field.name}`").cast(field.dataType).alias(field.name) for field in fields]
 
@@ -128,5 +128,5 @@ def append_run(table: Location, files: Sequence[RunFile], epoch: int) -> None:
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema of a table without `_run`."""
+    """Return the Spark schema of a table without `_run`."""
     return from_arrow_schema(pa.schema([field for field in schema if field.name != RUN]))

@@ -24,7 +24,7 @@ SEARCHES = "searches"
 
 
 def offset_value(topic: str, partition: int) -> str:
-    """The name of a partition's next offset."""
+    """Return the name of a partition's next offset."""
     return f"offset/{topic}/{partition}"
 
 
@@ -34,7 +34,7 @@ def partitions_value(topic: str) -> str:
 
 
 def topic_identity_value(topic: str) -> str:
-    """The name of the identity of the topic that was read."""
+    """Return the name of the identity of the topic that was read."""
     return f"topic_identity/{topic}"
 
 

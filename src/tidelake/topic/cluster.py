@@ -144,7 +144,7 @@ class KafkaCluster:
 
 
 def librdkafka_settings(settings: KafkaSettings) -> dict[str, Any]:
-    """The settings for librdkafka, the client that needs no JVM. They contain secrets."""
+    """Return the settings for librdkafka, the client that needs no JVM. They contain secrets."""
     timeout_ms = 1000 * settings.request_timeout_s
     options: dict[str, Any] = {
         "bootstrap.servers": settings.bootstrap_servers,
@@ -170,7 +170,7 @@ def librdkafka_settings(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def java_settings(settings: KafkaSettings) -> dict[str, str]:
-    """The settings for Java's client, with the content of files, as it also runs on executors. They contain secrets."""
+    """Return the Java client's settings, with file contents, as it also runs on executors. They contain secrets."""
     options = {
         "bootstrap.servers": settings.bootstrap_servers,
         "security.protocol": settings.security_protocol,

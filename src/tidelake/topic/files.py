@@ -64,7 +64,7 @@ class FileTopic:
         self._indexed: dict[tuple[Location, object], _File] = {}
 
     def end_offsets(self) -> dict[int, int]:
-        """By partition, the offset that the next message will have.
+        """Return the offset that the next message will have, by partition.
 
         Raises:
             MalformedTopic: a file is not a valid topic file.
@@ -81,7 +81,7 @@ class FileTopic:
         messages_max: int,
         accepted: Iterable[tuple[int, int, int]] = (),
     ) -> tuple[OffsetRange, list[TopicGap]]:
-        """The next range to read, at most `messages_max` offsets, and the gaps that stop it.
+        """Return the next range to read, at most `messages_max` offsets, and the gaps that stop it.
 
         Args:
             next_offsets: by partition, the first offset that has not been read; 0 if it is missing.
@@ -126,7 +126,7 @@ class FileTopic:
         )
 
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
-        """The messages of a range.
+        """Return the messages of a range.
 
         Out: partition int, offset bigint, timestamp_ms bigint, key binary, value binary,
              headers array<struct<key string, value binary>>. All but the first two may be null.
@@ -142,7 +142,7 @@ class FileTopic:
         return parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
 
     def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of the messages of a range, in batches, on the driver.
+        """Yield some columns of the messages of a range, in batches, on the driver.
 
         In, out: columns of `RAW_SCHEMA` but `timestamp_ms`; partition and offset always among them.
         """
@@ -205,7 +205,7 @@ class FileTopic:
 def _next_interval(
     topic: str, partition: int, start: int, held: list[Interval], given_up: list[Interval]
 ) -> tuple[Interval | None, TopicGap | None]:
-    """The first contiguous offsets from `start` on that files hold, and the gap before or after them.
+    """Return the first contiguous offsets from `start` on that files hold, and the gap before or after them.
 
     Accepted offsets are skipped only if no file holds them, as such messages may come back.
     """
@@ -295,7 +295,7 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
 
 
 def _covered_offsets(path: Location, schema: pa.Schema) -> dict[int, list[Interval]] | None:
-    """The offsets that a recorded file covers, including those without a record; None if it does not say."""
+    """Return the offsets that a recorded file covers, including those without a record; None if it does not say."""
     covered = (schema.metadata or {}).get(COVERED_OFFSETS.encode())
     if covered is None:
         return None

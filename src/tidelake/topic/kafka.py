@@ -46,7 +46,7 @@ class KafkaTopic:
         self._starts = accepted[-1].starts if accepted else {}
 
     def end_offsets(self) -> dict[int, int]:
-        """By partition, the offset after the last committed record.
+        """Return the offset after the last committed record, by partition.
 
         Raises:
             TopicMissing: the topic does not exist.
@@ -60,7 +60,7 @@ class KafkaTopic:
         messages_max: int,
         accepted: Iterable[tuple[int, int, int]] = (),
     ) -> tuple[OffsetRange, list[TopicGap]]:
-        """The next range to read, at most `messages_max` offsets, and the gaps that stop it.
+        """Return the next range to read, at most `messages_max` offsets, and the gaps that stop it.
 
         A partition that has not been read starts at offset 0, or at the offset that a decision names.
 
@@ -87,7 +87,7 @@ class KafkaTopic:
         return OffsetRange(bounded(intervals, messages_max), identity=facts.identity), gaps
 
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
-        """The messages of a range, without those of aborted transactions.
+        """Return the messages of a range, without those of aborted transactions.
 
         Out: the columns of `RAW_SCHEMA`; all but partition and offset may be null.
         Raises, when it is read: Spark's own error if the brokers have deleted a part of it in the meantime.
@@ -129,7 +129,7 @@ class KafkaTopic:
     def _next_interval(
         self, partition: int, start: int, facts: TopicFacts, given_up: list[Interval]
     ) -> Interval | TopicGap:
-        """The readable interval of a partition from `start` on, which may be empty, or the gap there."""
+        """Return the readable interval of a partition from `start` on, which may be empty, or the gap there."""
         first, end = facts.offsets.get(partition, (0, 0))
         if end < start:
             why = _SHRANK if partition in facts.offsets else _REMOVED
@@ -143,6 +143,6 @@ class KafkaTopic:
 
 
 def _tasks_for(spark: SparkSession, offsets: OffsetRange) -> int:
-    """Number of tasks for a range. Several tasks read a long partition."""
+    """Return the number of tasks for a range. Several tasks read a long partition."""
     tasks = min(spark.sparkContext.defaultParallelism, offsets.messages // _MESSAGES_PER_TASK_MIN)
     return max(1, tasks)

@@ -30,12 +30,12 @@ _NOTHING = (None, "")
 
 
 def is_lines_file(path: Location) -> bool:
-    """Whether a file is named like a hand-written partition."""
+    """Return whether a file is named like a hand-written partition."""
     return _NAMES.fullmatch(path.name) is not None
 
 
 def partition_of(path: Location) -> int:
-    """The partition in the name of a hand-written file.
+    """Return the partition in the name of a hand-written file.
 
     Raises:
         MalformedTopic: it is out of bounds.
@@ -49,7 +49,7 @@ def partition_of(path: Location) -> int:
 
 
 def parse_lines(path: Location) -> Iterator[dict[str, Any]]:
-    """The messages of a hand-written file: offset, timestamp_ms, key, value, headers."""
+    """Yield the messages of a hand-written file: offset, timestamp_ms, key, value, headers."""
     number = 0
     try:
         with blobs.open_stream(path) as stream:
@@ -63,7 +63,7 @@ def parse_lines(path: Location) -> Iterator[dict[str, Any]]:
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    """The message of one line.
+    """Return the message of one line.
 
     Raises:
         ValueError: says what is wrong with the line.

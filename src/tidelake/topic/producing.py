@@ -160,7 +160,7 @@ class _Sender:
 
 
 def _messages_of(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
-    """The messages of a range, in order. Planning the range ensured that offsets are unique."""
+    """Yield the messages of a range, in order. Planning the range ensured that offsets are unique."""
     messages: list[dict[str, Any]] = []
     readers: list[Callable[[], Iterator[dict[str, Any]]]] = [
         *(lambda path=path: _parquet_rows(path) for path in offsets.parquet),

@@ -80,7 +80,7 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
 
 
 def _consume(cluster: KafkaCluster, name: str, partition: int, interval: Interval) -> Iterator[Message]:
-    """The committed records of an interval, in order."""
+    """Yield the committed records of an interval, in order."""
     settings = {
         **librdkafka_settings(cluster.settings),
         "group.id": "tidelake-recording",  # the client requires a name; nothing is ever stored under it
@@ -198,7 +198,7 @@ def _line_of(message: Message) -> str:
 
 
 def _field(name: str, data: bytes | None, *, text: bool = False) -> str:
-    """A field that parses to these bytes: a JSON object if possible, else text, else base64."""
+    """Return a field that parses to these bytes: a JSON object if possible, else text, else base64."""
     if data is None:
         return f'"{name}": null'
     try:
@@ -213,7 +213,7 @@ def _field(name: str, data: bytes | None, *, text: bool = False) -> str:
 
 
 def _parses_to(field: str, name: str, data: bytes) -> bool:
-    """Whether a line with this field parses to these bytes; invalid JSON or a repeated name does not."""
+    """Return whether a line with this field parses to these bytes; invalid JSON or a repeated name does not."""
     try:
         return bool(parse_line(f'{{"offset": 0, {field}}}'.encode())[name] == data)
     except (ValueError, RecursionError):

@@ -72,12 +72,12 @@ class SchemaRegistry:
         return entry
 
     def _folder_of(self, subject: str) -> Path:
-        """The cache folder of a subject, under a name that every file system accepts."""
+        """Return the cache folder of a subject, under a name that every file system accepts."""
         name = hashlib.sha256(f"{self.settings.url}\n{subject}".encode()).hexdigest()
         return self.settings.cache / name[:32]
 
     def _get(self, path: str) -> Any:
-        """The registry's answer; None if it is 'not found'."""
+        """Return the registry's answer; None if it is 'not found'."""
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if self.settings.username is not None and self.settings.password is not None:
             credentials = f"{self.settings.username}:{read_secret(self.settings.password, 'registry.password')}"

@@ -128,7 +128,7 @@ class _Comparison:
         )
 
     def _is_committed(self, rows: DataFrame) -> Column:
-        """Whether the tick that read a row has committed its offsets."""
+        """Return whether the tick that read a row has committed its offsets."""
         places = rows.select("_topic", "_partition").distinct().toArrow().to_pylist()
         read = F.lit(False)
         for place in places:
