@@ -277,7 +277,7 @@ def _current(settings: CollectionSettings) -> AssetsDefinition:
         deps=[AssetKey([settings.name, "seal"])],
         description=(
             "The contents at upper as a plain Delta table, for every engine. `_diff` is the number of times that a row "
-            "occurs. The table stays as it is if upper has not moved or data below upper is damaged."
+            "occurs. The table does not change if upper has not moved or data below upper is damaged."
         ),
     )
     def current(lake: ResourceParam[Lake]) -> MaterializeResult[None]:

@@ -208,7 +208,7 @@ def _check_count_helps(collection: Collection, time: int) -> None:
 
 
 def _check_gap(collection: Collection, settings: CollectionSettings, decision: AcceptGap) -> AcceptGap:
-    """Check that the offsets are, or lie within, a gap that ingest stops at now."""
+    """Check that the offsets are, or are within, a gap at which ingest stops now."""
     asked = decision.offsets
     topic, _, gaps = _stops_at(collection, settings, asked.topic)
     if gaps and isinstance(gaps[0], TopicChanged):

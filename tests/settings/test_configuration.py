@@ -255,16 +255,16 @@ def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -
         ),
         (
             ("envelope: append_only", "envelope: append_only\n    before: key"),
-            r"clicks.before: is given for a reclocked topic",
+            r"clicks.before: is not allowed for a reclocked topic",
         ),
         (("framing: reclock", "framing: relock"), r"clicks.framing: input should be 'cdcv2' or 'reclock'"),
-        (("    framing: reclock\n", ""), r"clicks.format: is given for CDCv2 messages"),
+        (("    framing: reclock\n", ""), r"clicks.format: is not allowed for CDCv2 messages"),
         (
             ("    framing: reclock\n", "", "    format: json\n", "", "    metadata: [topic, offset]\n", ""),
             r"clicks.topic: is a list, but a CDCv2 stream is one topic",
         ),
         (("format: json", "format: xml"), r"clicks.format: input should be 'avro' or 'json'"),
-        (("format: json", "format: json\n    encoding: confluent"), r"clicks.encoding: is given for JSON"),
+        (("format: json", "format: json\n    encoding: confluent"), r"clicks.encoding: is not allowed for JSON"),
         (("topic: [eu, us]", "topic: []"), r"clicks.topic: names no topic"),
         (("topic: [eu, us]", "topic: [eu, eu]"), r"clicks.topic: names a topic twice"),
         (("topic: [eu, us]", "topic: [eu, a/b]"), r"clicks.topic: is not the name of a topic: 'a/b'"),
@@ -313,13 +313,13 @@ KEY = "{type: record, name: key, fields: [{name: id, type: int}]}"
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (f"key_schema_ids: {{1: {KEY}}}", r"key_schema_ids: is given for bare Avro\nhint: bare keys have one schema"),
+        (f"key_schema_ids: {{1: {KEY}}}", r"key_schema_ids: is not allowed for bare Avro\nhint: bare keys have one schema"),
         (f"encoding: confluent\n    schema_ids: {{}}\n    key_schema: {KEY}", r"schema_ids: is missing for Confluent"),
         (
             f"key_schema: {KEY.replace('int', 'string')}",
             r"key_schema: column 'id' is refused: it is written as a different",
         ),
-        ("format: json\n    key_schema: {}", r"key_schema: is given for the envelope 'debezium'"),
+        ("format: json\n    key_schema: {}", r"key_schema: is not allowed for the envelope 'debezium'"),
         ("evolution: some", r"evolution: input should be 'none' or 'additive'"),
         ("subject: record", r"subject: has no effect: no schema is looked up"),
     ],
@@ -331,7 +331,7 @@ def test_keys_and_growth_of_change_events_are_checked(tmp_path: Path, more: str,
 
 
 def test_growth_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_else_has_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"evolution: is given for CDCv2 messages, whose statements"):
+    with pytest.raises(ConfigurationError, match=r"evolution: is not allowed for CDCv2 messages, whose statements"):
         load(tmp_path, GOOD + "    evolution: additive\n")
     without = EVENTS[: EVENTS.index("    schema:")]
     load(tmp_path, f"{without}    format: json\n")

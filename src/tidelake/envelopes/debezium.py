@@ -38,7 +38,7 @@ class Debezium(Envelope):
     )
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
-        """Return the form of events as stated or, for a reclocked topic, of the resulting rows in the source's order."""
+        """Return the form of events or, for a reclocked topic, of the resulting rows in the source's own order."""
         if entry.positioned:
             return PositionedForm(entry, table, resent_within_ms=_REPEATED_WITHIN_MS)
         return EventForm(entry, table)

@@ -190,7 +190,7 @@ def _truth(
     garbage: Garbage,
     messages: int,
 ) -> Truth:
-    """Summarise the topic as it is after this call."""
+    """Summarise the topic after this call."""
     batches = [message.batch for message in stream.messages if isinstance(message, Updates)]
     breach = BREACHES.get(options.family)
     breached = {(row, time) for row, time, _ in stream.breaches} if breach else set()

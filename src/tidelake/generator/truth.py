@@ -76,7 +76,7 @@ class Truth(_Frozen):
     far_future: tuple[int, ...]
     """Times far beyond the history that have one update each; these updates are not part of the history."""
     rows: int
-    """Number of rows created. A continued topic goes on from here and from `next_id`."""
+    """Number of rows created. A continued topic starts from here and from `next_id`."""
     next_id: int
     parts: tuple[Part, ...]
 

@@ -26,10 +26,10 @@ class Cdcv2Settings(CollectionSettings):
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
         """Refuse a key of reclocked collections."""
-        problem = "is given for CDCv2 messages, which are Avro and self-contained"
+        problem = "is not allowed for CDCv2 messages, which are Avro and self-contained"
         if place.field.endswith(".evolution"):
             problem = (
-                "is given for CDCv2 messages, whose statements are distinguished by their data: its columns are fixed"
+                "is not allowed for CDCv2 messages, whose statements are distinguished by their data: its columns are fixed"
             )
         place.fail(problem, "leave it out, or add `framing: reclock` for a reclocked topic")
 
@@ -46,14 +46,14 @@ class Cdcv2Settings(CollectionSettings):
         ids = read_schema_ids(block.child("schema_ids"), record)
         check_framed(block, ids, looks_up)
         if "before" in block and not (terms.of_changes and block.get("key") is not None):
-            block.child("before").fail("is given without change events that have a key", "leave it out, or add `key`")
+            block.child("before").fail("is only allowed for change events that have a key", "leave it out, or add `key`")
         return {"value_schema": record, "schema_ids": ids, "key": _read_key(block, terms, record)}
 
 
 def _read_key(block: Block, terms: EnvelopeTerms, record: dict[str, Any]) -> tuple[str, ...]:
     place = block.child("key")
     if terms.key == "refused" and place.value is not None:
-        place.fail(f"is given for the family '{terms.family}'", "only upsert and debezium have a key")
+        place.fail(f"is not allowed for the family '{terms.family}'", "only upsert and debezium have a key")
     row = record
     if terms.of_changes:
         with block.child("schema").refusing("correct the schema"):

@@ -118,7 +118,7 @@ class CollectionSettings(Frozen):
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
         """Refuse a key of another framing."""
-        place.fail(f"is given for the framing '{cls.model_fields['framing'].default}'", "leave it out")
+        place.fail(f"is not allowed for the framing '{cls.model_fields['framing'].default}'", "leave it out")
 
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up: bool) -> dict[str, Any]:

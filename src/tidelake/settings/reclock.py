@@ -107,7 +107,7 @@ class ReclockSettings(CollectionSettings):
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
         """Refuse a key of CDCv2 collections."""
-        place.fail("is given for a reclocked topic", "leave it out: each key's newest event counts")
+        place.fail("is not allowed for a reclocked topic", "leave it out: each key's newest event counts")
 
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up: bool) -> dict[str, Any]:
@@ -138,12 +138,12 @@ def _check_together(block: Block, terms: EnvelopeTerms) -> None:
             "use `envelope: append_only`, `upsert` or `debezium`",
         )
     if terms.key == "refused" and block.get("key") is not None:
-        block.child("key").fail(f"is given for the family '{terms.family}'", "only upsert and debezium have a key")
+        block.child("key").fail(f"is not allowed for the family '{terms.family}'", "only upsert and debezium have a key")
     is_event_in_avro = terms.of_changes and block.get("format", "avro") == "avro"
     for name in ("key_schema", "key_schema_ids"):
         if name in block and terms.key != "required" and not is_event_in_avro:
             block.child(name).fail(
-                f"is given for the envelope '{terms.name}'",
+                f"is not allowed for the envelope '{terms.name}'",
                 "only upserts, and change events in Avro, use it to read keys",
             )
     names_records = block.get("subject", "topic") != "topic"

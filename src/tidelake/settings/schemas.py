@@ -94,7 +94,7 @@ def read_event_keys(
     unused = "key_schema" if framed and not looks_up else "key_schema_ids" if not framed else ""
     if unused in block:
         block.child(unused).fail(
-            f"is given for {'Confluent framing' if framed else 'bare Avro'}",
+            f"is not allowed for {'Confluent framing' if framed else 'bare Avro'}",
             "bare keys have one schema, `key_schema`; framed keys have one for each id, `key_schema_ids`",
         )
     ids = block.child("key_schema_ids")
@@ -194,7 +194,7 @@ def check_json(block: Block, place: Block, record: Mapping[str, Any]) -> None:
         return
     for name in ("encoding", "schema_ids"):
         if name in block:
-            block.child(name).fail("is given for JSON, which has no schema id before it", "leave it out")
+            block.child(name).fail("is not allowed for JSON, which has no schema id before it", "leave it out")
     column = _union_column(resolved_schema(dict(record)), "")
     if column is not None:
         place.fail(

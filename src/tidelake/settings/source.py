@@ -54,7 +54,7 @@ def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, .
     if place.value is None:
         return ()
     if not of_changes:
-        place.fail(f"is given for the envelope '{envelope}'", "only change events have one")
+        place.fail(f"is not allowed for the envelope '{envelope}'", "only change events have one")
     names = place.value
     if (
         not isinstance(names, list)

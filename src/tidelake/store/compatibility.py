@@ -76,7 +76,7 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
         fresh_types = {
             column["name"]: column["type"] for column in spec.record_schema["fields"] if column["name"] not in stored
         }
-        hint = f"a collection's columns stay as they are: {fix}"
+        hint = f"a collection's columns never change: {fix}"
         if is_additive and "null" not in fresh_types.get(error.column, ["null"]):
             hint = 'make the new column nullable: `type: ["null", …]`, with `default: null`'
         raise ConfigurationError("collections.yaml", field, f"{problem}: {error.fact}", hint) from error

@@ -124,7 +124,7 @@ class LateNotes:
         return self.contradictions - settled
 
     def first(self, limit: int, undecided: bool = False) -> list[LateContradiction]:
-        """Return the first contradictions, by the first time that each statement contradicts; or only undecided ones."""
+        """Return the first contradictions, or the first undecided ones, by the first time that each contradicts."""
         late = (
             contradiction for contradiction in self._each(self.rows) if not undecided or contradiction.decision is None
         )
