@@ -196,9 +196,9 @@ def _check_count_helps(collection: Collection, time: int) -> None:
     noted = [note["detail"] for note in read_proof_log(collection).blocked if note["time"] == time]
     diffs = any(detail.startswith(f"{ConflictingDiff.kind}:") for detail in noted)
     if diffs or any(TWO_VALUES in detail for detail in noted):
-        what = "one update has two diffs" if diffs else "a key has two values"
+        ambiguity = "one update has two diffs" if diffs else "a key has two values"
         raise DecisionRefused(
-            f"at time {time} {what}, but a count does not say which one is right",
+            f"at time {time} {ambiguity}, but a count does not say which one is right",
             f"leave one statement out first: `tidelake resolve discard {collection.name} --time {time} "
             '--statement \'{"data": {…}, "diff": 1}\'`',
         )
@@ -213,10 +213,12 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
     topic, _, gaps = _stops_at(collection, settings, asked.topic)
     if gaps and isinstance(gaps[0], TopicChanged):
         raise gaps[0]
-    there = [Offsets(topic.name, gap.partition, gap.from_offset, gap.to_offset) for gap in gaps]
-    if not any(gap.partition == asked.partition and gap.start <= asked.start < asked.end <= gap.end for gap in there):
+    open_gaps = [Offsets(topic.name, gap.partition, gap.from_offset, gap.to_offset) for gap in gaps]
+    if not any(
+        gap.partition == asked.partition and gap.start <= asked.start < asked.end <= gap.end for gap in open_gaps
+    ):
         raise DecisionRefused(
-            f"'{asked}' is not within a gap that ingest stops at now; gaps: {', '.join(map(str, there)) or 'none'}",
+            f"'{asked}' is not within a gap that ingest stops at now; gaps: {', '.join(map(str, open_gaps)) or 'none'}",
             "accept what ingest names, or a part of it",
         )
     return decision.model_copy(update={"offsets": asked._replace(topic=topic.name)})

@@ -475,8 +475,8 @@ class KeysInError(InvalidUsage):
         """The number of keys, and the first of them."""
         keys = "1 key" if self.count == 1 else f"{self.count} keys"
         are = "is" if self.count == 1 else "are"
-        more = f" and {rest} more" if (rest := self.count - len(tuple(self.keys))) > 0 else ""
-        return f"{keys} of '{self.collection}' {are} in error: {', '.join(self.keys)}{more} (AS OF {self.as_of})"
+        others = f" and {rest} more" if (rest := self.count - len(tuple(self.keys))) > 0 else ""
+        return f"{keys} of '{self.collection}' {are} in error: {', '.join(self.keys)}{others} (AS OF {self.as_of})"
 
 
 class SealedTime(InvalidUsage):

@@ -51,17 +51,22 @@ def read(
     say(f"starting Spark, which logs to {LOG} …")
     session = start_session()
     with _spark_errors(name, where):
-        taken = collection.snapshot(session, as_of, wanted, where, skip_errors)
-        rows = _rows_of(taken, rows_max)
-        total = taken.contents.count() if rows_max is not None and not as_json else None
-        lacking, named = unknown_texts(taken)
-    about = {"name": name, "as_of": taken.as_of, "since": taken.since, "upper": None if taken.closed else taken.upper}
+        snapshot = collection.snapshot(session, as_of, wanted, where, skip_errors)
+        rows = _rows_of(snapshot, rows_max)
+        total = snapshot.contents.count() if rows_max is not None and not as_json else None
+        lacking, named = unknown_texts(snapshot)
+    about = {
+        "name": name,
+        "as_of": snapshot.as_of,
+        "since": snapshot.since,
+        "upper": None if snapshot.closed else snapshot.upper,
+    }
     if as_json:
         shown = [_with_bytes(row, kinds, lambda text: {"b64": text}) for row in rows]
-        typer.echo(to_text(about | {"closed": taken.closed, "version": taken.version, "rows": shown}))
+        typer.echo(to_text(about | {"closed": snapshot.closed, "version": snapshot.version, "rows": shown}))
     else:
         shown = [_with_bytes(row, kinds, base64.b64decode) for row in rows]
-        print_rows(f"{name} AS OF {taken.as_of}", taken.contents.columns, shown)
+        print_rows(f"{name} AS OF {snapshot.as_of}", snapshot.contents.columns, shown)
         if total is not None and total > len(rows):
             say(f"{len(rows)} of {total} rows; --limit shows more")
     if lacking:
@@ -90,15 +95,15 @@ def _spark_errors(name: str, where: str | None) -> Iterator[None]:
         raise StepFailed("read", name, type(error).__name__, fact) from error
 
 
-def _rows_of(taken: Snapshot, rows_max: int | None) -> list[dict[str, Any]]:
+def _rows_of(snapshot: Snapshot, rows_max: int | None) -> list[dict[str, Any]]:
     """Return the rows in order, as JSON from the JVM: Python has no year 10000, and JSON no exact 38-digit numbers."""
     from pyspark.sql import functions as F
 
     from tidelake.decode.landing import ROW_TEXT
     from tidelake.protocol.json_values import parse
 
-    names = [f"`{name}`" for name in taken.contents.columns]
-    rows = taken.contents.orderBy(*names)
+    names = [f"`{name}`" for name in snapshot.contents.columns]
+    rows = snapshot.contents.orderBy(*names)
     rows = rows if rows_max is None else rows.limit(rows_max)
     return [parse(row[0]) for row in rows.select(F.to_json(F.struct(*names), ROW_TEXT)).collect()]
 

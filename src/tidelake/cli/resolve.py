@@ -277,14 +277,14 @@ def _row_of(decision: Decision) -> dict[str, Any]:
 
     match decision:
         case Count(time=time, count=count):
-            what = ("count", f"time {time}: {count:,} updates")
+            described = ("count", f"time {time}: {count:,} updates")
         case Discard(time=time, statement=statement):
-            what = ("discard", f"time {time}: {to_text(statement)}")
+            described = ("discard", f"time {time}: {to_text(statement)}")
         case AcceptGap(offsets=offsets):
-            what = ("gap", str(offsets))
+            described = ("gap", str(offsets))
         case AcceptTopic(topic=topic):
-            what = ("topic", topic)
+            described = ("topic", topic)
         case Acknowledge(offsets=offsets):
-            what = ("quarantine", str(offsets))
+            described = ("quarantine", str(offsets))
     at = datetime.fromtimestamp(decision.at_ms // 1000, UTC).isoformat()
-    return {"decision": what[0], "about": what[1], "reason": decision.reason, "at": at}
+    return {"decision": described[0], "about": described[1], "reason": decision.reason, "at": at}

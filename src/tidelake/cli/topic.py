@@ -71,11 +71,11 @@ def _cluster(config: Path) -> KafkaCluster:
     return KafkaCluster(settings.kafka)
 
 
-def _say(what: str, copied: Copied, as_json: bool) -> None:
+def _say(action: str, copied: Copied, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"messages": copied.messages, "offsets": copied.intervals}))
         return
     offsets = ", ".join(
         f"{partition}: {start} to {end}" for partition, (start, end) in sorted(copied.intervals.items())
     )
-    typer.echo(f"{copied.messages} messages {what}; offsets by partition: {offsets or 'none'}")
+    typer.echo(f"{copied.messages} messages {action}; offsets by partition: {offsets or 'none'}")

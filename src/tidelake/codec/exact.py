@@ -165,24 +165,24 @@ class _Body:
         size = self.read_number()
         if size < 0:
             raise CodecError("undecodable", f"a negative length at byte {self.at}")
-        taken = self._take(size)
-        return self._text(taken) if is_text else taken
+        content = self._take(size)
+        return self._text(content) if is_text else content
 
     def read_number(self, bytes_max: int = _LONG_BYTES) -> int:
         """Read a number as Java does: excess bits are dropped, and mark the body as non-canonical."""
-        start, stated = self.at, 0
+        start, number = self.at, 0
         while True:
             byte = self._take(1)[0]
-            stated |= (byte & 0x7F) << 7 * (self.at - start - 1)
+            number |= (byte & 0x7F) << 7 * (self.at - start - 1)
             if byte < 0x80:
                 break
             if self.at - start == bytes_max:
                 raise CodecError("undecodable", f"a number of more than {bytes_max} bytes at byte {start}")
         bits = 64 if bytes_max == _LONG_BYTES else 32
-        needed = max(1, -(-stated.bit_length() // 7))
-        self.is_canonical = self.is_canonical and stated < 1 << bits and self.at - start == needed
-        stated &= (1 << bits) - 1
-        return (stated >> 1) ^ -(stated & 1)
+        needed = max(1, -(-number.bit_length() // 7))
+        self.is_canonical = self.is_canonical and number < 1 << bits and self.at - start == needed
+        number &= (1 << bits) - 1
+        return (number >> 1) ^ -(number & 1)
 
     def read_index(self, size: int) -> int:
         """Read the index of one of `size` branches or symbols."""
@@ -213,19 +213,19 @@ class _Body:
         several = sum(other != "null" for other in branches) > 1
         return {branch_name(branch): value} if several else value
 
-    def _text(self, taken: bytes) -> str:
+    def _text(self, content: bytes) -> str:
         try:
-            return taken.decode("utf-8")
+            return content.decode("utf-8")
         except UnicodeDecodeError:
             self.is_text = False
             return ""
 
     def _take(self, size: int) -> bytes:
-        taken = self._value[self.at : self.at + size]
-        if len(taken) < size:
+        content = self._value[self.at : self.at + size]
+        if len(content) < size:
             raise CodecError("undecodable", f"the bytes end where {size} more are needed at byte {self.at}")
         self.at += size
-        return taken
+        return content
 
 
 def _holds_int(kind: Any) -> bool:

@@ -215,8 +215,8 @@ def _is_progress() -> Column:
 
 def _from_avro(body: Column, decoding: Any, sealed: bool = True) -> Column:
     """Decode a CDCv2 body, followed by the sentinel if it is `sealed`; null if it cannot be decoded."""
-    stated = with_sentinel(body) if sealed else body
-    return from_avro(stated, json.dumps(_schema(decoding, sealed)), {"mode": "PERMISSIVE"})
+    source = with_sentinel(body) if sealed else body
+    return from_avro(source, json.dumps(_schema(decoding, sealed)), {"mode": "PERMISSIVE"})
 
 
 def _overflow_reason(record_schema: dict[str, Any]) -> Column:
@@ -228,10 +228,10 @@ def _overflow_reason(record_schema: dict[str, Any]) -> Column:
     """
     pattern = suspect_pattern(resolved_schema(record_schema))
     schema = json.dumps(_schema(without_logical_types(land_record(record_schema).decoding)))
-    stated = with_sentinel(F.col(BODY))
-    again = to_avro(from_avro(stated, schema, {"mode": "PERMISSIVE"}), schema)
+    sealed = with_sentinel(F.col(BODY))
+    reencoded = to_avro(from_avro(sealed, schema, {"mode": "PERMISSIVE"}), schema)
     suspect = F.decode(F.col(BODY), "ISO-8859-1").rlike(pattern)
-    return F.when(suspect, F.when(~again.eqNullSafe(stated), F.lit("undecodable")))
+    return F.when(suspect, F.when(~reencoded.eqNullSafe(sealed), F.lit("undecodable")))
 
 
 def _schema(data: Any, sealed: bool = True) -> dict[str, Any]:

@@ -55,11 +55,11 @@ def read_on_driver(topic: Topic, offsets: OffsetRange, decoder: Decoder) -> Stat
     if batches is None:
         return None
     for rows in batches:
-        stated = rows.filter(_may_be_progress(rows["value"], decoder))
-        number += stated.num_rows
+        candidates = rows.filter(_may_be_progress(rows["value"], decoder))
+        number += candidates.num_rows
         if number > STATEMENTS_MAX:
             return None
-        tables.append(stated)
+        tables.append(candidates)
     codec = AvroCodec(decoder.record_schema)
     good: list[dict[str, Any]] = []
     bad = 0

@@ -73,12 +73,12 @@ class EventForm(Form):
 
     def breaches(self, grouped: DataFrame) -> DataFrame | None:
         """Count keys that are left with two rows or, if `before` is the key alone, that have two events."""
-        stated = grouped.where(~F.col("_discarded"))
+        effective = grouped.where(~F.col("_discarded"))
         if not self.key:
             return None
         if not self.before_is_whole:
-            return count_key_breaches(stated, self.key)
-        return count_breaches(row_nets(stated, self.row), self.key, self.row)
+            return count_key_breaches(effective, self.key)
+        return count_breaches(row_nets(effective, self.row), self.key, self.row)
 
     def rows_brought(self) -> Column:
         """See the function `rows_brought`."""
@@ -122,8 +122,8 @@ def row_updates(events: DataFrame, key_before: Sequence[str] = ()) -> DataFrame:
         before = F.when(~F.coalesce(_same_key(key_before), F.lit(False)), before)
     leaves = F.struct(before.alias("_row"), (-F.col(DIFF)).alias(DIFF))
     comes = F.struct(F.col(AFTER).alias("_row"), F.col(DIFF).alias(DIFF))
-    stated = F.filter(F.array(leaves, comes), lambda update: update["_row"].isNotNull())
-    return events.select(TIME, F.explode(stated).alias("_update")).select("_update._row.*", TIME, f"_update.{DIFF}")
+    present = F.filter(F.array(leaves, comes), lambda update: update["_row"].isNotNull())
+    return events.select(TIME, F.explode(present).alias("_update")).select("_update._row.*", TIME, f"_update.{DIFF}")
 
 
 def _same_key(key: Sequence[str]) -> Column:
@@ -238,13 +238,13 @@ def suspect_times_of_keys(unsealed: DataFrame, key: Sequence[str]) -> DataFrame:
     )
 
 
-def count_key_breaches(stated: DataFrame, key: Sequence[str]) -> DataFrame:
+def count_key_breaches(statements: DataFrame, key: Sequence[str]) -> DataFrame:
     """Count breaches of the envelope by time if `before` is only the key, as `keyed.count_breaches` does.
 
     In:  the columns of an event, _time, _diff (unique together).
     """
     by_key = (
-        keys_touched(stated, key)
+        keys_touched(statements, key)
         .groupBy(*(f"`{name}`" for name in key), TIME)
         .agg(
             F.count(F.lit(1)).alias("_events"),

@@ -136,7 +136,7 @@ def suspect_times(unsealed: DataFrame, key: Sequence[str], data: Sequence[str]) 
     return by_key.where(F.coalesce(F.col("_two"), F.lit(False)) | F.col("_large")).select(TIME).distinct()
 
 
-def count_breaches(stated: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
+def count_breaches(statements: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
     """Count breaches of the envelope by time, exactly.
 
     In:  the data's columns, _time, _diff (unique together), any others.
@@ -145,7 +145,7 @@ def count_breaches(stated: DataFrame, key: Sequence[str], data: Sequence[str]) -
     """
     shown = F.to_json(F.struct(*(F.col(f"`{name}`") for name in data)), {"ignoreNullFields": "false"})
     large = _is_large(F.col(DIFF))
-    by_key = stated.groupBy(*(f"`{name}`" for name in key), TIME).agg(
+    by_key = statements.groupBy(*(f"`{name}`" for name in key), TIME).agg(
         F.count_if(F.col(DIFF) > 0).alias("_values"),
         F.count_if(large).alias("_large"),
         F.sort_array(F.collect_set(F.when(F.col(DIFF) > 0, shown))).alias("_set"),

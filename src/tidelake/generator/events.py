@@ -64,9 +64,9 @@ class EventHistory(History):
 
     def _order_to_create(self, kind: float) -> int:
         """Return a deleted order if `kind` asks for one and its id is free, otherwise a new order."""
-        gone = self._pick(self._gone) if kind < 0.1 else None
-        if gone is not None and self._orders[gone]["id"] not in self._live_by_id:
-            return gone
+        deleted = self._pick(self._gone) if kind < 0.1 else None
+        if deleted is not None and self._orders[deleted]["id"] not in self._live_by_id:
+            return deleted
         return self._new_order(self._new_id())
 
     def _happen(self, before: int | None, after: int | None, time: int) -> None:

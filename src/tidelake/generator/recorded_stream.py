@@ -235,12 +235,12 @@ def _grounds(collection: Collection, kind: str, time: int) -> set[Any]:
     """Return the evidence of a contradiction that the tables hold."""
     if kind == "conflicting_count":
         return _stated_counts(collection, time)
-    stated: dict[str, set[int]] = {}
+    diffs_by_text: dict[str, set[int]] = {}
     for text, _, diff in _rows(collection, OpenTable(collection.paths.updates), time, time):
-        stated.setdefault(text, set()).add(diff)
+        diffs_by_text.setdefault(text, set()).add(diff)
     if kind == "over_count":
-        return set(stated)
-    return {(text, diff) for text, diffs in stated.items() for diff in diffs if len(diffs) > 1}
+        return set(diffs_by_text)
+    return {(text, diff) for text, diffs in diffs_by_text.items() for diff in diffs if len(diffs) > 1}
 
 
 def _stated_counts(collection: Collection, time: int) -> set[int]:

@@ -353,20 +353,20 @@ def _message_columns(refusals: Sequence[Refusal], reading: Reading) -> list[Colu
 def _row_columns(decoder: Decoder, refusals: Sequence[Refusal], reading: Reading) -> list[Column]:
     """Return the columns that count a row's statement and, in its first row, its message; see `explode_messages`."""
     statement, is_first = F.col("_u"), F.coalesce("_at", F.lit(0)) == 0
-    is_there, refused = statement.isNotNull(), bool(refusals)
+    is_present, refused = statement.isNotNull(), bool(refusals)
     flags, columns = {}, [F.col("offset").alias("_offset")]
     if reading is Reading.CAREFUL:
-        flags[_ACCEPTED] = is_there & ~_is_refused(refusals, statement) if refused else is_there
+        flags[_ACCEPTED] = is_present & ~_is_refused(refusals, statement) if refused else is_present
     else:
         broken = decoder.broken(statement)
-        flags[_ACCEPTED] = is_there
+        flags[_ACCEPTED] = is_present
         flags[_BROKEN] = broken | _is_refused(refusals, statement) if refused else broken
     flags |= {_NULL: is_first & F.col("_null"), _REJECTED: is_first & F.col("_rejected")}
     if reading.measures:
         lengths = decoder.lengths(statement)
         flags[_DOUBTFUL] = lengths.is_doubtful
-        stated, encoded = F.when(is_first, F.col("bytes")), F.when(is_there, lengths.bytes)
-        columns.append((F.coalesce(stated, F.lit(0)) - F.coalesce(encoded, F.lit(0))).alias("_excess"))
+        actual, encoded = F.when(is_first, F.col("bytes")), F.when(is_present, lengths.bytes)
+        columns.append((F.coalesce(actual, F.lit(0)) - F.coalesce(encoded, F.lit(0))).alias("_excess"))
     bits = [F.when(is_set, bit).otherwise(0) for bit, is_set in flags.items()]
     return [*columns, reduce(operator.add, bits).alias("_flags")]
 

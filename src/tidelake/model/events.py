@@ -73,8 +73,8 @@ def newest_updates(updates: dict[tuple[Row, int], int], key: KeyOf) -> dict[Hash
 
 def keyed_contents(events: Iterable[Event], as_of: int, key: KeyOf, whole_before: bool = True) -> dict[Row, int]:
     """Return the row of each key AS OF a time."""
-    stated = row_updates(events, None if whole_before else key)
-    updates = {update: diff for update, diff in stated.items() if update[1] <= as_of}
+    row_diffs = row_updates(events, None if whole_before else key)
+    updates = {update: diff for update, diff in row_diffs.items() if update[1] <= as_of}
     return {row: 1 for row, _, diff in newest_updates(updates, key).values() if diff > 0}
 
 
@@ -134,11 +134,11 @@ class EventCollection:
 
     def seal(self, upper: int) -> None:
         """Advance upper, and cancel surplus copies of the newly sealed events in a run of their own."""
-        stated: dict[tuple[Row | None, Row | None, int], int] = {}
+        copies_by_place: dict[tuple[Row | None, Row | None, int], int] = {}
         for event in (event for run in self.runs for event in run if self.upper <= event.time < upper):
             place = (event.before, event.after, event.time)
-            stated[place] = stated.get(place, 0) + 1
-        surplus = [Event(*place, diff=1 - copies) for place, copies in stated.items() if copies > 1]
+            copies_by_place[place] = copies_by_place.get(place, 0) + 1
+        surplus = [Event(*place, diff=1 - copies) for place, copies in copies_by_place.items() if copies > 1]
         if surplus:
             self.append(surplus)
         self.upper = max(self.upper, upper)
@@ -161,11 +161,11 @@ class EventCollection:
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)
         indexes = set(chosen)
-        taken = [event for index in sorted(indexes) for event in self.runs[index]]
+        merged_events = [event for index in sorted(indexes) for event in self.runs[index]]
         left = [run for index, run in enumerate(self.runs) if index not in indexes]
-        old = [event for event in taken if event.time <= through]
-        later = [event for event in taken if through < event.time < self.upper]
-        unsealed = [event for event in taken if event.time >= self.upper]
+        old = [event for event in merged_events if event.time <= through]
+        later = [event for event in merged_events if through < event.time < self.upper]
+        unsealed = [event for event in merged_events if event.time >= self.upper]
         if self.key is None:
             moved = row_updates(event._replace(time=through) for event in old)
             remaining = [Event(None, row, time, diff) for (row, time), diff in moved.items()]

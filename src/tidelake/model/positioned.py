@@ -173,7 +173,7 @@ class PositionedCollection:
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)
         indexes = set(chosen)
-        taken = [statement for index in sorted(indexes) for statement in self.runs[index]]
+        merged_statements = [statement for index in sorted(indexes) for statement in self.runs[index]]
         left = [run for index, run in enumerate(self.runs) if index not in indexes]
         takes_all = not any(statement.time <= through for run in left for statement in run)
-        self.runs = [*left, merged(taken, through, takes_all, self.resent_within)]
+        self.runs = [*left, merged(merged_statements, through, takes_all, self.resent_within)]

@@ -175,10 +175,10 @@ class ShardGroup:
         reached = self._uppers[0]
         for other in self._uppers[1:]:
             reached = reached.meet(other)
-        stated = {time: count for time, count in self._counts.items() if not reached.less_equal(time)}
+        ready = {time: count for time, count in self._counts.items() if not reached.less_equal(time)}
         self._counts = {time: count for time, count in self._counts.items() if reached.less_equal(time)}
         lower, self._upper = self._upper, reached
-        return _statement(lower, reached, stated)
+        return _statement(lower, reached, ready)
 
 
 def count_by_time(updates: Iterable[Update]) -> dict[Time, int]:

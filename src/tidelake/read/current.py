@@ -55,15 +55,15 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
         and names <= set(spark.read.format("delta").load(path).columns)
     ):
         return CurrentReport(shown.as_of, shown.rows, False)
-    taken = snapshot(spark, collection, at)
+    latest = snapshot(spark, collection, at)
     reach("current.before_write")
-    note = json.dumps({"as_of": taken.as_of, "proofs_at_ms": proofs.newest_at_ms, "collection": collection.name})
-    writer = taken.contents.write.format("delta").mode("overwrite").option("userMetadata", note)
+    note = json.dumps({"as_of": latest.as_of, "proofs_at_ms": proofs.newest_at_ms, "collection": collection.name})
+    writer = latest.contents.write.format("delta").mode("overwrite").option("userMetadata", note)
     writer.option("mergeSchema", "true").save(path)
     reach("current.after_write")
     written = _shown(spark, path)
     assert written is not None, path
-    return CurrentReport(taken.as_of, written.rows, True)
+    return CurrentReport(latest.as_of, written.rows, True)
 
 
 @dataclass(frozen=True)

@@ -107,18 +107,18 @@ def snapshot(
     return Snapshot(at, since[0], upper, closed, table.version, contents, form.unknown_values(rows))
 
 
-def unknown_texts(taken: Snapshot) -> tuple[int, list[str]]:
+def unknown_texts(snapshot: Snapshot) -> tuple[int, list[str]]:
     """Count the rows with a value that was never stated, and show some: the key as JSON, and the columns.
 
     Cost: nothing if no row ever lacked a value; else one more reduction of the rows.
     """
-    if taken.unknown is None:
+    if snapshot.unknown is None:
         return 0, []
-    key = [name for name in taken.unknown.columns if name != UNAVAILABLE]
+    key = [name for name in snapshot.unknown.columns if name != UNAVAILABLE]
     text = F.concat(
         F.to_json(F.struct(*(f"`{name}`" for name in key)), ROW_TEXT), F.lit(": "), F.array_join(UNAVAILABLE, ", ")
     )
-    shown = taken.unknown.select(text.alias("text")).persist()
+    shown = snapshot.unknown.select(text.alias("text")).persist()
     try:
         named = [row["text"] for row in shown.orderBy("text").limit(_KEYS_NAMED_MAX).collect()]
         return shown.count(), named

@@ -203,9 +203,9 @@ class _Resolver:
             symbols = kind.get("symbols")
             if not isinstance(symbols, list) or not symbols or not all(isinstance(symbol, str) for symbol in symbols):
                 raise SchemaRefused(path, "an enum without symbols")
-            twice = next((symbol for symbol in symbols if symbols.count(symbol) > 1), None)
-            if twice is not None:
-                raise SchemaRefused(path, f"an enum with the symbol {twice!r} twice")
+            repeated = next((symbol for symbol in symbols if symbols.count(symbol) > 1), None)
+            if repeated is not None:
+                raise SchemaRefused(path, f"an enum with the symbol {repeated!r} twice")
             resolved["symbols"] = symbols
         else:
             # If items had no bytes, a few bytes could claim billions of items.

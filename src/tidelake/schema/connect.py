@@ -207,8 +207,8 @@ def _row_of_connect(schema: Any) -> Any:
 
 
 def _stated_fields(schema: Any) -> list[Mapping[str, Any]]:
-    stated = schema.get("fields") if isinstance(schema, Mapping) else None
-    return [field for field in stated if isinstance(field, Mapping)] if isinstance(stated, list) else []
+    fields = schema.get("fields") if isinstance(schema, Mapping) else None
+    return [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
 
 
 @dataclass

@@ -92,9 +92,9 @@ def new_fields(values: Values, writer: Record, checks_types: bool = True) -> tup
         for field, stated in zip(fields, writer["fields"], strict=True)
         if field["name"] not in known
     ]
-    gone = [name for name in known if name not in written and name not in values.may_lack]
-    if added and gone:
-        raise SchemaRefused(added[0]["name"], f"it is new, but '{gone[0]}' is missing, as if it were renamed")
+    missing = [name for name in known if name not in written and name not in values.may_lack]
+    if added and missing:
+        raise SchemaRefused(added[0]["name"], f"it is new, but '{missing[0]}' is missing, as if it were renamed")
     existing = [field for field in fields if field["name"] in known]
     if checks_types and (existing or not added):
         check_written(values, {**writer, "fields": existing})
@@ -180,19 +180,19 @@ def sort_writers(values: Values, writers: Mapping[int, Any], grows: bool, row_of
     return Sorted(values, usable, refused)
 
 
-def added_fields(record: Record, wished: Record, added: Collection[str]) -> tuple[Field, ...]:
+def added_fields(record: Record, requested: Record, added: Collection[str]) -> tuple[Field, ...]:
     """Return the columns that settings add to a table.
 
     Args:
         record: the table's columns.
-        wished: the columns that the settings ask for, in any order.
+        requested: the columns that the settings ask for, in any order.
         added: columns that were added to the table later, which settings need not name.
 
     Raises:
         SchemaRefused: names the first column that differs in any other way.
     """
     ours = {column.name: column for column in column_types(dict(record))}
-    theirs = {column.name: column for column in column_types(dict(wished))}
+    theirs = {column.name: column for column in column_types(dict(requested))}
     for name, column in ours.items():
         if name not in theirs:
             if name not in added:
@@ -203,7 +203,7 @@ def added_fields(record: Record, wished: Record, added: Collection[str]) -> tupl
     for name in fresh:
         if not theirs[name].nullable:
             raise SchemaRefused(name, "it is new and cannot be null, but earlier rows have no value for it")
-    fields = [_with_own_names(field) for field in resolved_schema(dict(wished))["fields"] if field["name"] in fresh]
+    fields = [_with_own_names(field) for field in resolved_schema(dict(requested))["fields"] if field["name"] in fresh]
     resolved_schema({**record, "fields": [*record["fields"], *fields]})
     return tuple(fields)
 

@@ -75,20 +75,22 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
     Cost: nothing if there are no discards; else one scan of the files that reach their times, and the affected runs.
     """
     entry = collection.entry
-    ruled = statement_frame(spark, entry.record_schema, [(discard.time, discard.statement) for discard in discards])
-    if ruled is None:
+    discarded_rows = statement_frame(
+        spark, entry.record_schema, [(discard.time, discard.statement) for discard in discards]
+    )
+    if discarded_rows is None:
         return Changes()
     names = [*(field.name for field in data_fields(entry.record_schema)), TIME, DIFF]
-    discarded = F.broadcast(ruled.distinct()).alias("ruled")
+    discarded = F.broadcast(discarded_rows.distinct()).alias("ruled")
     same = same_in("stated", "ruled", names)
     schema = collection.updates_schema()
     times = sorted({discard.time for discard in discards})
     files = [file for file in table.files() if meets(file, times)]
     if not files:
         return Changes()
-    stated = read_files(spark, table.path, files, schema).select("*", F.col("_metadata.file_path").alias("_path"))
-    holding = stated.alias("stated").join(discarded, same, "left_semi").select("_path").distinct().toArrow()
-    runs = {path.rpartition(f"/{RUN}=")[2].partition("/")[0] for path in holding["_path"].to_pylist()}
+    stored = read_files(spark, table.path, files, schema).select("*", F.col("_metadata.file_path").alias("_path"))
+    affected = stored.alias("stated").join(discarded, same, "left_semi").select("_path").distinct().toArrow()
+    runs = {path.rpartition(f"/{RUN}=")[2].partition("/")[0] for path in affected["_path"].to_pylist()}
     if not runs:
         return Changes()
     rows = read_files(spark, table.path, [file for file in table.files() if file.run in runs], schema)

@@ -160,15 +160,15 @@ def _count(rows: pa.Table, data: Sequence[str], key: Sequence[str]) -> OpenCount
     """Count all rows of some times."""
     counts = OpenCounts()
     groups = _comparable(rows).group_by([TIME, *data]).aggregate([(DIFF, "min"), (DIFF, "max"), ([], "count_all")])
-    least, greatest, stated = (groups[name] for name in (f"{DIFF}_min", f"{DIFF}_max", "count_all"))
-    has_copies, suspect = pc.greater(stated, 1), pc.not_equal(least, greatest)
+    least, greatest, copies = (groups[name] for name in (f"{DIFF}_min", f"{DIFF}_max", "count_all"))
+    has_copies, suspect = pc.greater(copies, 1), pc.not_equal(least, greatest)
     if key:
         suspect = pc.or_(suspect, pc.or_(pc.greater(greatest, 1), pc.less(least, -1)))
         values = groups.filter(pc.greater(greatest, 0)).group_by([TIME, *key]).aggregate([([], "count_all")])
         counts.suspects.update(_times_where(values, pc.greater(values["count_all"], 1)))
     else:
         large = pc.or_(pc.greater_equal(greatest, _FACTOR_MAX), pc.less_equal(least, -_FACTOR_MAX))
-        suspect = pc.or_(suspect, pc.and_(has_copies, pc.or_(large, pc.greater_equal(stated, _FACTOR_MAX))))
+        suspect = pc.or_(suspect, pc.and_(has_copies, pc.or_(large, pc.greater_equal(copies, _FACTOR_MAX))))
     counts.suspects.update(_times_where(groups, suspect))
     by_time = groups.group_by(TIME).aggregate([("count_all", "sum"), ([], "count_all")])
     columns = (by_time[name].to_pylist() for name in (TIME, "count_all_sum", "count_all"))

@@ -28,9 +28,7 @@ class Cdcv2Settings(CollectionSettings):
         """Refuse a key of reclocked collections."""
         problem = "is not allowed for CDCv2 messages, which are Avro and self-contained"
         if place.field.endswith(".evolution"):
-            problem = (
-                "is not allowed for CDCv2 messages, whose statements are distinguished by their data: its columns are fixed"
-            )
+            problem = "is not allowed for CDCv2 messages: their data identifies a statement, so its columns are fixed"
         place.fail(problem, "leave it out, or add `framing: reclock` for a reclocked topic")
 
     @classmethod
@@ -46,7 +44,9 @@ class Cdcv2Settings(CollectionSettings):
         ids = read_schema_ids(block.child("schema_ids"), record)
         check_framed(block, ids, looks_up)
         if "before" in block and not (terms.of_changes and block.get("key") is not None):
-            block.child("before").fail("is only allowed for change events that have a key", "leave it out, or add `key`")
+            block.child("before").fail(
+                "is only allowed for change events that have a key", "leave it out, or add `key`"
+            )
         return {"value_schema": record, "schema_ids": ids, "key": _read_key(block, terms, record)}
 
 

@@ -138,7 +138,9 @@ def _check_together(block: Block, terms: EnvelopeTerms) -> None:
             "use `envelope: append_only`, `upsert` or `debezium`",
         )
     if terms.key == "refused" and block.get("key") is not None:
-        block.child("key").fail(f"is not allowed for the family '{terms.family}'", "only upsert and debezium have a key")
+        block.child("key").fail(
+            f"is not allowed for the family '{terms.family}'", "only upsert and debezium have a key"
+        )
     is_event_in_avro = terms.of_changes and block.get("format", "avro") == "avro"
     for name in ("key_schema", "key_schema_ids"):
         if name in block and terms.key != "required" and not is_event_in_avro:

@@ -47,8 +47,8 @@ def scalar_arrow_type(scalar: ScalarType, precision: int | None = None, scale: i
 
 def updates_schema(record_schema: dict[str, Any], positioned: bool = False) -> pa.Schema:
     """Return the schema of `updates/`: `_time`, `_diff`, the form's columns, the data's columns, and `_run`."""
-    more = _POSITIONED if positioned else ()
-    return pa.schema([*_SYSTEM, *more, *data_fields(record_schema), pa.field(RUN, pa.string())])
+    positional = _POSITIONED if positioned else ()
+    return pa.schema([*_SYSTEM, *positional, *data_fields(record_schema), pa.field(RUN, pa.string())])
 
 
 def late_schema(record_schema: dict[str, Any]) -> pa.Schema:

@@ -111,16 +111,18 @@ class FileTopic:
                 gaps.append(gap)
         for partition, wanted in intervals.items():
             _refuse_doubled(self.name, partition, wanted, files)
-        taken = bounded(intervals, messages_max)
+        chosen = bounded(intervals, messages_max)
         needed = [
-            file for file in files if any(_overlaps(file, partition, interval) for partition, interval in taken.items())
+            file
+            for file in files
+            if any(_overlaps(file, partition, interval) for partition, interval in chosen.items())
         ]
         return (
             OffsetRange(
-                taken,
+                chosen,
                 tuple(file.path for file in needed if file.path.suffix == ".parquet"),
                 tuple(file.path for file in needed if file.path.suffix != ".parquet"),
-                whole_files=all(_is_within(file, taken) for file in needed if file.path.suffix == ".parquet"),
+                whole_files=all(_is_within(file, chosen) for file in needed if file.path.suffix == ".parquet"),
             ),
             gaps,
         )
@@ -236,10 +238,10 @@ def _overlaps(file: _File, partition: int, wanted: Interval) -> bool:
     return any(start < wanted[1] and wanted[0] < end for start, end in file.offsets.get(partition, []))
 
 
-def _is_within(file: _File, taken: Mapping[int, Interval]) -> bool:
+def _is_within(file: _File, intervals: Mapping[int, Interval]) -> bool:
     """Return whether all offsets of a file are in these intervals."""
     return all(
-        partition in taken and taken[partition][0] <= start and end <= taken[partition][1]
+        partition in intervals and intervals[partition][0] <= start and end <= intervals[partition][1]
         for partition, held in file.offsets.items()
         for start, end in held
     )

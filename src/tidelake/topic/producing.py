@@ -100,9 +100,9 @@ class _Sender:
 
         Raises: what `finish` does, for this record or an earlier one.
         """
-        more: dict[str, Any] = {} if row["timestamp_ms"] is None else {"timestamp": row["timestamp_ms"]}
+        timestamp: dict[str, Any] = {} if row["timestamp_ms"] is None else {"timestamp": row["timestamp_ms"]}
         if row["headers"] is not None:
-            more["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
+            timestamp["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is not None:
@@ -111,7 +111,7 @@ class _Sender:
         while True:
             try:
                 self._producer.produce(
-                    self._name, row["value"], row["key"], row["partition"], on_delivery=delivered, **more
+                    self._name, row["value"], row["key"], row["partition"], on_delivery=delivered, **timestamp
                 )
                 break
             except BufferError:

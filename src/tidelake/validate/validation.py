@@ -215,10 +215,10 @@ def _try_beyond_upper(spark: SparkSession, collection: Collection, report: Valid
         return
     for as_of in (report.upper, 2**63 - 1):
         try:
-            taken = snapshot(spark, collection, as_of)
+            answered = snapshot(spark, collection, as_of)
         except UpperError:
             continue
-        if taken.closed or as_of < taken.upper:  # a seal has moved upper since
+        if answered.closed or as_of < answered.upper:  # a seal has moved upper since
             continue
         report.readable_beyond_upper += 1
         report.mismatches.append(f"a read as of {as_of} was answered, but upper is {report.upper}")

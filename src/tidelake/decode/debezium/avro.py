@@ -56,8 +56,8 @@ def read_avro_changes(raw: DataFrame, shape: ChangeShape, values: Writers, keys:
     for place, (schema_id, record) in enumerate((values.by_id or {-1: _event_of(values.bare)}).items()):
         mine = wrong.isNull() & (F.col(SCHEMA_ID) == schema_id)
         # The first part also takes refused records and records without a value.
-        taken = F.coalesce(mine, F.lit(False)) | (wrong.isNotNull() | value.isNull() if place == 0 else F.lit(False))
-        parts.append(_read(framed.where(taken), shape, record, wrong, keys).drop(SCHEMA_ID))
+        belongs = F.coalesce(mine, F.lit(False)) | (wrong.isNotNull() | value.isNull() if place == 0 else F.lit(False))
+        parts.append(_read(framed.where(belongs), shape, record, wrong, keys).drop(SCHEMA_ID))
     return reduce(DataFrame.unionByName, parts)
 
 

@@ -55,8 +55,8 @@ def position_of(shape: ChangeShape, snapshots: Sequence[SnapshotStart]) -> Colum
     )
     committed = F.greatest(F.coalesce(F.col(COMMITTED), above, F.col(LSN)), above)
     streamed = F.array(committed, F.col(LSN), F.col("offset"))
-    stated = F.array(F.col(LSN), F.lit(0).cast("bigint"), F.col("offset"))
-    source = F.when(F.col(LSN).isNotNull(), F.when(F.col(IN_SNAPSHOT), stated).otherwise(streamed))
+    snapshot_row = F.array(F.col(LSN), F.lit(0).cast("bigint"), F.col("offset"))
+    source = F.when(F.col(LSN).isNotNull(), F.when(F.col(IN_SNAPSHOT), snapshot_row).otherwise(streamed))
     return F.when(F.col(CONNECTOR) == POSTGRESQL, source)
 
 
