@@ -25,7 +25,7 @@ class Rule:
     blocking: bool = False
     """Whether a failure means damage below upper, so that nothing may be built on the collection."""
     warning: bool = False
-    """Whether a failure only asks somebody to look soon."""
+    """Whether a failure is only a warning to look at soon."""
 
 
 def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:

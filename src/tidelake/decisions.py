@@ -110,7 +110,7 @@ def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
     else:
         if is_sealed(collection, subject):
             raise DecisionRefused(
-                f"time {subject} of '{collection.name}' is sealed already", "what is sealed is never changed"
+                f"time {subject} of '{collection.name}' is already sealed", "what is sealed is never changed"
             )
         about, hint = f"time {subject}", ""
         known = sorted({time for time in map(time_of, decisions) if time is not None})
@@ -142,7 +142,7 @@ def parse_statement(text: str) -> dict[str, Any]:
     except CodecError as error:
         raise StatementRefused(f"the statement is not JSON: {error.detail}", hint) from error
     if not isinstance(statement, dict):
-        raise StatementRefused("the statement does not have just data and a whole diff", hint)
+        raise StatementRefused("the statement does not have exactly `data` and an integer `diff`", hint)
     return statement
 
 
@@ -182,7 +182,7 @@ def _check_settles(collection: Collection, time: int, count: int | None, discard
     """Accept a decision about a sealed time only if it confirms what was published, against a late fact."""
     if not any(settles(collection, fact, time, count, discard) for fact in LateNotes(collection).at(time)):
         raise DecisionRefused(
-            f"time {time} of '{collection.name}' is sealed already, and no late statement contradicts it in this way",
+            f"time {time} of '{collection.name}' is already sealed, and no late statement contradicts it in this way",
             "what is sealed is never changed; "
             f"a statement that `tidelake late {collection.name}` shows can be discarded, "
             "and a count that it shows be settled by the published count",
@@ -233,8 +233,8 @@ def _current_topic(collection: Collection, settings: CollectionSettings, decisio
     changed = next((gap for gap in gaps if isinstance(gap, TopicChanged)), None)
     if changed is None:
         raise DecisionRefused(
-            f"the topic '{decision.topic}' is what '{collection.name}' has read, or nothing was read yet",
-            "accept a topic only if ingest says that it is not what was read",
+            f"the topic '{decision.topic}' has not changed since '{collection.name}' read it, or was never read",
+            "accept a topic only if ingest says that it has changed",
         )
     starts = {}
     if changed.why != RECREATED:
@@ -265,7 +265,7 @@ def _check_acknowledgement(collection: Collection, decision: Acknowledge) -> Ack
     unexplained = [row for row in rows if explanation_of(row, collection.entry.decisions) is None]
     if not any(explanation_of(row, [decision]) for row in unexplained):
         raise DecisionRefused(
-            f"no quarantined message of '{collection.name}' is at '{decision.offsets}', or it is explained already",
-            f"`tidelake quarantine {collection.name}` shows what is there",
+            f"no quarantined message of '{collection.name}' is at '{decision.offsets}', or it is already explained",
+            f"`tidelake quarantine {collection.name}` shows the quarantined messages",
         )
     return decision

@@ -480,7 +480,7 @@ class KeysInError(InvalidUsage):
 
 
 class SealedTime(InvalidUsage):
-    """An update was appended at a time that is sealed already."""
+    """An update was appended at a time that is already sealed."""
 
     time: _Time
     upper: Iterable[_Time]
@@ -612,11 +612,11 @@ class Indeterminate(CommitError):
     hint = "read the table back and look for the nonce before you do anything else"
 
 
-# --- somebody should look ------------------------------------------------------------------------------------------
+# --- a person should look ------------------------------------------------------------------------------------------
 
 
 class DamagedTable(TidelakeError):
-    """The table breaks one of its own invariants: somebody should look now."""
+    """The table breaks one of its own invariants: a person should look at it now."""
 
     table: str
     detail: str

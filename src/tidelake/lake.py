@@ -190,7 +190,7 @@ class LakeCollection:
         """Return the messages that could not be used: first the unexplained ones, then the others, each by place.
 
         Each has `topic`, `partition`, `offset`, `timestamp_ms`, `reason`, `detail`, `times` (those that are known to
-        wait for it), `key` and `value` in bytes, and `explained`: why nobody has to look at it any more, or None.
+        wait for it), `key` and `value` in bytes, and `explained`: why it needs no attention any more, or None.
         """
         stored = self._stored()
         rows = [{name: value for name, value in row.items() if name != RUN} for row in quarantine_rows(stored)]

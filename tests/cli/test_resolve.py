@@ -26,7 +26,7 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
             ("--time", "3", "--discard", '{"data": {"id": "x", "price": null}, "diff": 1}'),
             "does not fit the collection",
         ),
-        (("--time", "3", "--discard", '{"data": {"id": 1}}'), "does not have just data and a whole diff"),
+        (("--time", "3", "--discard", '{"data": {"id": 1}}'), "does not have exactly `data` and an integer `diff`"),
         (("--time", "3", "--discard", '{"data": {"id": 1, "price": 5}, "diff": 0}'), "the statement's diff is 0"),
         (("--accept-gap", "orders"), "'orders' is not a range of offsets"),
         (("--accept-gap", "prices:0:5-5"), "'prices:0:5-5' is not a range of offsets"),
@@ -44,7 +44,7 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
         (("--quarantined", "prices:0:2", "--time", "3"), "a gap, a topic and a message have no time"),
         (("--quarantined", "prices:0:2", "--withdraw"), "there is no decision about 'prices:0:2' of 'prices'"),
         (("--withdraw", "--time", "3"), "there is no decision about time 3 of 'prices'"),
-        (("--withdraw", "--time", "2"), "time 2 of 'prices' is sealed already"),
+        (("--withdraw", "--time", "2"), "time 2 of 'prices' is already sealed"),
         (("--time", "3", "--count", "1", "--reason", " "), "the reason is missing or empty"),
     ],
 )

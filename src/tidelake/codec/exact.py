@@ -58,7 +58,7 @@ def suspect_pattern(resolved: Any) -> str:
         resolved: the record schema as `resolved_schema` returns it.
     """
     if _holds_int(resolved):
-        return _BEYOND_INT32  # nine high bytes and one that is not 0 or 1 begin like this
+        return _BEYOND_INT32  # nine high bytes and a byte other than 0 and 1 begin like this
     beyond = (pattern.removeprefix(_HIGH * 2) for pattern in (_BEYOND_INT64, _INDEX_BEYOND_INT32))
     return f"{_HIGH * 2}(?:{'|'.join(beyond)})"
 

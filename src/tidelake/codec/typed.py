@@ -37,7 +37,7 @@ def read_statement(record_schema: dict[str, Any], text: str) -> dict[str, Any]:
     except CodecError as error:
         raise StatementRefused(f"the statement is not JSON: {error.detail}", shape) from error
     if not isinstance(statement, dict) or statement.keys() != {"data", "diff"} or type(statement["diff"]) is not int:
-        raise StatementRefused("the statement does not have just data and a whole diff", shape)
+        raise StatementRefused("the statement does not have exactly `data` and an integer `diff`", shape)
     if statement["diff"] == 0 or not INT64_MIN <= statement["diff"] <= INT64_MAX:
         raise StatementRefused(f"the statement's diff is {show(statement['diff'])}", "a diff is an int64 other than 0")
     encode_data(record_schema, statement["data"])

@@ -271,7 +271,7 @@ def _swap(
 
 
 def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTION_S) -> None:
-    """Delete the folders of runs that no log names and that nobody has touched for the retention.
+    """Delete the folders of runs that no log names and that have not been touched for the retention period.
 
     Merges leave behind the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to
     finish with the version that it planned on.

@@ -38,7 +38,7 @@ class Shape:
     key: tuple[str, ...]
     """The columns that identify a row."""
     barriers: bool = True
-    """Whether some row may be a barrier; if not, reads look for none."""
+    """Whether some row may be a barrier; if not, reads do not look for barriers."""
     unavailable: bool = True
     """Whether some row may lack a column's value; if not, reads do not look for such keys."""
 

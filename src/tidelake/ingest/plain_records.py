@@ -148,7 +148,7 @@ def upsert_rows(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSc
 def _key_object(settings: ReclockSettings) -> Column:
     """Return a key's bytes as a JSON object. A key of one column may be a bare value, and a string may lack its quotes.
 
-    Bare values may have an embedded schema, too.
+    Bare values may also have an embedded schema.
     """
     key, names = F.col("key"), [column["name"] for column in settings.key_schema["fields"]]
     if len(names) > 1:

@@ -59,7 +59,7 @@ class MemoryCapability:
             CapabilityError: `token` is not the holder's.
         """
         if token != self.token:
-            raise CapabilityError(self.id, "somebody else holds it now: the token differs")
+            raise CapabilityError(self.id, "another holder has it now: the token differs")
 
     def taken_over(self, token: str) -> MemoryCapability:
         """Return the capability with a new holder; the old holder's token is refused from now on."""

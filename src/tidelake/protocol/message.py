@@ -131,7 +131,7 @@ class Problems:
 class Updates:
     """A batch of facts. How facts are batched has no meaning.
 
-    A copy of an update in the batch is legal and counts once. Two diffs for one `(data, time)` are legal here, too:
+    A copy of an update in the batch is legal and counts once. Two diffs for one `(data, time)` are also legal here:
     they are a contradiction between facts, which the reader detects.
 
     Args:

@@ -47,7 +47,7 @@ class CollectionStatus:
     """Rows about times that were sealed before the rows arrived."""
     quarantine: int
     quarantine_reasons: dict[str, int]
-    """By reason, the number of messages; `quarantine_unexplained` has those that nobody acknowledged."""
+    """By reason, the number of messages; `quarantine_unexplained` has only those that no decision explains."""
     lag_messages: int | None
     """Unread messages in the topic; None if the topic cannot be read."""
     lag_s: float | None

@@ -121,7 +121,7 @@ def landed_fields(values: Values, names: Collection[str]) -> list[Field]:
 
 
 def grow(values: Values, writers: Iterable[Callable[[], Record]], checks_types: bool = True) -> Values:
-    """Add the new columns of several schemas; a non-additive schema adds none.
+    """Add the new columns of several schemas; a non-additive schema adds no columns.
 
     A column was dropped if an earlier schema has it and a later schema without new columns lacks it: schemas after that
     may lack it and add others.

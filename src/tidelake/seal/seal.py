@@ -179,7 +179,7 @@ class _Seal:
         retry_commit(self.table, commit, failure, after_conflict=check_still_valid)
 
     def _claim_less(self, upper: int, counts: OpenCounts, changes: Changes) -> Changes:
-        """Seal only the times before `upper`, to which nobody has added anything; the next seal proves the rest.
+        """Seal only the times before `upper`, to which nothing has been added; the next seal proves the rest.
 
         Counting everything again would never end while an ingest commits faster than a count takes. The proofs of later
         times stay: they are facts, and readers use only the proofs before upper.

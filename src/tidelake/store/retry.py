@@ -1,6 +1,6 @@
 """Retries after a conflict: either the commit alone, or all the work behind it.
 
-A `Conflict` only says that somebody else committed first; the caller decides what that means. If the commit is still
+A `Conflict` only says that another process committed first; the caller decides what that means. If the commit is still
 valid after theirs, it is tried again. Otherwise the caller raises `LostRace`, and the work is repeated.
 """
 

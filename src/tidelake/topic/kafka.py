@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidelake.store.decision import Decision
 
 _EXPIRED = "the brokers have deleted them"
-_SHRANK = "the partition ends before what was read already"
+_SHRANK = "the partition ends before what was already read"
 _REMOVED = "the partition no longer exists"
 _GROUP_PREFIX = "tidelake"
 

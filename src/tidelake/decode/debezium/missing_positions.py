@@ -1,4 +1,4 @@
-"""Assigns a position to each error without one: after the known positions of its key and its partition.
+"""Assigns a position to each error that has none: after the known positions of its key and its partition.
 
 All records of a key are in one partition, so later records have higher positions. See docs/decisions/positions.md.
 """
@@ -31,7 +31,7 @@ _PLACE = ("topic", "partition", "offset")
 def with_places(
     changes: DataFrame, rows: DataFrame, key: Sequence[str], erased: Sequence[int], width: int
 ) -> DataFrame:
-    """Assign a position to each error without one.
+    """Assign a position to each error that has none.
 
     In:  the frame that `read_events` returns, with _position array<bigint>.
     Out: the same; _position is not null if there is an _error and no _reason.
