@@ -11,18 +11,17 @@ APPEND_ONLY = Family(
     name="append_only",
     statement="A statement adds its data `diff` times.",
     refusal=(
-        "A statement whose diff is not positive goes to the quarantine, and its time stays unsealed until somebody "
-        "decides."
+        "A statement whose diff is not positive is quarantined, and its time stays unsealed until there is a decision."
     ),
 )
 
 RECLOCKED_APPEND_ONLY = Family(
     name="append_only",
     statement="Each record is an event, and two equal records are two events. A tick seals what it reads.",
-    refusal="A record whose value is null or cannot be decoded goes to the quarantine.",
+    refusal="A record whose value is null or cannot be decoded is quarantined.",
 )
 
 
 def append_only_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
-    """The assets of one append-only collection."""
+    """Return the assets of one append-only collection."""
     return build_assets(settings, RECLOCKED_APPEND_ONLY if settings.mints_times else APPEND_ONLY)

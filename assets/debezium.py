@@ -14,12 +14,12 @@ DEBEZIUM = Family(
         "the newest of each key, or the sum of all rows if the collection has no key."
     ),
     refusal=(
-        "An event goes to the quarantine if it has neither row or its diff is not positive. A key that has two rows "
-        "at one time breaks the envelope. Both keep the time unsealed until somebody decides."
+        "An event is quarantined if it has neither row or its diff is not positive. A key that has two rows at one "
+        "time breaks the envelope. In both cases the time stays unsealed until there is a decision."
     ),
 )
 
 
 def debezium_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
-    """The assets of one collection of change events."""
+    """Return the assets of one collection of change events."""
     return build_assets(settings, DEBEZIUM)

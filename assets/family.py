@@ -1,4 +1,4 @@
-"""The assets of every family: a collection is a group of four assets.
+"""The assets that all families share: a collection is a group of four assets.
 
 `<name>/ingest` appends, `<name>/seal` proves, `<name>/compact` forgets, `<name>/current` holds the contents at upper.
 The assets are not partitioned by ranges of times: bounds are not known in advance, and a sealed range never reopens.
@@ -50,7 +50,7 @@ class Family:
 
 
 def pool_of(name: str) -> str:
-    """The concurrency pool of a collection: at most one run works on it at a time."""
+    """Return the concurrency pool of a collection: at most one run works on it at a time."""
     return f"collection_{name}"
 
 
@@ -83,7 +83,7 @@ def _common(settings: CollectionSettings, verb: str) -> _Common:
 
 @contextmanager
 def _shown_as_failure() -> Iterator[None]:
-    """Fail the step with the text of our own errors. It is not retried, as the error would come again."""
+    """Fail the step with the text of Tidelake's own errors. It is not retried, as the error would recur."""
     try:
         yield
     except TidelakeError as error:
@@ -96,8 +96,8 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
     @asset(
         **_common(settings, "ingest"),
         description=(
-            f"**Appends.** Reads the topic `{settings.topic}` in bounded ticks, up to the end that it has when the run "
-            f"starts. Each tick commits its rows and its offsets together. {family.statement} {family.refusal}"
+            f"**Appends.** Reads the topic `{settings.topic}` in bounded ticks, up to its end at the start of the "
+            f"run. Each tick commits its rows and its offsets together. {family.statement} {family.refusal}"
         ),
         check_specs=[
             AssetCheckSpec(
@@ -117,7 +117,7 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
             try:
                 drain(lake.session(), collection, lake.settings.collection(settings.name), ingested)
             except SourceError as error:
-                # A problem of the topic stops reading it, and nothing else: seal goes on with what was committed.
+                # A problem with the topic only stops reading it: seal continues with what was committed.
                 stopped = error
             status = status_of(lake, collection)
             metadata = _ingest_metadata(ingested) | frontier_metadata(status, _upper_of(collection))
@@ -277,7 +277,7 @@ def _current(settings: CollectionSettings) -> AssetsDefinition:
         deps=[AssetKey([settings.name, "seal"])],
         description=(
             "The contents at upper as a plain Delta table, for every engine. `_diff` is the number of times that a row "
-            "occurs. The table stays as it is if upper has not moved or data below upper is damaged."
+            "occurs. The table does not change if upper has not moved or data below upper is damaged."
         ),
     )
     def current(lake: ResourceParam[Lake]) -> MaterializeResult[None]:
@@ -305,7 +305,7 @@ def _upper_of(collection: "Collection") -> int:
 
 
 def _offsets_of(collection: "Collection", settings: CollectionSettings) -> dict[str, int]:
-    """The next offset of each partition by the last commit. Names include the topic if there are several."""
+    """Return the next offset of each partition as of the last commit. Names include the topic if there are several."""
     from tidelake.store.bindings import known_offsets
     from tidelake.store.commit import OpenTable
     from tidelake.topic.open import open_topics

@@ -23,7 +23,7 @@ MEANINGS = {
 
 
 def status_of(lake: Lake, collection: Collection) -> CollectionStatus:
-    """The current status of a collection, read without Spark."""
+    """Return the current status of a collection, read without Spark."""
     from tidelake.read.status import read_status
     from tidelake.topic.open import open_topics
 
@@ -32,7 +32,7 @@ def status_of(lake: Lake, collection: Collection) -> CollectionStatus:
 
 
 def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:
-    """Since, upper, and how far the collection is behind its topics.
+    """Return since, upper, and how far the collection is behind its topics.
 
     Args:
         status: the current status.
@@ -49,7 +49,7 @@ def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:
 
 
 def table_metadata(collection: Collection, path: Location, rows: int, columns: Iterable[Any]) -> Metadata:
-    """The keys that Dagster defines for a table: its number of rows, name, location and columns.
+    """Return the keys that Dagster defines for a table: its number of rows, name, location and columns.
 
     Args:
         collection: the owner of the table.
@@ -69,7 +69,7 @@ def table_metadata(collection: Collection, path: Location, rows: int, columns: I
 
 
 def updates_metadata(collection: Collection, rows: int) -> Metadata:
-    """The keys for the table of updates.
+    """Return the keys for the table of updates.
 
     Args:
         collection: the owner of the table.
@@ -82,7 +82,7 @@ def updates_metadata(collection: Collection, rows: int) -> Metadata:
 
 
 def current_metadata(collection: Collection, rows: int) -> Metadata:
-    """The keys for `current`."""
+    """Return the keys for `current`."""
     from tidelake.plugins.envelope import form_of
     from tidelake.store.layout import DIFF
     from tidelake.store.table_schema import updates_schema
@@ -92,7 +92,7 @@ def current_metadata(collection: Collection, rows: int) -> Metadata:
 
 
 def listed(lines: list[str], shown_max: int = 20) -> MetadataValue[Any]:
-    """The first lines of a list as text, which the UI shows without a click, and the number of the others."""
+    """Return the first lines of a list as text, which the UI shows without a click, and the number of the others."""
     shown = lines[:shown_max]
     if len(lines) > shown_max:
         shown = [*shown, f"and {len(lines) - shown_max} more"]

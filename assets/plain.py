@@ -10,10 +10,10 @@ from tidelake.settings.collection import CollectionSettings
 PLAIN = Family(
     name="plain",
     statement="A statement adds its data `diff` times; a negative diff removes it.",
-    refusal="A statement whose diff is 0 goes to the quarantine.",
+    refusal="A statement whose diff is 0 is quarantined.",
 )
 
 
 def plain_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
-    """The assets of one plain collection."""
+    """Return the assets of one plain collection."""
     return build_assets(settings, PLAIN)

@@ -12,7 +12,7 @@ UPSERT = Family(
     statement="+1 sets the value of a key from its time on, −1 deletes it, and both at one time replace it.",
     refusal=(
         "Two values of one key at one time, or a diff other than +1 and −1, break the envelope: the time stays "
-        "unsealed until somebody decides."
+        "unsealed until there is a decision."
     ),
 )
 
@@ -20,12 +20,12 @@ RECLOCKED_UPSERT = Family(
     name="upsert",
     statement="The last record of a key sets its value, and a null value deletes it. A tick seals what it reads.",
     refusal=(
-        "A record without a key goes to the quarantine. A record whose value cannot be decoded puts its key in error "
-        "until a later record heals it."
+        "A record without a key is quarantined. A record whose value cannot be decoded puts its key in error until a "
+        "later record clears the error."
     ),
 )
 
 
 def upsert_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
-    """The assets of one upsert collection."""
+    """Return the assets of one upsert collection."""
     return build_assets(settings, RECLOCKED_UPSERT if settings.mints_times else UPSERT)

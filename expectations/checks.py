@@ -55,7 +55,7 @@ _OWN_NUMBERS = {
     "quarantine_is_explained": ("quarantined", "quarantined_unexplained"),
     "frontier_moves": ("frontier_age_s",),
 }
-"""The numbers that only this check shows. The page sorts all by name, so a few are easier to read."""
+"""The numbers that only this check shows. The page sorts all numbers by name; a short list is easier to read."""
 
 
 class ValidateConfig(Config):
@@ -63,17 +63,17 @@ class ValidateConfig(Config):
 
     full: bool = Field(
         default=False,
-        description="Recount everything that compaction has left, not only new times, and write the Data Docs.",
+        description="Recount all updates that compaction has left, not only new times, and write the Data Docs.",
     )
 
 
 def checks_name(name: str) -> str:
-    """The name of the step that validates a collection."""
+    """Return the name of the step that validates a collection."""
     return f"{name}__validate"
 
 
 def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefinition:
-    """Build the checks of a collection. One step recounts once, and answers all of them."""
+    """Build the checks of a collection. One step recounts once, and reports the results of all of them."""
     key = AssetKey([settings.name, "seal"])
     rules = rules_of(settings)
     specs = [
@@ -121,7 +121,7 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
     report = validate_collection(lake.session(), collection, full)
     if report.proofs_problem is not None:
         raise report.proofs_problem
-    # A reclocked topic may be quiet: upper should have moved only if the topic has unread messages.
+    # A reclocked topic may be idle: upper should have moved only if the topic has unread messages.
     topics = open_topics(settings, collection.entry.decisions) if settings.mints_times else ()
     status = read_status(collection, settings.family, topics)
     frame = result_frame(report, status, frontier_age_s(collection, status))
@@ -172,14 +172,14 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
 
 
 def _shown_by(check: str, numbers: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of one check: its own, and those that every check shows."""
+    """Return the numbers of one check: its own, and those that every check shows."""
     own = _OWN_NUMBERS.get(check, ())
     others = {name for names in _OWN_NUMBERS.values() for name in names} - set(own)
     return {name: value for name, value in numbers.items() if name not in others}
 
 
 def frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
-    """Seconds since upper last moved, or since the collection was created if it never did.
+    """Return the seconds since upper last moved, or since the collection was created if it never did.
 
     It is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
     """
@@ -229,7 +229,7 @@ def _unanswered(key: AssetKey, rule: Rule, error: BaseException) -> AssetCheckRe
 
 
 def _unreadable() -> tuple[type[BaseException], ...]:
-    """The errors of reading a damaged table."""
+    """Return the errors of reading a damaged table."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

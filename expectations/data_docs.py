@@ -1,4 +1,4 @@
-"""The Data Docs on disk: the folders of pages, results and notes, and how many results are kept."""
+"""The Data Docs on disk: the folders of pages, results and notes, and the removal of old results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SITE = "tidelake"
 RUN_NAME = "full"
 """The run name of every result: only full validations are written."""
 RESULTS_KEPT = 30
-"""Maximum number of results of one collection, with the one to come."""
+"""Maximum number of results of one collection, including the next one."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Notes:
 
 
 def notes_file(data_docs: Path, result: Path) -> Path:
-    """The file with the notes of a result, for the result or its page."""
+    """Return the file with the notes of a result, for the result or its page."""
     root = data_docs / "validations"
     if result.is_relative_to(root):
         result = results_folder(data_docs) / result.relative_to(root)
@@ -40,18 +40,18 @@ def write_notes(data_docs: Path, suite: str, notes: Notes) -> None:
 
 
 def read_notes(data_docs: Path, result: Path) -> Notes:
-    """The notes of a result or its page; empty if it has none."""
+    """Return the notes of a result or its page; empty if it has none."""
     file = notes_file(data_docs, result)
     return Notes(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else Notes()
 
 
 def results_folder(data_docs: Path) -> Path:
-    """The folder of results, which pages are made from: JSON files by suite, run name and time."""
+    """Return the folder of the results that pages are made from: JSON files by suite, run name and time."""
     return data_docs / ".results" / "validations"
 
 
 def site_config(data_docs: Path) -> dict[str, Any]:
-    """Great Expectations' configuration of the site."""
+    """Return Great Expectations' configuration of the site."""
     return {
         "class_name": "SiteBuilder",
         "show_how_to_buttons": False,
@@ -61,7 +61,7 @@ def site_config(data_docs: Path) -> dict[str, Any]:
 
 
 def store_config(kind: str, folder: Path) -> dict[str, Any]:
-    """Great Expectations' configuration of a store in a folder."""
+    """Return Great Expectations' configuration of a store in a folder."""
     return {
         "class_name": kind,
         "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder)},

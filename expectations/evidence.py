@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, list[str]]:
-    """The first reasons of each check that fails; a check without a reason has no entry."""
+    """Return the first reasons of each check that fails; a check without a reason has no entry."""
     evidence = {
         "announced_is_recounted": report.mismatches,
         "nothing_is_contradicted": [
@@ -34,7 +34,7 @@ def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, l
 
 
 def decided_times(status: CollectionStatus) -> list[str]:
-    """A sentence for each time that was sealed by decision, with the count and the reason."""
+    """Return a sentence for each time that was sealed by decision, with the count and the reason."""
     return [
         f"time {sealed['time']}, sealed by decision with {sealed['announced']} updates: {sealed['reason']}"
         for sealed in status.sealed_by_decision

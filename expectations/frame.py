@@ -1,6 +1,6 @@
-"""The small frame that is validated: one row for each time, and one for the collection as a whole.
+"""The small frame to validate: one row for each time, and one for the collection as a whole.
 
-Spark has done all heavy sums before. The frame has a few thousand rows at most.
+Spark has already computed all expensive sums. The frame has a few thousand rows at most.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
         frontier_age_s: seconds since upper last moved; 0 if it need not move.
 
     Returns:
-        `COLUMNS`. The total row is always there, comes last, and has upper as its time. Its `diff_sum_found` is the
-        recorded sum unless the validation was full, as others do not add diffs up.
+        `COLUMNS`. The total row always exists, comes last, and has upper as its time. Its `diff_sum_found` is the
+        recorded sum unless the validation was full, as other validations do not add up diffs.
     """
     import pandas as pd
 
@@ -81,5 +81,5 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
 
 
 def _late_not_compared(report: ValidateReport, status: CollectionStatus) -> int:
-    """1 if late statements could not be compared or read: some may be contradictions, so the check has to fail."""
+    """Return 1 if late statements could not be compared or read: some may be contradictions, so the check must fail."""
     return int(report.late_problem is not None or status.late_problem is not None)

@@ -1,4 +1,4 @@
-"""Validates a frame against a suite, in a context that leaves nothing behind but the Data Docs."""
+"""Validates a frame against a suite, in a context that leaves behind nothing but the Data Docs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Verdict:
     check: str
     passed: bool
     rows: int
-    """Number of rows that it was checked on."""
+    """Number of rows that were checked."""
     failed: int
     times: list[int] = field(default_factory=list)
     """The first times that failed."""
@@ -56,9 +56,9 @@ def judge(
         suite: the expectations.
         data_docs: the folder of the Data Docs; None writes nothing.
         notes: what the page of this result says in addition.
-        results_kept: maximum number of results of this suite, with this one.
+        results_kept: maximum number of results of this suite, including this one.
 
-    Cost: importing the library takes some seconds, once a process; a few thousand rows take a tenth of a second.
+    Cost: importing the library takes a few seconds, once per process; a few thousand rows take a tenth of a second.
     """
     import great_expectations as gx
     from great_expectations.checkpoint.actions import UpdateDataDocsAction

@@ -1,7 +1,7 @@
 """Makes the Data Docs readable without the internet, and stops them from loading anything from it.
 
-The pages of Great Expectations load their styles from remote servers, and the index its rows too. This file removes
-those links, adds a small style sheet, and writes the index as a plain table.
+The pages of Great Expectations load their styles from remote servers, and the index loads its rows from there too. This
+module removes those links, adds a small style sheet, and writes the index as a plain table.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Result:
 
     @property
     def icon(self) -> str:
-        """The class of the icon: a tick, an exclamation mark or a cross."""
+        """The icon's class: a check mark, an exclamation mark or a cross."""
         if not self.failed:
             return "fa-check-circle"
         return "fa-times" if self.alarming else "fa-exclamation-triangle"
@@ -104,7 +104,7 @@ def make_readable_offline(data_docs: Path) -> None:
 
 
 def _section(notes: Notes) -> str:
-    """The section with the notes, at the top of a page; empty if there are none."""
+    """Return the section with the notes, at the top of a page; empty if there are none."""
     parts = {"Sealed by decision": notes.decided, **notes.evidence}
     lists = [
         f"<h2>{html.escape(title)}</h2><ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>"
@@ -115,7 +115,7 @@ def _section(notes: Notes) -> str:
 
 
 def list_results(data_docs: Path) -> list[Result]:
-    """All stored results, newest first."""
+    """Return all stored results, newest first."""
     results = []
     root = results_folder(data_docs)
     # Names of folders have microseconds; the time on the page has seconds.
@@ -140,7 +140,7 @@ def list_results(data_docs: Path) -> list[Result]:
 
 
 def _readable_time(folder: str) -> str:
-    """The name of a folder as a readable time.
+    """Return the name of a folder as a readable time.
 
     >>> _readable_time("20261121T113400.150767Z")
     '2026-11-21 11:34:00'
@@ -150,7 +150,7 @@ def _readable_time(folder: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a page atomically, as somebody may be reading it."""
+    """Replace a page atomically: somebody may be reading it."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)

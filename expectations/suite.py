@@ -1,4 +1,4 @@
-"""The rules of every collection: what is expected, and how bad a failure is."""
+"""The rules for collections: what is expected, and how severe a failure is."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Rule:
     description: str
     build: Callable[[dict[str, Any], CollectionSettings], Expectation]
     blocking: bool = False
-    """Whether a failure is damage below upper, so that nothing may be built on the collection."""
+    """Whether a failure means damage below upper, so that nothing may be built on the collection."""
     warning: bool = False
-    """Whether a failure only asks somebody to look soon."""
+    """Whether a failure is only a warning to look at soon."""
 
 
 def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
-    """The rules of a collection: those of its framing, and of its key or its envelope.
+    """Return the rules of a collection: those of its framing, and of its key or its envelope.
 
     Raises:
         LookupError: a framing or an envelope names a check that no rule defines.
@@ -46,7 +46,7 @@ def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
 
 
 def build_suite(settings: CollectionSettings) -> ExpectationSuite:
-    """The rules as a suite with the name of the collection. The meta of each expectation names its check."""
+    """Return the rules as a suite with the name of the collection. The meta of each expectation names its check."""
     from great_expectations import ExpectationSuite
 
     expectations = []
@@ -149,8 +149,8 @@ _RULES = (
     ),
     Rule(
         "no_key_is_in_error",
-        "the newest record of every key could be decoded; a later value or delete heals a key, and until then reads "
-        "refuse it, or skip it",
+        "the newest record of every key could be decoded; a later value or delete clears the error, and until then "
+        "reads refuse the key, or skip it",
         _at_most("keys_in_error", _zero),
     ),
     Rule(
@@ -166,7 +166,7 @@ _RULES = (
     ),
     Rule(
         "quarantine_is_explained",
-        "every message could be used, or somebody decided about it; `tidelake quarantine` shows the others",
+        "every message could be used, or there is a decision about it; `tidelake quarantine` shows the others",
         _at_most("quarantine_unexplained", _zero),
         warning=True,
     ),
@@ -178,4 +178,4 @@ _RULES = (
         warning=True,
     ),
 )
-"""Every rule there is; which of them a collection has is said by its framing and its envelope."""
+"""All rules; a collection's framing and envelope say which of them apply."""

@@ -32,7 +32,7 @@ class IngestReport(Counts):
     copies_dropped: int = 0
     gaps: list[TopicGap] = field(default_factory=list)
     partitions_added: list[str] = field(default_factory=list)
-    """`TOPIC:PARTITION` of each partition that a topic got since it was first read. It is read from its beginning."""
+    """`TOPIC:PARTITION` of each partition added since the topic was first read. It is read from its beginning."""
 
     def add_tick(self, tick: TickReport) -> None:
         """Add one tick."""
@@ -59,14 +59,14 @@ def run(spark: SparkSession, settings: Settings) -> Report:
 def drain(spark: SparkSession, collection: Collection, settings: CollectionSettings, ingested: IngestReport) -> None:
     """Tick until the topics are read up to the ends they have now. A gap stops after the messages before it.
 
-    Messages that arrive meanwhile are left for the next run: otherwise a topic that never pauses would keep seal
+    Messages that arrive in the meantime are left for the next run: otherwise a topic that never pauses would keep seal
     waiting forever.
 
     Args:
         spark: the session.
-        collection: where to store the messages.
+        collection: the collection that stores the messages.
         settings: its settings.
-        ingested: gets every tick, also if a later one fails.
+        ingested: receives every tick, even if a later one fails.
 
     Raises:
         TopicGap: offsets are missing from a partition.
@@ -95,7 +95,7 @@ def _tick_to_the_ends(
     """Tick to the ends of the topics.
 
     Returns:
-        The next offsets, if the last tick has looked them up.
+        The next offsets, if the last tick looked them up.
     """
     ends = {topic.name: topic.end_offsets() for topic in topics}
     while True:
@@ -135,7 +135,7 @@ def _offsets_of(collection: Collection, topics: Sequence[Topic]) -> Offsets:
 
 
 def _partitions_added(before: Offsets, after: Offsets) -> list[str]:
-    """The partitions that are new in a topic of which others were read before."""
+    """Return the new partitions of topics that were read before."""
     return [
         f"{topic}:{partition}"
         for topic, partitions in before.items()
@@ -145,7 +145,7 @@ def _partitions_added(before: Offsets, after: Offsets) -> list[str]:
 
 
 def _show_offsets(name: str, topics: Sequence[Topic], offsets: Offsets) -> None:
-    """Show monitoring how far a collection has read. A failure is logged, and stops nothing."""
+    """Publish for monitoring how far a collection has read. A failure is logged, and stops nothing."""
     for topic in topics:
         try:
             topic.show_offsets(name, offsets[topic.name])

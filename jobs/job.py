@@ -1,4 +1,4 @@
-"""The frame of every job: one report for all collections, and a `main` for spark-submit."""
+"""What all jobs share: one report for all collections, and a `main` for spark-submit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Report:
     """The result of a job, by collection.
 
     `results` holds what each step returned, `errors` why a collection stopped. A collection has both if it stopped
-    after some of the work. It never stops another collection.
+    after part of the work. It never stops another collection.
     """
 
     job: str
@@ -44,7 +44,7 @@ class Report:
         return not self.errors
 
     def as_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
+        """Return the report as JSON values."""
         return {
             "job": self.job,
             "ok": self.ok,
@@ -72,7 +72,7 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
         except TidelakeError as error:
             log.error(f"{job} stopped", collection=name, error=type(error).__name__, reason=str(error))
             report.errors[name] = error
-        except Exception as error:  # an engine's error stops this collection alone, as ours do
+        except Exception as error:  # an engine's error stops only this collection, like Tidelake's own
             log.exception(f"{job} stopped", collection=name)
             report.errors[name] = StepFailed(job, name, type(error).__name__, engine_fact(error))
     return report
@@ -108,7 +108,7 @@ def log_to_stderr() -> None:
 
 
 def to_json(value: Any) -> Any:
-    """A report as JSON values: dataclasses become objects, errors their text."""
+    """Return a report as JSON values: dataclasses become objects, errors their text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: to_json(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, BaseException):

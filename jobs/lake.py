@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidelake.store.catalog import Catalog
     from tidelake.store.entry import Collection
 
-# Dagster imports this file to name collections. Imports inside the functions keep Delta out of that.
+# Dagster imports this module only to list collections. Imports inside functions avoid importing Delta for that.
 
 
 class Lake(Protocol):
@@ -24,19 +24,19 @@ class Lake(Protocol):
         """The settings in `collections.yaml`."""
 
     def session(self) -> SparkSession:
-        """The only session of this process."""
+        """Return the only session of this process."""
 
 
 @dataclass(frozen=True)
 class CheckedLake:
-    """Settings that fit the topics and the store, and what was found on the way."""
+    """Settings that fit the topics and the store, and what the check found."""
 
     settings: Settings
     catalog: Catalog
     known: frozenset[str]
     """The names of the collections that the store has."""
     unreachable: dict[str, TopicUnreachable]
-    """Why the brokers of a collection that the store does not have yet cannot be reached: it cannot be created now."""
+    """By new collection, why its brokers cannot be reached: it cannot be created now."""
 
     def open(self, spark: SparkSession, name: str) -> Collection:
         """Open a collection, and create it if it does not exist.

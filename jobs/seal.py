@@ -24,7 +24,7 @@ def run(spark: SparkSession, settings: Settings) -> Report:
 
 
 def seal_collection(spark: SparkSession, collection: Collection) -> SealReport:
-    """Seal one collection. Its report lists the contradictions, which hold back their own times and later ones."""
+    """Seal one collection. Its report lists the contradictions, which keep their own times and later ones unsealed."""
     sealed = seal(spark, collection)
     if sealed.sealed_by_ingest:
         log.info("nothing to seal: each tick of ingest seals its own time", collection=collection.name)

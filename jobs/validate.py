@@ -57,7 +57,7 @@ def validate_collection(spark: SparkSession, collection: Collection, full: bool)
 
 
 def run_full(spark: SparkSession, settings: Settings) -> Report:
-    """Recount everything that compaction has left."""
+    """Recount all updates that compaction has left."""
     return run(spark, settings, full=True)
 
 

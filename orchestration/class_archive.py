@@ -1,4 +1,4 @@
-"""Creates the archive of the classes that Spark loads, by running all jobs on a small topic.
+"""Creates an archive of the classes that Spark loads, by running all jobs on a small topic.
 
 `make setup` runs `python -m orchestration.class_archive`, which does nothing if the archive exists.
 """
@@ -24,7 +24,7 @@ _EXIT_TIMEOUT_S = 120.0
 
 
 def main() -> int:
-    """Create the archive if it is missing. A failure is reported, and exits with 0: the archive only saves time."""
+    """Create the archive if it is missing. A failure is reported and exits with 0: the archive only saves time."""
     archive = archive_of_this_java()
     if archive.exists():
         return 0

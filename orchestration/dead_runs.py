@@ -1,7 +1,7 @@
-"""Dead runs: Dagster waits forever for a run whose process was killed, and keeps the pools of its collections.
+"""Dead runs: Dagster waits forever for a run whose process was killed, and keeps its pools occupied.
 
 Each run is tagged with the process that executes it. If that process is gone, the run is marked as failed; the next run
-goes on from what is committed.
+continues from what is committed.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from pathlib import Path
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 PROCESS_TAG = "tidelake/process"
-"""`<host> <pid> <start>`; `start` tells the process from a later process with the same pid."""
+"""`<host> <pid> <start>`; `start` distinguishes the process from a later one with the same pid."""
 
 _EXECUTING = [DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 
 def mark_process(instance: DagsterInstance, run_id: str, pid: int | None = None) -> None:
-    """Tag a run with the process of this host that executes it; None is this process."""
+    """Tag a run with the process on this host that executes it; None means this process."""
     pid = os.getpid() if pid is None else pid
     instance.add_run_tags(run_id, {PROCESS_TAG: f"{socket.gethostname()} {pid} {_start_of(pid)}"})
 
 
 def fail_dead_runs(instance: DagsterInstance) -> list[str]:
-    """Mark every run of this host whose process is gone as failed, and return their ids."""
+    """Mark every run on this host whose process is gone as failed, and return the ids of these runs."""
     failed = []
     for run in instance.get_runs(RunsFilter(statuses=_EXECUTING)):
         if _is_dead(run):
             instance.report_run_failed(
-                run, "The process of this run was killed. The next run goes on from what is committed."
+                run, "The process of this run was killed. The next run continues from what is committed."
             )
             failed.append(run.run_id)
     return failed
@@ -45,7 +45,7 @@ def _is_dead(run: DagsterRun) -> bool:
 
 
 def _start_of(pid: int) -> str:
-    """The start time of a process, in a form that can only be compared; empty if there is no such process."""
+    """Return the start time of a process, in a form that can only be compared; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
     except FileNotFoundError:

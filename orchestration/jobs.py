@@ -34,13 +34,13 @@ def build_jobs(names: Sequence[str]) -> Definitions:
             define_asset_job(
                 CURRENT,
                 selection=checks | currents,
-                description="Validate new times, then bring every `current` table to upper.",
+                description="Validate new times, then bring every `current` table up to upper.",
             ),
             define_asset_job(
                 NIGHTLY,
                 selection=checks | compacts,
                 config=_full(names),
-                description="Validate everything that compaction has left, write the Data Docs, then compact.",
+                description="Validate all updates that compaction has left, write the Data Docs, then compact.",
             ),
         ]
     )

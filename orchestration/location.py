@@ -43,7 +43,7 @@ collections:
     schema: orders.avsc    # the Avro record schema of the data
 ```
 
-`TIDELAKE_CONFIG` names another file.
+To use another file, set `TIDELAKE_CONFIG` to its path.
 """
 
 
@@ -78,7 +78,7 @@ def _location(environment: Environment, settings: Settings) -> Definitions:
 
 
 def _assets_of(collection: CollectionSettings) -> list[AssetsDefinition]:
-    """The assets of a collection; those of a plug-in's envelope have the texts that all families share."""
+    """Return the assets of a collection; those of a plug-in's envelope have generic descriptions."""
     build = FAMILIES.get(collection.family)
     if build is not None:
         return build(collection)
@@ -87,8 +87,8 @@ def _assets_of(collection: CollectionSettings) -> list[AssetsDefinition]:
 
 
 def _empty_location(environment: Environment) -> Definitions:
-    """A location that explains how to add a first collection."""
-    log.warning("no collections: write %s, or let TIDELAKE_CONFIG name another file", environment.config_file)
+    """Return a location that explains how to add the first collection."""
+    log.warning("no collections: write %s, or set TIDELAKE_CONFIG to another file", environment.config_file)
     note = AssetSpec(
         "add_a_collection",
         group_name="start_here",

@@ -21,7 +21,7 @@ class SparkResource(ConfigurableResource[None]):
     """The URL of a Spark master; None uses all cores of this machine, or the master that spark-submit chose."""
 
     def session(self) -> "SparkSession":
-        """The Spark session. The first call takes some seconds, as it starts the session."""
+        """Return the Spark session. The first call takes a few seconds, as it starts the session."""
         from tidelake.spark.session import start_session  # imported late: loading the location needs no Spark
 
         return start_session("tidelake", self.master)

@@ -31,13 +31,13 @@ def run_nightly_job(
 
 
 def run_job(job: str, settings_path: Path, instance: DagsterInstance, log_level: str) -> ExecuteInProcessResult:
-    """Run a job to its end. A step that fails is in the result, and raises nothing.
+    """Run a job to its end. A failed step is reported in the result; it raises nothing.
 
     Args:
         job: the name of a job in `orchestration.jobs`.
         settings_path: the `collections.yaml`.
         instance: records the run and its materializations.
-        log_level: the lowest level that is printed; the instance has the whole log.
+        log_level: the lowest level that is printed; the instance keeps the whole log.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.

@@ -33,26 +33,26 @@ _DEAD_RUNS_INTERVAL_S = 30
 
 
 def build_schedules(environment: Environment) -> list[ScheduleDefinition]:
-    """Build a schedule in UTC for each job. They start with the location only if the environment says so.
+    """Build a UTC schedule for each job. Schedules start with the code location only if the environment says so.
 
     Raises:
         ConfigurationError: a cron expression is not valid.
     """
     return [
-        _schedule(environment, TICK, "tick_cron", "Keeps every collection up with its topic."),
-        _schedule(environment, CURRENT, "current_cron", "Keeps every `current` table up with upper."),
+        _schedule(environment, TICK, "tick_cron", "Keeps every collection up to date with its topic."),
+        _schedule(environment, CURRENT, "current_cron", "Keeps every `current` table up to date with upper."),
         _schedule(environment, NIGHTLY, "nightly_cron", "Validates and compacts everything at night."),
     ]
 
 
 def build_sensors() -> list[SensorDefinition]:
-    """Build the sensor that is always on. It only looks at processes of this host."""
+    """Build the sensor that is always on. It looks only at processes on this host."""
 
     @sensor(
         name="clear_dead_runs",
         minimum_interval_seconds=_DEAD_RUNS_INTERVAL_S,
         default_status=DefaultSensorStatus.RUNNING,
-        description="Marks runs as failed if their process was killed, so that the next run need not wait for them.",
+        description="Marks runs as failed if their process was killed, so that the next run does not wait for them.",
     )
     def clear_dead_runs(context: SensorEvaluationContext) -> SkipReason:
         failed = fail_dead_runs(context.instance)

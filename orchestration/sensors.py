@@ -69,7 +69,7 @@ def build_new_offsets_sensor(environment: Environment, settings: Settings) -> Se
 
 
 def _ends_and_unread(settings: Settings, collection: CollectionSettings) -> tuple[dict[str, int], int]:
-    """The end of each partition, by `TOPIC:PARTITION`, and the number of unread messages."""
+    """Return the end of each partition, by `TOPIC:PARTITION`, and the number of unread messages."""
     from tidelake.ingest.position import unread
     from tidelake.store.catalog import Catalog
     from tidelake.store.commit import OpenTable

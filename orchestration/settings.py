@@ -31,7 +31,7 @@ class Environment(BaseModel):
 
     config_file: Path = DEFAULT_CONFIG
     config_required: bool = False
-    """Whether the file has to exist, because a variable names it. The default file may be missing."""
+    """Whether the file must exist because a variable names it. The default file may be missing."""
     spark_master: str | None = None
     schedules: Literal["running", "stopped"] = "stopped"
     tick_cron: str = "*/5 * * * *"
@@ -40,7 +40,7 @@ class Environment(BaseModel):
 
     @property
     def has_config(self) -> bool:
-        """Whether the file is to be read: it exists, or has to."""
+        """Whether to read the file: it exists, or must exist."""
         return self.config_required or self.config_file.exists()
 
 
@@ -48,7 +48,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     """Read the environment. An empty variable counts as unset.
 
     Args:
-        variables: the variables to read; None reads those of the process.
+        variables: the variables; None reads those of the process.
 
     Raises:
         ConfigurationError: naming the variable, what is wrong and what to write.

@@ -106,7 +106,7 @@ def test_a_collection_is_read_looked_at_and_decided_about(tmp_path: Path, spark:
     assert prices.decisions == (stored,)
     written.seal()
     assert prices.upper == 9
-    with pytest.raises(DecisionRefused, match="time 3 of 'prices' is sealed already"):
+    with pytest.raises(DecisionRefused, match="time 3 of 'prices' is already sealed"):
         prices.withdraw(3)
 
 

@@ -151,15 +151,15 @@ def test_an_error_takes_exactly_its_fields():
          "restore what is missing, or accept the gap: `tidelake resolve gap NAME --offsets orders:0:3-5 --reason …`; "
          "what was in it is then lost"),
         (TopicChanged("orders#2", 0, 3, 5, "gone"), "topic 'orders#2', partition 0, was read up to offset 5, of which "
-         "3 are there now: gone\nhint: correct the topic or its name, or continue with what is there: `tidelake "
+         "3 still exist: gone\nhint: correct the topic or its name, or continue with the topic as it is: `tidelake "
          "resolve topic NAME --topic orders --reason …`; what was not read before is then lost"),
         (SinceError(3, iter([5])), "time 3 is not at or after since [5]\nhint: read at since or after it"),
         (SinceError(3, []), "time 3 is not at or after since []\nhint: the collection is permanently unreadable: its "
          "since is empty"),
         (KeysInError("orders", 3, 1, ["1"]), "1 key of 'orders' is in error: 1 (AS OF 3)\nhint: a later good value or "
-         "a delete heals a key; read the others with --skip-errors"),
+         "a delete clears the error; read the other keys with --skip-errors"),
         (KeysInError("orders", 3, 4, ["1", "2"]), "4 keys of 'orders' are in error: 1, 2 and 2 more (AS OF 3)\nhint: a "
-         "later good value or a delete heals a key; read the others with --skip-errors"),
+         "later good value or a delete clears the error; read the other keys with --skip-errors"),
         (SchemaRefused("", "no"), "schema refused: no"),
         (SchemaRefused("a.b", "no"), "column 'a.b' is refused: no"),
         (ConfigurationError("f.yaml", "", "no", "fix it"), "f.yaml: no\nhint: fix it"),

@@ -7,8 +7,8 @@
     orders.upper                                     # the first time that is not sealed
     orders.snapshot(spark, as_of=10).contents        # a DataFrame: the contents AS OF 10, and `_diff`
 
-`tidelake.errors` has every error, `tidelake.decisions` what `LakeCollection.decide` takes. Importing the package is
-light: settings, tables and Spark are imported when they are used.
+`tidelake.errors` has all errors, and `tidelake.decisions` the decisions that `LakeCollection.decide` takes. Importing
+the package is fast: settings, tables and Spark are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ def open_lake(file: str | Path | None = None) -> Lake:
     """Open the lake that a `collections.yaml` describes; nothing is written, and no JVM starts.
 
     Args:
-        file: the path. Without it, what TIDELAKE_CONFIG names, or else ./collections.yaml, as the command line does.
+        file: the path; by default the file that TIDELAKE_CONFIG names, or else ./collections.yaml, as on the command
+            line.
 
     Raises:
-        ConfigurationError: the file is missing or wrong; the field or line is named.
+        ConfigurationError: the file is missing or wrong; the error names the field or line.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory

@@ -1,6 +1,6 @@
-"""The rules of `resolve`: which decisions a collection takes now, and what is stored of them.
+"""The rules of `resolve`: which decisions a collection accepts now, and what is stored of them.
 
-A decision is taken only if it can have an effect: its time waits, its gap stops ingest, its message is in the
+A decision is accepted only if it can have an effect: its time waits, its gap stops ingest, its message is in the
 quarantine. What is sealed never changes, so a decision about a sealed time may only repeat what was published there.
 """
 
@@ -63,16 +63,17 @@ def check_decision(collection: Collection, settings: CollectionSettings, decisio
 
     Args:
         collection: with its newest catalog entry.
-        settings: the collection's; a gap or a topic is looked up where they say.
-        decision: what somebody asks for. Of an `AcceptTopic` only the name and the reason count.
+        settings: the collection's settings, which say where to look up a gap or a topic.
+        decision: the requested decision. Of an `AcceptTopic`, only the name and the reason count.
 
     Returns:
-        The decision to store: its statement in lossless JSON, its topic as it is now, its reason without space around.
+        The decision to store: its statement in lossless JSON, its topic as it is now, its reason without surrounding
+        whitespace.
 
     Raises:
         DecisionRefused: it cannot have an effect, or cannot be read.
         StatementRefused, DataRefused: a statement does not fit the collection.
-        TopicChanged: a gap is named, and the topic is not what it was.
+        TopicChanged: a gap is named, and the topic has been recreated or has shrunk.
         TopicUnreachable: a gap or a topic is named, and the brokers do not answer.
     """
     if not decision.reason.strip():
@@ -92,14 +93,14 @@ def check_decision(collection: Collection, settings: CollectionSettings, decisio
 
 
 def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
-    """Refuse to take back what was not decided, or cannot be undone.
+    """Refuse to withdraw a decision that does not exist or cannot be undone.
 
     Args:
         collection: with its newest catalog entry.
-        subject: a time, or the offsets of an acknowledgement as they were named.
+        subject: a time, or the offsets of an acknowledgement exactly as they were given.
 
     Raises:
-        DecisionRefused: nothing is decided about it, or the time is sealed.
+        DecisionRefused: there is no decision about it, or the time is sealed.
     """
     decisions = collection.entry.decisions
     known: list[Any]
@@ -109,19 +110,19 @@ def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
     else:
         if is_sealed(collection, subject):
             raise DecisionRefused(
-                f"time {subject} of '{collection.name}' is sealed already", "what is sealed is never changed"
+                f"time {subject} of '{collection.name}' is already sealed", "what is sealed is never changed"
             )
         about, hint = f"time {subject}", ""
         known = sorted({time for time in map(time_of, decisions) if time is not None})
     if subject not in known:
         raise DecisionRefused(
-            f"nothing is decided about {about} of '{collection.name}'",
+            f"there is no decision about {about} of '{collection.name}'",
             f"decided: {', '.join(map(str, known)) or 'none'}{hint}",
         )
 
 
 def is_sealed(collection: Collection, time: int) -> bool:
-    """Whether a time is before upper."""
+    """Return whether a time is before upper."""
     table = OpenTable(collection.paths.updates)
     return bool(table.value(CLOSED)) or time < (table.value(UPPER) or 0)
 
@@ -141,7 +142,7 @@ def parse_statement(text: str) -> dict[str, Any]:
     except CodecError as error:
         raise StatementRefused(f"the statement is not JSON: {error.detail}", hint) from error
     if not isinstance(statement, dict):
-        raise StatementRefused("the statement does not have just data and a whole diff", hint)
+        raise StatementRefused("the statement does not have exactly `data` and an integer `diff`", hint)
     return statement
 
 
@@ -178,10 +179,10 @@ def _check_time(collection: Collection, time: int) -> None:
 
 
 def _check_settles(collection: Collection, time: int, count: int | None, discard: dict[str, Any] | None) -> None:
-    """Take a decision about a sealed time only if it repeats what was published, against a late fact."""
+    """Accept a decision about a sealed time only if it confirms what was published, against a late fact."""
     if not any(settles(collection, fact, time, count, discard) for fact in LateNotes(collection).at(time)):
         raise DecisionRefused(
-            f"time {time} of '{collection.name}' is sealed already, and no late statement contradicts it in this way",
+            f"time {time} of '{collection.name}' is already sealed, and no late statement contradicts it in this way",
             "what is sealed is never changed; "
             f"a statement that `tidelake late {collection.name}` shows can be discarded, "
             "and a count that it shows be settled by the published count",
@@ -189,15 +190,15 @@ def _check_settles(collection: Collection, time: int, count: int | None, discard
 
 
 def _check_count_helps(collection: Collection, time: int) -> None:
-    """Refuse a count if an update has two diffs, or a key two values: it does not say which of them holds."""
+    """Refuse a count if an update has two diffs, or a key two values: a count does not say which one is right."""
     if any(discard.time == time for discard in discards_in(collection.entry.decisions)):
         return
     noted = [note["detail"] for note in read_proof_log(collection).blocked if note["time"] == time]
     diffs = any(detail.startswith(f"{ConflictingDiff.kind}:") for detail in noted)
     if diffs or any(TWO_VALUES in detail for detail in noted):
-        what = "one update has two diffs" if diffs else "a key has two values"
+        ambiguity = "one update has two diffs" if diffs else "a key has two values"
         raise DecisionRefused(
-            f"at time {time} {what}, but a count does not say which one is right",
+            f"at time {time} {ambiguity}, but a count does not say which one is right",
             f"leave one statement out first: `tidelake resolve discard {collection.name} --time {time} "
             '--statement \'{"data": {…}, "diff": 1}\'`',
         )
@@ -207,32 +208,33 @@ def _check_count_helps(collection: Collection, time: int) -> None:
 
 
 def _check_gap(collection: Collection, settings: CollectionSettings, decision: AcceptGap) -> AcceptGap:
-    """Check that the offsets are, or lie within, a gap that ingest stops at now."""
+    """Check that the offsets are, or are within, a gap at which ingest stops now."""
     asked = decision.offsets
     topic, _, gaps = _stops_at(collection, settings, asked.topic)
     if gaps and isinstance(gaps[0], TopicChanged):
         raise gaps[0]
-    there = [Offsets(topic.name, gap.partition, gap.from_offset, gap.to_offset) for gap in gaps]
-    if not any(gap.partition == asked.partition and gap.start <= asked.start < asked.end <= gap.end for gap in there):
+    open_gaps = [Offsets(topic.name, gap.partition, gap.from_offset, gap.to_offset) for gap in gaps]
+    if not any(
+        gap.partition == asked.partition and gap.start <= asked.start < asked.end <= gap.end for gap in open_gaps
+    ):
         raise DecisionRefused(
-            f"'{asked}' is not within a gap that ingest stops at now; "
-            f"there are: {', '.join(map(str, there)) or 'none'}",
+            f"'{asked}' is not within a gap that ingest stops at now; gaps: {', '.join(map(str, open_gaps)) or 'none'}",
             "accept what ingest names, or a part of it",
         )
     return decision.model_copy(update={"offsets": asked._replace(topic=topic.name)})
 
 
 def _current_topic(collection: Collection, settings: CollectionSettings, decision: AcceptTopic) -> AcceptTopic:
-    """Say which topic of the name there is now, and where to begin in it.
+    """Complete a decision with the topic that has this name now, and with the offsets to start from.
 
-    A recreated topic is read from its beginning; a topic that was cut short from its end, or from where it was read to.
+    A recreated topic is read from its beginning; a truncated topic from its end, or from the offset it was read up to.
     """
     topic, offsets, gaps = _stops_at(collection, settings, decision.topic)
     changed = next((gap for gap in gaps if isinstance(gap, TopicChanged)), None)
     if changed is None:
         raise DecisionRefused(
-            f"the topic '{decision.topic}' is what '{collection.name}' has read, or nothing was read yet",
-            "accept a topic only if ingest says that it is not what was read",
+            f"the topic '{decision.topic}' has not changed since '{collection.name}' read it, or was never read",
+            "accept a topic only if ingest says that it has changed",
         )
     starts = {}
     if changed.why != RECREATED:
@@ -246,7 +248,7 @@ def _current_topic(collection: Collection, settings: CollectionSettings, decisio
 def _stops_at(
     collection: Collection, settings: CollectionSettings, name: str
 ) -> tuple[Topic, OffsetRange, list[TopicGap]]:
-    """A topic, what ingest would read there next, and what it would stop at."""
+    """Return a topic, the range that ingest would read next, and the gaps at which it would stop."""
     for at, topic in zip(settings.topics, open_topics(settings, collection.entry.decisions), strict=True):
         if name in (at, topic.name):
             return topic, *plan_next(topic, OpenTable(collection.paths.updates), collection, 1)
@@ -263,7 +265,7 @@ def _check_acknowledgement(collection: Collection, decision: Acknowledge) -> Ack
     unexplained = [row for row in rows if explanation_of(row, collection.entry.decisions) is None]
     if not any(explanation_of(row, [decision]) for row in unexplained):
         raise DecisionRefused(
-            f"no quarantined message of '{collection.name}' is at '{decision.offsets}', or it is explained already",
-            f"`tidelake quarantine {collection.name}` shows what is there",
+            f"no quarantined message of '{collection.name}' is at '{decision.offsets}', or it is already explained",
+            f"`tidelake quarantine {collection.name}` shows the quarantined messages",
         )
     return decision

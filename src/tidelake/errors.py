@@ -1,22 +1,22 @@
-"""Every error of Tidelake, in one tree. Who has to act decides where an error hangs.
+"""Every error of Tidelake, in one tree. Errors are grouped by who has to act.
 
 | family | what happened | who acts |
 |---|---|---|
 | `ProtocolError` | what a source states contradicts itself | whoever writes the stream |
-| `CodecError` | bytes do not fit | nobody: they go to the quarantine |
-| `SourceError` | a topic or a registry is away, cut or out of shape | whoever runs it; what was read stays good |
+| `CodecError` | bytes do not fit | nobody: they are quarantined |
+| `SourceError` | a topic or a registry is unreachable or broken | whoever runs it; what was read stays good |
 | `InvalidUsage` | the caller broke a rule; nothing was changed | the caller |
 | `CapabilityError` | a right is unknown or gone | its holder |
 | `CommitError` | a commit did not happen, or perhaps did | the writer: retry, stop, or read back |
 | `DamagedTable` | a table breaks its own invariants | a person, now |
 | `StoreUnreadable` | a file of the store cannot be read | whoever runs the store |
-| `StepFailed` | an engine below us failed | whoever reads the log |
+| `StepFailed` | an engine failed, such as Spark | whoever reads the log |
 
 A class is a row of a table: fields, a `fact` and a `hint`. Annotations declare the fields; the constructor takes them
-in that order and keeps them as attributes and as `args`, so that an error survives a pickle from an executor to the
-driver. `fact` and `hint` are formats over the attributes, which know three specs besides Python's:
-`{time:line}` shows any value in at most a line, `{upper:frontier}` a frontier, `{names:list}` a list or `none`. If a
-format cannot say it, a property does.
+in that order and keeps them as attributes and as `args`, so that an error can be pickled from an executor to the
+driver. `fact` and `hint` are format strings over the attributes, with three specs in addition to Python's:
+`{time:line}` shows any value on at most one line, `{upper:frontier}` a frontier, `{names:list}` a list or `none`. If a
+format string is not enough, a property takes its place.
 
 >>> error = OverCount(7, 1, 2)
 >>> error.fact, error.args
@@ -31,13 +31,13 @@ from string import Formatter
 from typing import Any, ClassVar, dataclass_transform
 
 _Time = int | tuple[int, ...]
-"""A time as `protocol.order` has it; this file imports no room."""
+"""A time as in `protocol.order`; this file imports no other package of Tidelake."""
 
 SHOWN_CHARACTERS_MAX = 120
 
 
 def show(value: object) -> str:
-    """Write any value for a person: never raises, never longer than a line.
+    """Write any value for a person, on at most one line; never raises.
 
     >>> show("a" * 500)[-6:], show([1, 2])
     ('aaa...', '[1, 2]')
@@ -50,7 +50,7 @@ def show(value: object) -> str:
 
 
 def show_frontier(elements: Iterable[_Time]) -> str:
-    """Write a frontier as its elements in brackets; `[]` is the closed one."""
+    """Write a frontier as its elements in brackets; `[]` is the closed frontier."""
     return "[" + ", ".join(show(element) for element in elements) + "]"
 
 
@@ -73,7 +73,7 @@ class _Texts(Formatter):
 
 
 class _Text:
-    """A format that reads as its text on an error, and as itself on the class."""
+    """A format string: on an error it gives the filled-in text, on the class the format string itself."""
 
     def __init__(self, template: str) -> None:
         self.template = template
@@ -87,7 +87,7 @@ class TidelakeError(Exception):
     """The root: a fact in lower case, then what to do about it after `hint:`."""
 
     def __init_subclass__(cls) -> None:
-        """Make a row of the table a class with a constructor."""
+        """Turn each subclass, a row of the table, into a dataclass."""
         dataclass(eq=False, repr=False, match_args=False)(cls)
         for name in ("fact", "hint"):
             if isinstance(template := vars(cls).get(name), str):
@@ -102,7 +102,7 @@ class TidelakeError(Exception):
 
     @property
     def fact(self) -> str:
-        """What is the case, with its values, in one lower-case sentence."""
+        """What is wrong, with its values, in one lower-case sentence."""
         return ", ".join(show(value) for value in self.args)
 
     @property
@@ -114,7 +114,7 @@ class TidelakeError(Exception):
         return self.fact if self.hint is None else f"{self.fact}\nhint: {self.hint}"
 
 
-# --- the source contradicts itself, or says what cannot be said ---------------------------------------------------
+# --- the source contradicts itself, or breaks the protocol ---------------------------------------------------------
 
 
 class ProtocolError(TidelakeError):
@@ -122,10 +122,10 @@ class ProtocolError(TidelakeError):
 
 
 class MalformedMessage(ProtocolError):
-    """A message that is wrong in itself: it contributes nothing, as a whole."""
+    """A message that breaks a rule regardless of other messages; no part of it counts."""
 
     problems: Iterable[tuple[str, object]]
-    """`(kind, time)`, each once, in order of appearance; the time in the form it came in, or None. Never empty."""
+    """`(kind, time)`, each once, in order of appearance; the time as it was received, or None. Never empty."""
 
     FACTS: ClassVar[dict[str, str]] = {
         "zero_diff": "an update has diff 0",
@@ -146,7 +146,7 @@ class MalformedMessage(ProtocolError):
 
     @property
     def time(self) -> object:
-        """The time of the first problem, in the form it came in."""
+        """The time of the first problem, as it was received."""
         return next(iter(self.problems))[1]
 
     @property
@@ -159,7 +159,7 @@ class MalformedMessage(ProtocolError):
 
 
 class Contradiction(ProtocolError):
-    """Two facts about one time cannot both be true; the time does not seal until somebody decides."""
+    """Two facts about one time cannot both be true; the time does not seal until there is a decision."""
 
     kind: ClassVar[str] = "contradiction"
     time: _Time
@@ -197,11 +197,11 @@ class OverCount(Contradiction):
 
 
 TWO_VALUES = "keys with two values"
-"""How the detail of an envelope's breach begins that no count can settle."""
+"""How the detail of an envelope breach begins if no count can settle it."""
 
 
 class EnvelopeBreach(Contradiction):
-    """What is stated at a time is not what the collection's envelope allows; the time waits."""
+    """The statements at a time are not allowed by the collection's envelope; the time waits."""
 
     kind = "envelope_breach"
     detail: str
@@ -212,7 +212,7 @@ class EnvelopeBreach(Contradiction):
 
 
 class CodecError(TidelakeError):
-    """Bytes that are not a message: they go to the quarantine and stop nothing."""
+    """Bytes that are not a message: they are quarantined and stop nothing."""
 
     reason: str
     """A slug to group by: `undecodable`, `wrong_magic_byte`, `unknown_schema_id`, `bytes_left_over`."""
@@ -220,21 +220,21 @@ class CodecError(TidelakeError):
     fact = "{reason}: {detail}"
 
 
-# --- a topic or a registry is away, cut or out of shape ------------------------------------------------------------
+# --- a topic or a registry is unreachable or broken ----------------------------------------------------------------
 
 
 class SourceError(TidelakeError):
-    """What a collection is read from cannot be read on; nothing was skipped, and what was read stays good."""
+    """A source of a collection cannot be read any further; nothing was skipped, and what was read stays good."""
 
 
 class TopicGap(SourceError):
-    """Offsets of a topic that should be there are not; nothing was skipped."""
+    """Offsets of a topic that should exist do not; nothing was skipped."""
 
     topic: str
     partition: int
     from_offset: int
     to_offset: int
-    """The first offset that is there again; equal to `from_offset` if the topic shrank."""
+    """The first offset that exists again; equal to `from_offset` if the topic shrank."""
     why: str
     fact = "topic '{topic}', partition {partition}: offsets {from_offset} to {to_offset} are missing: {why}"
     hint = (
@@ -244,20 +244,20 @@ class TopicGap(SourceError):
 
 
 class TopicChanged(TopicGap):
-    """A topic was recreated, or ends before what was read: `from_offset` is left of what was read to `to_offset`."""
+    """A topic was recreated, or ends before what was read: it was read up to `to_offset`, but ends at `from_offset`."""
 
     fact = (
-        "topic '{topic}', partition {partition}, was read up to offset {to_offset}, of which {from_offset} are there "
-        "now: {why}"
+        "topic '{topic}', partition {partition}, was read up to offset {to_offset}, of which {from_offset} still "
+        "exist: {why}"
     )
     hint = (
-        "correct the topic or its name, or continue with what is there: `tidelake resolve topic NAME --topic {name} "
-        "--reason …`; what was not read before is then lost"
+        "correct the topic or its name, or continue with the topic as it is: `tidelake resolve topic NAME --topic "
+        "{name} --reason …`; what was not read before is then lost"
     )
 
     @property
     def name(self) -> str:
-        """The topic's name in Kafka, without the number of its recreation."""
+        """The topic's name in Kafka, without the number of the recreated topic."""
         return self.topic.partition("#")[0]
 
 
@@ -271,7 +271,7 @@ class TopicMissing(SourceError):
 
 
 class FolderMissing(SourceError):
-    """A topic in files has no folder."""
+    """A file topic has no folder."""
 
     topic: str
     folder: str
@@ -280,7 +280,7 @@ class FolderMissing(SourceError):
 
 
 class MalformedTopic(SourceError):
-    """A file of a topic is not in the shape of one."""
+    """A file of a file topic is not in the expected format."""
 
     file: str
     problem: str
@@ -300,18 +300,18 @@ class MalformedLine(SourceError):
 
 
 class RepeatedOffset(SourceError):
-    """A topic in files has two messages with one offset."""
+    """A file topic has two messages with the same offset."""
 
     topic: str
     partition: int
     offset: int
     where: str
     fact = "the offset {offset} of partition {partition} of the topic '{topic}' is {where}"
-    hint = "an offset is one message: remove the copy, or give the other message an offset of its own"
+    hint = "an offset belongs to one message: remove the copy, or give the other message an offset of its own"
 
 
 class TopicUnreachable(SourceError):
-    """The brokers of a topic did not answer, or did not let us in; nothing was read, and nothing is lost."""
+    """The brokers of a topic did not answer, or refused access; nothing was read, and nothing is lost."""
 
     topic: str
     servers: str
@@ -321,7 +321,7 @@ class TopicUnreachable(SourceError):
 
 
 class RegistryUnreachable(SourceError):
-    """The schema registry did not answer, or not as a registry does; nothing was read, and nothing is lost."""
+    """The schema registry gave no answer, or not that of a registry; nothing was read, and nothing is lost."""
 
     url: str
     detail: str
@@ -345,7 +345,7 @@ class MixedTimes(InvalidUsage):
 
 
 class ArgumentRefused(InvalidUsage):
-    """An argument is not within its rule."""
+    """An argument breaks its rule."""
 
     name: str
     value: object
@@ -392,7 +392,7 @@ class UnknownPlugin(InvalidUsage):
     name: str
     group: str
     fact = "the {kind} '{name}' is not installed"
-    hint = "install the package that brings it (entry points `{group}`); for the built-in ones: make setup"
+    hint = "install the package that provides it (entry points `{group}`); for the built-in ones: make setup"
 
 
 class NewerFormat(InvalidUsage):
@@ -461,26 +461,26 @@ class UpperError(InvalidUsage):
 
 
 class KeysInError(InvalidUsage):
-    """A read would leave keys out whose newest record could not be decoded."""
+    """A read would leave out keys whose newest record could not be decoded."""
 
     collection: str
     as_of: int
     count: int
     keys: Iterable[str]
     """The first of them, each as JSON."""
-    hint = "a later good value or a delete heals a key; read the others with --skip-errors"
+    hint = "a later good value or a delete clears the error; read the other keys with --skip-errors"
 
     @property
     def fact(self) -> str:
         """The number of keys, and the first of them."""
         keys = "1 key" if self.count == 1 else f"{self.count} keys"
         are = "is" if self.count == 1 else "are"
-        more = f" and {rest} more" if (rest := self.count - len(tuple(self.keys))) > 0 else ""
-        return f"{keys} of '{self.collection}' {are} in error: {', '.join(self.keys)}{more} (AS OF {self.as_of})"
+        others = f" and {rest} more" if (rest := self.count - len(tuple(self.keys))) > 0 else ""
+        return f"{keys} of '{self.collection}' {are} in error: {', '.join(self.keys)}{others} (AS OF {self.as_of})"
 
 
 class SealedTime(InvalidUsage):
-    """An update was appended at a time that is sealed already."""
+    """An update was appended at a time that is already sealed."""
 
     time: _Time
     upper: Iterable[_Time]
@@ -498,14 +498,14 @@ class FrontierRegression(InvalidUsage):
 
 
 class EncodingRefused(InvalidUsage):
-    """Values that were to be written as a message do not fit its schema."""
+    """The values of a message do not fit its schema."""
 
     problem: str
     fact = "the message does not fit its schema: {problem}"
 
 
 class DataRefused(InvalidUsage):
-    """Data that a person states do not fit the collection's schema."""
+    """Data that somebody typed in does not fit the collection's schema."""
 
     problem: str
     fact = "the data does not fit the collection's schema: {problem}"
@@ -521,7 +521,7 @@ class NotReclocked(InvalidUsage):
 
 
 class NoCheckout(InvalidUsage):
-    """The jobs are run from a checkout, and this is not one."""
+    """Jobs run from a checkout, and there is none here."""
 
     folder: str
     fact = "there is no folder `jobs` in {folder}"
@@ -529,7 +529,7 @@ class NoCheckout(InvalidUsage):
 
 
 class Refusal(InvalidUsage):
-    """A request that is refused in a sentence that is said once; a class below says which kind of request."""
+    """A refused request whose sentence is written where it is raised; each subclass is one kind of request."""
 
     problem: str
     """The fact, in lower case, with its values."""
@@ -559,7 +559,7 @@ class CopyRefused(Refusal):
 
 
 class CommitRefused(Refusal):
-    """A commit that may not be made: whoever prepared it is wrong, not what it was made from."""
+    """A commit that is not allowed: the code that prepared it is wrong, not its data."""
 
 
 # --- a right is gone -----------------------------------------------------------------------------------------------
@@ -578,7 +578,7 @@ class CapabilityError(TidelakeError):
 
 
 class CommitError(TidelakeError):
-    """A commit to a table did not succeed, or nobody knows."""
+    """A commit to a table did not succeed, or its outcome is unknown."""
 
 
 class Conflict(CommitError):
@@ -632,15 +632,15 @@ class Indeterminate(CommitError):
     version: int
     nonce: str
     detail: str
-    fact = "version {version} of {table} may be written or not; its nonce is {nonce}: {detail}"
+    fact = "version {version} of {table} may or may not have been written; its nonce is {nonce}: {detail}"
     hint = "read the table back and look for the nonce before you do anything else"
 
 
-# --- somebody should look ------------------------------------------------------------------------------------------
+# --- a person should look ------------------------------------------------------------------------------------------
 
 
 class DamagedTable(TidelakeError):
-    """The table breaks one of its own invariants: somebody should look now."""
+    """The table breaks one of its own invariants: a person should look at it now."""
 
     table: str
     detail: str
@@ -665,11 +665,13 @@ class StoreUnreadable(TidelakeError):
 
     detail: str
     fact = "the store cannot be read: {detail}"
-    hint = "fix the problem with the file, or restore the store's folder from a copy; run nothing that writes before"
+    hint = (
+        "fix the problem with the file, or restore the store's folder from a copy; run nothing that writes until then"
+    )
 
 
 class StepFailed(TidelakeError):
-    """An engine below us failed in a way that has no error of ours; the collection's step stopped there."""
+    """An engine failed with an error that Tidelake does not know; the collection's step stopped there."""
 
     step: str
     collection: str

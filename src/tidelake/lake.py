@@ -1,6 +1,6 @@
-"""The door: a lake and its collections, as `collections.yaml` describes them. The command line is a client of it.
+"""The public interface: a lake and its collections, as `collections.yaml` describes them. The command line uses it too.
 
-What needs Spark takes a session and imports it then; everything else starts no JVM.
+Methods that need Spark take a session, and Spark is imported only then; no other method starts a JVM.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Lake:
     """A store, its topics and its collections."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take settings that are read already; nothing is opened yet."""
+        """Take settings that have already been read; nothing is opened yet."""
         self.settings = settings
 
     @classmethod
     def open(cls, file: str | Path | None = None) -> Lake:
-        """Read a `collections.yaml`; without one, the file that TIDELAKE_CONFIG names, or else ./collections.yaml.
+        """Read a `collections.yaml`; by default the file that TIDELAKE_CONFIG names, or else ./collections.yaml.
 
         Raises:
             ConfigurationError: naming the file, the field or line, what is wrong and what to do.
@@ -57,11 +57,11 @@ class Lake:
         return cls(load_settings(Path(file or os.environ.get(CONFIG_VARIABLE) or CONFIG_FILE)))
 
     def collections(self) -> list[LakeCollection]:
-        """The collections, in the order of the file; those that were never ingested too."""
+        """Return the collections in the order of the file, including those that were never ingested."""
         return [LakeCollection(self, settings) for settings in self.settings.collections]
 
     def collection(self, name: str) -> LakeCollection:
-        """A collection by its name.
+        """Return a collection by its name.
 
         Raises:
             ConfigurationError: the file names no such collection.
@@ -69,7 +69,7 @@ class Lake:
         return LakeCollection(self, self.settings.collection(name))
 
     def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
-        """How each collection stands, or each of these: as `LakeCollection.status`, and its error as a value.
+        """Return the status of all collections, or of these (see `LakeCollection.status`); errors are returned, too.
 
         Raises:
             ConfigurationError: the file names no such collection.
@@ -88,12 +88,12 @@ class Lake:
 
 @dataclass(frozen=True)
 class LateReport:
-    """What was stated about times after they were sealed."""
+    """Statements about times that were sealed before they arrived."""
 
     verdicts: dict[str, int]
-    """How many late rows are a `copy`, a `contradiction`, `settled`, `untold`, or not compared yet (`late`)."""
+    """Number of late rows by verdict: `copy`, `contradiction`, `settled`, `untold`, or not compared yet (`late`)."""
     contradictions: int
-    """How many late facts do not agree with what was published, settled ones included."""
+    """Number of late facts that do not agree with what was published, including settled ones."""
     first: list[LateContradiction]
     """The first of them, by time."""
 
@@ -105,7 +105,7 @@ class LakeCollection:
     """
 
     def __init__(self, lake: Lake, settings: CollectionSettings) -> None:
-        """Name the collection; nothing is opened yet."""
+        """Take the collection's settings; nothing is opened yet."""
         self.lake, self.settings = lake, settings
 
     @property
@@ -126,9 +126,9 @@ class LakeCollection:
         """Read the contents AS OF a time as a lazy frame.
 
         Args:
-            spark: the session; `tidelake.spark.session.start_session()` starts one that fits.
+            spark: the session; `tidelake.spark.session.start_session()` starts a suitable one.
             as_of: a time in [since, upper), or at or after since if the stream is closed; by default the last.
-            columns: the columns to read; empty means all. Rows that differ only in others add up.
+            columns: the columns to read; empty means all. Rows that are equal in them add up.
             where: a Spark SQL predicate on the columns of the contents.
             skip_errors: leave out keys whose newest value could not be decoded.
 
@@ -139,7 +139,7 @@ class LakeCollection:
         Raises:
             SinceError, UpperError: the time cannot be read any more, or not yet.
             KeysInError: there are such keys at that time, and `skip_errors` is not set.
-            UnknownColumn, PredicateRefused: a column is not there, or the predicate does not fit.
+            UnknownColumn, PredicateRefused: a column does not exist, or the predicate does not fit.
         """
         from tidelake.read.snapshot import snapshot
 
@@ -149,7 +149,7 @@ class LakeCollection:
     def columns(self) -> tuple[Column, ...]:
         """The columns of the contents, each with its name, its type and whether it may be null."""
         entry = self._stored().entry
-        from tidelake.plugins.envelope import envelope_of  # late: envelopes bring Spark
+        from tidelake.plugins.envelope import envelope_of  # imported late: envelopes import Spark
 
         return envelope_of(entry.envelope).contents_types(entry)
 
@@ -172,10 +172,10 @@ class LakeCollection:
         """Where its tables are, a path or a URI; `{path}/current` is a plain Delta table, for every engine."""
         return str(self._stored().paths.root)
 
-    # --- how it stands -----------------------------------------------------------------------------------------------
+    # --- its state ---------------------------------------------------------------------------------------------------
 
     def status(self) -> CollectionStatus | None:
-        """How it stands, and what it waits for; None if it was never ingested. Its topics are asked for their ends.
+        """Return its state and what it waits for; None if it was never ingested. Its topics are asked for their ends.
 
         Raises:
             TidelakeError: the store cannot be read, or is damaged.
@@ -187,10 +187,10 @@ class LakeCollection:
             return read_status(stored, self.settings.family, open_topics(self.settings, stored.entry.decisions))
 
     def quarantine(self) -> list[dict[str, Any]]:
-        """The messages that could not be used: first those that nobody has explained, each part by place.
+        """Return the messages that could not be used: first the unexplained ones, then the others, each by place.
 
         Each has `topic`, `partition`, `offset`, `timestamp_ms`, `reason`, `detail`, `times` (those that are known to
-        wait for it), `key` and `value` in bytes, and `explained`: why nobody has to look at it any more, or None.
+        wait for it), `key` and `value` in bytes, and `explained`: why it needs no attention any more, or None.
         """
         stored = self._stored()
         rows = [{name: value for name, value in row.items() if name != RUN} for row in quarantine_rows(stored)]
@@ -199,13 +199,13 @@ class LakeCollection:
         return sorted(rows, key=lambda row: row["explained"] is not None)
 
     def late(self, limit: int = 20) -> LateReport:
-        """What was stated about sealed times, with the first `limit` contradictions."""
+        """Return what was stated about sealed times, with the first `limit` contradictions."""
         stored = self._stored()
         notes = LateNotes(stored)
         return LateReport(late_verdicts(stored), notes.contradictions, notes.first(limit))
 
     def times(self) -> list[Binding]:
-        """The times of a reclocked collection, oldest first, each with the offsets that it stands for.
+        """Return the times of a reclocked collection, oldest first, each with its offsets.
 
         Raises:
             NotReclocked: its times are stated by its topic.
@@ -215,11 +215,11 @@ class LakeCollection:
             raise NotReclocked(self.name)
         return read_bindings(stored, OpenTable(stored.paths.updates))
 
-    # --- what was decided about it -----------------------------------------------------------------------------------
+    # --- decisions about it ------------------------------------------------------------------------------------------
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """The standing decisions, oldest first."""
+        """The decisions in force, oldest first."""
         return self._stored().entry.decisions
 
     def decide(self, decision: Decision) -> Decision:
@@ -240,10 +240,10 @@ class LakeCollection:
         return checked
 
     def withdraw(self, subject: int | Offsets) -> None:
-        """Take back every decision about an open time, or the acknowledgement of these offsets.
+        """Withdraw every decision about an open time, or the acknowledgement of these offsets.
 
         Raises:
-            DecisionRefused: nothing is decided about it, or the time is sealed.
+            DecisionRefused: there is no decision about it, or the time is sealed.
         """
         check_withdrawal(self._stored(), subject)
         if isinstance(subject, Offsets):
@@ -307,7 +307,7 @@ class LakeCollection:
 
 @contextmanager
 def _engine_errors() -> Iterator[None]:
-    """Raise what an engine says of a store's files as an error of ours."""
+    """Raise an engine's error about a store's files as a Tidelake error."""
     try:
         yield
     except (OSError, pa.ArrowException, DeltaError) as error:

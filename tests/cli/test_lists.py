@@ -65,7 +65,7 @@ def test_a_late_contradiction_is_shown_with_its_place_and_settled_by_what_was_pu
     assert "late_update" in call("late", NAME, *config)
 
     def refused(kind: str, *decision: str) -> str:
-        with pytest.raises(TidelakeError, match="time 2 of 'prices' is sealed already, and no late statement") as error:
+        with pytest.raises(TidelakeError, match="time 2 of 'prices' is already sealed, and no late statement") as error:
             call("resolve", kind, NAME, "--time", "2", "--reason", "r", *decision, *config)
         return str(error.value)
 

@@ -26,7 +26,7 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
             ("--time", "3", "--discard", '{"data": {"id": "x", "price": null}, "diff": 1}'),
             "does not fit the collection",
         ),
-        (("--time", "3", "--discard", '{"data": {"id": 1}}'), "does not have just data and a whole diff"),
+        (("--time", "3", "--discard", '{"data": {"id": 1}}'), "does not have exactly `data` and an integer `diff`"),
         (("--time", "3", "--discard", '{"data": {"id": 1, "price": 5}, "diff": 0}'), "the statement's diff is 0"),
         (("--accept-gap", "orders"), "'orders' is not a range of offsets"),
         (("--accept-gap", "prices:0:5-5"), "'prices:0:5-5' is not a range of offsets"),
@@ -35,16 +35,16 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
         (("--accept-gap", "prices:0:0-9223372036854775808"), "is not a range of offsets"),
         (("--accept-gap", "prices:0:0-1", "--time", "3"), "a gap, a topic and a message have no time"),
         (("--accept-gap", "orders:0:0-1"), "'prices' reads the topic 'prices', not 'orders'"),
-        (("--accept-gap", "prices:0:0-1"), "is not within a gap that ingest stops at now; there are: none"),
+        (("--accept-gap", "prices:0:0-1"), "is not within a gap that ingest stops at now; gaps: none"),
         (("--withdraw", "--time", "3", "--count", "1"), "either no option or more than one says what to decide"),
         (("--withdraw",), "no time is given"),
         (("--quarantined", "prices:0"), "'prices:0' is not a range of offsets"),
         (("--quarantined", "prices:0:3-3"), "'prices:0:3-3' is not a range of offsets"),
         (("--quarantined", "prices:0:1"), "no quarantined message of 'prices' is at 'prices:0:1'"),
         (("--quarantined", "prices:0:2", "--time", "3"), "a gap, a topic and a message have no time"),
-        (("--quarantined", "prices:0:2", "--withdraw"), "nothing is decided about 'prices:0:2' of 'prices'"),
-        (("--withdraw", "--time", "3"), "nothing is decided about time 3 of 'prices'"),
-        (("--withdraw", "--time", "2"), "time 2 of 'prices' is sealed already"),
+        (("--quarantined", "prices:0:2", "--withdraw"), "there is no decision about 'prices:0:2' of 'prices'"),
+        (("--withdraw", "--time", "3"), "there is no decision about time 3 of 'prices'"),
+        (("--withdraw", "--time", "2"), "time 2 of 'prices' is already sealed"),
         (("--time", "3", "--count", "1", "--reason", " "), "the reason is missing or empty"),
     ],
 )
@@ -69,16 +69,16 @@ def test_only_a_gap_that_ingest_names_now_can_be_accepted_whole_or_in_part(tmp_p
     with pytest.raises(TopicGap):
         lake.ingest()
     for wrong in ("0-5", "1-6", "5-6"):
-        with pytest.raises(TidelakeError, match="there are: far:prices:0:1-5"):
+        with pytest.raises(TidelakeError, match="gaps: far:prices:0:1-5"):
             accept_gap(lake, f"{name}:0:{wrong}")
-    with pytest.raises(TidelakeError, match="there are: far:prices:0:1-5"):
+    with pytest.raises(TidelakeError, match="gaps: far:prices:0:1-5"):
         accept_gap(lake, f"{name}:1:1-5")
     accept_gap(lake, f"{name}:0:1-3")
-    with pytest.raises(TidelakeError, match="there are: far:prices:0:3-5"):
+    with pytest.raises(TidelakeError, match="gaps: far:prices:0:3-5"):
         accept_gap(lake, f"{name}:0:1-3")
     accept_gap(lake, f"{name}:0:3-5")
     assert lake.run().upper == 2
-    with pytest.raises(TidelakeError, match="there are: none"):
+    with pytest.raises(TidelakeError, match="gaps: none"):
         accept_gap(lake, f"{name}:0:1-5")
 
 

@@ -69,5 +69,5 @@ def test_a_contradiction_is_shown_decided_and_gone(contradicted: Lake) -> None:
     assert (after["state"], after["waits_for"]) == ("in order", None)
     assert after["sealed_by_decision"] == [{"time": 3, "announced": 2, "reason": "both"}]
     assert "sealed by decision: time 3: both" in call("status", *config)
-    with pytest.raises(TidelakeError, match="time 3 of 'prices' is sealed already"):
+    with pytest.raises(TidelakeError, match="time 3 of 'prices' is already sealed"):
         call("resolve", "count", "prices", "--time", "3", "--count", "1", "--reason", "again", *config)

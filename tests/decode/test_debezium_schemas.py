@@ -62,7 +62,7 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
     del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
     lake.configure()
     lake.put({"key": {"id": 1}, "value": None})
-    with pytest.raises(ConfigurationError, match=r"(?s)no message of prices has its schema with it.*add `schema:`"):
+    with pytest.raises(ConfigurationError, match=r"(?s)no message of prices has an embedded schema.*add `schema:`"):
         lake.ingest()
     lake.put(lake.wrapped(FIRST, "c", {"id": 1, "a": "x"}))
     opened = open_collection(spark, lake.settings, "prices")  # as an asset does

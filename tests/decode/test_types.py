@@ -16,7 +16,7 @@ from tidelake.decode.types import SPARK_TYPES
 from tidelake.protocol.message import Updates
 from tidelake.schema.avro import resolved_schema
 from tidelake.schema.connect import landing_record, wire_types
-from tidelake.schema.connect_agreement import written_otherwise
+from tidelake.schema.connect_agreement import differing_wire_types
 from tidelake.schema.types import DECIMAL, SCALARS, Family, ScalarType, is_promotion
 from tidelake.store.table_schema import data_fields
 
@@ -102,7 +102,7 @@ def test_connect_sends_a_logical_type_as_it_is_declared(scalar: ScalarType, form
     wire = dict(wire_types(record_of(kind)))["c"]
     assert (wire.name, wire.conversion) == (form.wire, form.conversion)
     landed = resolved_schema(landing_record(record_of(kind)))["fields"][0]["type"]
-    assert landed["logicalType"] == scalar.connect_landing
+    assert landed["logicalType"] == scalar.connect_column_type
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_timestamps_of_all_units_and_texts_are_read_as_each_other() -> None:
     fields = [{"name": "c", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}}]
     row = {"type": "record", "name": "row", "fields": fields}
     field = {"field": "c", "type": "string", "name": "io.debezium.time.ZonedTimestamp"}
-    wire = written_otherwise(row, {"type": "struct", "fields": [field]})["c"]
+    wire = differing_wire_types(row, {"type": "struct", "fields": [field]})["c"]
     assert wire.conversion == "timestamp_text"
 
 

@@ -224,7 +224,7 @@ def test_a_topic_that_begins_late_vanishes_or_shrinks_is_named(lake: Lake) -> No
         ("0.jsonl", b'{"offset": 0, "surprise": 1}\n', "the field 'surprise' is not known"),
         ("0.jsonl.gz", b"not gzip", "0.jsonl.gz"),
         ("a.parquet", b"PAR1 but not really", "is not a whole Parquet file"),
-        ("notes.txt", b"hello", "is not a file of a topic"),
+        ("notes.txt", b"hello", "is not a topic file"),
     ],
 )
 def test_a_file_that_is_no_part_of_a_topic_is_named(lake: Lake, name: str, content: bytes, message: str) -> None:
@@ -319,7 +319,7 @@ def test_the_family_and_the_schema_of_a_collection_are_fixed(tmp_path: Path, spa
     with pytest.raises(ConfigurationError, match="created with the envelope 'none'"):
         Lake(tmp_path, spark, family="append_only").ingest()
     other = {"type": "record", "name": "data", "fields": [{"name": "other", "type": "int"}]}
-    with pytest.raises(ConfigurationError, match="created with another schema"):
+    with pytest.raises(ConfigurationError, match="created with a different schema"):
         Lake(tmp_path, spark, schema=other).ingest()
 
 

@@ -331,7 +331,7 @@ def test_infinity_puts_a_key_in_error_unless_the_column_is_declared_as_it_travel
         lake.rows()
     errors = keys_in_error(lake.collection).first
     assert all(
-        any(f"{name} is infinite; declared as {kinds[name]} it lands" in error for error in errors) for name in kinds
+        any(f"{name} is infinite; declared as {kinds[name]}, it is" in error for error in errors) for name in kinds
     )
     rows = lake.rows(skip_errors=True)
     assert [rows[at][f"{name}_sent"] for at, name in enumerate(kinds)] == list(sent.values())
@@ -383,7 +383,7 @@ def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without
     assert report.reasons == {"unknown_operation": 3, "no_position": 1, "no_key": 1}
     usable = "the event cannot be used: "
     assert changes.errors() == {
-        **dict.fromkeys((0, 1, 7, 9), f"{usable}unknown_operation, op is not there"),
+        **dict.fromkeys((0, 1, 7, 9), f"{usable}unknown_operation, op is missing"),
         2: f"{usable}unknown_operation, op is x",
         **dict.fromkeys((3, 4), f"{usable}no_row"),
         **dict.fromkeys((5, 6, 8), f"{usable}no_position"),

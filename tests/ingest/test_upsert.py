@@ -87,7 +87,7 @@ def test_status_says_which_keys_are_in_error_with_the_place_of_the_record(histor
     assert history.statuses[0].keys_in_error_first == [
         '{"id":4}: the value cannot be used: undecodable (prices:1:3)',
         '{"id":7}: the value cannot be used: wrong_type (prices:1:2)',
-        '{"id":8}: the value names another key than the record has (prices:1:4)',
+        '{"id":8}: the value names a different key than its record (prices:1:4)',
     ]
 
 

@@ -107,7 +107,7 @@ def test_several_events_of_a_key_have_no_order_if_before_is_just_its_key(tmp_pat
 
 
 def test_before_is_only_set_with_a_key_and_never_changes(tmp_path: Path, spark: SparkSession) -> None:
-    with pytest.raises(ConfigurationError, match=r"prices\.before.*without change events that have a key"):
+    with pytest.raises(ConfigurationError, match=r"prices\.before.*only allowed for change events that have a key"):
         lake_of(tmp_path, spark, before="key")
     lake_of(tmp_path, spark, "id", before="key").ingest()
     with pytest.raises(ConfigurationError, match=r"created with `before: key`"):

@@ -223,9 +223,7 @@ def test_a_topic_that_a_broker_restores_shorter_stops_ingest_and_continues_from_
     broker.start()
     broker.wait_for_topic(lake.name, 1)
     lake.send(updates((9, 2, 1)), b"not read")
-    shorter = (
-        f"'{lake.name}', partition 0, was read up to offset 5, of which 2 are there now: the partition ends before"
-    )
+    shorter = f"'{lake.name}', partition 0, was read up to offset 5, of which 2 still exist: the partition ends before"
     with pytest.raises(TopicChanged, match=shorter):
         lake.ingest()
     resolve(lake, "topic", "--topic", lake.name)
@@ -325,5 +323,5 @@ def test_upserts_from_a_broker_and_from_files_end_equal(tmp_path: Path, spark: S
         )
         assert status_of(lake).keys_in_error_first == [
             f'{{"id":4}}: the value cannot be used: undecodable ({second}:0:3)',
-            f'{{"id":8}}: the value names another key than the record has ({second}:0:1)',
+            f'{{"id":8}}: the value names a different key than its record ({second}:0:1)',
         ]

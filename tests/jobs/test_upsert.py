@@ -109,7 +109,7 @@ def test_current_has_one_row_for_each_key(upserts: Lake) -> None:
         ("upsert", [], "key: does not name the key's columns"),
         ("upsert", ["id", "nope"], "key: the schema has no column 'nope'"),
         ("upsert", ["id", "id"], "key: names a column twice"),
-        ("plain", "id", "key: is given for the family 'plain'"),
+        ("plain", "id", "key: is not allowed for the family 'plain'"),
     ],
 )
 def test_a_key_that_makes_no_sense_is_refused(

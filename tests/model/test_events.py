@@ -99,7 +99,7 @@ HIDDEN = {"type": "record", "name": "Value", "fields": [{"name": "_id", "type": 
         ([("before", ["null", ROW])], "'after'"),
         ([("before", ROW), ("after", ["null", "Value"])], "'before'"),
         ([("before", ["null", ROW]), ("after", ["null", "long"])], "'after'"),
-        ([("before", ["null", ROW]), ("after", ["null", OTHER])], "another record"),
+        ([("before", ["null", ROW]), ("after", ["null", OTHER])], "a different record"),
         ([("before", ["null", ROW, "string"]), ("after", ["null", "Value"])], "'before'"),
         ([("before", ["null", HIDDEN]), ("after", ["null", "Value"])], "start with _"),
     ],

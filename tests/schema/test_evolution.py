@@ -44,7 +44,7 @@ def test_a_new_column_may_use_types_that_others_use_by_name() -> None:
     [
         (record(("id", "long"), ("net", ["null", MONEY]), ("n", "int")), "n", "cannot be null and has no default"),
         (record(("id", "long"), ("gross", ["null", MONEY])), "gross", "new, but 'net' is missing"),
-        (record(("id", "string"), ("net", ["null", MONEY])), "id", "another type"),
+        (record(("id", "string"), ("net", ["null", MONEY])), "id", "a different type"),
         (record(("net", ["null", MONEY])), "id", "not written, may not be null"),
         (record(("id", "long"), ("net", ["null", MONEY]), ("Key", TEXT)), "Key", "does not come from values"),
         (record(("id", "long"), ("net", ["null", MONEY]), ("ID", TEXT)), "ID", "clashes with 'id'"),
@@ -98,7 +98,7 @@ def test_columns_of_change_events_keep_connect_s_names_of_types() -> None:
     assert names(landing_record(grown.record)["fields"]) == ["id", "big", "day", "bigger"]
     assert [field["type"][1]["type"] for field in landed_fields(grown, ["day", "bigger"])] == ["int", "string"]
     wider = row_schema_of_connect({"type": "struct", "fields": [{"field": "id", "type": "int64"}, columns[1]]})
-    with pytest.raises(SchemaRefused, match="'id' is refused: it is written as another type"):
+    with pytest.raises(SchemaRefused, match="'id' is refused: it is written as a different type"):
         new_fields(known, wider)
     assert new_fields(Values(wider, of_changes=True), known.record) == ()
 

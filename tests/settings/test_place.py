@@ -37,9 +37,9 @@ def test_a_file_uri_names_the_path_that_it_was_made_from(folder: str) -> None:
         ("s3://bucket/lake", "is a URI with the scheme 's3', but only 'file' is supported"),
         ("S3A://bucket/lake", "is a URI with the scheme 's3a', but only 'file' is supported"),
         ("abfss://files@account/lake", "is a URI with the scheme 'abfss', but only 'file' is supported"),
-        ("file://elsewhere/lake", "is not the URI of an absolute path of this machine"),
-        ("file:lake", "is not the URI of an absolute path of this machine"),
-        ("file:///lake?version=1", "is not the URI of an absolute path of this machine"),
+        ("file://elsewhere/lake", "is not the URI of an absolute path on this machine"),
+        ("file:lake", "is not the URI of an absolute path on this machine"),
+        ("file:///lake?version=1", "is not the URI of an absolute path on this machine"),
         ("file:///lake%0A", "names a path with control characters"),
     ],
 )

@@ -303,7 +303,7 @@ def test_an_unmounted_store_is_refused() -> None:
 
 @pytest.mark.parametrize("uri", ["file://elsewhere/store", "file:store", "file:"])
 def test_a_file_uri_has_to_name_a_path_of_this_machine(uri: str) -> None:
-    with pytest.raises(ValueError, match="not the URI of an absolute path of this machine"):
+    with pytest.raises(ValueError, match="not the URI of an absolute path on this machine"):
         locate(uri)
 
 
@@ -320,7 +320,7 @@ def test_a_location_is_a_value_and_knows_its_place(tmp_path: Path) -> None:
     ]
     with pytest.raises(ValueError, match="root"):
         _ = locate(tmp_path).parent
-    with pytest.raises(ValueError, match="not a file of this machine"):
+    with pytest.raises(ValueError, match="not a file on this machine"):
         _ = (locate("s3://bucket") / "a").local
     with pytest.raises(ValueError, match="not below"):
         table().below(locate(tmp_path) / "d")

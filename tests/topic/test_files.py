@@ -154,7 +154,7 @@ def test_the_last_partition_and_the_last_offset_are_in_bounds(tmp_path: Path) ->
 
 def test_digits_that_are_not_ascii_name_no_partition(tmp_path: Path) -> None:
     write_lines(tmp_path, "٣.jsonl", '{"offset": 0}')
-    refused(tmp_path, "is not a file of a topic", "٣.jsonl")
+    refused(tmp_path, "is not a topic file", "٣.jsonl")
 
 
 @pytest.mark.parametrize(

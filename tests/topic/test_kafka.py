@@ -86,9 +86,9 @@ def test_a_topic_that_ends_before_what_was_read_is_a_gap_and_can_be_read_again_f
     topic = topic_of(broker, name)
     offsets, gaps = topic.plan({0: 7}, 100)
     assert offsets.intervals == {}
-    assert facts(gaps) == [(0, 3, 7, "the partition ends before what was read already")]
+    assert facts(gaps) == [(0, 3, 7, "the partition ends before what was already read")]
     assert isinstance(gaps[0], TopicChanged)
-    assert facts(topic.plan({0: 3, 1: 5}, 100)[1]) == [(1, 0, 5, "the partition is no longer there")]
+    assert facts(topic.plan({0: 3, 1: 5}, 100)[1]) == [(1, 0, 5, "the partition no longer exists")]
     broker.produce(name, [Record(b"x")])
     decision = AcceptTopic(topic=name, identity=offsets.identity or 0, starts={0: 3}, reason="tested")
     again = KafkaTopic(topic.cluster, name, [decision])

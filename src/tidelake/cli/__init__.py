@@ -1,4 +1,4 @@
-"""The command line: it parses options, calls the door, and renders. Heavy imports come late."""
+"""The command line: parses options, calls `tidelake.lake`, and prints results. Heavy imports come late."""
 
 from tidelake.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The command line: its commands, and what becomes of their errors."""
+"""The command line: its commands, and how their errors are reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ app.add_typer(topic_app)
 
 
 def main() -> None:
-    """Run the command line; a known error is its text on standard error and a status, never a traceback."""
+    """Run the command line; a known error prints its text on standard error and sets the exit status, no traceback."""
     try:
         app()
     except (CommitError, CapabilityError, DamagedTable) as error:
@@ -48,5 +48,5 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
-        typer.echo(f"error: {error}\nhint: see that the file is there, and may be read and written", err=True)
+        typer.echo(f"error: {error}\nhint: check that the file exists and can be read and written", err=True)
         sys.exit(1)

@@ -14,7 +14,7 @@ from tidelake.cli.render import print_json, say
 
 
 def generate(**choices: Any) -> None:
-    """Write a CDCv2 file topic from a seeded history, mangled as requested, and the truth about it next to it."""
+    """Write a CDCv2 file topic from a seeded history, mangled as requested, and the topic's ground truth."""
     from tidelake.generator.generate import generate as write_topic
     from tidelake.generator.options import GenerateOptions
 
@@ -26,16 +26,16 @@ def generate(**choices: Any) -> None:
         GenerateOptions(**chosen),
         topics,
         out,
-        None if as_json else lambda step, done, of: say(f"{step}: {done:,} of {of:,}"),
+        None if as_json else lambda step, done, total: say(f"{step}: {done:,} of {total:,}"),
     )
     if as_json:
         print_json(written.as_json())
     else:
-        typer.echo(f"{topics / chosen['name']}: written; its schema and truth are in {out}")
+        typer.echo(f"{topics / chosen['name']}: written; its schema and ground truth are in {out}")
 
 
 def add_generate(app: typer.Typer) -> None:
-    """Make a command of `generate`: an option for each field of `GenerateOptions`, with its help and default."""
+    """Register `generate` as a command with an option for each field of `GenerateOptions`, its help and its default."""
     from tidelake.generator.options import GenerateOptions
 
     hints = get_type_hints(GenerateOptions)
@@ -49,7 +49,9 @@ def add_generate(app: typer.Typer) -> None:
         inspect.Parameter(
             "out",
             inspect.Parameter.KEYWORD_ONLY,
-            annotation=Annotated[Path, typer.Option("--out", help="Where the record schema and the truth go.")],
+            annotation=Annotated[
+                Path, typer.Option("--out", help="The folder for the record schema and the ground truth.")
+            ],
             default=Path("data"),
         ),
         inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, annotation=JsonOption, default=False),

@@ -1,4 +1,4 @@
-"""`tidelake quarantine`, `times` and `late`: what is noted of a collection, as lists."""
+"""`tidelake quarantine`, `times` and `late`: lists of what is recorded about a collection."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def times(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the times of a reclocked collection, each with the offsets that it stands for. Starts no JVM."""
+    """Show the times of a reclocked collection, each with its offsets. Starts no JVM."""
     bound = open_lake(config).collection(name).times()
     rows = [binding.as_json() for binding in bound[len(bound) - min(limit, len(bound)) :]]
     if as_json:
@@ -53,7 +53,7 @@ def late(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was stated about times after they were sealed, and does not agree with them. Starts no JVM."""
+    """Show late statements that contradict sealed times. Starts no JVM."""
     from tidelake.protocol.json_values import to_text
 
     report = open_lake(config).collection(name).late(limit)

@@ -51,17 +51,22 @@ def read(
     say(f"starting Spark, which logs to {LOG} …")
     session = start_session()
     with _spark_errors(name, where):
-        taken = collection.snapshot(session, as_of, wanted, where, skip_errors)
-        rows = _rows_of(taken, rows_max)
-        total = taken.contents.count() if rows_max is not None and not as_json else None
-        lacking, named = unknown_texts(taken)
-    about = {"name": name, "as_of": taken.as_of, "since": taken.since, "upper": None if taken.closed else taken.upper}
+        snapshot = collection.snapshot(session, as_of, wanted, where, skip_errors)
+        rows = _rows_of(snapshot, rows_max)
+        total = snapshot.contents.count() if rows_max is not None and not as_json else None
+        lacking, named = unknown_texts(snapshot)
+    about = {
+        "name": name,
+        "as_of": snapshot.as_of,
+        "since": snapshot.since,
+        "upper": None if snapshot.closed else snapshot.upper,
+    }
     if as_json:
         shown = [_with_bytes(row, kinds, lambda text: {"b64": text}) for row in rows]
-        typer.echo(to_text(about | {"closed": taken.closed, "version": taken.version, "rows": shown}))
+        typer.echo(to_text(about | {"closed": snapshot.closed, "version": snapshot.version, "rows": shown}))
     else:
         shown = [_with_bytes(row, kinds, base64.b64decode) for row in rows]
-        print_rows(f"{name} AS OF {taken.as_of}", taken.contents.columns, shown)
+        print_rows(f"{name} AS OF {snapshot.as_of}", snapshot.contents.columns, shown)
         if total is not None and total > len(rows):
             say(f"{len(rows)} of {total} rows; --limit shows more")
     if lacking:
@@ -83,28 +88,28 @@ def _spark_errors(name: str, where: str | None) -> Iterator[None]:
         java = getattr(error, "java_exception", None)
         fact = str(error if java is None else java.toString()).split("\n", maxsplit=1)[0]
         state = (error.getSqlState() or "") if isinstance(error, PySparkException) else ""
-        if where is not None and state.startswith(("22", "P0")):  # the data make it fail, or it raises by itself
+        if where is not None and state.startswith(("22", "P0")):  # it fails on the data, or calls `raise_error`
             raise PredicateRefused(
                 where, f"fails: {fact}", "write a predicate that is true or false for every row"
             ) from error
         raise StepFailed("read", name, type(error).__name__, fact) from error
 
 
-def _rows_of(taken: Snapshot, rows_max: int | None) -> list[dict[str, Any]]:
-    """The rows in order, as the JVM writes them: Python has no year 10000 and no number of 38 digits in JSON."""
+def _rows_of(snapshot: Snapshot, rows_max: int | None) -> list[dict[str, Any]]:
+    """Return the rows in order, as JSON from the JVM: Python has no year 10000, and JSON no exact 38-digit numbers."""
     from pyspark.sql import functions as F
 
     from tidelake.decode.landing import ROW_TEXT
     from tidelake.protocol.json_values import parse
 
-    names = [f"`{name}`" for name in taken.contents.columns]
-    rows = taken.contents.orderBy(*names)
+    names = [f"`{name}`" for name in snapshot.contents.columns]
+    rows = snapshot.contents.orderBy(*names)
     rows = rows if rows_max is None else rows.limit(rows_max)
     return [parse(row[0]) for row in rows.select(F.to_json(F.struct(*names), ROW_TEXT)).collect()]
 
 
-def _with_bytes(row: dict[str, Any], kinds: dict[str, ColumnType], made: Callable[[str], Any]) -> dict[str, Any]:
-    """The same row with `made(base64 text)` where a column, or a part of it, is bytes."""
+def _with_bytes(row: dict[str, Any], kinds: dict[str, ColumnType], convert: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the same row with `convert(base64 text)` wherever a column, or a part of it, is bytes."""
     from tidelake.schema.columns import map_bytes
 
-    return {name: map_bytes(kinds[name], value, made) if name in kinds else value for name, value in row.items()}
+    return {name: map_bytes(kinds[name], value, convert) if name in kinds else value for name, value in row.items()}

@@ -30,7 +30,7 @@ def _json_default(value: Any) -> Any:
 
 
 def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
-    """Print rows as a table, with these of their columns."""
+    """Print these columns of rows as a table."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -44,7 +44,7 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
 
 
 def console() -> Console:
-    """The terminal; wide enough for a table if the output goes to a file or a pipe."""
+    """Return the terminal; wide enough for a table if the output goes to a file or a pipe."""
     from rich.console import Console
 
     return Console() if sys.stdout.isatty() else Console(width=160)
@@ -60,7 +60,7 @@ def _cell(value: Any) -> str:
 
 
 def _nested_cell(value: Any) -> str:
-    """JSON for a person: numbers as they came, letters of all alphabets as they are."""
+    """Write JSON for a person: numbers unchanged, and no letters escaped."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_nested_cell(name)}: {_nested_cell(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list):
@@ -69,7 +69,7 @@ def _nested_cell(value: Any) -> str:
 
 
 def late_note(verdicts: dict[str, int]) -> str:
-    """The number of late statements with each verdict, in words."""
+    """Return the number of late statements with each verdict, in words."""
     words = {
         "copy": "copies",
         "contradiction": "contradict what was published",

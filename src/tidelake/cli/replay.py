@@ -1,4 +1,4 @@
-"""`tidelake replay`: recorded streams through the reader, or through the jobs and their tables."""
+"""`tidelake replay`: runs recorded streams through the reader, or through the jobs and their tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Engine(StrEnum):
-    """What `replay` runs a stream through."""
+    """What `replay` runs a stream through: the reader, or the jobs."""
 
     memory = "memory"
     delta = "delta"
@@ -35,7 +35,7 @@ def replay(
         Path | None, typer.Option(help="Keep the output of --engine delta in this new folder, instead of removing it.")
     ] = None,
 ) -> None:
-    """Run recorded streams through the reader; one JSON line out for each line in."""
+    """Run recorded streams through the reader, and print one JSON line for each input line."""
     from tidelake.protocol.json_values import to_text
     from tidelake.protocol.replay import replay_file
 
@@ -55,7 +55,7 @@ def replay(
 
 
 def _read_streams(files: list[Path], failed: list[Path]) -> Iterator[tuple[Path, list[bytes]]]:
-    """The lines of each file. A file that cannot be read is named on standard error, and added to `failed`."""
+    """Yield the lines of each file. A file that cannot be read is named on standard error, and added to `failed`."""
     from tidelake.protocol.replay import split_lines
 
     for file in files:
@@ -76,7 +76,7 @@ def _check_no_store(store: Path | None) -> None:
 def _replay_through_delta(
     streams: list[tuple[Path, list[bytes]]], store: Path | None, failed: list[Path]
 ) -> Iterator[dict[str, Any]]:
-    """Run each stream through the real jobs. A stream that stops is named, added to `failed`, and stops no other."""
+    """Run each stream through the real jobs. A stream that fails is named and added to `failed`; the others go on."""
     from tidelake.generator.recorded_stream import Pipeline, make_streams, replay_through
     from tidelake.spark.session import LOG, start_session
 
@@ -97,7 +97,7 @@ def _replay_through_delta(
 
 
 def _jobs() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The `run` of ingest and of seal. Jobs run from the checkout and are never installed, so they are found there."""
+    """Return the `run` functions of ingest and seal, imported from the checkout, as jobs are never installed."""
     from tidelake.errors import NoCheckout
 
     checkout = Path(__file__).parents[3]
@@ -112,7 +112,7 @@ def _jobs() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 @contextmanager
 def _no_log() -> Iterator[None]:
-    """Keep what the jobs log out of the output: their findings are printed, and what stops them is raised."""
+    """Keep the jobs' log messages out of the output: their findings are printed, and their errors are raised."""
     import structlog
 
     before = structlog.get_config()

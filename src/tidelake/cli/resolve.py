@@ -1,4 +1,4 @@
-"""`tidelake resolve`: decide what a stream cannot, by a sub-command for each kind of decision."""
+"""`tidelake resolve`: decides what a stream cannot, with a sub-command for each kind of decision."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from tidelake.lake import LakeCollection
 
 _BY_OPTIONS = "by-options"
-"""The hidden sub-command behind `tidelake resolve NAME --time …`, which was the only form once."""
+"""The hidden sub-command behind `tidelake resolve NAME --time …`, which used to be the only form."""
 _DECIDING = {"--count", "--discard", "--accept-gap", "--accept-topic", "--quarantined", "--withdraw"}
-"""The options that said there what is decided."""
+"""The options that said what to decide in that form."""
 
 
 class _Resolve(TyperGroup):
-    """The sub-commands, and the form without any."""
+    """The sub-commands, and the form without a sub-command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and self._is_by_options(args):
@@ -40,14 +40,14 @@ class _Resolve(TyperGroup):
         return super().parse_args(ctx, args)
 
     def _is_by_options(self, args: list[str]) -> bool:
-        """Whether the first name is a collection's, which may be the name of a sub-command, too."""
+        """Return whether the first name is that of a collection, which may also be the name of a sub-command."""
         if args[0] not in self.commands or args[0] == _BY_OPTIONS:
             return args[0] != "--help"
         flags = {word.partition("=")[0] for word in args}
         return "--help" not in flags and bool(flags & _DECIDING) and len(list(self._names(args))) == 1
 
     def _names(self, args: list[str]) -> Iterable[str]:
-        """The arguments that are neither options nor their values."""
+        """Return the arguments that are neither options nor their values."""
         options = [option for command in self.commands.values() for option in command.params]
         valued = {flag for option in options if not getattr(option, "is_flag", False) for flag in option.opts}
         words = iter(args)
@@ -129,7 +129,7 @@ def topic(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Continue with a topic that was recreated or cut short, from what is there now."""
+    """Continue with a topic that was recreated or truncated, as it is now."""
     from tidelake.decisions import AcceptTopic
 
     _decide(config, name, AcceptTopic(topic=topic, reason=reason), as_json)
@@ -158,12 +158,12 @@ def withdraw(
         int | None, typer.Option("--time", min=0, max=INT64_MAX, help="An open time: all decisions about it.")
     ] = None,
     offsets: Annotated[
-        str | None, typer.Option("--offsets", help="The offsets of an acknowledgement, as they were named.")
+        str | None, typer.Option("--offsets", help="The offsets of an acknowledgement, exactly as they were given.")
     ] = None,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Take back what was decided about an open time, or about quarantined messages."""
+    """Withdraw the decisions about an open time, or about quarantined messages."""
     from tidelake.decisions import Offsets
 
     subject: int | Offsets
@@ -180,7 +180,7 @@ def withdraw(
 
 @app.command(name="list")
 def list_decisions(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Show the decisions that stand, oldest first."""
+    """Show the decisions in force, oldest first."""
     collection = open_lake(config).collection(name)
     if as_json:
         _print_decisions(collection)
@@ -204,7 +204,7 @@ def by_options(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide by options alone, as before there were sub-commands."""
+    """Decide by options alone, as before sub-commands existed."""
     acknowledged = None if withdraw else quarantined
     values = {
         "count": ("--count", count),
@@ -238,7 +238,7 @@ def by_options(
 
 
 def _sibling(context: typer.Context, name: str) -> click.Command:
-    """Another sub-command of the same group."""
+    """Return another sub-command of the same group."""
     assert context.parent is not None
     group = context.parent.command
     assert isinstance(group, TyperGroup)
@@ -272,19 +272,19 @@ def _print_decisions(collection: LakeCollection) -> None:
 
 
 def _row_of(decision: Decision) -> dict[str, Any]:
-    """A decision as a row of the list."""
+    """Return a decision as a row of the list."""
     from tidelake.decisions import AcceptGap, AcceptTopic, Acknowledge, Count, Discard
 
     match decision:
         case Count(time=time, count=count):
-            what = ("count", f"time {time}: {count:,} updates")
+            described = ("count", f"time {time}: {count:,} updates")
         case Discard(time=time, statement=statement):
-            what = ("discard", f"time {time}: {to_text(statement)}")
+            described = ("discard", f"time {time}: {to_text(statement)}")
         case AcceptGap(offsets=offsets):
-            what = ("gap", str(offsets))
+            described = ("gap", str(offsets))
         case AcceptTopic(topic=topic):
-            what = ("topic", topic)
+            described = ("topic", topic)
         case Acknowledge(offsets=offsets):
-            what = ("quarantine", str(offsets))
+            described = ("quarantine", str(offsets))
     at = datetime.fromtimestamp(decision.at_ms // 1000, UTC).isoformat()
-    return {"decision": what[0], "about": what[1], "reason": decision.reason, "at": at}
+    return {"decision": described[0], "about": described[1], "reason": decision.reason, "at": at}

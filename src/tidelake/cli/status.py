@@ -1,4 +1,4 @@
-"""`tidelake status`: how each collection stands."""
+"""`tidelake status`: the state of each collection."""
 
 from __future__ import annotations
 
@@ -110,6 +110,6 @@ def _notes(status: CollectionStatus) -> list[str]:
         notes.append(f"quarantine: {reasons}{seen}; see `tidelake quarantine {status.name}`")
     if status.sealed_by_decision:
         times = "; ".join(f"time {row['time']}: {row['reason']}" for row in status.sealed_by_decision[:_TIMES_SHOWN])
-        more = len(status.sealed_by_decision) - _TIMES_SHOWN
-        notes.append(f"sealed by decision: {times}{f'; and {more} more' if more > 0 else ''}")
+        further = len(status.sealed_by_decision) - _TIMES_SHOWN
+        notes.append(f"sealed by decision: {times}{f'; and {further} more' if further > 0 else ''}")
     return notes

@@ -1,4 +1,4 @@
-"""`tidelake topic`: topics between a broker and files. Starts no JVM."""
+"""`tidelake topic`: copies topics between Kafka and files. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidelake.topic.cluster import KafkaCluster
     from tidelake.topic.recording import Copied
 
-app = typer.Typer(name="topic", help="Topics between Kafka and files.", no_args_is_help=True)
+app = typer.Typer(name="topic", help="Copy topics between Kafka and files.", no_args_is_help=True)
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name in Kafka.")]
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the file topic.")]
@@ -33,12 +33,12 @@ def record(
     topic: TopicArgument,
     folder: FolderArgument,
     form: Annotated[
-        Form, typer.Option("--format", help="`parquet`, which may be continued, or `jsonl`, which a person can read.")
+        Form, typer.Option("--format", help="`parquet`, which can be continued, or `jsonl`, which is human-readable.")
     ] = Form.parquet,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Record what a topic has now as a file topic: each record as it is, in its place. Starts no JVM."""
+    """Record the current contents of a topic as a file topic: each record unchanged, at its offset. Starts no JVM."""
     from tidelake.topic.recording import record_topic
 
     _say(f"recorded from '{topic}'", record_topic(_cluster(config), topic, folder, form.value), as_json)
@@ -49,12 +49,12 @@ def play(
     folder: FolderArgument,
     topic: TopicArgument,
     renumber: Annotated[
-        bool, typer.Option("--renumber", help="Append everything to what is there, under new offsets.")
+        bool, typer.Option("--renumber", help="Append everything to the existing records, under new offsets.")
     ] = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Play a file topic to a topic in Kafka, from where the topic in Kafka ends. Starts no JVM."""
+    """Play a file topic to a Kafka topic, starting where the Kafka topic ends. Starts no JVM."""
     from tidelake.topic.producing import play_topic
 
     _say(f"played to '{topic}'", play_topic(folder, _cluster(config), topic, renumber=renumber), as_json)
@@ -71,11 +71,11 @@ def _cluster(config: Path) -> KafkaCluster:
     return KafkaCluster(settings.kafka)
 
 
-def _say(what: str, copied: Copied, as_json: bool) -> None:
+def _say(action: str, copied: Copied, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"messages": copied.messages, "offsets": copied.intervals}))
         return
     offsets = ", ".join(
         f"{partition}: {start} to {end}" for partition, (start, end) in sorted(copied.intervals.items())
     )
-    typer.echo(f"{copied.messages} messages {what}; offsets by partition: {offsets or 'none'}")
+    typer.echo(f"{copied.messages} messages {action}; offsets by partition: {offsets or 'none'}")

@@ -1,4 +1,4 @@
-"""Encodes and decodes CDCv2 messages in bare Avro, and in Avro behind the five bytes of Confluent framing.
+"""Encodes and decodes CDCv2 messages in bare Avro, and in Avro after the five bytes of Confluent framing.
 
 Data are dictionaries. Every value stays as it is encoded: a timestamp is its integer, a decimal its bytes, and a value
 of a union of several branches is `{branch: value}`, so that an `int` 5 and a `long` 5 remain different data. A union of
@@ -65,7 +65,7 @@ class AvroCodec:
             }
         written = _write(self._schema, value)
         if isinstance(message, Updates) and not self._fits(value):
-            raise EncodingRefused("a decimal or a timestamp is beyond its type")
+            raise EncodingRefused("a decimal or a timestamp is out of range for its type")
         return written
 
     def decode(self, value: bytes | None) -> Message | None:
@@ -108,7 +108,7 @@ class AvroCodec:
         if not usual:
             return read_exactly(self._resolved, value)
         if isinstance(body, list) and not self._fits(body):
-            raise CodecError("undecodable", "a decimal or a timestamp is beyond its type")
+            raise CodecError("undecodable", "a decimal or a timestamp is out of range for its type")
         return body
 
     def _fits(self, updates: list[Any]) -> bool:
@@ -126,8 +126,8 @@ class AvroCodec:
     def identity(self, data: Any) -> bytes:
         """Return bytes that are equal for equal data, for use as `Reader(identity=...)`.
 
-        As in the grouping of tables, all zeros are equal whatever their sign, all NaNs are equal whatever their bits,
-        and decimals are equal if their numbers are, in any number of bytes.
+        As when tables are grouped, all zeros are equal whatever their sign, all NaNs are equal whatever their bits, and
+        decimals are equal if their numbers are, in any number of bytes.
 
         Raises:
             EncodingRefused: the data do not fit the schema.
@@ -139,11 +139,11 @@ class SchemaLookup(Protocol):
     """A function that looks schema ids up."""
 
     def __call__(self, schema_id: int) -> Any | None:
-        """Return the schema of an id, of a record or of CDCv2; None if the id is unknown."""
+        """Return the schema with this id, of a record or of CDCv2; None if the id is unknown."""
 
 
 class ConfluentCodec:
-    """Avro behind a zero byte and a schema id of four bytes, big-endian.
+    """Avro after a zero byte and a big-endian schema id of four bytes.
 
     Args:
         lookup: returns the schema of an id; called once for each known id.
@@ -154,7 +154,7 @@ class ConfluentCodec:
         self._codecs: dict[int, AvroCodec] = {}
 
     def encode(self, message: Message, schema_id: int) -> bytes:
-        """Write a message with the schema of an id.
+        """Write a message with the schema that has this id.
 
         Raises:
             CodecError: `unknown_schema_id`.
@@ -190,7 +190,7 @@ class ConfluentCodec:
 class _Plain:
     """Builds the schema that is actually read and written: the same bytes, without logical types and shared names.
 
-    One of several branches becomes a record with one field of the branch's name: a record has the bytes of its field.
+    A branch among several becomes a record with one field of the branch's name: a record has the bytes of its field.
     """
 
     def __init__(self) -> None:

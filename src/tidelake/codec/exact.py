@@ -1,12 +1,13 @@
 """Reads bytes that no common encoder writes, byte by byte, with the same verdict as the JVM's decoder.
 
-Avro allows non-canonical varints and arrays in several blocks, and does not define a boolean of 2. The fast library and
-Java's decoder differ there, and in numbers beyond their type: one takes branch -1 for the last branch, the other drops
-high bits in silence. Neither may accept what the other refuses, so the rules are these:
+Avro allows non-canonical varints and arrays in several blocks, and does not define a boolean encoded as 2. The fast
+library and Java's decoder treat these differently, and numbers out of range for their type as well: one takes branch -1
+for the last branch, the other silently drops high bits. Neither may accept what the other refuses, so the rules are:
 
 - a number has at most ten bytes, an `int`, a branch or an enum's index at most five; a boolean is true if it is 1;
-- bytes that are not just what an encoder would write, and look as if a number were beyond its type, are `undecodable`;
-- so are a decimal of no bytes or too many digits, and milliseconds that microseconds cannot hold;
+- bytes that are not exactly what an encoder would write, and look as if a number were out of range for its type, are
+  `undecodable`;
+- so are a decimal of no bytes or too many digits, and milliseconds that do not fit when converted to microseconds;
 - the first byte of a progress statement is 2.
 
 See docs/decisions/non-canonical-varints.md.
@@ -43,21 +44,21 @@ _HIGH = r"[\x80-\xff]"
 _BEYOND_INT64 = _HIGH * 9 + r"[^\x00\x01]"
 _BEYOND_INT32 = _HIGH * 4 + r"[^\x00-\x0f]"
 _INDEX_BEYOND_INT32 = _HIGH * 2 + r"\x80\x80[\x10\x20\x30\x40\x50\x60\x70]"
-"""An index whose high bits, once dropped, leave one below 8192."""
+"""An index that becomes less than 8192 when its high bits are dropped."""
 
 
 def suspect_pattern(resolved: Any) -> str:
-    """Return a regular expression, for Python and Java, of bytes that may be a number beyond its type.
+    """Return a regular expression, for Python and Java, of bytes that may be a number out of range for its type.
 
     Every message is searched for it, so it is optimised for Java's engine: the common prefix of both kinds of numbers
-    comes before the alternatives, without a quantifier. Most bytes then take one comparison, and a search a quarter of
-    the time.
+    comes before the alternatives, without a quantifier. Most bytes then take one comparison, and a search takes a
+    quarter of the time.
 
     Args:
         resolved: the record schema as `resolved_schema` returns it.
     """
     if _holds_int(resolved):
-        return _BEYOND_INT32  # nine high bytes and one that is not 0 or 1 begin like this
+        return _BEYOND_INT32  # nine high bytes and a byte other than 0 and 1 begin like this
     beyond = (pattern.removeprefix(_HIGH * 2) for pattern in (_BEYOND_INT64, _INDEX_BEYOND_INT32))
     return f"{_HIGH * 2}(?:{'|'.join(beyond)})"
 
@@ -79,23 +80,23 @@ def read_exactly(resolved: Any, value: bytes) -> Any:
     else:
         body_value, fits = body.read(_PROGRESS), True
     if not fits:
-        raise CodecError("undecodable", "a decimal or a timestamp is beyond its type")
+        raise CodecError("undecodable", "a decimal or a timestamp is out of range for its type")
     if body.at != len(value):
-        raise CodecError("bytes_left_over", f"{len(value) - body.at} bytes are left over after the message")
+        raise CodecError("bytes_left_over", f"{len(value) - body.at} trailing bytes after the message")
     if branch == _PROGRESS_BRANCH and value[0] != 2 * _PROGRESS_BRANCH:
         raise CodecError("undecodable", "the branch of a progress statement is a non-canonical varint")
     if not body.is_text:
         raise CodecError("undecodable", "a string is not UTF-8")
     if not body.is_canonical and re.search(suspect_pattern(resolved), value.decode("latin-1")):
-        raise CodecError("undecodable", "a number is beyond its type, or looks like it as a non-canonical varint")
+        raise CodecError("undecodable", "a number is out of range for its type, or looks as if it were (non-canonical)")
     return body_value
 
 
 def bounds_check(kind: Any) -> Check | None:
-    """Return a check whether a table can hold every decimal and timestamp in a value of a resolved type.
+    """Return a function that checks whether a table can hold every decimal and timestamp in a value of a resolved type.
 
     Returns:
-        None if Avro cannot encode more than a table holds.
+        None if a table can hold everything that Avro can encode.
     """
     if isinstance(kind, list):
         return _union_check([branch for branch in kind if branch != "null"])
@@ -164,24 +165,24 @@ class _Body:
         size = self.read_number()
         if size < 0:
             raise CodecError("undecodable", f"a negative length at byte {self.at}")
-        taken = self._take(size)
-        return self._text(taken) if is_text else taken
+        content = self._take(size)
+        return self._text(content) if is_text else content
 
     def read_number(self, bytes_max: int = _LONG_BYTES) -> int:
-        """Read a number as Java does: bits beyond its type are dropped, and mark the body as non-canonical."""
-        start, stated = self.at, 0
+        """Read a number as Java does: excess bits are dropped, and mark the body as non-canonical."""
+        start, number = self.at, 0
         while True:
             byte = self._take(1)[0]
-            stated |= (byte & 0x7F) << 7 * (self.at - start - 1)
+            number |= (byte & 0x7F) << 7 * (self.at - start - 1)
             if byte < 0x80:
                 break
             if self.at - start == bytes_max:
                 raise CodecError("undecodable", f"a number of more than {bytes_max} bytes at byte {start}")
         bits = 64 if bytes_max == _LONG_BYTES else 32
-        needed = max(1, -(-stated.bit_length() // 7))
-        self.is_canonical = self.is_canonical and stated < 1 << bits and self.at - start == needed
-        stated &= (1 << bits) - 1
-        return (stated >> 1) ^ -(stated & 1)
+        needed = max(1, -(-number.bit_length() // 7))
+        self.is_canonical = self.is_canonical and number < 1 << bits and self.at - start == needed
+        number &= (1 << bits) - 1
+        return (number >> 1) ^ -(number & 1)
 
     def read_index(self, size: int) -> int:
         """Read the index of one of `size` branches or symbols."""
@@ -212,19 +213,19 @@ class _Body:
         several = sum(other != "null" for other in branches) > 1
         return {branch_name(branch): value} if several else value
 
-    def _text(self, taken: bytes) -> str:
+    def _text(self, content: bytes) -> str:
         try:
-            return taken.decode("utf-8")
+            return content.decode("utf-8")
         except UnicodeDecodeError:
             self.is_text = False
             return ""
 
     def _take(self, size: int) -> bytes:
-        taken = self._value[self.at : self.at + size]
-        if len(taken) < size:
+        content = self._value[self.at : self.at + size]
+        if len(content) < size:
             raise CodecError("undecodable", f"the bytes end where {size} more are needed at byte {self.at}")
         self.at += size
-        return taken
+        return content
 
 
 def _holds_int(kind: Any) -> bool:

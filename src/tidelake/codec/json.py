@@ -1,4 +1,4 @@
-"""Encodes and decodes CDCv2 messages as lines of Avro's JSON, the form of the protocol's published example.
+"""Encodes and decodes CDCv2 messages as lines of Avro's JSON encoding, as in the protocol's published example.
 
 A batch is `{"array": [...]}`, a statement is `{"com.materialize.cdc.progress": {...}}`, and a non-null value of a union
 is `{type: value}`. Data in memory have the form of `AvroCodec`, so that each codec writes what the other reads.
@@ -57,7 +57,7 @@ class AvroJsonCodec:
         raise CodecError("undecodable", f"neither an array of updates nor {_PROGRESS}")
 
     def encode(self, message: Message) -> bytes:
-        """Write one line, without its line end.
+        """Write one line, without a line break.
 
         Raises:
             EncodingRefused: its data do not fit the schema.
@@ -87,7 +87,7 @@ def _decode_progress(value: Any) -> Progress:
 
 def _check_fields(value: Any, names: list[str]) -> None:
     if not isinstance(value, dict) or sorted(value) != sorted(names):
-        raise CodecError("undecodable", f"an object has other fields than {', '.join(names)}")
+        raise CodecError("undecodable", f"an object has fields other than {', '.join(names)}")
 
 
 def _decode(kind: Any, value: Any) -> Any:
@@ -115,11 +115,11 @@ def _decode_union(branches: list[Any], value: Any) -> Any:
             if branch != "null" and name in (branch.get("name"), branch_name(branch)):
                 decoded = _decode(branch, content)
                 return {branch_name(branch): decoded} if several else decoded
-    raise CodecError("undecodable", "a value is of no branch of its union")
+    raise CodecError("undecodable", "a value matches no branch of its union")
 
 
 def _decode_scalar(kind: dict[str, Any], value: Any) -> Any:
-    scalar = scalar_type(kind["type"])  # JSON has no form of its own for a logical type
+    scalar = scalar_type(kind["type"])  # in JSON, a logical type looks like its base type
     match scalar.family:
         case Family.INTEGER if type(value) is int and scalar.bounds[0] <= value <= scalar.bounds[1]:
             return value

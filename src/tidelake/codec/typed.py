@@ -1,7 +1,7 @@
-"""Typed statements as data of the collection's own types, so that Spark can compare them exactly.
+"""Statements that a person types, as data of the collection's own types, so that Spark can compare them exactly.
 
-A value may be written as `tidelake read --json` prints it, or as Avro's JSON. A statement is stored in one canonical
-form: JSON that no reader rounds.
+A value may be written as `tidelake read --json` prints it, or in Avro's JSON encoding. A statement is stored in one
+canonical form: JSON that no reader rounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DECIMAL = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 
 
 def read_statement(record_schema: dict[str, Any], text: str) -> dict[str, Any]:
-    """Read `{"data": {…}, "diff": 1}` into its stored form: plain JSON values, without loss.
+    """Read `{"data": {…}, "diff": 1}` and return its stored form: plain JSON values, without loss.
 
     Raises:
         StatementRefused: the text is not JSON, or does not have this shape.
@@ -37,7 +37,7 @@ def read_statement(record_schema: dict[str, Any], text: str) -> dict[str, Any]:
     except CodecError as error:
         raise StatementRefused(f"the statement is not JSON: {error.detail}", shape) from error
     if not isinstance(statement, dict) or statement.keys() != {"data", "diff"} or type(statement["diff"]) is not int:
-        raise StatementRefused("the statement does not have just data and a whole diff", shape)
+        raise StatementRefused("the statement does not have exactly `data` and an integer `diff`", shape)
     if statement["diff"] == 0 or not INT64_MIN <= statement["diff"] <= INT64_MAX:
         raise StatementRefused(f"the statement's diff is {show(statement['diff'])}", "a diff is an int64 other than 0")
     encode_data(record_schema, statement["data"])

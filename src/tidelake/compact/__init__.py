@@ -1,1 +1,1 @@
-"""Compaction: fewer files, and no more history than retention asks for."""
+"""Compaction: fewer files, and no more history than the retention rule requires."""

@@ -1,8 +1,8 @@
 """Compaction: fewer runs, and no history before since.
 
 First `since` moves in the catalog, in a commit that conflicts with every acquire; only then runs are merged, and the
-commit that swaps them names that since. The form decides what a merge makes of sealed rows (`forms.form`). Rows at or
-after upper pass through untouched, into a run of their own.
+commit that swaps them records that since. The form decides how a merge combines sealed rows (`forms.form`). Rows at or
+after upper are copied unchanged, into a run of their own.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
     """Move the critical capability as the retention rule says, and since to the meet of all capabilities.
 
     Args:
-        catalog: has both; they move in one commit.
+        catalog: holds both; they move in one commit.
         collection: the collection.
         keep: `all`, or how far before upper times stay readable.
 
@@ -132,7 +132,7 @@ def merge_runs(
     def merge_all() -> None:
         nonlocal first
         while True:
-            # Columns may have appeared since the entry was read, and a merge must not lose what is in them.
+            # Columns may have been added since the entry was read, and a merge must not lose their values.
             newest, table = open_newest(collection)
             runs = live_runs(table.files())
             report.runs_after = len(runs)
@@ -153,7 +153,7 @@ def merge_runs(
                 report.runs_after = len(live_runs(OpenTable(newest.paths.updates).files()))
                 return
 
-    # If other commits take the runs away each time, the next compaction continues; finished merges stay.
+    # If other commits replace the runs on every attempt, the next compaction continues; finished merges stay.
     for _ in range(_LOST_MERGES_MAX):
         with suppress(LostRace):
             merge_all()
@@ -178,10 +178,10 @@ def choose_runs(
     rows_max: int,
     fresh: set[str],
 ) -> list[Run]:
-    """Choose the runs to merge next; `upper` None means that everything is sealed.
+    """Choose the runs to merge next; if `upper` is None, everything is sealed.
 
-    Runs without sealed rows stay. The smallest tier with `FAN_IN` runs is merged. Otherwise a run that is mostly sealed
-    and has a few later rows is split, so that no seal has to open it again; `fresh` runs are not split.
+    Runs without sealed rows are left alone. The smallest tier with `FAN_IN` runs is merged. Otherwise a run that is
+    mostly sealed and has a few later rows is split, so that no seal has to open it again; `fresh` runs are not split.
     """
     sealed = [run for run in runs if upper is None or any(_starts_before(file, upper) for file in run.files)]
     if full:
@@ -217,7 +217,7 @@ def _merge(
     """Write the merged run and swap it in.
 
     Raises:
-        LostRace: its input runs went away.
+        LostRace: another commit replaced its input runs.
     """
     schema = collection.updates_schema()
     closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
@@ -260,26 +260,26 @@ def _merge(
 def _swap(
     collection: Collection, table: OpenTable, chosen: list[Run], added: list[RunFile], since: tuple[int, ...]
 ) -> None:
-    """Commit the swap, again after each conflict as long as the input runs are live."""
+    """Commit the swap; after a conflict, commit again if the input runs are still live."""
     names = {run.name for run in chosen}
 
     def commit(opened: OpenTable) -> None:
         values = {SINCE: max(opened.value(SINCE) or 0, since[0])} if since else {}
         opened.commit(values, added, sorted(names), epoch=collection.entry.epoch)
 
-    def meet_others(opened: OpenTable) -> None:
+    def check_still_valid(opened: OpenTable) -> None:
         if not names <= {file.run for file in opened.files()} or opened.schema() != table.schema():
             raise LostRace
         reach("compact.after_conflict")
 
-    retry_commit(table, commit, f"{ATTEMPTS_MAX} attempts to swap runs failed", after_conflict=meet_others)
+    retry_commit(table, commit, f"{ATTEMPTS_MAX} attempts to swap runs failed", after_conflict=check_still_valid)
 
 
 def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTION_S) -> None:
-    """Delete the folders of runs that no log names and that nobody has touched for the retention.
+    """Delete the folders of runs that no log names and that have not been touched for the retention period.
 
-    Merges leave the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to finish
-    with the version that it planned on.
+    Merges leave behind the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to
+    finish with the version that it planned on.
     """
     live = {file.run for file in OpenTable(table).files()}
     horizon_s = blobs.now_s(table) - retention_s
@@ -298,14 +298,14 @@ def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTIO
 
 
 def _last_forgotten(since: tuple[int, ...], closed: bool, upper: int) -> int:
-    """The last time that no reader can tell from earlier times, or -1."""
+    """Return the last time that no reader can distinguish from earlier times, or -1."""
     if not since or since[0] == 0:  # no time is before 0
         return -1
     return since[0] if closed else min(since[0], upper - 1)
 
 
 def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
-    """The times that the runs which are not merged reach, from and to."""
+    """Return the first and last times of the runs that are not merged."""
     names = {run.name for run in chosen}
     return [file.reach for file in table.files() if file.run not in names]
 

@@ -1,4 +1,4 @@
-"""Merges the files of small tables: `proofs`, `quarantine` and others gain at least one with every tick."""
+"""Merges the files of small tables: `proofs`, `quarantine` and others gain at least one file with every tick."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BYTES_MAX = 64 * 2**20
 
 
 def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
-    """Merge eight runs of the same kind and tier, as often as there are as many, and count the merges.
+    """Merge eight runs of the same kind and tier until no tier has as many, and return the number of merges.
 
-    Rows do not change. Kinds stay apart: readers tell them by the names of runs.
+    Rows do not change. Kinds are not mixed: readers distinguish them by the names of runs.
     Cost: amortised logarithmic in the rows; the driver reads at most a million rows and 64 MiB for one merge.
     """
     merges = 0
@@ -34,7 +34,7 @@ def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
         reach("tidy.after_write")
         try:
             table.commit({}, merged, [old.name for old in chosen], epoch)
-        except Conflict:  # somebody has just appended; the next run merges
+        except Conflict:  # another process has just appended; the next run merges
             discard_run(path, run)
             return merges
         reach("tidy.after_commit")

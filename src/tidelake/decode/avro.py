@@ -1,7 +1,7 @@
 """Decodes Avro records on the JVM: the bare body of one record, or a body after Confluent's five bytes.
 
-As in `cdcv2`, a sentinel after the body reveals a body that is too short or has trailing bytes. Numbers beyond their
-type, which Java's decoder cuts silently, are detected by writing the record again.
+As in `cdcv2`, a sentinel after the body reveals a body that is too short or has trailing bytes. Numbers out of range
+for their type, which Java's decoder silently truncates, are detected by encoding the record again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def decode_avro(
         .when(schema_id.isin(list(refused)), F.lit("schema_not_resolved"))
         .when(~schema_id.isin(list(by_id)), F.lit("unknown_schema_id")),
     )
-    # Typed, as a registry may have no schema yet.
+    # Typed nulls, as a registry may have no schema yet.
     value: Column = F.lit(None).cast(spark_schema(pa.schema(data_fields(record))))
     detail = F.when(framing == "unknown_schema_id", F.concat(F.lit("schema id "), schema_id))
     detail = F.when(framing == "schema_not_resolved", reason_by(schema_id, refused)).otherwise(detail)
@@ -82,14 +82,14 @@ def decode_avro(
 def _bare(frame: DataFrame, body: str, columns: Target, record: dict[str, Any], writer: dict[str, Any]) -> DataFrame:
     """Decode bodies that were written with one schema."""
     landing = land_record(writer)
-    stated = with_sentinel(F.col(body))
-    staged = frame.withColumn(columns.message, from_avro(stated, _schema(landing.decoding), {"mode": "PERMISSIVE"}))
+    sealed = with_sentinel(F.col(body))
+    staged = frame.withColumn(columns.message, from_avro(sealed, _schema(landing.decoding), {"mode": "PERMISSIVE"}))
     value, tail = F.col(columns.message)["m"], F.col(columns.message)["tail"]
     broken = F.coalesce(
         F.when(tail.isNull() | value.isNull(), F.lit("undecodable")),
         *([] if landing.beyond is None else [F.when(landing.beyond(value), F.lit("undecodable"))]),
         F.when(tail != F.lit(SENTINEL), F.lit("bytes_left_over")),
-        F.when(_is_cut(body, stated, writer, landing), F.lit("undecodable")),
+        F.when(_is_truncated(body, sealed, writer, landing), F.lit("undecodable")),
         *([] if landing.not_text is None else [F.when(landing.not_text(value), F.lit("undecodable"))]),
     )
     staged = staged.withColumn(columns.reason, F.when(F.col(body).isNotNull(), broken))
@@ -111,12 +111,12 @@ def _columns(stored: Column, record: dict[str, Any], writer: dict[str, Any]) -> 
     return columns
 
 
-def _is_cut(body: str, stated: Column, writer: dict[str, Any], landing: Landing) -> Column:
-    """Return whether a number beyond its type was cut; see `tidelake.decode.cdcv2`."""
+def _is_truncated(body: str, sealed: Column, writer: dict[str, Any], landing: Landing) -> Column:
+    """Return whether a number out of range for its type was truncated; see `tidelake.decode.cdcv2`."""
     schema = _schema(without_logical_types(landing.decoding))
-    again = to_avro(from_avro(stated, schema, {"mode": "PERMISSIVE"}), schema)
+    reencoded = to_avro(from_avro(sealed, schema, {"mode": "PERMISSIVE"}), schema)
     suspect = F.decode(F.col(body), "ISO-8859-1").rlike(suspect_pattern(resolved_schema(writer)))
-    return F.when(suspect, ~again.eqNullSafe(stated)).otherwise(F.lit(False))
+    return F.when(suspect, ~reencoded.eqNullSafe(sealed)).otherwise(F.lit(False))
 
 
 def _schema(record: Any) -> str:

@@ -1,4 +1,4 @@
-"""Decodes message bytes to statements, on the JVM: framing, Avro, and every rule that a message can break by itself.
+"""Decodes message bytes to statements, on the JVM: framing, Avro, and every rule that a single message can break.
 
 A sentinel after the body reveals trailing bytes; see `sentinel`. If lengths prove that there are none, individual
 messages are not searched; see `lengths`.
@@ -30,10 +30,10 @@ PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
 
 
 class Reading(Enum):
-    """How closely update messages are examined. All but the last require a check of rows with `Decoder.broken`."""
+    """How closely update messages are examined. All but the last require checking rows with `Decoder.broken`."""
 
     MEASURED = "measured"
-    """Not at all: the total length of all messages reveals trailing bytes and numbers beyond their type."""
+    """Not at all: the total length of all messages reveals trailing bytes and numbers out of range for their type."""
     COMPARED = "compared"
     """Each message is searched for these, and measured, which shows whether lengths would have sufficed."""
     TRUSTING = "trusting"
@@ -125,7 +125,7 @@ class Decoder:
         """Return the length of a statement of a measured reading.
 
         If the total length of all statements is the sum of `bytes` in `updates`, and none is doubtful, the messages are
-        exactly what an encoder would write: there are no trailing bytes, and no number was cut.
+        exactly what an encoder would write: there are no trailing bytes, and no number was truncated.
         """
         measure = lengths_of_statement(land_record(self.record_schema).decoding)
         assert measure is not None
@@ -138,7 +138,7 @@ class Decoder:
         return rules if broken is None else rules | broken(statement["data"])
 
     def detail_of_refusal(self) -> Column:
-        """Return which schema of a message does not fit, and why; null if its `reason` is another."""
+        """Return which schema of a message does not fit, and why; null if its `reason` is a different one."""
         detail = reason_by(schema_id_of(F.col("value")), self.refused_ids)
         return F.when(F.col("reason") == "schema_not_resolved", detail)
 
@@ -215,23 +215,23 @@ def _is_progress() -> Column:
 
 def _from_avro(body: Column, decoding: Any, sealed: bool = True) -> Column:
     """Decode a CDCv2 body, followed by the sentinel if it is `sealed`; null if it cannot be decoded."""
-    stated = with_sentinel(body) if sealed else body
-    return from_avro(stated, json.dumps(_schema(decoding, sealed)), {"mode": "PERMISSIVE"})
+    source = with_sentinel(body) if sealed else body
+    return from_avro(source, json.dumps(_schema(decoding, sealed)), {"mode": "PERMISSIVE"})
 
 
 def _overflow_reason(record_schema: dict[str, Any]) -> Column:
     """Detect numbers beyond int64 (int32), of which Java's decoder silently drops high bits.
 
-    Such a number has nine (four) bytes of 0x80 or more, followed by a byte that is too large. Bytes that look like it,
-    as text may, are decoded without logical types and encoded again: they differ only if a number was cut, or if no
-    common encoder writes them, such as a batch in several blocks. `tidelake.codec.exact` defines the rule.
+    Such a number has nine (four) bytes of 0x80 or more, followed by a byte that is too large. Bytes that look like one,
+    as text may, are decoded without logical types and encoded again: they differ only if a number was truncated, or if
+    no common encoder writes them, as with a batch in several blocks. `tidelake.codec.exact` defines the rule.
     """
     pattern = suspect_pattern(resolved_schema(record_schema))
     schema = json.dumps(_schema(without_logical_types(land_record(record_schema).decoding)))
-    stated = with_sentinel(F.col(BODY))
-    again = to_avro(from_avro(stated, schema, {"mode": "PERMISSIVE"}), schema)
+    sealed = with_sentinel(F.col(BODY))
+    reencoded = to_avro(from_avro(sealed, schema, {"mode": "PERMISSIVE"}), schema)
     suspect = F.decode(F.col(BODY), "ISO-8859-1").rlike(pattern)
-    return F.when(suspect, F.when(~again.eqNullSafe(stated), F.lit("undecodable")))
+    return F.when(suspect, F.when(~reencoded.eqNullSafe(sealed), F.lit("undecodable")))
 
 
 def _schema(data: Any, sealed: bool = True) -> dict[str, Any]:

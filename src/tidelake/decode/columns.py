@@ -46,7 +46,7 @@ class Target:
 
     @property
     def detail(self) -> str:
-        """String. More about the reason, for a person."""
+        """String. Details of the reason, for a person."""
         return f"{self.name}_detail"
 
     @property
@@ -80,12 +80,12 @@ class Target:
 
     @property
     def plain(self) -> str:
-        """Struct. JSON: a text without a schema, as read by `read_object`."""
+        """Struct. JSON: a record without a schema, as read by `read_object`."""
         return f"{self.name}_plain"
 
     @property
     def payload(self) -> str:
-        """Struct. JSON: a text with a schema around it, as read by `read_object`."""
+        """Struct. JSON: a record with an embedded schema, as read by `read_object`."""
         return f"{self.name}_payload"
 
     @property
@@ -115,7 +115,7 @@ class Target:
 
     @property
     def is_suspect(self) -> str:
-        """Boolean. JSON: whether only a variant can show a repeated name, or a type other than text."""
+        """Boolean. JSON: whether only a variant can reveal a repeated name, or a value that is not text."""
         return f"{self.name}_suspect"
 
     @property

@@ -15,17 +15,17 @@ _TO_THE_END = 2**31 - 1
 
 
 def schema_id_of(framed: Column) -> Column:
-    """The schema id (bigint) in the framing."""
+    """Return the schema id (bigint) in the framing."""
     return F.conv(F.hex(F.substring(framed, 2, 4)), 16, 10).cast("bigint")
 
 
 def body_of(framed: Column) -> Column:
-    """The bytes after the framing."""
+    """Return the bytes after the framing."""
     return F.substring(framed, MAGIC_BYTES + 1, _TO_THE_END)
 
 
 def holds_id_in_header(frame: DataFrame, part: str) -> Column:
-    """Whether a record states the schema of its `key` or `value` in a header, as newer producers may; never null."""
+    """Return whether a header has the schema of a record's `key` or `value`, as newer producers may do; never null."""
     if "headers" not in frame.columns:
         return F.lit(False)
     name = F.lit(ID_HEADER.format(part))
@@ -33,7 +33,7 @@ def holds_id_in_header(frame: DataFrame, part: str) -> Column:
 
 
 def reason_by(number: Column, reasons: Mapping[int, str]) -> Column:
-    """The text for a number; null for any other number."""
+    """Return the reason for a number; null if the number has none."""
     text: Column = F.lit(None).cast("string")
     for known, reason in reasons.items():
         text = F.when(number == known, F.lit(reason)).otherwise(text)

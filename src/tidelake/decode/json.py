@@ -1,9 +1,10 @@
-"""Decodes JSON records on the JVM; no value that does not fit silently becomes null.
+"""Decodes JSON records on the JVM. A value that does not fit is reported and never silently becomes null.
 
 A record is read as the first of two list elements, and the second must be read back unchanged, which rules out trailing
-bytes. Names are counted: if fewer were read than the text holds, or a text may have been another type, the record is
-parsed again as a variant, which refuses an object with a repeated name. If a decimal may have more digits than a
-double, the record is read again with its numbers in quotes. See `json_scalars` and `json_types`.
+bytes. Names are counted: if fewer were read than the record holds, or a string may originally have been a value of
+another type, the record is parsed again as a variant, which refuses an object with a repeated name. If a decimal may
+have more digits than a double can hold, the record is read again with its numbers in quotes. See `json_scalars` and
+`json_types`.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ STRICT = {
 PAYLOAD = '"payload":'
 """The text between the schema of a message and the rest; no string contains it, as quotes are escaped in strings."""
 WRAPPING = frozenset({"schema", "payload"})
-"""A value with columns of these names cannot be distinguished from a value with a schema around it."""
+"""A value with columns of these names cannot be distinguished from a value with an embedded schema."""
 _HASH_MAX = 2**63 - 1
 """Bounds the hash of a schema: stored state is never negative."""
 _SPACED_NAMES = ('" ', '"\t', '"\n', '"\r')
-"""A name with a space before its colon is not counted."""
+"""How a name ends if whitespace comes before its colon; such names are not counted."""
 
 _SURROGATE = (
     r"\A(?:[^\\]++|\\[^u]|\\u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"
     r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+\\u"
 )
-"""Whole characters, then a lone surrogate; possessive, so that no text overflows the stack."""
+"""Whole characters, then a lone surrogate; possessive, so that long strings cannot overflow the stack."""
 _LONG_NUMBER = r"[:,\[\s]-?[0-9](?:[0-9.]{16}|[0-9.]*+[eE])"
 """A number that a double may not hold exactly: 16 digits and a point, or an exponent; 15 digits are always exact."""
 _NUMBERS = r'\G((?:[^"0-9-]++|"(?:[^"\\]++|\\.)*+")*+)(-?[0-9][0-9.eE+-]*+)'
-"""Everything up to a number, strings as a whole, then the number; possessive, so that no text overflows the stack."""
+"""Everything up to a number, with strings skipped whole, then the number; possessive, as above."""
 
 
 def decode_json(
@@ -65,10 +66,10 @@ def decode_json(
         source: the column with their bytes.
         target: the column to add.
         record: the record schema. Unknown names are ignored.
-        refused: why records cannot be read, by the hash of the schema around them.
+        refused: why records cannot be read, by the hash of their embedded schema.
 
     Raises:
-        SchemaRefused: the record has a type that JSON has no form for.
+        SchemaRefused: the record has a type that cannot be represented in JSON.
     """
     form = record_form(resolved_schema(record))
     names = [field["name"] for field in record["fields"]]
@@ -89,12 +90,12 @@ def decode_json(
         columns.wire,
         F.when(wrapped, payload["v"][0]["payload"]).when(plain["v"][0].isNotNull(), first),
     )
-    not_quoted = F.lit(None).cast("string")
+    quoting_failure = F.lit(None).cast("string")
     if form.quoted_ddl is not None:
-        staged, not_quoted = _with_quoted_numbers(staged, columns, form)
+        staged, quoting_failure = _with_quoted_numbers(staged, columns, form)
     broken = F.coalesce(
-        F.when(wrapped, breakage_of(text, payload)).otherwise(breakage_of(text, plain)),
-        not_quoted,
+        F.when(wrapped, defect_of(text, payload)).otherwise(defect_of(text, plain)),
+        quoting_failure,
     )
     misfits = [form.problem(wire)] if form.problem else []
     staged = staged.withColumn(
@@ -114,12 +115,12 @@ def decode_json(
 
 
 def _with_quoted_numbers(staged: DataFrame, columns: Target, form: JsonForm) -> tuple[DataFrame, Column]:
-    """Read numbers that a double may not hold again, from their text; also return why that failed."""
+    """Read again, from their text, the numbers that a double may not hold exactly; also return why that failed."""
     assert form.quoted_ddl is not None and form.has_point is not None and form.with_quoted is not None
     text, wrapped, wire = F.col(columns.text), F.col(columns.is_wrapped), F.col(columns.wire)
     rounded, plain, payload = F.col(columns.is_rounded), F.col(columns.plain_quoted), F.col(columns.payload_quoted)
-    may_be = form.has_point(wire) & text.rlike(_LONG_NUMBER)
-    staged = staged.withColumn(columns.is_rounded, F.coalesce(may_be, F.lit(False)))
+    may_be_rounded = form.has_point(wire) & text.rlike(_LONG_NUMBER)
+    staged = staged.withColumn(columns.is_rounded, F.coalesce(may_be_rounded, F.lit(False)))
     quoted = F.regexp_replace(text, _NUMBERS, '$1"$2"')
     staged = staged.withColumns(
         {
@@ -140,8 +141,8 @@ def _with_suspects(staged: DataFrame, columns: Target, form: JsonForm) -> DataFr
     """Read suspect records again as variants, and add the problem of each record."""
     text, wrapped, wire = F.col(columns.text), F.col(columns.is_wrapped), F.col(columns.wire)
     broken, suspect, variant = F.col(columns.broken), F.col(columns.is_suspect), F.col(columns.variant)
-    may_be = broken.isNull() & wire.isNotNull() & _is_suspect(text, wire, form)
-    staged = staged.withColumn(columns.is_suspect, F.coalesce(may_be, F.lit(False)))
+    may_be_suspect = broken.isNull() & wire.isNotNull() & _is_suspect(text, wire, form)
+    staged = staged.withColumn(columns.is_suspect, F.coalesce(may_be_suspect, F.lit(False)))
     staged = staged.withColumn(columns.variant, F.when(suspect, F.try_parse_json(text)))
     not_text: list[Column] = []
     if form.variant_ddl is not None and form.not_text is not None:
@@ -154,7 +155,7 @@ def _with_suspects(staged: DataFrame, columns: Target, form: JsonForm) -> DataFr
 
 
 def is_wrapped(text: Column, names: Collection[str]) -> Column:
-    """Return whether a value is an object of just a schema and a payload, as Kafka Connect writes it; never null.
+    """Return whether a value is an object of only a schema and a payload, as Kafka Connect writes it; never null.
 
     Cost: two searches, and one walk through objects that contain both names.
     """
@@ -166,7 +167,7 @@ def is_wrapped(text: Column, names: Collection[str]) -> Column:
 
 
 def schema_hash(value: Column, lengths: Mapping[int, int] | None = None) -> Column:
-    """Return the hash of the schema around a message; null if it has none.
+    """Return the hash of a message's embedded schema; null if the message has none.
 
     Args:
         value: the bytes of the message.
@@ -176,23 +177,23 @@ def schema_hash(value: Column, lengths: Mapping[int, int] | None = None) -> Colu
     reads each byte; one parse if the schema does not come first.
     """
     text = value.cast("string")
-    schema = _searched_hash(text)
+    schema = _hash_by_search(text)
     for hashed, length in (lengths or {}).items():
-        is_behind = F.substring(value, length + 1, len(PAYLOAD)) == F.lit(PAYLOAD.encode())
-        is_same = is_behind & (_hash(F.substring(value, 1, length)) == hashed)
+        payload_follows = F.substring(value, length + 1, len(PAYLOAD)) == F.lit(PAYLOAD.encode())
+        is_same = payload_follows & (_hash(F.substring(value, 1, length)) == hashed)
         schema = F.when(is_same, F.lit(hashed).cast("bigint")).otherwise(schema)
     return schema
 
 
-def _hash(stated: Column) -> Column:
-    return F.xxhash64(stated).bitwiseAND(F.lit(_HASH_MAX))
+def _hash(schema_text: Column) -> Column:
+    return F.xxhash64(schema_text).bitwiseAND(F.lit(_HASH_MAX))
 
 
-def _searched_hash(text: Column) -> Column:
-    in_front = F.ltrim(text).startswith('{"schema"') & F.contains(text, F.lit(PAYLOAD))
-    elsewhere = F.when(F.contains(text, F.lit(PAYLOAD.rstrip(":"))), F.get_json_object(text, "$.schema"))
-    stated = F.when(in_front, F.substring_index(text, PAYLOAD, 1)).otherwise(elsewhere)
-    return F.when(stated.isNotNull(), _hash(stated))
+def _hash_by_search(text: Column) -> Column:
+    schema_is_first = F.ltrim(text).startswith('{"schema"') & F.contains(text, F.lit(PAYLOAD))
+    parsed_schema = F.when(F.contains(text, F.lit(PAYLOAD.rstrip(":"))), F.get_json_object(text, "$.schema"))
+    schema_text = F.when(schema_is_first, F.substring_index(text, PAYLOAD, 1)).otherwise(parsed_schema)
+    return F.when(schema_text.isNotNull(), _hash(schema_text))
 
 
 def refusal_of(value: Column, refused: Mapping[int, str]) -> Column:
@@ -212,13 +213,13 @@ def read_object(text: Column, ddl: str) -> Column:
     return F.from_json(whole, f"v array<{element}>, {CORRUPT} string", STRICT)
 
 
-def breakage_of(text: Column, read: Column, *, surrogates: bool = True) -> Column:
+def defect_of(text: Column, read: Column, *, surrogates: bool = True) -> Column:
     """Return why a record is not one JSON object of these types; null if it is.
 
     Args:
         text: the record.
         read: the result of `read_object`.
-        surrogates: whether a lone surrogate anywhere in the record counts.
+        surrogates: whether a lone surrogate anywhere in the record is a defect.
     """
     alone = F.try_parse_json(text).isNotNull()
     closed = F.try_parse_json(F.concat(F.lit('{"v":['), text, F.lit("]}"))).isNotNull()
@@ -236,12 +237,12 @@ def breakage_of(text: Column, read: Column, *, surrogates: bool = True) -> Colum
 
 
 def has_lone_surrogate(text: Column) -> Column:
-    """Return whether a text escapes a lone surrogate, which would be read as a question mark."""
+    """Return whether a string contains an escaped lone surrogate, which would be read as a question mark."""
     return F.contains(text, F.lit(r"\u")) & text.rlike(_SURROGATE)
 
 
 def _is_suspect(text: Column, wire: Column, form: JsonForm) -> Column:
-    """Return whether a record may repeat a name or have another type than text: then it is read again as a variant."""
+    """Return whether a record may repeat a name, or hold a non-string where a string is expected."""
     assert form.name_count is not None
     # Two characters for each name; those inside strings only increase the count.
     counted = (F.length(text) - F.length(F.replace(text, F.lit('":'), F.lit("")))) / 2

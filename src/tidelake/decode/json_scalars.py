@@ -1,4 +1,4 @@
-"""Reads scalar values from JSON: the type that Spark reads, the stored value, and the check whether it fits.
+"""Reads scalar values from JSON: the type that Spark reads, the stored value, and the check that it fits.
 
 Spark's reader is lenient with text: it reads a number or an object as its text. Text that looks like one is therefore
 *suspect*, and read again as a variant, which preserves the type. Decimals, dates and timestamps are read as text, then
@@ -55,12 +55,12 @@ class JsonForm:
 
 
 def plain_form(ddl: str) -> Callable[[Any, str], JsonForm]:
-    """A value that Spark reads exactly, or not at all."""
+    """Return the form of a value that Spark reads exactly, or not at all."""
     return lambda kind, column: JsonForm(ddl, _unchanged)
 
 
 def real_form(ddl: str) -> Callable[[Any, str], JsonForm]:
-    """A real number. A number beyond its type is read as infinite, but JSON has no infinite numbers."""
+    """Return the form of a real number. A number out of range is read as infinite, but JSON has no infinite numbers."""
 
     def form(kind: Any, column: str) -> JsonForm:
         def problem(value: Column) -> Column:
@@ -73,17 +73,17 @@ def real_form(ddl: str) -> Callable[[Any, str], JsonForm]:
 
 
 def text_form(kind: Any, column: str) -> JsonForm:
-    """Any text."""
+    """Return the form of any text."""
     return _text(column, _unchanged, None)
 
 
 def enum_form(kind: Any, column: str) -> JsonForm:
-    """Text that is one of the symbols."""
+    """Return the form of text that is one of the symbols."""
     return _text(column, _unchanged, lambda value: value.isin(kind["symbols"]))
 
 
 def bytes_form(kind: Any, column: str) -> JsonForm:
-    """Bytes in base64; for a fixed type, exactly its number of bytes."""
+    """Return the form of bytes in base64; for a fixed type, exactly its number of bytes."""
     size = kind.get("size")
 
     def stored(value: Column) -> Column:
@@ -96,7 +96,7 @@ def bytes_form(kind: Any, column: str) -> JsonForm:
 
 
 def decimal_form(kind: Any, column: str) -> JsonForm:
-    """A decimal, as a number or as text."""
+    """Return the form of a decimal, as a number or as text."""
     precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
 
     # A value that does not fit is never stored, so only the check needs care.
@@ -114,7 +114,7 @@ def decimal_form(kind: Any, column: str) -> JsonForm:
 
 
 def date_form(kind: Any, column: str) -> JsonForm:
-    """A date as `2026-01-31`, or as days since 1970."""
+    """Return the form of a date as `2026-01-31`, or as days since 1970."""
 
     def stored(value: Column) -> Column:
         days = F.when(value.rlike(_INTEGER), F.date_from_unix_date(value.try_cast("int")))
@@ -124,7 +124,7 @@ def date_form(kind: Any, column: str) -> JsonForm:
 
 
 def timestamp_form(from_number: Expression) -> Callable[[Any, str], JsonForm]:
-    """A timestamp as `2026-01-31T12:00:00Z`, or as a number since 1970 in the unit of its type."""
+    """Return the form of a timestamp as `2026-01-31T12:00:00Z`, or as a number since 1970 in the unit of its type."""
 
     def stored(value: Column) -> Column:
         number = F.when(value.rlike(_INTEGER), from_number(value.try_cast("bigint")))
@@ -138,7 +138,7 @@ def _unchanged(value: Column) -> Column:
 
 
 def _text(column: str, stored: Expression, fits: Expression | None) -> JsonForm:
-    """Text, but no other value that was read as its text; `fits` checks whether the text is a value of the type."""
+    """Return the form of text, but not of other values read as text; `fits` checks the text for its type."""
 
     def not_text(value: Column) -> Column:
         kind = F.schema_of_variant(value)
@@ -159,7 +159,7 @@ def _text(column: str, stored: Expression, fits: Expression | None) -> JsonForm:
 
 
 def _number_or_text(column: str, stored: Expression, fits: Expression) -> JsonForm:
-    """A value written as a number or as text; `fits` checks whether `stored` can convert it."""
+    """Return the form of a value written as a number or as text; `fits` checks whether `stored` can convert it."""
     return JsonForm("string", stored, _wrong_type_unless(fits, column))
 
 

@@ -20,7 +20,7 @@ def json_form(kind: Any, column: str) -> JsonForm:
     """Return how a resolved Avro type, without null, is read.
 
     Raises:
-        SchemaRefused: JSON has no form for it.
+        SchemaRefused: it cannot be represented in JSON.
     """
     match kind["type"]:
         case "record":
@@ -81,7 +81,7 @@ class _Field:
 
     @property
     def problem(self) -> Expression | None:
-        """The check whether the field's value is missing or does not fit."""
+        """The check for a missing or unfitting value of the field."""
         of_type = self.form.problem
         if self.nullable:
             return of_type

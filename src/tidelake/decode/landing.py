@@ -1,4 +1,4 @@
-"""Landing of a record schema: its Arrow and Delta types, Spark's decoding schema, and the conversion between them.
+"""The landing of a record schema: its Arrow and Delta types, Spark's decoding schema, and the conversion between them.
 
 A column whose union has several branches lands as a struct with one nullable field for each branch. Spark would merge
 some branches (`int` with `long`) and number the rest, so each branch is decoded as a record with one field of the
@@ -223,7 +223,7 @@ def _branch(index: int, name: str) -> Callable[[Column], Column]:
 
 
 def _any_of(parts: Sequence[tuple[Callable[[Column], Column], _Check | None]]) -> _Check | None:
-    """Return a check whether the check of any part of a value holds; never null."""
+    """Return a check that holds if the check of any part of a value holds; never null."""
     checks = [(part, check) for part, check in parts if check is not None]
     if not checks:
         return None
@@ -231,7 +231,7 @@ def _any_of(parts: Sequence[tuple[Callable[[Column], Column], _Check | None]]) -
 
 
 def _any_item(check: _Check | None) -> _Check | None:
-    """Return a check whether the check of any item of a list holds."""
+    """Return a check that holds if the check of any item of a list holds."""
     if check is None:
         return None
     return lambda value: F.exists(value, lambda item: F.coalesce(check(item), F.lit(False)))

@@ -1,10 +1,10 @@
 """Computes the number of bytes that an encoder writes for statements: lengths alone prove that messages are good.
 
-Trailing bytes and non-canonical varints make a body longer than an encoder would write its contents, and nothing makes
-a body shorter. So if the bodies of a tick have exactly that total length, each body does, and none hides anything. Two
-cases need more: a list in several blocks may be as long as in one block, so a body must begin with the number of all
-its statements; and a number that uses the last byte of its type may have lost high bits without a change of length, so
-such numbers are counted as doubtful. See docs/decisions/lengths.md.
+Trailing bytes and non-canonical varints make a body longer than the encoding of its contents, and nothing makes a body
+shorter. So if the bodies of a tick have exactly the expected total length, each has its expected length and hides
+nothing. Two cases need more: a list in several blocks may be as long as in one block, so a body must begin with the
+number of all its statements; and a number that takes as many bytes as its type allows may have lost high bits without
+a change of length, so such numbers are counted as doubtful. See docs/decisions/lengths.md.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from tidelake.spark.conditions import any_of
 
 _BITS = 7  # payload bits in each byte of a number
 _SYMBOLS_MAX = 64  # their indices take one byte
-_ITEMS_MAX = 1 << 20  # a count of fewer takes at most three bytes
+_ITEMS_MAX = 1 << 20  # a smaller count takes at most three bytes
 _INT_COLUMN = "int column"
-"""An int that is read as a long: it is doubtful only if it is beyond its type."""
+"""An int that is read as a long: it is doubtful only if it does not fit into an int."""
 _LENGTH_BYTES_MAX = 5
-"""A text whose length needs more bytes is over the limit of texts."""
+"""A string whose length takes more bytes exceeds the maximum length of a string."""
 
 
 class _NotMeasured(Exception):
-    """A type whose values do not determine their length: a boolean of 2 is false, a decimal may be padded."""
+    """A type whose values do not determine their length: a boolean encoded as 2 is false, a decimal may be padded."""
 
 
 @dataclass(frozen=True)
 class Lengths:
     """The number of bytes of a value: a constant part, further parts, and whether they may be wrong."""
 
-    always: int = 0
-    more: Sequence[Column] = ()
+    constant: int = 0
+    variable: Sequence[Column] = ()
     """Integers, null only if the value is."""
     doubtful: Sequence[Column] = ()
-    """Conditions whether a number may have been cut, null only if the value is."""
+    """Conditions under which a number may have been truncated; null only if the value is."""
 
     @property
     def bytes(self) -> Column:
         """The number of bytes that an encoder writes (bigint)."""
-        return reduce(lambda total, part: total + part, self.more, F.lit(self.always).cast("bigint"))
+        return reduce(lambda total, part: total + part, self.variable, F.lit(self.constant).cast("bigint"))
 
     @property
     def is_doubtful(self) -> Column:
-        """Whether a number may have been cut without a change of length."""
+        """Whether a number may have been truncated without a change of length."""
         return any_of(self.doubtful)
 
 
@@ -60,11 +60,11 @@ _Measure = Callable[[Column], Lengths]
 
 
 def lengths_of_statement(decoding: Any) -> _Measure | None:
-    """Return the Avro length of a statement, a struct of data, time and diff; None if values do not determine it.
+    """Return a function for the Avro length of a statement (data, time, diff); None if values do not determine it.
 
     Args:
-        decoding: the Avro type that decodes its data, with every named type written out at each use. Values have this
-            type, with no number cut, or its `measured_type`.
+        decoding: the Avro type that decodes its data, with every named type written out at each use. Values were read
+            with this type and no number was truncated, or with the `measured_type` of it.
     """
     fields = [("data", _with_int_columns(decoding, _INT_COLUMN)), ("time", "long"), ("diff", "long")]
     try:
@@ -74,7 +74,7 @@ def lengths_of_statement(decoding: Any) -> _Measure | None:
 
 
 def measured_type(decoding: Any) -> Any:
-    """Return the same record with long for each int column: it reads the same bytes without cutting to 32 bits."""
+    """Return the same record with long for each int column: it reads the same bytes without truncating to 32 bits."""
     return _with_int_columns(decoding, "long")
 
 
@@ -88,26 +88,26 @@ def _with_int_columns(decoding: Any, name: str) -> Any:
 
 
 def bytes_of_statements(body: Column, statements: Column) -> Column:
-    """Return the number of bytes of the statements in a body (bigint), without the branch, their number and the end.
+    """Return the number of bytes of the statements in a body (bigint), without union branch, block count and end mark.
 
     Args:
         body: the body of an update message.
         statements: the decoded list.
 
     Returns:
-        The whole length of the body, which is too large, if the body does not begin as an encoder begins a message of
-        this number of statements; null if either argument is null.
+        That number; or the length of the whole body, which is too large, if the body does not begin as an encoder would
+        begin it; null if either argument is null.
     """
     number = F.size(statements).cast("bigint")
     low, middle = number * 2 % 128, F.shiftright(number, 6)
-    begins = (
+    prefix = (
         F.when(number < 64, _hex(number * 2, 2))
         .when(number < 1 << 13, _hex((low + 128) * 256 + middle, 3))
         .when(number < _ITEMS_MAX, _hex(((low + 128) * 256 + middle % 128 + 128) * 256 + F.shiftright(number, 13), 4))
     )
-    count_bytes = F.shiftright(F.length(begins), 1) - 1
+    count_bytes = F.shiftright(F.length(prefix), 1) - 1
     end = F.when(number > 0, 1).otherwise(0)
-    is_plain = F.hex(F.substring(body, 1, 4)).startswith(begins)
+    is_plain = F.hex(F.substring(body, 1, 4)).startswith(prefix)
     length = F.length(body).cast("bigint")
     return F.when(statements.isNotNull(), F.when(is_plain, length - 1 - count_bytes - end).otherwise(length))
 
@@ -158,8 +158,8 @@ def _measure_record(fields: Sequence[tuple[str, _Measure]]) -> _Measure:
     def measure(value: Column) -> Lengths:
         lengths = [of_field(value[name]) for name, of_field in fields]
         return Lengths(
-            sum(length.always for length in lengths),
-            [more for length in lengths for more in length.more],
+            sum(length.constant for length in lengths),
+            [part for length in lengths for part in length.variable],
             [doubtful for length in lengths for doubtful in length.doubtful],
         )
 
@@ -193,8 +193,8 @@ def _measure_text(size: Column) -> Lengths:
 
 
 def _bytes_beyond_first(size: Column, bytes_max: int) -> Column:
-    """Return the number of bytes after the first one, for a number that is not negative or was complemented."""
+    """Return the number of bytes after the first, for a number that is non-negative or has been complemented."""
     count = F.when(size < 1 << (_BITS - 1), 0)
-    for more in range(1, bytes_max - 1):
-        count = count.when(size < 1 << (_BITS * (more + 1) - 1), more)
+    for extra in range(1, bytes_max - 1):
+        count = count.when(size < 1 << (_BITS * (extra + 1) - 1), extra)
     return count.otherwise(bytes_max - 1)

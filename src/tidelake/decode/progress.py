@@ -1,8 +1,8 @@
 """Reads the progress statements of a tick on the driver, if its topic is in files.
 
-Statements are few among the messages and recognised by one byte, so Arrow finds them in one scan of a column; a Spark
-job would mostly be planning. The core's codec decodes each statement, with the same verdict as the JVM's decoder. Spark
-reads them if there are many, or if the topic is on a broker.
+Few messages are progress statements, and one byte identifies them, so Arrow finds them in one scan of a column; a Spark
+job would spend most of its time on planning. The core's codec decodes each statement, with the same verdict as the
+JVM's decoder. Spark reads them if there are many, or if the topic is on a broker.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def read_on_driver(topic: Topic, offsets: OffsetRange, decoder: Decoder) -> Stat
     if batches is None:
         return None
     for rows in batches:
-        stated = rows.filter(_may_be_progress(rows["value"], decoder))
-        number += stated.num_rows
+        candidates = rows.filter(_may_be_progress(rows["value"], decoder))
+        number += candidates.num_rows
         if number > STATEMENTS_MAX:
             return None
-        tables.append(stated)
+        tables.append(candidates)
     codec = AvroCodec(decoder.record_schema)
     good: list[dict[str, Any]] = []
     bad = 0
@@ -81,7 +81,7 @@ def _may_be_progress(value: pa.ChunkedArray, decoder: Decoder) -> pa.ChunkedArra
 
 
 def _rows(tables: list[pa.Table], decoder: Decoder) -> Iterator[dict[str, Any]]:
-    """Yield the messages that are progress statements by their framing; the decoder of updates counts all others."""
+    """Yield the messages whose framing says that they are progress statements; the update decoder counts all others."""
     for row in (row for rows in tables for row in rows.to_pylist()):
         if decoder.writer_schemas is None:
             yield row

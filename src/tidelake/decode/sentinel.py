@@ -23,7 +23,7 @@ def with_sentinel(body: Column) -> Column:
 def message_schema(body: Any, sealed: bool = True) -> dict[str, Any]:
     """Return a record `message` with the body as `m` and, if it is `sealed`, the sentinel as `tail`.
 
-    A record with one field has that field's bytes, so `body` may be a union, which Spark cannot decode by itself.
+    A record with one field has that field's bytes, so `body` may be a union, which Spark cannot decode on its own.
     """
     tail = {"name": "tail", "type": {"type": "fixed", "name": "tail", "size": len(SENTINEL)}}
     return {"type": "record", "name": "message", "fields": [{"name": "m", "type": body}, *([tail] if sealed else [])]}

@@ -68,7 +68,7 @@ def spark_type(scalar: ScalarType) -> SparkType:
 
 
 def _known_to_spark(kind: Any) -> AvroForm:
-    """A logical type that Spark's decoder knows."""
+    """Return the form of a logical type that Spark's decoder knows."""
     return AvroForm({"logicalType": kind["logicalType"]})
 
 
@@ -77,7 +77,7 @@ def _text(kind: Any) -> AvroForm:
 
 
 def _decimal(kind: Any) -> AvroForm:
-    """A decimal. If it may have more bytes than Spark's decoder reads, it is decoded as if it had more digits."""
+    """Return a decimal's form. If it may have more bytes than Spark reads, it is decoded as if it had more digits."""
     precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
     may_be_long = kind["type"] != "fixed" or int(kind["size"]) > _DECIMAL_BYTES_READ
     if not may_be_long or precision >= _DECIMAL_DIGITS_EXACT:
@@ -110,4 +110,4 @@ SPARK_TYPES: Mapping[tuple[str, str], SparkType] = {
     ("bytes", DECIMAL): SparkType("binary", decimal_form, avro=_decimal),
     ("fixed", DECIMAL): SparkType("binary", decimal_form, avro=_decimal),
 }
-"""Spark's handling of all types, by base and logical type like `SCALARS`."""
+"""Spark's handling of all types, by base and logical type, as in `SCALARS`."""

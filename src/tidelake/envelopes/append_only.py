@@ -19,11 +19,11 @@ class AppendOnly(Envelope):
     refusals = (Refusal("append_only_diff", "an append-only collection takes no negative diff", is_negative),)
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
-        """Diffs add up."""
+        """Return the form of sums: diffs add up."""
         return SumForm(entry, table)
 
     def records(self, batch: RecordBatch) -> Records:
-        """Each record that can be decoded becomes a row."""
+        """Return records of which each becomes a row if it can be decoded."""
         return PlainRecords(batch, read_events, append_only_rows)
 
 

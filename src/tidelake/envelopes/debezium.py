@@ -38,17 +38,17 @@ class Debezium(Envelope):
     )
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
-        """Events as they are stated; in a reclocked topic the resulting rows, in the source's own order."""
+        """Return the form of events or, for a reclocked topic, of the resulting rows in the source's own order."""
         if entry.positioned:
             return PositionedForm(entry, table, resent_within_ms=_REPEATED_WITHIN_MS)
         return EventForm(entry, table)
 
     def records(self, batch: RecordBatch) -> Records:
-        """Each event becomes a row of its key, at its position in the source."""
+        """Return records of which each becomes a row of its key, at its position in the source."""
         return ChangeRecords(batch)
 
     def contents_types(self, entry: Entry) -> tuple[Column, ...]:
-        """The columns of the rows in `before` and `after`."""
+        """Return the columns of the rows in `before` and `after`."""
         return column_types(entry.record_schema if entry.positioned else row_record_of(entry.record_schema))
 
 

@@ -16,7 +16,7 @@ class NoEnvelope(Envelope):
     terms = ENVELOPES["none"]
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
-        """Diffs add up."""
+        """Return the form of sums: diffs add up."""
         return SumForm(entry, table)
 
 

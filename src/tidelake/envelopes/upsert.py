@@ -18,12 +18,12 @@ class Upsert(Envelope):
     terms = ENVELOPES["upsert"]
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
-        """The newest statement of each key counts, by its time or by its record's position."""
+        """Return a form in which each key's newest statement counts, by its time or by its record's position."""
         # The tick assigns the position: a repeated record is new.
         return PositionedForm(entry, table, resent_within_ms=0) if entry.positioned else KeyedForm(entry, table)
 
     def records(self, batch: RecordBatch) -> Records:
-        """The last record of each key becomes a row."""
+        """Return records of which the last of each key becomes a row."""
         return PlainRecords(batch, read_upserts, upsert_rows)
 
 

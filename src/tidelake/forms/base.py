@@ -1,4 +1,4 @@
-"""The base of a table: the rows left by merging everything up to some time; they can be read without an exchange.
+"""The base of a table: the rows left after merging everything up to some time; reading them needs no exchange.
 
 No two of its rows have the same key (or the same data, if diffs add up), and it holds no deletes. A read adds up the
 few rows that came since, and sets aside the base rows that they affect. See docs/decisions/base.md.
@@ -16,7 +16,7 @@ from tidelake.spark.equality import same_in
 from tidelake.store.files import RunFile
 
 BASE = "_base"
-"""A merge splits its rows by this boolean; the files of the base lie in the folder of its true value."""
+"""A merge splits its rows by this boolean; the files of the base are in the folder of its true value."""
 _FOLDER = f"/{BASE}=true/"
 LATER_ROWS_MAX = 1_000_000
 """Maximum number of rows outside the base: every task holds them, or in keyed forms their keys, in memory."""
@@ -45,7 +45,7 @@ def rows_without(base: DataFrame, other: DataFrame, names: Sequence[str], nullab
         base: the rows of the base.
         other: a few rows.
         names: the columns.
-        nullable: those of them that may be null; the others are compared faster.
+        nullable: the columns among them that may be null; the others are compared faster.
     """
     return _joined(base, other, names, nullable, "left_anti")
 

@@ -1,7 +1,7 @@
 """The form of change events: statements with `before` and `after`, stored as they were stated.
 
-The model is `tidelake.model.events`. A merge makes events as well, of rows whose times no reader can tell apart any
-more: `after` alone, with a diff that says how often the row comes, or, if negative, how often it leaves.
+The model is `tidelake.model.events`. A merge also produces events, for rows whose times no reader can distinguish any
+more: `after` alone, with a diff that says how often the row is added or, if negative, removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidelake.store.table_schema import data_fields
 
 
 class EventForm(Form):
-    """Change events: with a key the newest row counts, without one rows add up."""
+    """Change events: with a key, the newest row counts; without a key, rows add up."""
 
     cancels_copies = True
     moves_times = True
@@ -41,7 +41,7 @@ class EventForm(Form):
         self.row = [field.name for field in self.fields]
         self.key = entry.key
         self.before_is_whole = entry.before == "whole"
-        # With whole rows before, an event that is still on its way may cancel one of two rows.
+        # If `before` is a whole row, an event that has not arrived yet may still cancel one of two rows.
         self.breaches_stay = not self.before_is_whole
 
     @property
@@ -51,7 +51,7 @@ class EventForm(Form):
     def contents(
         self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
     ) -> DataFrame:
-        """Add up the rows that events bring and take, and with a key take the newest; see `Form.contents`."""
+        """Add up the rows that events add and remove; with a key, take the newest. See `Form.contents`."""
         updates = row_updates(rows, self._key_before)
         selected = [*(f"`{name}`" for name in columns), DIFF]
         if not self.key:
@@ -72,20 +72,20 @@ class EventForm(Form):
         return suspect_times(unsealed, self.row, self.key)
 
     def breaches(self, grouped: DataFrame) -> DataFrame | None:
-        """Count keys that are left with two rows, or if `before` is the key alone, that have two events."""
-        stated = grouped.where(~F.col("_discarded"))
+        """Count keys that are left with two rows or, if `before` is the key alone, that have two events."""
+        effective = grouped.where(~F.col("_discarded"))
         if not self.key:
             return None
         if not self.before_is_whole:
-            return count_key_breaches(stated, self.key)
-        return count_breaches(row_nets(stated, self.row), self.key, self.row)
+            return count_key_breaches(effective, self.key)
+        return count_breaches(row_nets(effective, self.row), self.key, self.row)
 
     def rows_brought(self) -> Column:
         """See the function `rows_brought`."""
         return rows_brought()
 
     def rows_by_key(self, sealed: DataFrame, effects: DataFrame) -> DataFrame | None:
-        """Count rows that are left; if `before` is the key alone, events, which have no order."""
+        """Count the rows that are left; if `before` is the key alone, count events, which have no order."""
         if not self.key:
             return None
         key = [f"`{name}`" for name in self.key]
@@ -98,12 +98,12 @@ class EventForm(Form):
 
 
 def row_fields(event_fields: Sequence[pa.Field]) -> list[pa.Field]:
-    """The columns of a row, from the columns of an event."""
+    """Return the columns of a row, from the columns of an event."""
     return list(next(field for field in event_fields if field.name == AFTER).type)
 
 
 def rows_brought() -> Column:
-    """The number of rows after an event minus the number before it: 1, 0 or -1."""
+    """Return the number of rows after an event minus the number before it: 1, 0 or -1."""
     return F.col(AFTER).isNotNull().cast("bigint") - F.col(BEFORE).isNotNull().cast("bigint")
 
 
@@ -115,19 +115,19 @@ def row_updates(events: DataFrame, key_before: Sequence[str] = ()) -> DataFrame:
 
     Args:
         events: the events.
-        key_before: the key's columns if `before` has just those; it then counts only if its key has no row after.
+        key_before: the key's columns if `before` has only those; `before` then counts only if its key has no row after.
     """
     before = F.col(BEFORE)
     if key_before:
         before = F.when(~F.coalesce(_same_key(key_before), F.lit(False)), before)
     leaves = F.struct(before.alias("_row"), (-F.col(DIFF)).alias(DIFF))
     comes = F.struct(F.col(AFTER).alias("_row"), F.col(DIFF).alias(DIFF))
-    stated = F.filter(F.array(leaves, comes), lambda update: update["_row"].isNotNull())
-    return events.select(TIME, F.explode(stated).alias("_update")).select("_update._row.*", TIME, f"_update.{DIFF}")
+    present = F.filter(F.array(leaves, comes), lambda update: update["_row"].isNotNull())
+    return events.select(TIME, F.explode(present).alias("_update")).select("_update._row.*", TIME, f"_update.{DIFF}")
 
 
 def _same_key(key: Sequence[str]) -> Column:
-    """Whether an event has both rows, and they have the same key; null or false if not."""
+    """Return whether an event has both rows, and they have the same key; null or false if not."""
     return all_of(F.col(BEFORE)[name] == F.col(AFTER)[name] for name in key)
 
 
@@ -135,7 +135,7 @@ def added_up_by_key(updates: DataFrame, row: Sequence[str], key: Sequence[str]) 
     """Add up the updates of equal rows at the same time.
 
     In, out: the columns of a row, _time, _diff.
-    Cost: one exchange of whole rows, by key; grouping by key after it needs no other.
+    Cost: one exchange of whole rows, by key; a later grouping by key needs no further exchange.
     """
     return add_up(updates.repartition(*(f"`{name}`" for name in key)), [*row, TIME])
 
@@ -148,7 +148,7 @@ def merged_events(
     others: Sequence[Interval],
     key_before: Sequence[str] = (),
 ) -> DataFrame:
-    """Merge sealed events, now that no reader can tell times at or before `through` apart.
+    """Merge sealed events, now that no reader can distinguish times at or before `through`.
 
     In, out: the columns of an event, _time, _diff.
 
@@ -157,9 +157,9 @@ def merged_events(
         event_fields: the columns of an event.
         key: the key's columns; empty if rows add up.
         through: the last of those times; -1 if there are none.
-        others: from which time to which the runs that are not merged reach. At those times an update elsewhere may
-            cancel one that is here.
-        key_before: the key's columns if `before` has just those.
+        others: the first and last times of the runs that are not merged. At those times, an update in another run may
+            cancel one of these.
+        key_before: the key's columns if `before` has only those.
     """
     names = [field.name for field in event_fields]
     later = add_up(sealed.where(F.col(TIME) > through), [*names, TIME])
@@ -175,7 +175,7 @@ def merged_events(
 
 
 def _newest_updates(updates: DataFrame, key: Sequence[str], through: int, others: Sequence[Interval]) -> DataFrame:
-    """Keep each key's newest update of times that only merged runs reach, and all updates of other times."""
+    """Keep each key's newest update at times that only merged runs hold, and all updates at other times."""
     reaching = merge_intervals([(first, last + 1) for first, last in others if first <= through])
     if not reaching:
         return newest_rows(updates, key).where(F.col(DIFF) > 0)
@@ -197,7 +197,7 @@ def suspect_times(unsealed: DataFrame, row: Sequence[str], key: Sequence[str]) -
 
     In:  the columns of an event, _time, _diff.
     Out: _time (unique). Any other time has no breach, unless two rows share a 128-bit fingerprint.
-    Cost: two exchanges of at most two times six longs an event.
+    Cost: two exchanges of at most twelve longs per event.
     """
     updates = row_updates(unsealed)
     names = ["_key_high", "_key_low", "_row_high", "_row_low"]
@@ -238,13 +238,13 @@ def suspect_times_of_keys(unsealed: DataFrame, key: Sequence[str]) -> DataFrame:
     )
 
 
-def count_key_breaches(stated: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Count breaches of the envelope by time if `before` is just the key; as `keyed.count_breaches` does.
+def count_key_breaches(statements: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Count breaches of the envelope by time if `before` is only the key, as `keyed.count_breaches` does.
 
     In:  the columns of an event, _time, _diff (unique together).
     """
     by_key = (
-        keys_touched(stated, key)
+        keys_touched(statements, key)
         .groupBy(*(f"`{name}`" for name in key), TIME)
         .agg(
             F.count(F.lit(1)).alias("_events"),
@@ -265,7 +265,7 @@ def count_key_breaches(stated: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def _key_of(row: Column, key: Sequence[str]) -> Column:
-    """The key of a row as a struct; null without a row."""
+    """Return the key of a row as a struct; null if there is no row."""
     return F.when(row.isNotNull(), F.struct(*(row[name].alias(name) for name in key)))
 
 
@@ -273,12 +273,12 @@ def row_nets(events: DataFrame, row: Sequence[str]) -> DataFrame:
     """Add up events by row and time.
 
     In:  the columns of an event, _time, _diff.
-    Out: the columns of a row, _time (unique together), _diff: the sum, cut to -2 to 2; never 0.
+    Out: the columns of a row, _time (unique together), _diff: the sum, clamped to [-2, 2]; never 0.
     """
     nets = row_updates(events).groupBy(*(f"`{name}`" for name in row), TIME).agg(_net().alias(DIFF))
     return nets.where(F.col(DIFF) != 0)
 
 
 def _net() -> Column:
-    """The sum of diffs, cut to -2 to 2: nothing else matters, and it cannot overflow."""
+    """Return the sum of diffs, clamped to [-2, 2]: nothing else matters, and it cannot overflow."""
     return F.greatest(F.lit(-2), F.least(F.lit(2), F.sum(F.col(DIFF).cast("decimal(38,0)")))).cast("bigint")

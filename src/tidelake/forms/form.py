@@ -1,7 +1,7 @@
-"""The protocol of forms: what the rows of a table amount to, what a merge makes of them, how they break the envelope.
+"""The protocol of forms: how a table's rows give the contents, how a merge combines them, how they break the envelope.
 
-An envelope says what a statement means, and with it the form: diffs that add up, statements about keys, or change
-events. Whatever reads, seals or merges a table asks its form. Its envelope names the form: see `plugins.envelope`.
+An envelope says what a statement means, and so determines the form: diffs that add up, statements about keys, or change
+events. All code that reads, seals or merges a table asks its form; see `plugins.envelope`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ RowFilter = Callable[[DataFrame], DataFrame]
 
 
 class Form(Protocol):
-    """What the rows of one collection's table are; what few forms need has a default."""
+    """What the rows of one collection's table mean. Methods that few forms need have a default."""
 
     fields: list[pa.Field]
     """The columns of the contents."""
     cancels_copies: bool
-    """Whether a copy would change what the rows amount to, so that seal has to cancel it."""
+    """Whether a copy would change the contents, so that seal has to cancel it."""
     breaches_stay: bool
     """Whether no later statement can undo a breach, so that it is reported at once."""
     moves_times: bool
-    """Whether a merge moves rows to later times; if not, rows that it leaves have the time that was stated."""
+    """Whether a merge moves rows to later times; if not, the remaining rows keep their stated times."""
     key_of_values: Sequence[str] | None
     """The key's columns if each row states a value of its key, empty if diffs add up.
 
@@ -40,31 +40,31 @@ class Form(Protocol):
     def contents(
         self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
     ) -> DataFrame:
-        """Make the contents out of rows at or before a time; `base_contents` does so for a base alone.
+        """Compute the contents from rows at or before a time; `base_contents` does so for a base alone.
 
         In:  the data's columns, _time, _diff.
-        Out: `columns`, and _diff, how often a row is there; never 0.
+        Out: `columns`, and _diff, how often a row occurs; never 0.
 
         Args:
             rows: the rows; with a base, those outside it.
             columns: some columns of the contents.
             keep: a filter of whole rows of the contents; it is applied as early as the result allows.
-            base: the rows of the base, all of them earlier; only if the form makes one.
+            base: the rows of the base, all of them earlier; only if the form makes a base.
         """
 
     def base_contents(self, base: DataFrame, columns: Sequence[str], keep: RowFilter) -> DataFrame:
-        """Make the contents out of a base and no other rows; only if the form makes one."""
+        """Compute the contents from a base and no other rows; only if the form makes a base."""
         raise AssertionError("this form makes no base")
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
-        """Merge sealed rows, now that no reader can tell times at or before `through` apart.
+        """Merge sealed rows, now that no reader can distinguish times at or before `through`.
 
         In, out: the data's columns, _time, _diff.
 
         Args:
             sealed: rows of the runs that are merged.
-            through: the last of those times; -1 if all can be told apart.
-            others: from which time to which the runs that are not merged reach.
+            through: the last of those times; -1 if all times can be distinguished.
+            others: the first and last times of the runs that are not merged.
         """
 
     def suspect_times(self, unsealed: DataFrame) -> DataFrame | None:
@@ -74,16 +74,16 @@ class Form(Protocol):
     def breaches(self, grouped: DataFrame) -> DataFrame | None:
         """Count breaches of the envelope as `keyed.count_breaches` does; None without keys.
 
-        In: what `fingerprints.group_statements` gives.
+        In: the result of `fingerprints.group_statements`.
         """
         return None
 
     def rows_brought(self) -> Column:
-        """The number of rows that an effect of +1 adds to the contents."""
+        """Return the number of rows that an effect of +1 adds to the contents."""
         return F.lit(1).cast("bigint")
 
     def rows_by_key(self, sealed: DataFrame, effects: DataFrame) -> DataFrame | None:
-        """Count the rows that are left of each key at each time; None if diffs alone say so.
+        """Count the rows that each key is left with at each time; None if diffs alone show it.
 
         In:  the stored columns; `effects` has each statement once, and its effect.
         Out: the key's columns, _time (unique together), _rows bigint: more than 1 breaks the envelope.
@@ -100,10 +100,10 @@ class Form(Protocol):
 
 
 def takes_all(through: int, others: Sequence[Interval]) -> bool:
-    """Whether a merge takes every run that has a row at or before a time.
+    """Return whether a merge takes every run that has a row at or before a time.
 
     Args:
         through: the time.
-        others: from which time to which the runs that are not merged reach.
+        others: the first and last times of the runs that are not merged.
     """
     return not any(first <= through for first, _ in others)

@@ -1,6 +1,6 @@
-"""The keys in error, whose newest record could not be decoded. Read without a JVM.
+"""The keys in error, whose newest record could not be decoded, read without a JVM.
 
-`positioned.keys_in_error` answers the same by Spark, for reads at any time.
+`positioned.keys_in_error` finds them with Spark, for reads at any time.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class KeyErrors:
     """The keys in error at the last time.
 
     Args:
-        count: their number; if `more`, at least as many.
-        more: whether there are more suspects than `KEYS_LOOKED_AT_MAX`.
+        count: their number; if `has_more`, a lower bound.
+        has_more: whether there are more suspects than `KEYS_LOOKED_AT_MAX`.
         first: some of them, each with its error.
     """
 
     count: int = 0
-    more: bool = False
+    has_more: bool = False
     first: list[str] = field(default_factory=list)
 
 
@@ -70,7 +70,7 @@ def keys_in_error(collection: Collection) -> KeyErrors:
 
 
 def _holds_errors(file: pq.ParquetFile) -> bool:
-    """Whether some row may have an error, by the footer alone."""
+    """Return whether, judging by the footer alone, a row may have an error."""
     columns = range(file.metadata.num_columns)
     place = next(column for column in columns if file.metadata.schema.column(column).path == ERROR)
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
@@ -90,7 +90,7 @@ def _greatest_barrier(files: Sequence[pq.ParquetFile], key: Sequence[str]) -> li
 
 
 def _first_value_in(rows: Iterable[dict[str, Any]], column: pa.Field) -> pc.Expression:
-    """Whether a row's first value within a column is that of one of these rows; true of all rows if it is a list."""
+    """Return whether a row's first value within a column is that of one of these rows; always true for a list."""
     path = [column]
     while pa.types.is_struct(path[-1].type):
         path.append(path[-1].type.field(0))

@@ -42,14 +42,14 @@ class KeyedForm(Form):
         self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
     ) -> DataFrame:
         """Take the newest row of each key; see `Form.contents`."""
-        # A filter of values holds for the newest row of a key, so it comes after the newest is known.
+        # A filter on values applies to the newest row of a key, so it comes after the newest row is known.
         few = keep(keyed_contents(rows, self.key, self.data)).select(*(f"`{name}`" for name in columns), DIFF)
         if base is None:
             return few
         return _once_each(rows_without(keep(base), rows, self.key, self.nullable), columns).unionByName(few)
 
     def base_contents(self, base: DataFrame, columns: Sequence[str], keep: RowFilter) -> DataFrame:
-        """Take the rows of the base as they are: it has one for each key."""
+        """Take the rows of the base unchanged: it has one row for each key."""
         return _once_each(keep(base), columns)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
@@ -66,12 +66,12 @@ class KeyedForm(Form):
 
 
 def _once_each(base: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Rows of a base that has one for each key, as contents."""
+    """Return the rows of a base that has one row for each key, as contents."""
     return base.select(*(f"`{name}`" for name in columns), F.lit(1).cast("bigint").alias(DIFF))
 
 
 def newest_rows(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """The row with the greatest position of each key.
+    """Return the row of each key with the greatest position.
 
     In:  the key's columns, _time, _diff, any others.
     Out: the same columns; the key is unique.
@@ -84,7 +84,7 @@ def newest_rows(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def keyed_contents(rows: DataFrame, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Make the contents out of rows at or before a time.
+    """Compute the contents from rows at or before a time.
 
     In:  the data's columns, _time, _diff.
     Out: `columns`, and _diff, which is 1.
@@ -95,7 +95,7 @@ def keyed_contents(rows: DataFrame, key: Sequence[str], columns: Sequence[str]) 
 
 
 def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: bool) -> DataFrame:
-    """Merge sealed rows, now that no reader can tell times at or before `through` apart.
+    """Merge sealed rows, now that no reader can distinguish times at or before `through`.
 
     In:  the data's columns, _time, _diff.
     Out: the same columns: for each key its newest row at or before `through`, with its own time, and every later row,
@@ -105,8 +105,8 @@ def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: 
         sealed: the rows.
         key: the key's columns.
         through: the last of those times.
-        takes_all: whether no other run holds a row at or before `through`; only then may a delete go, as it hides
-            nothing.
+        takes_all: whether no other run holds a row at or before `through`; only then may a delete be dropped, as it
+            hides nothing.
     """
     newest = newest_rows(sealed.where(F.col(TIME) <= through), key)
     if takes_all:
@@ -120,7 +120,7 @@ def suspect_times(unsealed: DataFrame, key: Sequence[str], data: Sequence[str]) 
     In:  the data's columns, _time, _diff.
     Out: _time (unique). Any other time has no breach, unless two data share a 128-bit fingerprint; seal compares that
          time anyway, as it has fewer fingerprints than rows.
-    Cost: one exchange of five longs a row.
+    Cost: one exchange of five longs per row.
     """
     high, low = fingerprint(unsealed, key)
     marked = unsealed.select(
@@ -136,16 +136,16 @@ def suspect_times(unsealed: DataFrame, key: Sequence[str], data: Sequence[str]) 
     return by_key.where(F.coalesce(F.col("_two"), F.lit(False)) | F.col("_large")).select(TIME).distinct()
 
 
-def count_breaches(stated: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
+def count_breaches(statements: DataFrame, key: Sequence[str], data: Sequence[str]) -> DataFrame:
     """Count breaches of the envelope by time, exactly.
 
     In:  the data's columns, _time, _diff (unique together), any others.
-    Out: _time (unique), doubled bigint (keys with two values), large bigint (statements with another diff than +1, -1),
+    Out: _time (unique), doubled bigint (keys with two values), large bigint (statements with a diff other than +1, -1),
          evidence string (two values of one key, or one statement with such a diff); only times that have a breach.
     """
     shown = F.to_json(F.struct(*(F.col(f"`{name}`") for name in data)), {"ignoreNullFields": "false"})
     large = _is_large(F.col(DIFF))
-    by_key = stated.groupBy(*(f"`{name}`" for name in key), TIME).agg(
+    by_key = statements.groupBy(*(f"`{name}`" for name in key), TIME).agg(
         F.count_if(F.col(DIFF) > 0).alias("_values"),
         F.count_if(large).alias("_large"),
         F.sort_array(F.collect_set(F.when(F.col(DIFF) > 0, shown))).alias("_set"),

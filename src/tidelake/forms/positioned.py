@@ -1,7 +1,7 @@
 """The positioned form: statements about keys in their source's order. The newest statement of each key counts.
 
 Statements are stored as they arrive: nothing is looked up, and no time moves. The model, with the rules, is
-`tidelake.model.positioned`; docs/decisions/positions.md says why they are so.
+`tidelake.model.positioned`; docs/decisions/positions.md gives the reasons.
 
 All frames of rows here have the data's columns and _time, _diff, _position, _unavailable (names of columns without a
 value of their own; null if all have one), _error. A delete and a key in error have the key's columns alone; a barrier
@@ -31,16 +31,16 @@ _RANK = "_rank"
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns of one table, and which kinds of rows it ever stored."""
+    """The columns of one table, and which kinds of rows it has ever stored."""
 
     data: tuple[str, ...]
     """All columns of the data."""
     key: tuple[str, ...]
-    """Those that name a row."""
+    """The columns that identify a row."""
     barriers: bool = True
-    """Whether some row may be a barrier; if not, reads look for none."""
+    """Whether some row may be a barrier; if not, reads do not look for barriers."""
     unavailable: bool = True
-    """Whether some row may lack a column's value; if not, reads look for no such keys."""
+    """Whether some row may lack a column's value; if not, reads do not look for such keys."""
 
     @property
     def columns(self) -> list[str]:
@@ -56,7 +56,7 @@ class Shape:
 class PositionedForm(Form):
     """Statements about keys in the order of their source.
 
-    It makes no base: a later row may be older in that order than what a merge has left.
+    It makes no base: a row that arrives later may be older in that order than the rows that a merge has left.
     """
 
     cancels_copies = False
@@ -66,11 +66,11 @@ class PositionedForm(Form):
     key_of_values: Sequence[str] | None = None
 
     def __init__(self, entry: Entry, table: OpenTable | None, resent_within_ms: int) -> None:
-        """Take the columns from a collection's entry, and what the table ever stored from its log.
+        """Take the columns from a collection's entry, and the kinds of rows ever stored from the table's log.
 
         Args:
-            entry: the collection's.
-            table: its updates; without it every kind of row is possible.
+            entry: the collection's entry.
+            table: its updates table; if None, every kind of row is possible.
             resent_within_ms: how long after it was first read a record may come again with its old position.
         """
         self.fields = data_fields(entry.record_schema)
@@ -128,7 +128,7 @@ def resolved_rows(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def contents(rows: DataFrame, shape: Shape) -> DataFrame:
-    """Make the contents out of rows at or before a time; keys in error are missing, so ask for them too.
+    """Compute the contents from rows at or before a time; keys in error are left out, so ask for them too.
 
     Out: the data's columns, and _diff, which is 1.
     """
@@ -154,14 +154,14 @@ def unknown_values(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, resent_within: int) -> DataFrame:
-    """Merge rows, now that no reader can tell times at or before `through` apart.
+    """Merge rows, now that no reader can distinguish times at or before `through`.
 
-    In, out: rows. Each key keeps its newest row at or before `through`, what fills its unavailable columns, and every
-             later row. The greatest barrier stays.
+    In, out: rows. Each key keeps its newest row at or before `through`, the rows that fill its unavailable columns, and
+             every later row. The greatest barrier stays.
 
     Args:
-        rows: what is merged.
-        shape: of the table.
+        rows: the rows.
+        shape: the shape of the table.
         through: the last of those times.
         takes_all: whether no other run holds a row at or before `through`.
         resent_within: how long after it was first read a statement may come again; until then its delete stays.
@@ -197,7 +197,7 @@ def _filled(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _fillers(old: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
-    """Find the rows below the newest of their key that its unavailable columns still need.
+    """Find the rows below the newest row of their key that its unavailable columns still need.
 
     These are the rows that fill them, and the delete or error at which the search for another column ends.
     """
@@ -227,10 +227,10 @@ def _fillers(old: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _by_key_in_need(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
-    """Collect the columns of keys whose newest row lacks some.
+    """Collect the columns of keys whose newest row lacks values.
 
     Out: the key's columns (unique), _top struct (the newest row's system columns), _top_rank, _stop (the rank of the
-         newest delete or error; null without), and for each fillable column `_found_<place>`: the newest value with its
+         newest delete or error; null if none), and for each fillable column `_found_<place>`: the newest value with its
          rank, null if there is none.
     """
     keys = lacking.select(*_quoted(shape.key)).alias("lacking")
@@ -250,7 +250,7 @@ def _by_key_in_need(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFr
 
 
 def _is_known(value: Column) -> Column:
-    """Whether there is a value above the newest delete or error."""
+    """Return whether there is a value above the newest delete or error."""
     stop = F.col("_stop")
     return F.coalesce(value.isNotNull() & (stop.isNull() | (value[_RANK] > stop)), F.lit(False))
 
@@ -266,7 +266,7 @@ def _without_erased(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _rank() -> Column:
-    """The order of the rows of one key."""
+    """Return the rank of a row among the rows of its key."""
     return F.struct(F.col(POSITION), (F.col(DIFF) > 0).alias("_is_value"), F.col(TIME))
 
 
@@ -275,7 +275,7 @@ def _lacks() -> Column:
 
 
 def _bare(shape: Shape) -> Shape:
-    """The same table without its data, except for the key."""
+    """Return the shape of the same table with no data columns except the key."""
     return Shape(shape.key, shape.key, shape.barriers, shape.unavailable)
 
 

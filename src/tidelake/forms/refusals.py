@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True)
 class Refusal:
-    """A kind of statement that goes to the quarantine, with its message; the time waits until somebody decides."""
+    """A kind of statement that is quarantined with its message; the time waits until there is a decision."""
 
     reason: str
     detail: str
@@ -20,12 +20,12 @@ class Refusal:
 
 
 def is_negative(statement: Column) -> Column:
-    """Whether a statement takes something away."""
+    """Return whether a statement removes something."""
     return statement["diff"] < 0
 
 
 def reason_against(refusals: Sequence[Refusal], statement: Column) -> Column:
-    """Why a statement is refused, by the first kind that holds; null if it is not."""
+    """Return why a statement is refused, by the first kind that holds; null if it is not."""
     if not refusals:
         return F.lit(None).cast("string")
     return F.coalesce(*(F.when(refusal.holds(statement), F.lit(refusal.reason)) for refusal in refusals))

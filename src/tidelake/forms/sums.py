@@ -35,7 +35,7 @@ class SumForm(Form):
     def contents(
         self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
     ) -> DataFrame:
-        """Add up; see `Form.contents`. A filter of whole rows commutes with that."""
+        """Add up diffs; see `Form.contents`. A filter on whole rows commutes with that."""
         selected = [*(f"`{name}`" for name in columns), DIFF]
         few = keep(rows).select(*selected)
         if base is None:
@@ -47,12 +47,12 @@ class SumForm(Form):
         return rows_without(many, few, columns, self.nullable).unionByName(changed)
 
     def base_contents(self, base: DataFrame, columns: Sequence[str], keep: RowFilter) -> DataFrame:
-        """Take the rows of the base as they are, if no two are the same in these columns."""
+        """Take the rows of the base unchanged if no two are equal in these columns."""
         rows = keep(base).select(*(f"`{name}`" for name in columns), DIFF)
         return rows if self._identify_rows(columns) else add_up(rows, columns)
 
     def _identify_rows(self, columns: Sequence[str]) -> bool:
-        """Whether no two rows of the base are the same in these columns; rows that differ only elsewhere add up."""
+        """Return whether no two rows of the base are equal in these columns; equal rows have to be added up."""
         return set(self.data) <= set(columns)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
@@ -85,7 +85,7 @@ def add_up(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def _pieces(high: Column, low: Column) -> Column:
-    """Numbers within int64 that add up to `high * 2**32 + low`, for a `high` that does not fit 32 bits."""
+    """Return int64 numbers that add up to `high * 2**32 + low`, for a `high` that does not fit in 32 bits."""
     step = F.lit(2**30)
     whole = F.expr("cast(_high div 1073741824 as int)")
     rest = high - whole.cast("bigint") * step

@@ -38,14 +38,14 @@ def breaches(history: History, times: Sequence[int], random: Random) -> list[Tri
 
 def second_values(history: History, times: Sequence[int]) -> list[Triple]:
     """Give one order of each time a second value: an order that is set at that time, or else a new one."""
-    stated = []
+    values = []
     for time in times:
         row = next((row for row, _, diff in _updates_at(history, time) if diff > 0), None)
         if row is None:
             row = history.new_row(history.take_id())
-            stated.append((row, time, 1))
-        stated.append((history.new_row(history.rows[row]["id"]), time, 1))
-    return stated
+            values.append((row, time, 1))
+        values.append((history.new_row(history.rows[row]["id"]), time, 1))
+    return values
 
 
 def _row_before(history: History, time: int, random: Random) -> int:

@@ -28,18 +28,18 @@ EVENT_SCHEMA: dict[str, Any] = {
 class EventHistory(History):
     """Distinct change events in time order, each with a diff of 1; `rows` holds the events.
 
-    An order has its id to itself while it exists. Every tenth change may meet an order that the current time has
-    changed already, and some changes give an order a new id.
+    No two orders have the same id at the same time. Every tenth change may affect an order that was already changed at
+    the current time, and some changes give an order a new id.
 
     >>> history = EventHistory("debezium", updates=50, times=10, random=Random(7))
     >>> len({(event, time) for event, time, _ in history.updates}), {row["op"] for row in history.rows} == {*"cud"}
     (50, True)
     """
 
-    def __init__(self, family: Family, updates: int, times: int, random: Random, **more: Any) -> None:
+    def __init__(self, family: Family, updates: int, times: int, random: Random, **others: Any) -> None:
         self._orders: list[dict[str, Any]] = []
         self._numbers: dict[tuple[int | None, int | None], int] = {}
-        super().__init__(family, updates, times, random, **more)
+        super().__init__(family, updates, times, random, **others)
 
     def new_row(self, order_id: int) -> int:
         """Create an event that creates an order."""
@@ -64,9 +64,9 @@ class EventHistory(History):
 
     def _order_to_create(self, kind: float) -> int:
         """Return a deleted order if `kind` asks for one and its id is free, otherwise a new order."""
-        gone = self._pick(self._gone) if kind < 0.1 else None
-        if gone is not None and self._orders[gone]["id"] not in self._live_by_id:
-            return gone
+        deleted = self._pick(self._gone) if kind < 0.1 else None
+        if deleted is not None and self._orders[deleted]["id"] not in self._live_by_id:
+            return deleted
         return self._new_order(self._new_id())
 
     def _happen(self, before: int | None, after: int | None, time: int) -> None:

@@ -1,4 +1,4 @@
-"""Unusable values: bytes that do not decode, and messages that break a rule by themselves.
+"""Unusable values: bytes that do not decode, and messages that break a rule regardless of other messages.
 
 They are derived from good messages, which stay in the topic too, so nothing is lost.
 """
@@ -63,7 +63,7 @@ class Garbage:
             except MalformedMessage as error:
                 self.reasons[error.kind] += 1
                 return value
-        raise AssertionError(f"{_ATTEMPTS_MAX} values made to be bad are all good")
+        raise AssertionError(f"none of {_ATTEMPTS_MAX} mangled values is bad")
 
     def _cut_off(self, value: bytes) -> bytes:
         return value[: self._random.randint(self._header_bytes + 1, len(value) - 1)]

@@ -1,4 +1,4 @@
-"""Generates a CDCv2 file topic from a seed, and writes the truth about it next to it."""
+"""Generates a CDCv2 file topic from a seed, and writes its ground truth to a separate folder."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tidelake.generator.options import Family, GenerateOptions
 from tidelake.generator.orders import RECORD_SCHEMA
 from tidelake.generator.stream import Stream, missing_statement
 from tidelake.generator.topic_writer import Held, check_is_empty, look_into, write_topic
-from tidelake.generator.truth import HeldBack, Part, Truth, counts_between, read_truth, updates_table, write_beside
+from tidelake.generator.truth import HeldBack, Part, Truth, counts_between, read_truth, updates_table, write_truth
 from tidelake.generator.writers import Span
 from tidelake.protocol.message import Progress, Updates
 from tidelake.store.location import locate
 
 BREACHES = {"append_only": "append_only_diff", "debezium": "event_diff"}
-"""The quarantine reason of a breach, by family that allows no negative diff."""
+"""The quarantine reason of a breach, by family; only families that allow no negative diff."""
 
 _FAR_FUTURE = 2**50
 
@@ -35,7 +35,7 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Generated:
-    """The paths that were written, and the truth about the topic."""
+    """The paths that were written, and the topic's ground truth."""
 
     topic: Path
     schema_path: Path
@@ -44,7 +44,7 @@ class Generated:
     truth: Truth
 
     def as_json(self) -> dict[str, Any]:
-        """Return the paths and the truth as JSON values."""
+        """Return the paths and the ground truth as JSON values."""
         paths = {name: str(value) for name, value in vars(self).items() if isinstance(value, Path)}
         return {**paths, "truth": self.truth.model_dump(mode="json")}
 
@@ -55,7 +55,7 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
     Args:
         options: describes the topic; the same options give the same bytes.
         topics: the folder of topics; created if it is missing.
-        out: the folder for the record schema and the truth; not inside the topic's folder.
+        out: the folder for the record schema and the ground truth; not inside the topic's folder.
         progress: see `Report`.
 
     Raises:
@@ -72,7 +72,8 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
     )
     if topic.resolve() in (out.resolve(), *out.resolve().parents):
         raise GeneratorRefused(
-            f"{out} is inside the topic {topic}, where a reader takes every file for records", "choose another"
+            f"{out} is inside the topic {topic}, where a reader takes every file for records",
+            "choose a different folder",
         )
     contents, before = _read_topic(options, topic, truth_path)
     span = _span(options, before)
@@ -115,7 +116,7 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
         lambda done: report("topic", done, len(values)),
     )
     truth = _truth(options, before, span, history, stream, garbage, len(values))
-    write_beside((schema_path, schema), (updates_path, table), (truth_path, truth.model_dump(mode="json")))
+    write_truth((schema_path, schema), (updates_path, table), (truth_path, truth.model_dump(mode="json")))
     return Generated(topic, schema_path, updates_path, truth_path, truth)
 
 
@@ -125,7 +126,7 @@ def schema_of(family: Family) -> dict[str, Any]:
 
 
 def _read_topic(options: GenerateOptions, topic: Path, truth_path: Path) -> tuple[Held, Truth | None]:
-    """Return what the topic holds, and its truth if it is to be continued.
+    """Return what the topic holds, and its ground truth if it is to be continued.
 
     Raises:
         GeneratorRefused: the topic is not empty, or cannot be continued.
@@ -140,7 +141,7 @@ def _read_topic(options: GenerateOptions, topic: Path, truth_path: Path) -> tupl
     refusals = (
         (
             before.messages != contents.messages,
-            f"holds {contents.messages} messages, but its truth states {before.messages}",
+            f"holds {contents.messages} messages, but its ground truth states {before.messages}",
         ),
         (before.close_stated, "is closed: nothing more will ever come"),
         (fixed != (options.family, options.encoding, options.schema_id), f"has family, encoding and schema id {fixed}"),
@@ -189,7 +190,7 @@ def _truth(
     garbage: Garbage,
     messages: int,
 ) -> Truth:
-    """Summarize the topic as it is after this call."""
+    """Summarise the topic after this call."""
     batches = [message.batch for message in stream.messages if isinstance(message, Updates)]
     breach = BREACHES.get(options.family)
     breached = {(row, time) for row, time, _ in stream.breaches} if breach else set()

@@ -1,4 +1,4 @@
-"""A random history: which order changes its multiplicity at which time, and by how much. It is the truth."""
+"""A random history: which order changes its multiplicity at which time, and by how much. It is the ground truth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class History:
         keys: the number of ids; exceeded only if necessary.
         empty_times: the minimum share of times without an update.
         negative: the share of deletions that remove more than exists.
-        needed: times that get at least one update.
+        needed: times that must have at least one update.
         first_time: the first time of the history.
         first_id: the minimum id of an order.
         first_number: the first row number. Lower ones belong to an earlier history, whose orders all differ from these.
@@ -188,7 +188,7 @@ class History:
 
 
 class Bag:
-    """A set for random choice: its order depends only on the operations before, and each operation is O(1)."""
+    """A set for random choice: its order depends only on earlier operations, and each operation is O(1)."""
 
     def __init__(self) -> None:
         self.items: list[int] = []

@@ -1,4 +1,4 @@
-"""What can happen to messages in transit without changing their meaning: copies, splits, another order."""
+"""What can happen to messages in transit without changing their meaning: copies, splits, reordering."""
 
 from __future__ import annotations
 

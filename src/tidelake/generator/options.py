@@ -104,7 +104,7 @@ class GenerateOptions:
     unsealed_times: int = _number(0, "Number of times at the end without a progress statement.")
     late: int = _number(0, "Number of messages that are repeated at the very end.")
     undecodable: int = _number(
-        0, "Number of undecodable messages: cut off, trailing bytes, a wrong first byte, random bytes, in turn."
+        0, "Number of undecodable messages: truncated, trailing bytes, a wrong first byte, random bytes, in turn."
     )
     nulls: int = _number(0, "Number of records with a null value.")
     malformed: int = _number(

@@ -1,6 +1,6 @@
-"""Recorded lines as values of a topic: in Avro if Avro can state the line, broken rules and all; else as marked bytes.
+"""Recorded lines as values of a topic: in Avro if it can express the line, even if invalid; else marked bytes.
 
-Any JSON value is stored in a record of one column that holds its canonical text, so that equal data are equal rows.
+Any JSON value is stored in a record of one column that holds its canonical text, so equal data are equal rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RECORD: dict[str, Any] = {"type": "record", "name": "data", "fields": [{"name": 
 """The schema of `data`."""
 
 NOT_AVRO = b"J"
-"""Marks a line that Avro cannot state: as a branch index it matches no branch of a message."""
+"""Marks a line that Avro cannot express: as a branch index it matches no branch of a message."""
 
 _SCHEMA = fastavro.parse_schema(cdcv2_schema(RECORD))
 _CODEC = AvroCodec(RECORD)
@@ -52,7 +52,7 @@ def read_topic_line(number: int, line: bytes, width: int | None) -> TopicLine:
 
     Args:
         number: the line number in its file, from 1.
-        line: the line without its line end.
+        line: the line without its line break.
         width: the width that every time must have.
     """
     try:
@@ -101,7 +101,7 @@ def _topic_value(line: bytes) -> bytes:
 
 
 class _NotAvro(Exception):
-    """Avro cannot state this line."""
+    """Avro cannot express this line."""
 
 
 def _avro_message(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Replays recorded streams through the real jobs: lines go into a file topic, answers come from the tables.
 
-Each stream has a plain collection of its own. The jobs run for each line that states a fact, together with the lines
-around it that state nothing. Only the tables survive from one run to the next, as if the process had restarted.
+Each stream has a plain collection of its own. The jobs run for each line that states a fact, together with the
+surrounding lines that state nothing. Only the tables survive from one run to the next, as if the process had restarted.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def make_streams(folder: Path, streams: int) -> list[Settings]:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise GeneratorRefused(
-            f"{folder} is not an empty folder", "a replay starts afresh: name a folder that is not there"
+            f"{folder} is not an empty folder", "a replay starts afresh: name a folder that does not exist"
         )
     names = [f"stream_{number}" for number in range(1, streams + 1)]
     for name in names:
@@ -110,7 +110,7 @@ def replay_through(
     Args:
         pipeline: the jobs.
         settings: settings of the stream's own collection, whose topic is empty.
-        lines: the lines without their line ends.
+        lines: the lines without their line breaks.
         file_name: the name in the output.
 
     Raises:
@@ -164,7 +164,7 @@ class _Stream:
         self._upper, self._closed = 0, False
         self._grounds: _Grounds = {}
         self._written: dict[tuple[int, str], Any] = {}
-        """Data as the stream first wrote them, by time and canonical text; several texts can mean the same."""
+        """Data as the stream first wrote it, by time and canonical text, as there are several ways to write it."""
 
     def take(self, batch: Sequence[TopicLine], file_name: str) -> Iterator[dict[str, Any]]:
         """Send some lines, at most one of them a fact, run the jobs, and yield the outcome of each line."""
@@ -203,7 +203,7 @@ class _Stream:
         return [] if self._closed else [self._upper]
 
     def _advance(self, collection: Collection) -> list[Any]:
-        """Read upper from the table, and return the updates that it passed, in order of time and canonical text."""
+        """Read upper from the table, and return the updates that it passed, ordered by time and canonical text."""
         table = OpenTable(collection.paths.updates)
         lower, was_closed = self._upper, self._closed
         self._upper, self._closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
@@ -235,12 +235,12 @@ def _grounds(collection: Collection, kind: str, time: int) -> set[Any]:
     """Return the evidence of a contradiction that the tables hold."""
     if kind == "conflicting_count":
         return _stated_counts(collection, time)
-    stated: dict[str, set[int]] = {}
+    diffs_by_text: dict[str, set[int]] = {}
     for text, _, diff in _rows(collection, OpenTable(collection.paths.updates), time, time):
-        stated.setdefault(text, set()).add(diff)
+        diffs_by_text.setdefault(text, set()).add(diff)
     if kind == "over_count":
-        return set(stated)
-    return {(text, diff) for text, diffs in stated.items() for diff in diffs if len(diffs) > 1}
+        return set(diffs_by_text)
+    return {(text, diff) for text, diffs in diffs_by_text.items() for diff in diffs if len(diffs) > 1}
 
 
 def _stated_counts(collection: Collection, time: int) -> set[int]:

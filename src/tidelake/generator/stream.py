@@ -65,7 +65,7 @@ class Stream:
         return [*self._first, *self._usual, *self._late]
 
     def values(self, encoder: Encoder, garbage: Garbage) -> list[bytes | None]:
-        """Encode the messages, mix unusable ones in, and bring everything into the final order.
+        """Encode the messages, mix in unusable ones, and put everything into the final order.
 
         Contradictions come first, so that their times cannot seal before a reader meets them.
         """

@@ -36,7 +36,7 @@ def look_into(folder: Location) -> Held:
     listing = blobs.list_folder(folder)
     for path in sorted([*(blob.location for blob in listing.blobs), *listing.folders]):
         if not (path.name.startswith("part-") and path.suffix == ".parquet"):
-            raise GeneratorRefused(f"{path} was not written by this generator", "take it away, or choose another name")
+            raise GeneratorRefused(f"{path} was not written by this generator", "remove it, or choose another name")
         table = pq.read_table(blobs.open_file(path), columns=["partition", "offset"])
         ends = table.group_by("partition").aggregate([("offset", "max")])
         for partition, last in zip(ends["partition"].to_pylist(), ends["offset_max"].to_pylist(), strict=True):

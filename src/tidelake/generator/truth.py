@@ -1,6 +1,6 @@
-"""The truth about a generated topic: its distinct updates, its contents at any time, and the upper to reach.
+"""The ground truth of a generated topic: its distinct updates, its contents at any time, and the upper to reach.
 
-Only Arrow adds the contents up, so that they are an independent check of what Spark and Delta compute.
+Only Arrow adds up the contents, so they are an independent check of what Spark and Delta compute.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Truth(_Frozen):
     far_future: tuple[int, ...]
     """Times far beyond the history that have one update each; these updates are not part of the history."""
     rows: int
-    """Number of rows created. A continued topic goes on from here and from `next_id`."""
+    """Number of rows created. A continued topic starts from here and from `next_id`."""
     next_id: int
     parts: tuple[Part, ...]
 
@@ -104,8 +104,8 @@ def contents_at(path: Path, as_of: int) -> pa.Table:
         as_of: any time; the caller knows which times a table can answer.
 
     Returns:
-        The data's columns and `_diff`, the multiplicity of each row: never 0. The order of rows means nothing. Change
-        events give the columns of the rows that they change.
+        The data's columns and `_diff`, the multiplicity of each row: never 0. The order of rows is arbitrary. For
+        change events, the columns are those of the rows that they change.
     """
     updates = pq.read_table(path, filters=[(TIME, "<=", as_of)])
     if AFTER in updates.column_names:
@@ -137,7 +137,7 @@ def read_truth(path: Path) -> Truth:
     return Truth.model_validate_json(path.read_text(encoding="utf-8"))
 
 
-def write_beside(schema: tuple[Path, Any], updates: tuple[Path, pa.Table], summary: tuple[Path, Any]) -> None:
+def write_truth(schema: tuple[Path, Any], updates: tuple[Path, pa.Table], summary: tuple[Path, Any]) -> None:
     """Write the record schema, the true updates and, last, their summary."""
     for path, _ in (schema, updates, summary):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The writers of a history: redundant writers each state all of it in their own batches; shards state it together."""
+"""The writers of a history: each redundant writer states all of it in its own batches; shards state it together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 def state_alone(
     updates: Sequence[Triple], span: Span, random: Random, updates_per_message: int, times_per_statement: int
 ) -> list[Stated]:
-    """State the updates, which are in time order, by one writer; statements beyond `sealed` are left out."""
+    """State the updates, which are in time order, with one writer; statements beyond `sealed` are left out."""
     writer = Writer(Antichain.of(span.start), updates_per_message)
     stated: list[Stated] = []
     first = 0
@@ -55,7 +55,7 @@ def state_in_shards(
     times_per_statement: int,
     shards: int,
 ) -> list[Stated]:
-    """State the updates by several shards, each at its own pace; a row always belongs to the same shard."""
+    """State the updates with several shards, each at its own pace; a row always belongs to the same shard."""
     group = ShardGroup(Antichain.of(span.start), shards)
     writers = [ShardWriter(Antichain.of(span.start), updates_per_message) for _ in range(shards)]
     parts = [[update for update in updates if update[0] % shards == shard] for shard in range(shards)]

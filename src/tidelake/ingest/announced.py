@@ -16,7 +16,7 @@ from tidelake.store.layout import PROGRESS_SCHEMA
 
 
 def are_stated_twice(progress: pa.Table) -> bool:
-    """Whether two statements cover the same time. Then redundant or restarted writers also state updates twice."""
+    """Return whether two statements cover the same time; then redundant or restarted writers also repeat updates."""
     ends = [(min(lower), min(upper, default=INT64_MAX)) for lower, upper in _intervals_of(progress)]
     ends.sort()
     return any(after[0] < before[1] for before, after in pairwise(ends))
@@ -32,8 +32,8 @@ def _intervals_of(statements: pa.Table) -> Iterator[tuple[list[int], list[int]]]
 def bounds_of_future(collection: Collection, progress: pa.Table, upper: int) -> tuple[int, int] | None:
     """Find two times that divide the times to seal soon, later times, and the far future.
 
-    The first is the end of the interval that statements cover from upper on, or, without one, of the last interval that
-    they cover. None without statements, or if a statement closes the stream.
+    The first is the end of the interval that statements cover from upper on or, if there is none, of the last interval
+    that they cover. None if there are no statements, or if one closes the stream.
     """
     table = OpenTable(collection.paths.progress)
     pending = read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA)

@@ -41,7 +41,7 @@ _ACCEPTED, _NULL, _REJECTED, _BROKEN, _DOUBTFUL = (1 << bit for bit in range(5))
 """The bits of `_flags`.
 
 ACCEPTED: the row holds an allowed statement. NULL, REJECTED: first row of such a message. BROKEN: the statement breaks
-a rule of its own. DOUBTFUL: the statement's length does not show that nothing was cut.
+a rule of its own. DOUBTFUL: the statement's length does not prove that nothing was truncated.
 """
 
 
@@ -53,15 +53,15 @@ class _Sealed:
     closed: bool
 
     def holds(self, time: Column) -> Column:
-        """Whether a time is sealed; never a constant, with which the optimizer would cut the plan short."""
+        """Return whether a time is sealed; never a constant, which would let the optimizer drop parts of the plan."""
         return time >= 0 if self.closed else time < parameter(self.upper, time)
 
     def misses(self, time: Column) -> Column:
-        """Whether a time is not sealed."""
+        """Return whether a time is not sealed."""
         return time < 0 if self.closed else time >= parameter(self.upper, time)
 
     def reaches(self, file: RunFile) -> bool:
-        """Whether a file may hold a sealed time."""
+        """Return whether a file may hold a sealed time."""
         return self.closed or file.time_min is None or file.time_min < self.upper
 
 
@@ -102,7 +102,7 @@ class StreamTick(Tick):
 
     def read(self) -> None:
         """Read the schemas of the range and its progress statements."""
-        # Asked after the end offsets, the registry knows every id before them.
+        # The registry is asked after the end offsets were, so it knows every id before them.
         self.decoder = decoder_of(resolve_stream(self.settings, self.schema))
         self.reading = self.decoder.readings[0]
         if self.table.value(SEARCHES) and self.reading is Reading.MEASURED:
@@ -141,7 +141,7 @@ class StreamTick(Tick):
         return read.good.append_column("topic", pa.array([self.topic.name] * read.good.num_rows, pa.string()))
 
     def _write_updates(self, bounds: tuple[int, int] | None, drops_copies: bool) -> list[RunFile]:
-        """Write the rows of unsealed times as a run; rewrite it with a closer reading if anything is wrong."""
+        """Write the rows at unsealed times as a run; rewrite it with a closer reading if anything is wrong."""
         written = self._write_run(bounds, drops_copies)
         while (closer := _closer_reading(self.reading, written)) is not None:
             discard_run(self.table.path, written.run)
@@ -160,7 +160,7 @@ class StreamTick(Tick):
         return written.files
 
     def _write_run(self, bounds: tuple[int, int] | None, drops_copies: bool) -> WrittenRun:
-        """Write a run, and count on the way whether it needs a closer reading.
+        """Write a run, and find out from counts whether it needs a closer reading.
 
         Args:
             bounds: see `bounds_of_future`.
@@ -178,7 +178,7 @@ class StreamTick(Tick):
         rows = reduce(DataFrame.unionAll, frames)
         run = new_run("ingest")
         if bounds is not None:
-            # A straggler from the far future gets its own file; otherwise every seal would open this one.
+            # A row from the far future gets its own file; otherwise every seal would open this one.
             soon, far = (F.col(TIME) >= parameter(bound, F.col(TIME)) for bound in bounds)
             rows = rows.withColumn("_future", soon.cast("int") + far.cast("int"))
         schema = updates_schema(self.schema)
@@ -197,12 +197,12 @@ class StreamTick(Tick):
         return _is_refused(self.refusals, statement)
 
     def _explode(self, messages: DataFrame) -> DataFrame:
-        """Make a row of each statement that the envelope allows."""
+        """Return one row for each statement that the envelope allows."""
         refused = self._is_refused if self.refusals else None
         return explode_updates(messages, self.schema, refused=refused)
 
     def _exploded(self, between: tuple[int, int] | None = None) -> DataFrame:
-        """The updates of the range, or of its messages between two offsets, in any partition."""
+        """Return the updates of the range, or of its messages between two offsets, in any partition."""
         messages = reduce(DataFrame.unionAll, self.decoded)
         if between is not None:
             first, last = (parameter(offset, F.col("offset")) for offset in between)
@@ -257,7 +257,7 @@ class StreamTick(Tick):
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
 
     def _detail(self) -> Column:
-        """The text of the envelope's reason; null for any other reason."""
+        """Return the text of the envelope's reason; null for any other reason."""
         details = (F.when(F.col("reason") == refusal.reason, F.lit(refusal.detail)) for refusal in self.refusals)
         return F.coalesce(*details, F.lit(None).cast("string"))
 
@@ -290,7 +290,7 @@ class StreamTick(Tick):
             values = values_behind(table, self.topic.name, self.offsets) | ({SEARCHES: 1} if self.searches else {})
             self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
 
-        def meet_others(table: OpenTable) -> None:
+        def check_still_valid(table: OpenTable) -> None:
             if self._offsets_of(table) != self._offsets_of(self.table):
                 discard_runs(table.path, self.files)
                 reach("ingest.after_lost_offsets")
@@ -300,11 +300,11 @@ class StreamTick(Tick):
 
         fit_to_seals(self.table)
         failure = f"{ATTEMPTS_MAX} attempts to commit a tick failed"
-        retry_commit(self.table, commit, failure, after_conflict=meet_others)
+        retry_commit(self.table, commit, failure, after_conflict=check_still_valid)
         reach("ingest.after_commit")
 
     def _take_out_sealed(self, files: list[RunFile], now: _Sealed) -> list[RunFile]:
-        """Rewrite a run without the rows that a seal has overtaken, which are late now."""
+        """Rewrite a run without the rows whose times have been sealed in the meantime: they are late now."""
         rows = read_files(self.spark, self.table.path, files, updates_schema(self.schema))
         located = self._exploded().where(self.sealed.misses(F.col(TIME)))
         self._set_late_aside(located, now)
@@ -327,20 +327,20 @@ class StreamTick(Tick):
 
 
 def _closer_reading(reading: Reading, written: WrittenRun) -> Reading | None:
-    """The closer reading that a written run needs; None if the run is right."""
+    """Return the closer reading that a written run needs; None if the run is right."""
     if written.counts["broken"]:
         return Reading.CAREFUL
     return Reading.COMPARED if reading is Reading.MEASURED and _lacks_proof(written) else None
 
 
 def _lacks_proof(written: WrittenRun) -> bool:
-    """Whether lengths do not prove that all messages of a written run are good."""
+    """Return whether lengths do not prove that all messages of a written run are good."""
     return bool(written.counts["doubtful"] or written.counts["excess"])
 
 
 @cached
 def _message_columns(refusals: Sequence[Refusal], reading: Reading) -> list[Column]:
-    """The updates of messages, and the columns that count messages."""
+    """Return the updates of messages, and the columns that count messages."""
     rejected = F.col("reason").isNotNull()
     if reading is Reading.CAREFUL and refusals:
         refused = F.exists("updates", lambda update: _is_refused(refusals, update))
@@ -351,29 +351,29 @@ def _message_columns(refusals: Sequence[Refusal], reading: Reading) -> list[Colu
 
 @cached
 def _row_columns(decoder: Decoder, refusals: Sequence[Refusal], reading: Reading) -> list[Column]:
-    """The columns that count a row's statement and, in its first row, its message; see `explode_messages`."""
+    """Return the columns that count a row's statement and, in its first row, its message; see `explode_messages`."""
     statement, is_first = F.col("_u"), F.coalesce("_at", F.lit(0)) == 0
-    is_there, refused = statement.isNotNull(), bool(refusals)
+    is_present, refused = statement.isNotNull(), bool(refusals)
     flags, columns = {}, [F.col("offset").alias("_offset")]
     if reading is Reading.CAREFUL:
-        flags[_ACCEPTED] = is_there & ~_is_refused(refusals, statement) if refused else is_there
+        flags[_ACCEPTED] = is_present & ~_is_refused(refusals, statement) if refused else is_present
     else:
         broken = decoder.broken(statement)
-        flags[_ACCEPTED] = is_there
+        flags[_ACCEPTED] = is_present
         flags[_BROKEN] = broken | _is_refused(refusals, statement) if refused else broken
     flags |= {_NULL: is_first & F.col("_null"), _REJECTED: is_first & F.col("_rejected")}
     if reading.measures:
         lengths = decoder.lengths(statement)
         flags[_DOUBTFUL] = lengths.is_doubtful
-        stated, encoded = F.when(is_first, F.col("bytes")), F.when(is_there, lengths.bytes)
-        columns.append((F.coalesce(stated, F.lit(0)) - F.coalesce(encoded, F.lit(0))).alias("_excess"))
+        actual, encoded = F.when(is_first, F.col("bytes")), F.when(is_present, lengths.bytes)
+        columns.append((F.coalesce(actual, F.lit(0)) - F.coalesce(encoded, F.lit(0))).alias("_excess"))
     bits = [F.when(is_set, bit).otherwise(0) for bit, is_set in flags.items()]
     return [*columns, reduce(operator.add, bits).alias("_flags")]
 
 
 @cached
 def _counts(reading: Reading) -> list[Column]:
-    """The counts of `_row_columns`."""
+    """Return the counts of `_row_columns`."""
     names = {
         "updates": _ACCEPTED,
         "null_records": _NULL,
@@ -386,13 +386,13 @@ def _counts(reading: Reading) -> list[Column]:
 
 
 def _is_refused(refusals: Sequence[Refusal], statement: Column) -> Column:
-    """Whether the envelope refuses a statement."""
+    """Return whether the envelope refuses a statement."""
     return reason_against(refusals, statement).isNotNull()
 
 
 @cached
 def _has(flag: int) -> Column:
-    """Whether a row's `_flags` include this flag."""
+    """Return whether a row's `_flags` include this flag."""
     return F.col("_flags").bitwiseAND(F.lit(flag)) != 0
 
 

@@ -41,7 +41,7 @@ from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS, HAS_UNAVAILABLE, UPPE
 _SNAPSHOT_LSN = "snapshot/lsn"
 """The LSN of the last snapshot whose rows were read."""
 _SNAPSHOT_MS = "snapshot/processed_ms"
-"""When the connector started to read that snapshot."""
+"""When the connector started reading that snapshot."""
 _SNAPSHOT_ALONE = "snapshot/alone"
 """The LSN of the snapshot that the topic starts with: it has nothing to erase."""
 _SNAPSHOT_NOTED = "snapshot/noted"
@@ -95,7 +95,7 @@ class ChangeRecords:
         )
 
     def decoded(self) -> DataFrame:
-        """The result of `events.read_events`, with _position."""
+        """Return the result of `events.read_events`, with _position."""
         read = self._positioned()
         lacks = F.col(POSITION).isNull() & F.col("_error").isNull() & F.col("_reason").isNull()
         about_row = lacks & F.col("_kind").isin("value", "delete")
@@ -112,11 +112,11 @@ class ChangeRecords:
         return read
 
     def _positioned(self) -> DataFrame:
-        """The result of `_read`, with the positions that the events state themselves."""
+        """Return the result of `_read`, with the positions that the events state themselves."""
         return self._read().withColumn(POSITION, position_of(self.shape, self.starts))
 
     def _read(self) -> DataFrame:
-        """The result of `events.read_events`."""
+        """Return the result of `events.read_events`."""
         if self.batch.settings.format == "json":
             return (
                 read_plain_changes(self.batch.raw, self.shape)
@@ -162,7 +162,7 @@ class ChangeRecords:
         return written
 
     def _write_known(self) -> tuple[list[RunFile], dict[str, Any]]:
-        """Write the run with all schemas judged, and with the plain reading if all records allow it."""
+        """Write the run with all schemas judged, and on the fast path if all records allow it."""
         self.plain = self.batch.settings.format == "json"
         if self.plain:
             self.schemas, has_others = schemas_agreed(self.batch.table, self.row, self.batch.settings.key)
@@ -200,7 +200,7 @@ class ChangeRecords:
         return files, facts | self._count_rare(facts["noted"] and not facts["unread"])
 
     def _marks(self) -> Column:
-        """The marks of a record, as a sum of `_MARKS`."""
+        """Return the marks of a record, as a sum of `_MARKS`."""
         good, kind = F.col("_reason").isNull(), F.col("_kind")
         conditions = {
             "noted": ~good | F.col("_error").isNotNull() | F.col("_snapshot") | self._is_foreign(),
@@ -235,16 +235,16 @@ class ChangeRecords:
         return dict(row.asDict())
 
     def _has_unknown_schema(self) -> Column:
-        """Whether a record has a schema that was not judged; never null."""
+        """Return whether a record has a schema that was not judged; never null."""
         if self.batch.settings.format != "json" or self.schemas.complete:
             return F.lit(False)
         known = sorted({*self.schemas.agreed, *self.refused_schemas})
-        # Generated code takes a list as data, so another schema does not change the code.
+        # Generated code takes a list as data, so a different schema does not change the code.
         is_known = F.array_contains(F.array(*(F.lit(hashed).cast("bigint") for hashed in known)), F.col(SCHEMA))
         return F.coalesce(~is_known, F.lit(False)) if known else F.col(SCHEMA).isNotNull()
 
     def _is_foreign(self) -> Column:
-        """Whether a record is from a connector whose order of events is unknown."""
+        """Return whether a record is from a connector whose order of events is unknown."""
         return (F.col("_connector") != POSTGRESQL) & F.lit(not self.batch.settings.position)
 
     def _find_snapshots(self) -> None:
@@ -252,12 +252,12 @@ class ChangeRecords:
         rows = self._read().where(F.col("_snapshot") & F.col("_processed_ms").isNotNull())
         processed = {start.lsn: start.processed_ms for start in self.starts}
         for row in rows.groupBy("_lsn").agg(F.min("_processed_ms").alias("_at")).collect():
-            # Stored values only rise, but another partition may bring an earlier row later, and clocks go backwards.
+            # Stored values only rise, but another partition may deliver an earlier row later, and clocks go backwards.
             processed.setdefault(row["_lsn"], max(row["_at"], self.batch.table.value(_SNAPSHOT_MS) or 0))
         self.starts = [SnapshotStart(*start) for start in sorted(processed.items())]
 
     def _find_erased(self) -> list[int]:
-        """The greatest position below which a barrier, or a snapshot once it is complete, erases rows."""
+        """Return the greatest position below which a barrier, or a snapshot once it is complete, erases rows."""
         barriers = self._positioned().where(F.col("_kind") == "barrier").select(POSITION)
         if self.batch.table.value(HAS_BARRIERS):
             barriers = barriers.union(self._stored().where(F.col(DIFF) == 0).select(POSITION))
@@ -297,7 +297,7 @@ class ChangeRecords:
                 written.files += self._write_barrier(last.lsn)
 
     def _topic_ends(self) -> dict[Place, int]:
-        """By place, the current ends of the topics."""
+        """Return the current ends of the topics, by place."""
         return {
             (topic.name, partition): end
             for topic in self.batch.topics

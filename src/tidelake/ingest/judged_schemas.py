@@ -1,7 +1,7 @@
 """Checks embedded Connect schemas against the collection's column types.
 
-A topic has a handful of schemas for years. The table's log caches the hashes of those that agree, so a tick only checks
-that each message has one of them. A tick that meets another schema parses it before it commits.
+A topic has a handful of schemas over the years. The table's log caches the hashes of those that agree, so a tick only
+checks that each message has one of them. A tick that finds a new schema parses it before it commits.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pyspark.sql import DataFrame
 from tidelake.errors import SchemaRefused
 from tidelake.ingest.message_schemas import schemas_of
 from tidelake.schema.connect import WireType
-from tidelake.schema.connect_agreement import says_key, written_otherwise
+from tidelake.schema.connect_agreement import can_read_key, differing_wire_types
 from tidelake.schema.evolution import Record
 from tidelake.store.commit import OpenTable
 
 _KNOWN_MAX = 20
 """Each message is compared with these one by one."""
 _AGREED_MAX = 100
-"""With more, the texts are not schemas."""
+"""If there are more, they are not schemas."""
 
 
 @dataclass(frozen=True)
 class JudgedSchemas:
-    """The schemas of messages by their hash, and what they mean for their messages; see `ChangeShape`."""
+    """The schemas of messages by their hash, and the consequences for their messages; see `ChangeShape`."""
 
     agreed: tuple[int, ...] = ()
     """Schemas that agree with the collection's types, in the order of their arrival."""
@@ -58,14 +58,14 @@ def judge_schemas(raw: DataFrame, row: Record, key: Sequence[str], known: Judged
         if message.hashed in agreed:
             continue
         try:
-            others = written_otherwise(row, message.schema)
+            others = differing_wire_types(row, message.schema)
             if others:
                 written[message.hashed] = others
             else:
                 agreed.append(message.hashed)
         except SchemaRefused as error:
-            refused[message.hashed] = f"its schema says another type: {error.fact}"
-            if not says_key(row, key, message.schema):
+            refused[message.hashed] = f"its schema has a different type: {error.fact}"
+            if not can_read_key(row, key, message.schema):
                 unreadable.add(message.hashed)
     return JudgedSchemas(tuple(agreed), refused, frozenset(unreadable), written, _newest(lengths), complete=True)
 
@@ -84,7 +84,7 @@ def schemas_agreed(table: OpenTable, row: Record, key: Sequence[str]) -> tuple[J
 
 
 def values_of_judged(table: OpenTable, row: Record, key: Sequence[str], judged: JudgedSchemas) -> dict[str, int]:
-    """The values that a commit stores for the next tick."""
+    """Return the values that a commit stores for the next tick."""
     if not judged.complete:
         return {}
     name = _value_name(row, key)
@@ -99,6 +99,6 @@ def values_of_judged(table: OpenTable, row: Record, key: Sequence[str], judged: 
 
 
 def _value_name(row: Record, key: Sequence[str]) -> str:
-    """The name of the cached schemas for these columns."""
+    """Return the name of the cached schemas for these columns."""
     columns = json.dumps([row, key], sort_keys=True)
     return f"schemas/{hashlib.blake2b(columns.encode(), digest_size=6).hexdigest()}"

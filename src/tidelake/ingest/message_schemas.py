@@ -1,4 +1,4 @@
-"""Finds the schemas that Kafka Connect's converter writes around JSON values.
+"""Finds the schemas that Kafka Connect's converter embeds in JSON messages.
 
 A topic has a handful of schemas, each in thousands of messages. A hash of their text identifies them, and one message
 of each is parsed.
@@ -17,7 +17,7 @@ from tidelake.decode.json import PAYLOAD, schema_hash
 from tidelake.spark.conditions import all_of
 
 _SCHEMAS_MAX = 1_000
-"""Maximum number of schemas in a tick; with more, the texts are not schemas."""
+"""Maximum number of schemas in a tick; if there are more, they are not schemas."""
 
 
 @dataclass(frozen=True)

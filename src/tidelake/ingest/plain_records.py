@@ -1,4 +1,4 @@
-"""Turns records into rows if each states an event or the value of its key."""
+"""Turns records into rows, if each record states an event or the value of its key."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def read_events(raw: DataFrame, settings: ReclockSettings, schemas: SourceSchema
 
 
 def append_only_rows(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSchemas, time: int) -> DataFrame:
-    """Make a row of each record that could be decoded.
+    """Return one row for each record that could be decoded.
 
     In:  the result of `read_events`.
     Out: the table's columns, _time (`time`) and _diff (1).
@@ -116,7 +116,7 @@ def read_upserts(raw: DataFrame, settings: ReclockSettings, schemas: SourceSchem
 
 
 def upsert_rows(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSchemas, time: int) -> DataFrame:
-    """Make a row of the last record of each key: a value, a delete or an error.
+    """Return one row for the last record of each key: a value, a delete or an error.
 
     In:  the result of `read_upserts`.
     Out: the columns of a table in the positioned form; the key is unique.
@@ -146,9 +146,9 @@ def upsert_rows(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSc
 
 
 def _key_object(settings: ReclockSettings) -> Column:
-    """The bytes of a key as a JSON object. A key of one column may be a bare value, and a text may lack its quotes.
+    """Return a key's bytes as a JSON object. A key of one column may be a bare value, and a string may lack its quotes.
 
-    Bare values, too, may have a schema around them.
+    Bare values may also have an embedded schema.
     """
     key, names = F.col("key"), [column["name"] for column in settings.key_schema["fields"]]
     if len(names) > 1:
@@ -166,35 +166,35 @@ def _key_object(settings: ReclockSettings) -> Column:
 
 
 def _quoted(text: Column) -> Column:
-    """A text as JSON writes it."""
+    """Return a string in JSON notation."""
     return F.regexp_extract(F.to_json(F.struct(text.alias("t"))), r'(?s)^\{"t":(.*)\}$', 1)
 
 
 def _value_fault() -> Column:
-    """What is wrong with a value, or null."""
+    """Return what is wrong with a value, or null."""
     of_column = F.when(F.col("_value_detail").isNotNull(), F.concat(F.lit(", "), F.col("_value_detail")))
     fault = F.concat(F.lit("the value cannot be used: "), F.col("_value_reason"), F.coalesce(of_column, F.lit("")))
     return F.when(F.col("_value_reason").isNotNull(), fault)
 
 
 def _other_key(settings: ReclockSettings, schemas: SourceSchemas) -> Column:
-    """The fault of a value that names another key than its record, or null."""
+    """Return the fault of a value that names a different key than its record, or null."""
     names = {column["name"] for column in schemas.values.record["fields"]}
     both = [column["name"] for column in settings.key_schema["fields"] if column["name"] in names]
     if not both:
         return F.lit(None).cast("string")
     agrees = all_of(F.col("_key")[name].eqNullSafe(F.col("_value")[name]) for name in both)
-    return F.when(F.col("_value").isNotNull() & ~agrees, F.lit("the value names another key than the record has"))
+    return F.when(F.col("_value").isNotNull() & ~agrees, F.lit("the value names a different key than its record"))
 
 
 def _placed(fault: Column) -> Column:
-    """A fault with its place in the topic."""
+    """Return a fault with its place in the topic."""
     place = F.concat_ws(":", F.col("topic"), F.col("partition").cast("string"), F.col("offset").cast("string"))
     return F.when(fault.isNotNull(), F.concat(fault, F.lit(" ("), place, F.lit(")")))
 
 
 def _place(settings: ReclockSettings) -> Sequence[Column]:
-    """The columns that order the records of a key within a tick, before their offsets."""
+    """Return the columns that order the records of a key within a tick, before their offsets."""
     if len(settings.topics) == 1:
         return [F.col("partition")]
     topics = F.array_position(F.array(*(F.lit(topic) for topic in settings.topics)), F.col("topic"))
@@ -202,11 +202,11 @@ def _place(settings: ReclockSettings) -> Sequence[Column]:
 
 
 def metadata_columns(settings: ReclockSettings) -> list[Column]:
-    """The metadata columns, under the names in the settings."""
+    """Return the metadata columns, under the names in the settings."""
     return [column.alias(name) for name, column in metadata_of(settings).items()]
 
 
 def metadata_of(settings: ReclockSettings) -> dict[str, Column]:
-    """The metadata columns by name."""
+    """Return the metadata columns by name."""
     sources = {"timestamp": F.timestamp_millis("timestamp_ms")}
     return {name: sources.get(kind, F.col(kind)) for kind, name in settings.metadata.items()}

@@ -52,16 +52,16 @@ def unread(
     if all(ends.get(partition, 0) == read.get(partition, 0) for partition in {*ends, *read}):
         return 0, []
     offsets, gaps = plan_next(topic, table, collection, INT64_MAX)
-    # Nothing of a recreated topic can be read, so all of it is unread.
+    # No part of a recreated topic can be read, so all of it is unread.
     starts = {partition: read.get(partition, 0) if gaps else end for partition, end in ends.items()}
     starts |= {partition: start for partition, (start, _) in offsets.intervals.items()}
     return sum(max(0, end - starts[partition]) for partition, end in ends.items()), gaps
 
 
 def values_behind(table: OpenTable, topic: str, offsets: OffsetRange) -> dict[str, int]:
-    """The values that the commit of a range sets for its topic: next offsets, number of partitions, identity.
+    """Return the values that the commit of a range sets for its topic: next offsets, number of partitions, identity.
 
-    Values only rise: an accepted recreated topic has another name here.
+    Values only rise: an accepted recreated topic has a different name here.
     """
     values = {offset_value(topic, partition): end for partition, (_, end) in offsets.intervals.items()}
     values[partitions_value(topic)] = max(table.value(partitions_value(topic)) or 0, 1 + max(offsets.intervals))

@@ -62,7 +62,7 @@ def _plan(
 
 
 def unusable_rows(decoded: DataFrame) -> DataFrame:
-    """Make the rows of the quarantine.
+    """Return the rows for the quarantine.
 
     In:  the result of `Records.decoded`.
     Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
@@ -113,7 +113,7 @@ class RecordTick(Tick):
         Raises:
             LostRace: the schemas add columns to the table.
         """
-        # Asked after the end offsets, the registry knows every id before them.
+        # The registry is asked after the end offsets were, so it knows every id before them.
         self.schemas = resolve_records(self.settings, self.collection.entry, self._messages)
         if self.schemas.table != self.collection.entry.record_schema:
             spec = self.settings.spec(self.schemas.values.record)
@@ -126,7 +126,7 @@ class RecordTick(Tick):
         return mint_time(self.lower, self.start_ms, minted_time(self.collection.paths.bindings))
 
     def decode(self) -> None:
-        """Let the envelope decode the records of all topics."""
+        """Have the envelope decode the records of all topics."""
         reach("raw.before_write")
         tasks = min(self.spark.sparkContext.defaultParallelism, self.report.messages // _MESSAGES_PER_TASK_MIN)
         batch = RecordBatch(
@@ -180,7 +180,7 @@ class RecordTick(Tick):
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
 
     def ends(self) -> dict[Place, int]:
-        """By place, the next offset after the tick."""
+        """Return the next offset after the tick, by place."""
         return {
             **self.known,
             **{

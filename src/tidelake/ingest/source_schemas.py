@@ -1,4 +1,4 @@
-"""Resolves the schemas of a source's writers and the table's columns: once a tick, passed down, never written back.
+"""Resolves the schemas of a source's writers and the table's columns: once per tick, passed down, never written back.
 
 The settings have the schema that a user wrote, and the catalog the columns added since. Writers' schemas are listed in
 the settings, looked up in a registry, or embedded in messages. A collection that grows gets the columns that these
@@ -23,7 +23,7 @@ from tidelake.ingest.message_schemas import schemas_of
 from tidelake.schema.avro import record_schema_of
 from tidelake.schema.columns import column_difference, column_types
 from tidelake.schema.connect import declared_row, key_row_of, row_schema_of_connect, wire_types
-from tidelake.schema.connect_agreement import written_otherwise
+from tidelake.schema.connect_agreement import differing_wire_types
 from tidelake.schema.evolution import Record, Values, grow, landed_fields, new_fields, sort_writers
 from tidelake.settings.block import Block
 from tidelake.settings.collection import CollectionSettings, CollectionSpec
@@ -63,7 +63,7 @@ def resolve_records(settings: ReclockSettings, entry: Entry, messages: Callable[
     Args:
         settings: the collection's settings.
         entry: its catalog entry.
-        messages: gives the records of the tick; called only if embedded schemas may add columns.
+        messages: returns the records of the tick; called only if embedded schemas may add columns.
 
     Raises:
         RegistryUnreachable: the registry does not answer, so no id can be judged.
@@ -95,18 +95,18 @@ def resolve_records(settings: ReclockSettings, entry: Entry, messages: Callable[
     )
 
 
-def resolve_spec(spark: SparkSession, settings: CollectionSettings, is_there: bool) -> CollectionSpec:
+def resolve_spec(spark: SparkSession, settings: CollectionSettings, is_known: bool) -> CollectionSpec:
     """Make the specification of a collection; take a schema that the settings omit from the source.
 
     Args:
         spark: the session.
         settings: the collection's settings.
-        is_there: whether the store has the collection; then the source is not asked.
+        is_known: whether the store has the collection; then the source is not asked.
 
     Raises:
         ConfigurationError: the source has no schema yet.
     """
-    if is_there or settings.value_schema or not isinstance(settings, ReclockSettings):
+    if is_known or settings.value_schema or not isinstance(settings, ReclockSettings):
         return settings.spec()
     place = Block(Path("collections.yaml"), Path(), None, f"collections.{settings.name}")
     try:
@@ -118,15 +118,15 @@ def resolve_spec(spark: SparkSession, settings: CollectionSettings, is_there: bo
     if settings.registry is not None:
         problem = f"is missing, and the registry has no schema under '{settings.topics[0]}-value' yet"
     else:
-        problem = f"is missing, and no message of {settings.topic} has its schema with it"
+        problem = f"is missing, and no message of {settings.topic} has an embedded schema"
     place.child("schema").fail(
         problem,
-        "add `schema:`, the record of a row; or let the converter write it (`value.converter.schemas.enable=true`)",
+        "add `schema:`, the record of a row; or have the converter write it (`value.converter.schemas.enable=true`)",
     )
 
 
 def _described(settings: ReclockSettings, row: Record, place: Block) -> CollectionSpec:
-    """The specification of change events whose row the source brings.
+    """Return the specification of a collection of change events whose row schema comes from the source.
 
     Raises:
         SchemaRefused: a table cannot have one of the columns.
@@ -136,7 +136,7 @@ def _described(settings: ReclockSettings, row: Record, place: Block) -> Collecti
     for name in settings.key:
         if name not in types or types[name].nullable:
             problem = f"the column '{name}' may be null" if name in types else f"the events have no column '{name}'"
-            place.child("key").fail(problem, f"name a primary key out of: {', '.join(types)}")
+            place.child("key").fail(problem, f"name a primary key from: {', '.join(types)}")
     check_metadata(place.child("metadata"), settings.landed(row), settings.metadata)
     return settings.spec(row)
 
@@ -155,7 +155,7 @@ class _Resolved:
 
 
 def _known_values(settings: ReclockSettings, entry: Entry, table: Record) -> Values:
-    """The columns of values, with those added since the collection was created."""
+    """Return the columns of values, with those added since the collection was created."""
     record: Record = settings.row or entry.value_schema
     names = {column["name"] for column in record["fields"]}
     added = [column for column in entry.value_schema.get("fields", ()) if column["name"] not in names]
@@ -168,7 +168,7 @@ def _known_values(settings: ReclockSettings, entry: Entry, table: Record) -> Val
 
 
 def _row_of(of_changes: bool, schema: Any) -> Record:
-    """The record of values in a writer's schema.
+    """Return the record of values in a writer's schema.
 
     Raises:
         SchemaRefused: the schema has none.
@@ -196,7 +196,7 @@ def _look_up(settings: ReclockSettings, known: Values) -> _Resolved:
 
 
 def _registered(settings: CollectionSettings, record: Record, part: str) -> dict[int, Any]:
-    """By id, all schemas of the topics' keys or values, in the order of registration."""
+    """Return all schemas of the topics' keys or values by id, in the order of registration."""
     assert settings.registry is not None
     registry = SchemaRegistry(settings.registry)
     subjects = dict.fromkeys(subject_of(settings.subject, topic, record, part) for topic in settings.topics)
@@ -204,7 +204,7 @@ def _registered(settings: CollectionSettings, record: Record, part: str) -> dict
 
 
 def _records(of_changes: bool, usable: Mapping[int, Any]) -> dict[int, Any]:
-    """The writers' schemas: records, or whole change events."""
+    """Return the writers' schemas: records, or whole change events."""
     return {schema_id: schema if of_changes else dict(record_schema_of(schema)) for schema_id, schema in usable.items()}
 
 
@@ -213,7 +213,7 @@ def _named(refused: Mapping[int, str]) -> dict[int, str]:
 
 
 def _newest_row(settings: ReclockSettings) -> Record | None:
-    """The row of the newest schema of change events; None if no topic has a schema yet.
+    """Return the row of the newest schema of change events; None if no topic has a schema yet.
 
     Raises:
         RegistryUnreachable: the registry does not answer.
@@ -249,26 +249,26 @@ def _read_messages(known: Values, raw: DataFrame) -> _Resolved:
 
 
 def _row_of_message(known: Values, schema: Any) -> Record:
-    """The row in a message's schema.
+    """Return the row in a message's schema.
 
     Raises:
-        SchemaRefused: it has no row, has other types than the known change events, or has a column with which wrapped
-            values could not be told from bare ones.
+        SchemaRefused: it has no row, has types that differ from the known change events, or has a column with which
+            wrapped values could not be distinguished from bare values.
     """
     if known.of_changes:
-        written_otherwise(known.record, schema)
+        differing_wire_types(known.record, schema)
         return row_schema_of_connect(schema)
     row = row_schema_of_connect(schema)
     for column in row["fields"]:
         if column["name"] in WRAPPING:
             raise SchemaRefused(
-                column["name"], "it is new, but with it a value with a schema around it would be taken for a row"
+                column["name"], "it is new, but with it a value with an embedded schema would look like a row"
             )
     return row
 
 
 def _row_in_messages(spark: SparkSession, settings: ReclockSettings) -> Record | None:
-    """The row in the first schema that the first tick of any topic finds in its messages; None without one."""
+    """Return the row in the first schema found in the messages of a topic's first tick; None if there is none."""
     for topic in open_topics(settings):
         starts = dict.fromkeys(topic.end_offsets(), 0)
         offsets, gaps = topic.plan(starts, settings.messages_per_tick_max)

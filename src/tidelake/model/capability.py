@@ -1,4 +1,4 @@
-"""Read capabilities as values: who holds history back, and how far.
+"""Read capabilities as values: who keeps history readable, and from when.
 
 `since` of a collection is the meet of the frontiers of its capabilities, so it never passes a live capability. This
 module neither stores capabilities nor ends leases.
@@ -24,7 +24,7 @@ class MemoryCapability:
         id: its name, which is never reused.
         kind: `critical` belongs to the collection, follows its retention rule and never expires; `read` belongs to one
             reader.
-        since: the frontier it holds; an empty frontier holds nothing.
+        since: the frontier that it holds; an empty frontier holds nothing.
         token: the holder's secret. If it differs, another holder has taken the capability over.
     """
 
@@ -34,7 +34,7 @@ class MemoryCapability:
     token: str
 
     def downgrade(self, since: Antichain, token: str) -> MemoryCapability:
-        """Return up the history before `since`; the same frontier is a no-op.
+        """Give up the history before `since`; the same frontier is a no-op.
 
         Raises:
             CapabilityError: `token` is not the holder's.
@@ -59,7 +59,7 @@ class MemoryCapability:
             CapabilityError: `token` is not the holder's.
         """
         if token != self.token:
-            raise CapabilityError(self.id, "somebody else holds it now: the token differs")
+            raise CapabilityError(self.id, "another holder has it now: the token differs")
 
     def taken_over(self, token: str) -> MemoryCapability:
         """Return the capability with a new holder; the old holder's token is refused from now on."""

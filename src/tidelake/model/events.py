@@ -6,7 +6,7 @@ come from, so a row that one transaction inserts and deletes never exists.
 
 Without a key, the contents are the sum of all updates. With a key, the newest time at which a key's updates do not
 cancel decides its value, and an added row wins over a removed one. So rows from before the start of the stream need not
-be known. On a history that states all rows, both give the same contents.
+be known. If a history states all rows, both ways give the same contents.
 
 A `before` with only the key's columns cancels nothing: it only names the key that a row leaves. Several events of the
 same key at the same time then have no order, and break the envelope.
@@ -37,7 +37,7 @@ def row_updates(events: Iterable[Event], key: KeyOf | None = None) -> dict[tuple
 
     Args:
         events: the stated events.
-        key: set if `before` has only the key's columns: then `before` counts only if `after` has another key.
+        key: set if `before` has only the key's columns: then `before` counts only if `after` has a different key.
 
     >>> row_updates([Event(None, "a", 3), Event("a", "b", 3)])
     {('b', 3): 1}
@@ -73,8 +73,8 @@ def newest_updates(updates: dict[tuple[Row, int], int], key: KeyOf) -> dict[Hash
 
 def keyed_contents(events: Iterable[Event], as_of: int, key: KeyOf, whole_before: bool = True) -> dict[Row, int]:
     """Return the row of each key AS OF a time."""
-    stated = row_updates(events, None if whole_before else key)
-    updates = {update: diff for update, diff in stated.items() if update[1] <= as_of}
+    row_diffs = row_updates(events, None if whole_before else key)
+    updates = {update: diff for update, diff in row_diffs.items() if update[1] <= as_of}
     return {row: 1 for row, _, diff in newest_updates(updates, key).values() if diff > 0}
 
 
@@ -114,7 +114,7 @@ class EventCollection:
     """Runs of events, some of them merged, with a key or without.
 
     Args:
-        key: returns the key of a row; None adds rows up.
+        key: returns the key of a row; if None, rows add up.
         whole_before: whether `before` is the whole row; if not, it has only the key's columns.
 
     >>> tides = EventCollection(key=lambda row: row[0])
@@ -134,11 +134,11 @@ class EventCollection:
 
     def seal(self, upper: int) -> None:
         """Advance upper, and cancel surplus copies of the newly sealed events in a run of their own."""
-        stated: dict[tuple[Row | None, Row | None, int], int] = {}
+        copies_by_place: dict[tuple[Row | None, Row | None, int], int] = {}
         for event in (event for run in self.runs for event in run if self.upper <= event.time < upper):
             place = (event.before, event.after, event.time)
-            stated[place] = stated.get(place, 0) + 1
-        surplus = [Event(*place, diff=1 - copies) for place, copies in stated.items() if copies > 1]
+            copies_by_place[place] = copies_by_place.get(place, 0) + 1
+        surplus = [Event(*place, diff=1 - copies) for place, copies in copies_by_place.items() if copies > 1]
         if surplus:
             self.append(surplus)
         self.upper = max(self.upper, upper)
@@ -161,11 +161,11 @@ class EventCollection:
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)
         indexes = set(chosen)
-        taken = [event for index in sorted(indexes) for event in self.runs[index]]
+        merged_events = [event for index in sorted(indexes) for event in self.runs[index]]
         left = [run for index, run in enumerate(self.runs) if index not in indexes]
-        old = [event for event in taken if event.time <= through]
-        later = [event for event in taken if through < event.time < self.upper]
-        unsealed = [event for event in taken if event.time >= self.upper]
+        old = [event for event in merged_events if event.time <= through]
+        later = [event for event in merged_events if through < event.time < self.upper]
+        unsealed = [event for event in merged_events if event.time >= self.upper]
         if self.key is None:
             moved = row_updates(event._replace(time=through) for event in old)
             remaining = [Event(None, row, time, diff) for (row, time), diff in moved.items()]

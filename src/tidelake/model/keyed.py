@@ -106,10 +106,10 @@ class KeyedCollection:
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)
         indexes = set(chosen)
-        taken = [statement for index in sorted(indexes) for statement in self.runs[index]]
+        merged_statements = [statement for index in sorted(indexes) for statement in self.runs[index]]
         left = [run for index, run in enumerate(self.runs) if index not in indexes]
         takes_all = not any(statement.time <= through for run in left for statement in run)
-        old = newest(statement for statement in taken if statement.time <= through).values()
+        old = newest(statement for statement in merged_statements if statement.time <= through).values()
         remaining = [statement for statement in old if statement.diff > 0 or not takes_all]
-        later = dict.fromkeys(statement for statement in taken if statement.time > through)
+        later = dict.fromkeys(statement for statement in merged_statements if statement.time > through)
         self.runs = [*left, [*remaining, *later]]

@@ -7,7 +7,8 @@ position, whichever tick read it.
 - A diff of +1 sets the values of a key, -1 deletes it.
 - A diff of 0 is a *barrier*: it erases every statement of any key at a lower position (a truncated table, or rows that
   a repeated snapshot no longer states).
-- A column may be *unavailable*: its value is the last known one below, but not across a delete, a barrier or an error.
+- A column may be *unavailable*: it has the last known value from a lower position, but not from before a delete, a
+  barrier or an error.
 - A statement with an *error* says that the new value of its key could not be decoded.
 
 A source may repeat a statement for a while, at most `resent_within` after it was first read.
@@ -83,12 +84,12 @@ def contents(statements: Iterable[PositionedStatement], as_of: int) -> Contents:
 def merged(
     taken: Iterable[PositionedStatement], through: int, takes_all: bool, resent_within: int
 ) -> list[PositionedStatement]:
-    """Return the statements still needed once times at or before `through` cannot be distinguished any more.
+    """Return the statements still needed once times at or before `through` can no longer be distinguished.
 
     No time is advanced. A key keeps its newest statement, and what its unavailable columns need: for each column the
-    newest statement below that has a value, or the delete or error that ends the search. A delete on top is dropped if
-    no other run holds anything at or before `through` and nothing that it hides can be stated again. The greatest
-    barrier stays.
+    newest earlier statement that has a value, or the delete or error that ends the search. If the newest statement is a
+    delete, it is dropped if no other run holds anything at or before `through` and nothing that it hides can be stated
+    again. The greatest barrier stays.
 
     Args:
         taken: the statements of the merged runs.
@@ -172,7 +173,7 @@ class PositionedCollection:
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)
         indexes = set(chosen)
-        taken = [statement for index in sorted(indexes) for statement in self.runs[index]]
+        merged_statements = [statement for index in sorted(indexes) for statement in self.runs[index]]
         left = [run for index, run in enumerate(self.runs) if index not in indexes]
         takes_all = not any(statement.time <= through for run in left for statement in run)
-        self.runs = [*left, merged(taken, through, takes_all, self.resent_within)]
+        self.runs = [*left, merged(merged_statements, through, takes_all, self.resent_within)]

@@ -1,7 +1,7 @@
 """An in-memory collection whose diffs add up, the model for every stored collection.
 
 It is a partial time-varying collection: updates between two frontiers, `since` and `upper`. At every time at or after
-`since` and not at or after `upper` it reads what the full history reads.
+`since` and not at or after `upper`, a read returns the same as from the full history.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SumCollection:
         self._updates.extend(batch)
 
     def seal(self, upper: Antichain) -> None:
-        """Promise that all further updates are at or after `upper`; the same upper is a no-op.
+        """Promise that all later updates are at or after `upper`; the same upper is a no-op.
 
         Raises:
             FrontierRegression: `upper` is not at or beyond the current one.

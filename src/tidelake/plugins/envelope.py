@@ -47,13 +47,13 @@ class RecordBatch:
 
 @dataclass
 class WrittenRecords:
-    """What a tick wrote of its records."""
+    """What a tick wrote for its records."""
 
     files: list[RunFile]
     values: dict[str, int] = field(default_factory=dict)
     """Further values for the commit."""
     records: int = 0
-    """Number of records; in Kafka an offset may have none."""
+    """Number of records; in Kafka, an offset may have no record."""
     tombstones: int = 0
     quarantined: int = 0
     errors: int = 0
@@ -71,7 +71,7 @@ class Records(Protocol):
         """
 
     def write(self) -> WrittenRecords:
-        """Write the rows as uncommitted runs, and count on the way."""
+        """Write the rows as uncommitted runs, and count them in the same pass."""
 
 
 class Envelope(Protocol):
@@ -80,23 +80,23 @@ class Envelope(Protocol):
     terms: ClassVar[EnvelopeTerms]
     """The terms for settings and the store."""
     refusals: ClassVar[Sequence[Refusal]] = ()
-    """The kinds of statements that send their message to the quarantine; the first that holds is the reason."""
+    """The kinds of statements whose message is quarantined; the first that applies is the reason."""
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
         """Make the form of a collection's table.
 
         Args:
             entry: the collection's entry.
-            table: its updates, at the version that the form is used for. Without it, the form expects every kind of
+            table: its updates table, at the version that the form is used for. If None, the form expects every kind of
                 row: the results are the same, but may cost more.
         """
 
     def records(self, batch: RecordBatch) -> Records:
         """Turn records of a reclocked collection into rows; only for envelopes that need no diff."""
-        raise AssertionError(f"the envelope '{self.terms.name}' makes no rows of records")
+        raise AssertionError(f"the envelope '{self.terms.name}' makes no rows from records")
 
     def contents_types(self, entry: Entry) -> tuple[Column, ...]:
-        """The columns of the contents."""
+        """Return the columns of the contents."""
         return column_types(entry.record_schema)
 
 
@@ -112,7 +112,7 @@ def register_envelope(envelope: Envelope) -> None:
 
 
 def envelope_of(name: str) -> Envelope:
-    """The envelope with this name, as in settings and the catalog.
+    """Return the envelope with this name, as in settings and the catalog.
 
     Raises:
         UnknownPlugin: neither this process nor an installed package has it.
@@ -121,10 +121,10 @@ def envelope_of(name: str) -> Envelope:
 
 
 def form_of(entry: Entry, table: OpenTable | None = None) -> Form:
-    """The form of a collection's table; see `Envelope.form`."""
+    """Return the form of a collection's table; see `Envelope.form`."""
     return envelope_of(entry.envelope).form(entry, table)
 
 
 def refusals_of(envelope: str) -> Sequence[Refusal]:
-    """The kinds of statements that an envelope refuses; see `Envelope.refusals`."""
+    """Return the kinds of statements that an envelope refuses; see `Envelope.refusals`."""
     return envelope_of(envelope).refusals

@@ -1,4 +1,4 @@
-"""The protocol of framings, which recognise completeness and copies, and their registry."""
+"""The protocol of framings, which detect completeness and copies, and their registry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Framing(Protocol):
         """Make a tick of ingest from fresh state."""
 
     def proofs(self, collection: Collection, lower: int) -> Mapping[int, Mapping[str, Any]]:
-        """The proofs of sealed times at or after `lower`: by time, announced, counted, copies and decision."""
+        """Return the proofs of sealed times at or after `lower`: by time, announced, counted, copies and decision."""
 
     def recount(self, rows: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
         """Count the rows of sealed times independently of seal, for `validate` to compare with the proofs.
@@ -54,7 +54,7 @@ def register_framing(framing: Framing) -> None:
 
 
 def framing_of(name: str) -> Framing:
-    """The framing with this name, as in settings and the catalog.
+    """Return the framing with this name, as in settings and the catalog.
 
     Raises:
         UnknownPlugin: neither this process nor an installed package has it.

@@ -22,7 +22,7 @@ class Counts:
     updates_late: int = 0
     bytes_stored: int = 0
     values_in_error: int = 0
-    """Reclocked keys: number of values that could not be decoded; each puts its key in error until it is healed."""
+    """Reclocked keys: number of values that could not be decoded; each leaves its key in error until a later record."""
     reasons: dict[str, int] = field(default_factory=dict)
     """Quarantined messages by reason."""
 
@@ -41,7 +41,7 @@ class Counts:
 
 @dataclass
 class TickReport(Counts):
-    """The counts of one tick, the gaps that it met, and the version that it committed."""
+    """The counts of one tick, the gaps that it found, and the version that it committed."""
 
     gaps: list[TopicGap] = field(default_factory=list)
     version: int = -1
@@ -59,12 +59,12 @@ class Tick(ABC):
     report: TickReport
 
     def run(self) -> TickReport | None:
-        """Take the steps; None if there is nothing new and no gap.
+        """Run the steps; return None if there is nothing new and no gap.
 
         Raises:
             LostRace: another tick read the same offsets; nothing was committed.
             Fenced: the writer's epoch has moved.
-            Indeterminate: whether the commit is there is unknown; the offsets tell the next tick.
+            Indeterminate: it is unknown whether the commit succeeded; the offsets show it to the next tick.
         """
         if not self.plan():
             return self.report if self.report.gaps else None
@@ -81,11 +81,11 @@ class Tick(ABC):
 
     @abstractmethod
     def read(self) -> None:
-        """Read what decoding depends on: the schemas of the range, announcements, the time."""
+        """Read what decoding depends on: the schemas of the range, the announcements, the time."""
 
     @abstractmethod
     def decode(self) -> None:
-        """Make frames of the range. They are evaluated when they are written."""
+        """Create the frames of the range. They are evaluated when they are written."""
 
     @abstractmethod
     def write(self) -> None:

@@ -1,6 +1,6 @@
 """Antichains: sets of times in which no time is before another; every frontier is one.
 
-`since`, `upper`, `lower` and `frontier` are roles of an `Antichain`, never types of their own.
+`since`, `upper`, `lower` and `frontier` are roles of an `Antichain`, not separate types.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class Binding:
         lower: upper before the tick; nothing happened from there up to `time`.
         starts: the next offset before the tick, by place.
         ends: the next offset after the tick, by place, for every known place.
-        records: the number of records that the tick read. Offsets that an operator gave up on are between `starts`
-            and `ends` too.
+        records: the number of records that the tick read. Offsets that an operator gave up on are also between `starts`
+            and `ends`.
         rows: the number of rows made from the records.
         quarantined: the number of unusable records.
         at_ms: the start of the tick, in milliseconds since 1970.
@@ -64,7 +64,7 @@ def mint_time(upper: int, start_ms: int, minted: int) -> int:
     Args:
         upper: the first unsealed time.
         start_ms: the start of the tick, in milliseconds since 1970; a clock may go backwards.
-        minted: the greatest minted time, also of ticks that lost a race or crashed; -1 if there is none.
+        minted: the greatest minted time, including those of ticks that lost a race or crashed; -1 if there is none.
 
     >>> mint_time(0, 1_700_000_000_000, -1), mint_time(9, 5, -1), mint_time(9, 5, 9)
     (1700000000000, 9, 10)

@@ -2,7 +2,7 @@
 
 Python's own parser treats `1` and `1.0` as equal, rounds long decimals, keeps the last of two equal names, and fails
 on deep nesting and long integers. Here an integer is an exact `int`, a number with a point or an exponent is a
-`JsonFloat`, and any depth and length works. Two values are equal if their identities are.
+`JsonFloat`, and any depth and length is allowed. Two values are equal if their identities are.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _canonical_number(text: str) -> str:
     """Write a decimal as digits, without zeros at either end, times a power of ten."""
     match = _NUMBER.fullmatch(text)
     if not match:
-        raise CodecError("undecodable", "a number is not written as JSON writes one")
+        raise CodecError("undecodable", "a number is not in JSON notation")
     whole, fraction, exponent = match.group(1), (match.group(2) or ".")[1:], match.group(3)
     sign = "-" if whole.startswith("-") else ""
     digits = (whole.lstrip("-") + fraction).lstrip("0")
@@ -81,7 +81,7 @@ def _integer_text(value: int) -> str:
         return str(value)
     if value < 0:
         return "-" + _integer_text(-value)
-    half = value.bit_length() * 30103 // 200000  # half of its decimal digits
+    half = value.bit_length() * 30103 // 200000  # half the number of its decimal digits
     head, tail = divmod(value, 10**half)
     return _integer_text(head) + _integer_text(tail).rjust(half, "0")
 
@@ -110,7 +110,7 @@ def parse(line: bytes | str) -> Any:
     """Read one JSON value.
 
     Raises:
-        CodecError: `undecodable` if it is not JSON in UTF-8; `repeated_name` if an object has one name twice.
+        CodecError: `undecodable` if it is not JSON in UTF-8; `repeated_name` if an object has the same name twice.
 
     >>> parse(b'{"a": [1, 1.0, 9007199254740993]}')
     {'a': [1, JsonFloat('1.0'), 9007199254740993]}
@@ -125,7 +125,7 @@ def parse(line: bytes | str) -> Any:
         if _after_space(text, end) != len(text):
             raise ValueError("more text after the value")
     except _RepeatedName:
-        raise CodecError("repeated_name", "an object has one name twice") from None
+        raise CodecError("repeated_name", "an object has the same name twice") from None
     except ValueError as error:
         raise CodecError("undecodable", f"not JSON: {error}") from None
     return value
@@ -232,7 +232,7 @@ def identity(value: Any) -> str:
 
 
 def to_text(value: Any) -> str:
-    """Write a value in one line of ASCII; numbers as they were read, fields in the order they were read.
+    """Write a value on one line of ASCII, with numbers as they were read and fields in the order they were read.
 
     >>> to_text(parse('{"b": 1.50, "a": [null, true]}'))
     '{"b":1.50,"a":[null,true]}'

@@ -1,6 +1,6 @@
 """The two messages of the protocol; an invalid one cannot be constructed.
 
-An `Updates` batch states facts, a `Progress` states their number. Either is valid in itself, or its
+An `Updates` batch states facts, a `Progress` states their number. Each is valid on its own; otherwise its
 constructor raises a `MalformedMessage` that names every problem. Whether messages contradict each other is for the
 ledger and the reader to detect.
 """
@@ -68,7 +68,7 @@ class Problems:
         self._keys: set[tuple[str, object, object]] = set()
 
     def add(self, kind: str, time: object = None) -> None:
-        """Record a problem, unless it is recorded already."""
+        """Record a problem unless it has already been recorded."""
         key_time: object = tuple(time) if isinstance(time, list) else time
         # Types are part of the key, as 1 and True are equal in Python.
         types = tuple(map(type, key_time)) if isinstance(key_time, tuple) else type(key_time)
@@ -131,7 +131,7 @@ class Problems:
 class Updates:
     """A batch of facts. How facts are batched has no meaning.
 
-    A copy of an update in the batch is legal and counts once. Two diffs for one `(data, time)` are legal here, too:
+    A copy of an update in the batch is legal and counts once. Two diffs for one `(data, time)` are also legal here:
     they are a contradiction between facts, which the reader detects.
 
     Args:

@@ -1,6 +1,6 @@
 """The order of times: integers, and products of integers compared element by element.
 
-This is the only module that compares times by `<`, `max` and `min`; all others call `less_equal`, `join` and `meet`.
+Only this module compares times with `<`, `max` and `min`; all others call `less_equal`, `join` and `meet`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from tidelake.errors import MixedTimes
 
 Time = int | tuple[int, ...]
-"""A logical time: a non-negative int64, or a non-empty tuple of them. All times of one stream are equally wide."""
+"""A logical time: a non-negative int64, or a non-empty tuple of them. All times of one stream have the same width."""
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1

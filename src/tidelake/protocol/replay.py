@@ -1,6 +1,6 @@
-"""Replay of recorded streams: JSON lines in, and for each line one line with the reader's output.
+"""Replays recorded streams: reads JSON lines, and gives for each line the reader's output.
 
-Imports and the work for a line are light on purpose: a thousand small streams take seconds.
+Imports and the work per line are light on purpose: a thousand small streams take seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BAD_MESSAGE = MalformedMessage([("bad_message", None)])
 
 
 def split_lines(content: bytes) -> list[bytes]:
-    r"""Split a file at `\n` only; the last line end does not start another line.
+    r"""Split a file at `\n` only; the last line break does not start another line.
 
     >>> split_lines(b"1\n\n2\n"), split_lines(b"")
     ([b'1', b'', b'2'], [])
@@ -35,7 +35,7 @@ def replay_file(lines: Iterable[bytes], file_name: str) -> Iterator[dict[str, An
     """Run one recorded stream through a reader of its own.
 
     Args:
-        lines: the lines without their line ends. Each is an object with one field: `updates`, `progress`,
+        lines: the lines without their line breaks. Each is an object with one field: `updates`, `progress`,
             `null_record`, `undecodable` or `restart`.
         file_name: the name in the output.
 
@@ -64,7 +64,7 @@ def parse_line(line: bytes, width: int | None = ANY_WIDTH) -> Message | Marker:
     """Read one line of a recorded stream.
 
     Args:
-        line: the line without its line end.
+        line: the line without its line break.
         width: the width of every time; by default that of the first.
 
     Raises:

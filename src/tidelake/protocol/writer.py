@@ -1,6 +1,6 @@
 """Writers turn updates into messages that a reader can prove complete.
 
-A `Writer` states a whole stream by itself; redundant writers may state the same stream in other batches. The shards of
+A `Writer` states a whole stream on its own; redundant writers may state the same stream in different batches. Shards of
 a group write one stream together: each shard writes its updates and reports their number, and one statement announces
 the sum.
 """
@@ -175,10 +175,10 @@ class ShardGroup:
         reached = self._uppers[0]
         for other in self._uppers[1:]:
             reached = reached.meet(other)
-        stated = {time: count for time, count in self._counts.items() if not reached.less_equal(time)}
+        ready = {time: count for time, count in self._counts.items() if not reached.less_equal(time)}
         self._counts = {time: count for time, count in self._counts.items() if reached.less_equal(time)}
         lower, self._upper = self._upper, reached
-        return _statement(lower, reached, stated)
+        return _statement(lower, reached, ready)
 
 
 def count_by_time(updates: Iterable[Update]) -> dict[Time, int]:
@@ -190,7 +190,7 @@ def count_by_time(updates: Iterable[Update]) -> dict[Time, int]:
 
 
 def combine_counts(parts: Iterable[dict[Time, int]]) -> dict[Time, int]:
-    """Add up the counts of shards, in time order. Equal data must never be in two shards: it would count twice.
+    """Add up the counts of shards, in time order. Equal data must never be in two shards, or it would count twice.
 
     >>> combine_counts([{3: 1, 1: 2}, {3: 4}])
     {1: 2, 3: 5}

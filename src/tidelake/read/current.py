@@ -29,10 +29,10 @@ class CurrentReport:
 
 
 def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentReport:
-    """Overwrite `current` with the contents before upper; leave it if upper has not moved.
+    """Overwrite `current` with the contents before upper; leave it unchanged if upper has not moved.
 
-    A table built before damage was found may show it, so it is rebuilt once the damage is repaired.
-    The table has the data's columns and `_diff`, how often a row is there.
+    A table that was built before damage was found may contain the damage, so it is rebuilt after a repair.
+    The table has the data's columns and `_diff`, how often a row occurs.
 
     Raises:
         DamagedTable: the last validation found that something below upper is not what was proven.
@@ -55,30 +55,30 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
         and names <= set(spark.read.format("delta").load(path).columns)
     ):
         return CurrentReport(shown.as_of, shown.rows, False)
-    taken = snapshot(spark, collection, at)
+    latest = snapshot(spark, collection, at)
     reach("current.before_write")
-    note = json.dumps({"as_of": taken.as_of, "proofs_at_ms": proofs.newest_at_ms, "collection": collection.name})
-    writer = taken.contents.write.format("delta").mode("overwrite").option("userMetadata", note)
+    note = json.dumps({"as_of": latest.as_of, "proofs_at_ms": proofs.newest_at_ms, "collection": collection.name})
+    writer = latest.contents.write.format("delta").mode("overwrite").option("userMetadata", note)
     writer.option("mergeSchema", "true").save(path)
     reach("current.after_write")
     written = _shown(spark, path)
     assert written is not None, path
-    return CurrentReport(taken.as_of, written.rows, True)
+    return CurrentReport(latest.as_of, written.rows, True)
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """What `current` says of itself."""
+    """What the table `current` says about itself."""
 
     as_of: int
     rows: int
-    """As its log has it: counting rows before they are written would be another pass."""
+    """From its log: counting rows before they are written would take another pass."""
     proofs_at_ms: int
-    """When the newest note was made that `proofs/` had at the time."""
+    """The time of the newest note in `proofs/` when it was built."""
 
 
 def _shown(spark: SparkSession, path: str) -> _Shown | None:
-    """What `current` says of itself; None if it does not exist."""
+    """Return what the table `current` says about itself; None if it does not exist."""
     if not SparkDeltaTable.isDeltaTable(spark, path):
         return None
     newest = SparkDeltaTable.forPath(spark, path).history(1).select("userMetadata", "operationMetrics").first()

@@ -28,7 +28,7 @@ _KEYS_NAMED_MAX = 10
 class Snapshot:
     """Contents AS OF a time.
 
-    `contents` has the requested columns and `_diff`, how often each row is there; never 0.
+    `contents` has the requested columns and `_diff`, how often each row occurs; never 0.
     """
 
     as_of: int
@@ -38,13 +38,13 @@ class Snapshot:
     version: int
     contents: DataFrame
     unknown: DataFrame | None = None
-    """The keys of rows that lack a value which nobody has stated, and the columns in `_unavailable`.
+    """The keys of rows with a value that was never stated, and the columns in `_unavailable`.
 
-    None if no row ever lacked one."""
+    None if no row ever lacked a value."""
 
 
 def last_time(upper: int, closed: bool) -> int:
-    """The last sealed time; of a closed stream, a time at which nothing changes any more."""
+    """Return the last sealed time; for a closed stream, a time at which nothing changes any more."""
     return INT64_MAX if closed and upper == INT64_MAX else upper - 1
 
 
@@ -60,10 +60,10 @@ def snapshot(
 
     Args:
         spark: the session.
-        collection: what to read, with its newest catalog entry.
+        collection: the collection, with its newest catalog entry.
         as_of: a time in [since, upper); any time at or after since if the stream is closed.
-        columns: columns of the contents; all if empty. Rows that differ only in others add up.
-        where: a Spark SQL predicate on the columns of the contents. If rows add up, the scan takes it.
+        columns: columns of the contents; all if empty. Rows that are equal in them add up.
+        where: a Spark SQL predicate on the columns of the contents. If rows add up, it is pushed down to the scan.
         skip_errors: leave out keys in error, whose newest record could not be decoded.
 
     Raises:
@@ -87,7 +87,7 @@ def snapshot(
         raise UnknownColumn(collection.name, unknown[0], names)
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
     schema = collection.updates_schema()
-    # This read knows nothing of a column that was added since the entry was read: rows that differ there alone add up.
+    # A column added after the entry was read is unknown here: rows that differ only in that column add up.
     has_all_columns = len(schema) == len(table.schema())
     whole, later = part_base(files) if form.makes_base and has_all_columns else ([], files)
     rows = _rows_until(spark, collection, later, schema, at)
@@ -107,18 +107,18 @@ def snapshot(
     return Snapshot(at, since[0], upper, closed, table.version, contents, form.unknown_values(rows))
 
 
-def unknown_texts(taken: Snapshot) -> tuple[int, list[str]]:
-    """Count the rows that lack a value which nobody has stated, and show some: the key as JSON, and the columns.
+def unknown_texts(snapshot: Snapshot) -> tuple[int, list[str]]:
+    """Count the rows with a value that was never stated, and show some: the key as JSON, and the columns.
 
-    Cost: nothing if no row ever lacked one; else one more reduction of the rows.
+    Cost: nothing if no row ever lacked a value; else one more reduction of the rows.
     """
-    if taken.unknown is None:
+    if snapshot.unknown is None:
         return 0, []
-    key = [name for name in taken.unknown.columns if name != UNAVAILABLE]
+    key = [name for name in snapshot.unknown.columns if name != UNAVAILABLE]
     text = F.concat(
         F.to_json(F.struct(*(f"`{name}`" for name in key)), ROW_TEXT), F.lit(": "), F.array_join(UNAVAILABLE, ", ")
     )
-    shown = taken.unknown.select(text.alias("text")).persist()
+    shown = snapshot.unknown.select(text.alias("text")).persist()
     try:
         named = [row["text"] for row in shown.orderBy("text").limit(_KEYS_NAMED_MAX).collect()]
         return shown.count(), named
@@ -150,8 +150,8 @@ def _refuse_errors(collection: Collection, errors: DataFrame, at: int) -> None:
 def _filtered(rows: DataFrame, where: str, names: Sequence[str]) -> DataFrame:
     """Apply a predicate on the columns of the contents; it cannot use the system's columns."""
     try:
-        # First on an empty frame without `_time` and `_diff`, for its errors alone: a predicate on those would not
-        # commute with adding up, and Spark would find them below a mere projection.
+        # First on an empty frame without `_time` and `_diff`, only for its errors: a predicate on these columns would
+        # not commute with adding up, and Spark would find them below a mere projection.
         bare = rows.select(*(f"`{name}`" for name in names)).schema
         rows.sparkSession.createDataFrame([], bare).where(where)
         return rows.where(where)

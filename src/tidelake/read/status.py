@@ -1,4 +1,4 @@
-"""What a collection's small tables say, for people and for reports; read without a JVM."""
+"""The state of a collection according to its small tables, for people and for reports; read without a JVM."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EVIDENCE_SHOWN_MAX = 10
 
 @dataclass
 class CollectionStatus:
-    """One collection as it stands."""
+    """The current state of one collection."""
 
     name: str
     family: str
@@ -47,7 +47,7 @@ class CollectionStatus:
     """Rows about times that were sealed before the rows arrived."""
     quarantine: int
     quarantine_reasons: dict[str, int]
-    """By reason, the number of messages; `quarantine_unexplained` has those that nobody acknowledged."""
+    """By reason, the number of messages; `quarantine_unexplained` has only those that no decision explains."""
     lag_messages: int | None
     """Unread messages in the topic; None if the topic cannot be read."""
     lag_s: float | None
@@ -58,7 +58,7 @@ class CollectionStatus:
     topic_problem: str | None = None
     """Why a topic cannot be read, or None."""
     topic_gaps: list[str] = field(default_factory=list)
-    """Missing offsets and recreated topics; they stop ingest until they are back or accepted."""
+    """Missing offsets and recreated topics; they stop ingest until they are restored or accepted."""
     quarantine_unexplained: dict[str, int] = field(default_factory=dict)
     sealed_by_decision: list[dict[str, Any]] = field(default_factory=list)
     """`time`, `announced` (as decided), `reason` of every time that was sealed by decision."""
@@ -80,12 +80,12 @@ class CollectionStatus:
 
     @property
     def state(self) -> str:
-        """How it stands in a few words, the worst first, as `tidelake status` shows it."""
+        """Its state in a few words, the worst problem first, as `tidelake status` shows it."""
         return self._words[0]
 
     @property
     def waits_for(self) -> str | None:
-        """What must happen before it continues, or is trusted again; None if it is in order."""
+        """What must happen before it continues, or can be trusted again; None if nothing is wrong."""
         return self._words[1]
 
     @property
@@ -114,14 +114,14 @@ class CollectionStatus:
         return "in order", None
 
     def as_json(self) -> dict[str, Any]:
-        """The same as JSON values, with `state` and `waits_for`."""
+        """Return the same as JSON values, with `state` and `waits_for`."""
         return asdict(self) | {"state": self.state, "waits_for": self.waits_for}
 
 
 def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
-    """`time`, `announced`, `reason` of every time that was sealed by decision; only their files are opened.
+    """Return `time`, `announced`, `reason` of every time that was sealed by decision; only their files are opened.
 
-    If a time is noted twice, the newest note stands: a seal that stopped before its commit noted an older decision.
+    If a time is noted twice, the newest note counts: a seal that stopped before its commit noted an older decision.
     """
     times = sorted(reasons_in(collection.entry.decisions))
     proofs = OpenTable(collection.paths.proofs).files()
@@ -194,7 +194,7 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
 
 @dataclass
 class LateFacts:
-    """The late facts, as far as they can be read."""
+    """The late facts, if they can be read."""
 
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     contradicted: int = 0
@@ -204,7 +204,7 @@ class LateFacts:
 
 
 def read_late(collection: Collection) -> LateFacts:
-    """Read the late facts; a problem with them says nothing about the rest."""
+    """Read the late facts; a problem with them does not affect the rest of the status."""
     late = LateFacts()
     try:
         late.verdicts = late_verdicts(collection)

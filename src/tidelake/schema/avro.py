@@ -1,4 +1,4 @@
-"""The Avro schema of CDCv2 around a record schema, and the types that a record schema may contain.
+"""The CDCv2 schema for a record schema, and the types that a record schema may contain.
 
 The protocol's schema is a union of a batch of updates, whose `data` is the record, and a progress statement.
 """
@@ -38,7 +38,7 @@ PROGRESS: dict[str, Any] = {
 
 
 def cdcv2_schema(record_schema: Any) -> list[Any]:
-    """Return the protocol's schema around a record schema, given alone or inside a whole CDCv2 schema.
+    """Return the protocol's schema for a record schema, which is given alone or inside a whole CDCv2 schema.
 
     Raises:
         SchemaRefused: a collection cannot hold the record.
@@ -173,7 +173,7 @@ class _Resolver:
         if not [branch for branch in branches if not _is_null(branch)]:
             raise SchemaRefused(path, "a column cannot be of type null alone (void)")
         if sum(map(_is_null, branches)) > 1:
-            raise SchemaRefused(path, "a union with null twice")
+            raise SchemaRefused(path, "a union that has null twice")
         resolved: list[Any] = []
         seen: dict[str, str] = {}
         for branch in branches:
@@ -194,7 +194,7 @@ class _Resolver:
         """Return the resolved form of a record, enum or fixed."""
         full = _full_name(kind, path, namespace)
         if full in self._open or full in self._done or full in _RESERVED:
-            raise SchemaRefused(path, f"the name {full!r} is taken by another type")
+            raise SchemaRefused(path, f"the name {full!r} is already the name of a different type")
         self._open.add(full)
         resolved: dict[str, Any] = {"type": kind["type"], "name": full}
         if kind["type"] == "record":
@@ -203,12 +203,12 @@ class _Resolver:
             symbols = kind.get("symbols")
             if not isinstance(symbols, list) or not symbols or not all(isinstance(symbol, str) for symbol in symbols):
                 raise SchemaRefused(path, "an enum without symbols")
-            twice = next((symbol for symbol in symbols if symbols.count(symbol) > 1), None)
-            if twice is not None:
-                raise SchemaRefused(path, f"an enum with the symbol {twice!r} twice")
+            repeated = next((symbol for symbol in symbols if symbols.count(symbol) > 1), None)
+            if repeated is not None:
+                raise SchemaRefused(path, f"an enum with the symbol {repeated!r} twice")
             resolved["symbols"] = symbols
         else:
-            # An item without bytes would let a few bytes claim billions of items.
+            # If items had no bytes, a few bytes could claim billions of items.
             if type(kind.get("size")) is not int or kind["size"] < 1:
                 raise SchemaRefused(path, "a fixed type without a size of at least one byte")
             resolved |= {"size": kind["size"], **_decimal_of(kind, path)}

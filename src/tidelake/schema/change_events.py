@@ -11,7 +11,7 @@ BEFORE = "before"
 AFTER = "after"
 
 Interval = tuple[int, int]
-"""The first and the last time of a set."""
+"""The first and the last time in a set."""
 
 
 def row_record_of(event_schema: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def row_record_of(event_schema: dict[str, Any]) -> dict[str, Any]:
             raise SchemaRefused(name, "a change event has `before` and `after`, each null or the record of a row")
         records.append(others[0])
     if records[0] != records[1]:
-        raise SchemaRefused(AFTER, "it is another record than `before`; a change event has one record for both")
+        raise SchemaRefused(AFTER, "it is a different record from `before`; a change event has one record for both")
     row: dict[str, Any] = records[0]
     for field in row["fields"]:
         if field["name"].startswith("_"):

@@ -36,7 +36,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A list; its items are a column of the name `item`."""
+    """A list; its items are a column named `item`."""
 
     item: Column
 
@@ -105,7 +105,7 @@ def _describe(column: Column) -> str:
 
 
 def map_bytes(kind: ColumnType, value: Any, convert: Callable[[str], Any]) -> Any:
-    """Convert the bytes in a value, which engines write as base64 text; all other parts stay.
+    """Convert the bytes in a value, which engines write as base64 text; leave all other parts unchanged.
 
     >>> map_bytes(Array(Column("item", Primitive("bytes"), False)), ["AQ=="], lambda text: {"b64": text})
     [{'b64': 'AQ=='}]

@@ -1,4 +1,4 @@
-"""The types of Kafka Connect and Debezium: their declarations in a row's schema, their wire types, and how they land.
+"""The types of Kafka Connect and Debezium: their declarations in a row's schema, wire types, and column types.
 
 A column's type is declared in Avro with Debezium's own name for it (`connect.name`), as the Avro converter writes it,
 or with one of the project's logical types. The *wire type* describes the value in a message: a count of days, text,
@@ -27,7 +27,7 @@ class WireType:
             hexadecimal text), `array`, `record`, or `json`: any value, stored as its text.
         conversion: `as_is`, `date` (from days), `timestamp_millis`, `timestamp_micros` (from a count),
             `timestamp_text`, `decimal_bytes` (from the unscaled number), `decimal_text`, or `scaled_decimal` (from a
-            record of scale and unscaled number; it lands as text).
+            record of scale and unscaled number; it is stored as text).
         landing: the Avro type of the column.
         item: the wire type of an array's items.
         fields: the wire types of a record's fields, by name.
@@ -47,7 +47,7 @@ _SCALED_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 _DECIMAL_FORMS = {form.wire: form for form in SCALARS["bytes", DECIMAL].connect_forms}
 _DECIMAL_NAMES = {name for form in _DECIMAL_FORMS.values() for name in form.names}
 _CONVERTED = [
-    (scalar, form, {"type": scalar.base, "logicalType": scalar.connect_landing})
+    (scalar, form, {"type": scalar.base, "logicalType": scalar.connect_column_type})
     for scalar in SCALARS.values()
     if scalar.family is not Family.DECIMAL
     for form in scalar.connect_forms
@@ -190,7 +190,13 @@ def avro_of_field(field: Any, column: str | None = None) -> AvroType:
     """
     try:
         return _avro_of_connect(field, field["field"] if column is None else column, _Counter())
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):  # a foreign schema may have any shape
+    except (
+        AttributeError,
+        KeyError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ):  # another tool's schema may have any shape
         raise SchemaRefused(column or "", "the message's schema is not one of Kafka Connect's") from None
 
 
@@ -201,8 +207,8 @@ def _row_of_connect(schema: Any) -> Any:
 
 
 def _stated_fields(schema: Any) -> list[Mapping[str, Any]]:
-    stated = schema.get("fields") if isinstance(schema, Mapping) else None
-    return [field for field in stated if isinstance(field, Mapping)] if isinstance(stated, list) else []
+    fields = schema.get("fields") if isinstance(schema, Mapping) else None
+    return [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
 
 
 @dataclass
@@ -329,7 +335,7 @@ def _decimal(kind: Mapping[str, Any], base: str, column: str) -> WireType:
     except (TypeError, ValueError):
         raise SchemaRefused(column, f"invalid decimal: precision {precision!r}, scale {scale!r}") from None
     if base not in _DECIMAL_FORMS:
-        raise SchemaRefused(column, f"a decimal travels as bytes, string or double, not as {base}")
+        raise SchemaRefused(column, f"a decimal is sent as bytes, string or double, not as {base}")
     landing = {"type": "bytes", "logicalType": DECIMAL, "precision": precision, "scale": scale}
     return WireType(base, _DECIMAL_FORMS[base].conversion, landing)
 

@@ -27,21 +27,21 @@ AvroType = Any
 
 _TIMES = "io.debezium.time."
 _ALIASES = {f"org.apache.kafka.connect.data.{name}": f"{_TIMES}{name}" for name in ("Date", "Time", "Timestamp")}
-_LANDING = attrgetter("connect_landing")
+_COLUMN_TYPE = attrgetter("connect_column_type")
 _CONVERSIONS = [
     {form.conversion for scalar in scalars for form in scalar.connect_forms}
-    for _, scalars in groupby(sorted(SCALARS.values(), key=_LANDING), key=_LANDING)
+    for _, scalars in groupby(sorted(SCALARS.values(), key=_COLUMN_TYPE), key=_COLUMN_TYPE)
 ]
 """The sets of conversions to the same column type: a value of any conversion in a set can be read exactly."""
 _TEXTS = frozenset({"string", "json"})
 _SCALE_MAX = 38
 
 
-def written_otherwise(record: Mapping[str, Any], schema: Any) -> dict[str, WireType]:
+def differing_wire_types(record: Mapping[str, Any], schema: Any) -> dict[str, WireType]:
     """Return the wire types that differ from the collection's, by column; usually empty.
 
-    A plain type agrees with a logical type of the collection's schema, unless that one has Connect's name, which a
-    converter would have written. Columns that only one of the two has, and nulls, are ignored.
+    A plain type agrees with a logical type of the collection's schema, unless the logical type has Connect's name,
+    which a converter would have written. Nulls, and columns that only one of the two has, are ignored.
 
     Args:
         record: the row of the collection, with Connect's type names.
@@ -50,13 +50,13 @@ def written_otherwise(record: Mapping[str, Any], schema: Any) -> dict[str, WireT
     Raises:
         SchemaRefused: names the first column that cannot be read as the collection's, and the reason.
 
-    >>> def of(kind, **more):
-    ...     return {"type": "struct", "fields": [{"field": "at", "type": kind, **more}]}
+    >>> def of(kind, **others):
+    ...     return {"type": "struct", "fields": [{"field": "at", "type": kind, **others}]}
     >>> row = {"type": "record", "name": "row", "fields": [
     ...     {"name": "at", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}}]}
-    >>> written_otherwise(row, of("int64", name="io.debezium.time.Timestamp"))["at"].conversion
+    >>> differing_wire_types(row, of("int64", name="io.debezium.time.Timestamp"))["at"].conversion
     'timestamp_millis'
-    >>> written_otherwise(row, of("int64"))
+    >>> differing_wire_types(row, of("int64"))
     Traceback (most recent call last):
     tidelake.errors.SchemaRefused: column 'at' is refused: it is written as int64, but the collection reads \
 io.debezium.time.MicroTimestamp (timestamp_micros)
@@ -73,10 +73,10 @@ io.debezium.time.MicroTimestamp (timestamp_micros)
     return others
 
 
-def says_key(record: Mapping[str, Any], key: Collection[str], schema: Any) -> bool:
-    """Return whether the key's columns of a message can be read although its schema was refused.
+def can_read_key(record: Mapping[str, Any], key: Collection[str], schema: Any) -> bool:
+    """Return whether the key's columns of a message can be read even though its schema was refused.
 
-    Wider numbers can be read: a number that does not fit is null.
+    Wider numbers can be read: a number that does not fit becomes null.
     """
     theirs = {field["field"]: field for field in fields_of_connect(schema)}
     for field in key_row_of(record, key)["fields"]:
@@ -105,7 +105,7 @@ def _is_same(ours: AvroType, theirs: AvroType, column: str) -> bool:
         if mine.conversion != "as_is":
             return mine.conversion != "decimal_bytes" or bool(mine.landing["scale"] == other.landing["scale"])
         if all(names) and names[0] != names[1] and any(name.startswith(_TIMES) for name in names):
-            return False  # a number of another unit
+            return False  # a number in a different unit
         wider = is_promotion(other.name, mine.name) or {mine.name, other.name} <= _TEXTS
         encoded = other.name == "string" and "encoding" in ours
         return mine.name == other.name or wider or encoded

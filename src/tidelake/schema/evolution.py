@@ -29,9 +29,9 @@ class Values:
     Args:
         record: the columns; for change events those of a row, with Connect's type names.
         of_changes: whether `record` is such a row.
-        elsewhere: columns of the table that do not come from values: those of keys and metadata.
-        may_lack: the only columns that a schema with new columns may lack: a missing column and a new one look like a
-            renamed column.
+        elsewhere: columns of the table that do not come from values but from keys and metadata.
+        may_lack: the only columns that a schema with new columns may lack: a missing and a new column together look
+            like a renamed column.
     """
 
     record: Record
@@ -57,12 +57,12 @@ def check_written(values: Values, writer: Record) -> None:
     for name, ours in wire_types(values.record):
         if name not in written:
             if not ours.nullable:
-                raise SchemaRefused(name, "it is not written any more, and may not be null")
+                raise SchemaRefused(name, "it is no longer written, and may not be null")
             continue
         theirs = written[name]
         widens = ours.conversion == theirs.conversion == "as_is" and is_promotion(theirs.name, ours.name)
         if theirs.landing != ours.landing and not widens:
-            raise SchemaRefused(name, "it is written as another type, which does not widen to the collection's")
+            raise SchemaRefused(name, "it is written as a different type, which does not widen to the collection's")
 
 
 def new_fields(values: Values, writer: Record, checks_types: bool = True) -> tuple[Field, ...]:
@@ -71,7 +71,7 @@ def new_fields(values: Values, writer: Record, checks_types: bool = True) -> tup
     Args:
         values: the known columns.
         writer: the writer's record.
-        checks_types: whether the types of known columns are checked too; those of JSON are checked value by value.
+        checks_types: whether to check the types of known columns as well; in JSON they are checked value by value.
 
     Raises:
         SchemaRefused: names the first column that makes the schema non-additive, and the reason.
@@ -92,9 +92,9 @@ def new_fields(values: Values, writer: Record, checks_types: bool = True) -> tup
         for field, stated in zip(fields, writer["fields"], strict=True)
         if field["name"] not in known
     ]
-    gone = [name for name in known if name not in written and name not in values.may_lack]
-    if added and gone:
-        raise SchemaRefused(added[0]["name"], f"it is new, but '{gone[0]}' is missing, as if it were renamed")
+    missing = [name for name in known if name not in written and name not in values.may_lack]
+    if added and missing:
+        raise SchemaRefused(added[0]["name"], f"it is new, but '{missing[0]}' is missing, as if it were renamed")
     existing = [field for field in fields if field["name"] in known]
     if checks_types and (existing or not added):
         check_written(values, {**writer, "fields": existing})
@@ -121,7 +121,7 @@ def landed_fields(values: Values, names: Collection[str]) -> list[Field]:
 
 
 def grow(values: Values, writers: Iterable[Callable[[], Record]], checks_types: bool = True) -> Values:
-    """Add the new columns of several schemas; a non-additive schema adds none.
+    """Add the new columns of several schemas; a non-additive schema adds no columns.
 
     A column was dropped if an earlier schema has it and a later schema without new columns lacks it: schemas after that
     may lack it and add others.
@@ -180,30 +180,30 @@ def sort_writers(values: Values, writers: Mapping[int, Any], grows: bool, row_of
     return Sorted(values, usable, refused)
 
 
-def added_fields(record: Record, wished: Record, added: Collection[str]) -> tuple[Field, ...]:
+def added_fields(record: Record, requested: Record, added: Collection[str]) -> tuple[Field, ...]:
     """Return the columns that settings add to a table.
 
     Args:
         record: the table's columns.
-        wished: the columns that the settings ask for, in any order.
+        requested: the columns that the settings ask for, in any order.
         added: columns that were added to the table later, which settings need not name.
 
     Raises:
         SchemaRefused: names the first column that differs in any other way.
     """
     ours = {column.name: column for column in column_types(dict(record))}
-    theirs = {column.name: column for column in column_types(dict(wished))}
+    theirs = {column.name: column for column in column_types(dict(requested))}
     for name, column in ours.items():
         if name not in theirs:
             if name not in added:
                 raise SchemaRefused(name, "it is missing, but a column cannot be removed")
         elif theirs[name] != column:
-            raise SchemaRefused(name, "it has another type, or another way with null, than in the collection")
+            raise SchemaRefused(name, "its type or its nullability differs from the collection's")
     fresh = [name for name in theirs if name not in ours]
     for name in fresh:
         if not theirs[name].nullable:
             raise SchemaRefused(name, "it is new and cannot be null, but earlier rows have no value for it")
-    fields = [_with_own_names(field) for field in resolved_schema(dict(wished))["fields"] if field["name"] in fresh]
+    fields = [_with_own_names(field) for field in resolved_schema(dict(requested))["fields"] if field["name"] in fresh]
     resolved_schema({**record, "fields": [*record["fields"], *fields]})
     return tuple(fields)
 
@@ -228,7 +228,7 @@ def _nullable(field: Field, has_default: bool) -> Any:
 
 
 def _with_own_names(field: Field) -> Field:
-    """Return a resolved column whose records, enums and fixed types are named after it, wherever else they are used."""
+    """Return a resolved column whose records, enums and fixed types are named after it, even if used elsewhere too."""
     used = 0
 
     def named(kind: Any) -> Any:

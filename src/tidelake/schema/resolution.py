@@ -29,9 +29,9 @@ def resolve(record: dict[str, Any], writer: dict[str, Any]) -> dict[str, Taken]:
     ...     return {"type": "record", "name": "r", "fields": [{"name": name, "type": fields[name]} for name in fields]}
     >>> resolve(of(id="long", note=["null", "string"]), of(id="int"))
     {'id': Taken(written=True, widened=True, default=None), 'note': Taken(written=False, widened=False, default=None)}
-    >>> resolve(of(id="int"), of(id="int", more="int"))
+    >>> resolve(of(id="int"), of(id="int", extra="int"))
     Traceback (most recent call last):
-    tidelake.errors.SchemaRefused: column 'more' is refused: it is not one of the collection's columns
+    tidelake.errors.SchemaRefused: column 'extra' is refused: it is not one of the collection's columns
     """
     theirs = {column.name: column for column in column_types(writer)}
     defaults = {field["name"]: field["default"] for field in record["fields"] if "default" in field}
@@ -49,14 +49,14 @@ def _take(ours: Column, theirs: Column | None, defaults: dict[str, Any]) -> Take
             return Taken(written=False)
         raise SchemaRefused(ours.name, "it was not written, may not be null, and has no plain default")
     if theirs.nullable and not ours.nullable:
-        raise SchemaRefused(ours.name, "it was written as one that may be null, and the collection's may not")
+        raise SchemaRefused(ours.name, "it was written as nullable, but the collection's column is not")
     if theirs.type == ours.type:
         return Taken()
     if isinstance(ours.type, Primitive) and isinstance(theirs.type, Primitive):
         plain = ours.type.logical is theirs.type.logical is None
         if plain and is_promotion(theirs.type.name, ours.type.name):
             return Taken(widened=True)
-    raise SchemaRefused(ours.name, "it was written as another type, which does not widen to the collection's")
+    raise SchemaRefused(ours.name, "it was written as a different type, which does not widen to the collection's")
 
 
 def _is_of(column: Column, default: Any) -> bool:

@@ -23,7 +23,7 @@ ZONELESS = "local-timestamp"
 _MICROS_PER_MILLI = 1000
 
 ArrowFactory = Callable[[ModuleType, int, int], Any]
-"""Creates an Arrow type from the module `pyarrow`, a precision and a scale. This room itself does not import Arrow."""
+"""Creates an Arrow type from the module `pyarrow`, a precision and a scale; this package does not import Arrow."""
 
 
 class Family(Enum):
@@ -69,12 +69,12 @@ class ScalarType:
         number_bytes_max: for an integer, the maximum number of encoded bytes.
         float_format: for a real number, its format in the module `struct`.
         default_types: the Python types of a default in a schema; empty if defaults are not supported.
-        promotes_to: the wider types that a reader may use; at most decimal places are lost.
-        parse: converts ISO text to the encoded integer, or to None; None if only integers are accepted.
+        promotes_to: the wider types that a reader may use; at worst, precision is lost.
+        parse: converts ISO text to the encoded integer (None if it is invalid); absent if only integers are accepted.
         text_form: the accepted notation, for an error message.
         connect_types: Connect's own types that correspond to it.
-        connect_forms: the forms that Connect sends with a conversion; empty if it sends the value itself.
-        connect_landing: the logical type of the column if Connect sent the value.
+        connect_forms: the converted forms in which Connect sends it; empty if Connect sends the value itself.
+        connect_column_type: the logical type of the column if Connect sent the value.
     """
 
     base: str
@@ -90,7 +90,7 @@ class ScalarType:
     text_form: str = ""
     connect_types: tuple[str, ...] = ()
     connect_forms: tuple[ConnectForm, ...] = ()
-    connect_landing: str = ""
+    connect_column_type: str = ""
 
     @property
     def is_canonical(self) -> bool:
@@ -98,9 +98,9 @@ class ScalarType:
         return self.family is not Family.REAL and not (self.family is Family.DECIMAL and self.base == "bytes")
 
     def with_logical(self, logical: str, **changes: Any) -> ScalarType:
-        """Return a logical type over this one: with the same encoding, without promotions and without defaults."""
+        """Return a logical type based on this one: with the same encoding, without promotions and without defaults."""
         plain: dict[str, Any] = {"default_types": (), "promotes_to": frozenset(), "connect_types": ()}
-        return replace(self, logical=logical, **(plain | {"connect_landing": logical} | changes))
+        return replace(self, logical=logical, **(plain | {"connect_column_type": logical} | changes))
 
 
 _INT = ScalarType(
@@ -182,7 +182,7 @@ _DECLARED = (
                 "int",
                 "date",
                 names=("io.debezium.time.Date", "org.apache.kafka.connect.data.Date"),
-                # Debezium 3.3 sends these two in the opposite order to those of timestamps.
+                # Debezium 3.3 swaps these two: unlike for timestamps, the number for `infinity` is the smaller one.
                 infinite=("-2147472693", "-2147472692"),
             ),
         ),
@@ -202,7 +202,7 @@ _DECLARED = (
             ),
             ConnectForm(*_TIMESTAMP_TEXT),
         ),
-        connect_landing="timestamp-micros",
+        connect_column_type="timestamp-micros",
     ),
     _LONG.with_logical(
         "timestamp-micros",

@@ -1,1 +1,1 @@
-"""Seal: what is announced and counted becomes a new upper."""
+"""Seal: compares what is announced with what is counted, and moves upper."""

@@ -1,7 +1,7 @@
-"""What a seal changes of the rows that it proves, in the commit that moves upper: almost always nothing.
+"""The changes that a seal makes to the rows that it proves, in the commit that moves upper: almost always none.
 
 If diffs add up, rows with the opposite diff cancel surplus copies and discarded statements. A statement about a key has
-no opposite, so the runs that hold discarded ones are written again without them.
+no opposite, so runs that hold discarded statements are written again without them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidelake.store.table_schema import data_fields
 
 @dataclass(frozen=True)
 class Changes:
-    """Files that are written and not committed, and the runs that they replace."""
+    """Files that are written but not committed, and the runs that they replace."""
 
     added: list[RunFile] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -41,54 +41,56 @@ class Changes:
         discard_runs(table, self.added)
 
 
-def cancel(table: Location, schema: pa.Schema, counts: OpenCounts, before: int) -> Changes:
-    """Write the rows that cancel surplus copies and discarded statements at times before `before`.
+def cancel(table: Location, schema: pa.Schema, counts: OpenCounts, end: int) -> Changes:
+    """Write the rows that cancel surplus copies and discarded statements at times before `end`.
 
     Args:
         table: the table's folder.
-        schema: the table's.
+        schema: the table's schema.
         counts: what was counted.
-        before: the first time that is not sealed; 2^63 if all are.
+        end: the first time that is not sealed; 2^63 if all are.
     """
     names = [name for name in schema.names if name != RUN]
     added = []
     if counts.statements is not None:
-        sealed = counts.statements.where(F.col(TIME) <= F.lit(before - 1).cast("bigint"))
+        sealed = counts.statements.where(F.col(TIME) <= F.lit(end - 1).cast("bigint"))
         data = [name for name in names if name not in (TIME, DIFF)]
         added += write_frame(compensating_rows(sealed, data).coalesce(1), table, new_run("seal"), schema)
     if counts.surplus:
         surplus = pa.concat_tables(counts.surplus)
-        rows = compensating_table(surplus.filter(pc.less_equal(surplus[TIME], before - 1)))
+        rows = compensating_table(surplus.filter(pc.less_equal(surplus[TIME], end - 1)))
         added += write_run(table, new_run("seal"), rows.select(names))
     return Changes(added)
 
 
 def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, discards: Sequence[Discard]) -> Changes:
-    """Write the runs that hold discarded statements again, without any copy of them.
+    """Rewrite the runs that hold discarded statements, without any copy of these statements.
 
     Args:
         spark: the session.
         collection: the collection.
-        table: its updates, in the state that was counted.
-        discards: about times that this seal proves.
+        table: its updates table, in the state that was counted.
+        discards: the discards at times that this seal proves.
 
-    Cost: nothing without discards; else one scan of the files that reach their times, and the runs that hold any.
+    Cost: nothing if there are no discards; else one scan of the files that reach their times, and the affected runs.
     """
     entry = collection.entry
-    ruled = statement_frame(spark, entry.record_schema, [(discard.time, discard.statement) for discard in discards])
-    if ruled is None:
+    discarded_rows = statement_frame(
+        spark, entry.record_schema, [(discard.time, discard.statement) for discard in discards]
+    )
+    if discarded_rows is None:
         return Changes()
     names = [*(field.name for field in data_fields(entry.record_schema)), TIME, DIFF]
-    discarded = F.broadcast(ruled.distinct()).alias("ruled")
+    discarded = F.broadcast(discarded_rows.distinct()).alias("ruled")
     same = same_in("stated", "ruled", names)
     schema = collection.updates_schema()
     times = sorted({discard.time for discard in discards})
     files = [file for file in table.files() if meets(file, times)]
     if not files:
         return Changes()
-    stated = read_files(spark, table.path, files, schema).select("*", F.col("_metadata.file_path").alias("_path"))
-    holding = stated.alias("stated").join(discarded, same, "left_semi").select("_path").distinct().toArrow()
-    runs = {path.rpartition(f"/{RUN}=")[2].partition("/")[0] for path in holding["_path"].to_pylist()}
+    stored = read_files(spark, table.path, files, schema).select("*", F.col("_metadata.file_path").alias("_path"))
+    affected = stored.alias("stated").join(discarded, same, "left_semi").select("_path").distinct().toArrow()
+    runs = {path.rpartition(f"/{RUN}=")[2].partition("/")[0] for path in affected["_path"].to_pylist()}
     if not runs:
         return Changes()
     rows = read_files(spark, table.path, [file for file in table.files() if file.run in runs], schema)

@@ -1,4 +1,4 @@
-"""The comparison of a seal: what was announced with what was counted, and how far that proves the stream."""
+"""The comparison of a seal: what was announced with what was counted, and up to which time the stream is complete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WAITING_NAMED_MAX = 20
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the ledger says of the announced and the counted updates."""
+    """What the ledger concludes from the announced and the counted updates."""
 
     frontier: Antichain
     """Everything before it is proven."""
@@ -38,18 +38,18 @@ def compare(
     pending: Pending,
     counts: OpenCounts,
     upper: int,
-    aim: int | None,
+    end: int | None,
 ) -> Comparison:
     """Announce and count in a fresh ledger, and advance it.
 
     Args:
-        collection: whose updates they are.
-        form: of its table.
+        collection: the collection.
+        form: the form of its table.
         rulings: the operators' decisions.
         pending: what was announced.
-        counts: what is stored from `upper` on, and before `aim` if there is one.
+        counts: what is stored from `upper` on, and before `end` if it is not None.
         upper: the first time that is not sealed.
-        aim: the first time that was not counted.
+        end: the first time that was not counted; None if all were.
     """
     ledger = Ledger(Antichain.of(upper))
     for statement in pending.statements():
@@ -67,9 +67,9 @@ def compare(
         if time >= upper:
             ledger.decide(time, number)
     outstanding, frontier = ledger.outstanding(), ledger.advance()
-    if aim is not None:  # nothing was counted from there on, so nothing is known of what is missing
-        outstanding = [waiting for waiting in outstanding if int(str(waiting[0])) < aim]
-        frontier = frontier.meet(Antichain.of(aim))
+    if end is not None:  # nothing was counted from there on, so it is unknown what is missing
+        outstanding = [waiting for waiting in outstanding if int(str(waiting[0])) < end]
+        frontier = frontier.meet(Antichain.of(end))
     return Comparison(
         frontier,
         [error for errors in ledger.contradictions().values() for error in errors],
@@ -78,13 +78,13 @@ def compare(
 
 
 def _breaches(form: Form, rulings: Rulings, pending: Pending, counts: OpenCounts) -> list[EnvelopeBreach]:
-    """The breaches of the envelope by what is stated of keys."""
+    """Return the breaches of the envelope by statements about keys."""
     expected = {} if form.breaches_stay else pending.announced() | rulings.counts
     breaches = []
     for time, count in counts.by_time.items():
         if not form.breaches_stay and expected.get(time) != count.distinct:
             continue
-        # Two values of one key have no order: only a discard tells which one counts.
+        # Two values of one key have no order: only a discard says which one counts.
         if count.doubled:
             detail = f"{TWO_VALUES}: {count.doubled}; discard one of each, and count the rest"
             breaches.append(EnvelopeBreach(time, detail))
@@ -94,7 +94,7 @@ def _breaches(form: Form, rulings: Rulings, pending: Pending, counts: OpenCounts
 
 
 def _refused(collection: Collection, upper: int) -> dict[int, str]:
-    """The open times of statements that the envelope refused, and why, for a person."""
+    """Return the open times of statements that the envelope refused, each with a readable reason."""
     details = {refusal.reason: refusal.detail for refusal in refusals_of(collection.entry.envelope)}
     if not details:
         return {}

@@ -1,8 +1,8 @@
 """Counts open times without a Spark job: Arrow compares whole rows, column by column.
 
 Arrow groups a hundred thousand rows in less time than Spark takes to plan a job. Rows pass through buckets of times;
-each bucket is counted and dropped once its last row is read, so memory is bounded if files are roughly in the order of
-time. If they are not, or if a column has lists or structs, Spark counts. The next rows are read while all cores count.
+each bucket is counted and dropped once its last row is read, so memory is bounded if files are roughly in time order.
+If they are not, or if a column has lists or structs, Spark counts. The next rows are read while all cores count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROW_BYTES_MAX = 16_384
 HELD_BYTES_MAX = 256 * 1024 * 1024
 """Maximum size of the buckets that wait for their last row."""
 _FACTOR_MAX = 2**31
-"""Diffs and numbers of copies below this have a product within int64."""
+"""The product of a diff and a number of copies that are both below this fits in an int64."""
 SURPLUS = "_surplus"
 
 
@@ -44,10 +44,10 @@ def count_in_arrow(
 
     Args:
         table: the table's folder.
-        files: those that may hold a row that is counted.
-        schema: the table's.
+        files: the files that may hold a counted row.
+        schema: the table's schema.
         data: the data's columns.
-        key: those of the key, which has one value at a time; empty if diffs add up.
+        key: the key's columns, if a key has one value at a time; empty if diffs add up.
         within: the times that are counted.
 
     Returns:
@@ -78,7 +78,7 @@ def count_in_arrow(
 
 
 def compensating_table(surplus: pa.Table) -> pa.Table:
-    """Make rows that cancel surplus copies: the data's columns, _time, and as _diff the negation of their sum."""
+    """Return rows that cancel surplus copies: the data's columns, _time, and as _diff the negation of their sum."""
     diffs = pc.negate(pc.multiply(surplus[DIFF], surplus[SURPLUS]))
     return surplus.drop_columns([SURPLUS]).set_column(surplus.column_names.index(DIFF), DIFF, diffs)
 
@@ -90,7 +90,7 @@ class _Buckets:
         self.table, self.files, self.within = table, files, within
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table | None]:
-        """Yield each bucket's rows once they are complete; None, and nothing after it, if too many wait."""
+        """Yield each bucket's rows once they are complete; if too many wait, yield None and stop."""
         firsts, missing = self._plan()
         parts: dict[int, list[pa.Table]] = {}
         held = 0
@@ -108,7 +108,7 @@ class _Buckets:
                 return
 
     def _plan(self) -> tuple[np.ndarray, list[int]]:
-        """The first time of each bucket, and its number of rows."""
+        """Return the first time of each bucket, and its number of rows."""
         times = np.concatenate([self._times(file) for file in self.files])
         if not len(times):
             return times, []
@@ -137,7 +137,7 @@ class _Buckets:
 
 
 def _batch_rows(file: pq.ParquetFile, names: list[str]) -> int:
-    """Decide the number of rows to read at once by the memory of the first: on disk, repeated values hide it."""
+    """Choose the number of rows per batch by the memory of the first rows: on disk, repeated values hide their size."""
     first = next(file.iter_batches(_ROWS_TO_WEIGH, columns=names), None)
     if first is None:
         return BATCH_ROWS
@@ -160,15 +160,15 @@ def _count(rows: pa.Table, data: Sequence[str], key: Sequence[str]) -> OpenCount
     """Count all rows of some times."""
     counts = OpenCounts()
     groups = _comparable(rows).group_by([TIME, *data]).aggregate([(DIFF, "min"), (DIFF, "max"), ([], "count_all")])
-    least, greatest, stated = (groups[name] for name in (f"{DIFF}_min", f"{DIFF}_max", "count_all"))
-    has_copies, suspect = pc.greater(stated, 1), pc.not_equal(least, greatest)
+    least, greatest, copies = (groups[name] for name in (f"{DIFF}_min", f"{DIFF}_max", "count_all"))
+    has_copies, suspect = pc.greater(copies, 1), pc.not_equal(least, greatest)
     if key:
         suspect = pc.or_(suspect, pc.or_(pc.greater(greatest, 1), pc.less(least, -1)))
         values = groups.filter(pc.greater(greatest, 0)).group_by([TIME, *key]).aggregate([([], "count_all")])
         counts.suspects.update(_times_where(values, pc.greater(values["count_all"], 1)))
     else:
         large = pc.or_(pc.greater_equal(greatest, _FACTOR_MAX), pc.less_equal(least, -_FACTOR_MAX))
-        suspect = pc.or_(suspect, pc.and_(has_copies, pc.or_(large, pc.greater_equal(stated, _FACTOR_MAX))))
+        suspect = pc.or_(suspect, pc.and_(has_copies, pc.or_(large, pc.greater_equal(copies, _FACTOR_MAX))))
     counts.suspects.update(_times_where(groups, suspect))
     by_time = groups.group_by(TIME).aggregate([("count_all", "sum"), ([], "count_all")])
     columns = (by_time[name].to_pylist() for name in (TIME, "count_all_sum", "count_all"))
@@ -189,7 +189,7 @@ def _times_where(rows: pa.Table, which: pa.ChunkedArray) -> list[int]:
 
 
 def _comparable(rows: pa.Table) -> pa.Table:
-    """Give rows one zero and one NaN, as Spark compares them."""
+    """Replace all zeros with one zero and all NaNs with one NaN, as Spark compares them."""
     for number, field in enumerate(rows.schema):
         if pa.types.is_floating(field.type):
             one_zero = pc.add(rows[field.name], pa.scalar(0.0, field.type))
@@ -203,7 +203,7 @@ def _is_flat(kind: pa.DataType) -> bool:
 
 
 def _has_large_rows(table: Location, file: RunFile) -> bool:
-    """Whether rows are large on average, before compression."""
+    """Return whether rows are large on average, before compression."""
     metadata = pq.read_metadata(blobs.open_file(table / file.path))
     size: int = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     return size > _ROW_BYTES_MAX * file.rows

@@ -1,8 +1,8 @@
 """Counts open times in one Spark job, without an exchange for times whose rows one task reads.
 
-Equal statements have the same time, so a task that reads every row of a time can tell alone whether any is a copy.
-Files of ticks mostly hold times of their own: they are grouped, one task reads each group, and only the times that
-appear in two groups are counted again, with an exchange.
+Equal statements have the same time, so a task that reads every row of a time can find all of its copies. Files of
+different ticks mostly hold different times: they are grouped, one task reads each group, and only the times that appear
+in two groups are counted again, with an exchange.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def count_open_times(
 
     Args:
         spark: the session.
-        form: the collection's.
+        form: the form of the table.
         data: the data's columns.
-        files: those that may hold an unsealed row; at least one.
+        files: the files that may hold an unsealed row; at least one.
         read: reads their unsealed rows.
 
-    Cost: one pass over the rows, in one job, if the files' times hardly overlap; else an exchange of three longs a
+    Cost: one pass over the rows, in one job, if the files' times hardly overlap; else an exchange of three longs per
         row, and what the form needs.
     """
     groups = group_by_time(files, spark.sparkContext.defaultParallelism)
@@ -96,7 +96,7 @@ def group_by_time(files: Sequence[RunFile], groups_max: int) -> list[list[RunFil
 
 
 def _counts(form: Form, data: Sequence[str], unsealed: DataFrame) -> DataFrame:
-    """Out: _time, rows, distinct, conflicts bigint; a time that may break the envelope appears again, with nulls."""
+    """Return _time, rows, distinct, conflicts bigint; a time that may break the envelope appears again, with nulls."""
     counted = count_fingerprints(unsealed, data).select(TIME, *_COUNTS)
     breaking = form.suspect_times(unsealed)
     if breaking is None:
@@ -106,13 +106,13 @@ def _counts(form: Form, data: Sequence[str], unsealed: DataFrame) -> DataFrame:
 
 
 def _shared_times(counted: pa.Table) -> list[int]:
-    """The times that more than one group has counted."""
+    """Return the times that more than one group has counted."""
     groups = counted.filter(pa.compute.is_valid(counted["rows"]))[TIME].value_counts()
     return [group["values"] for group in groups.to_pylist() if group["counts"] > 1]
 
 
 def _open_counts(counted: pa.Table) -> OpenCounts:
-    """What `_counts` gives, by time; a time with copies is a suspect, so its own count of copies is not needed."""
+    """Return the result of `_counts` by time; a time with copies is a suspect, so its copies are not counted here."""
     counts = OpenCounts()
     for time, rows, distinct, conflicts in zip(*(counted[name].to_pylist() for name in (TIME, *_COUNTS)), strict=True):
         if rows is None:

@@ -1,4 +1,4 @@
-"""What is stored at open times: the one type that goes through a seal, from counting to the proof and the commit."""
+"""What is stored at open times: the type that passes through a seal, from counting to the proof and the commit."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class OpenCounts:
     rows: int = 0
     by_time: dict[int, TimeCount] = field(default_factory=dict)
     suspects: set[int] = field(default_factory=set)
-    """The times whose counts hold only once Spark has compared the statements themselves."""
+    """The times whose counts are valid only once Spark has compared the statements themselves."""
     surplus: list[pa.Table] = field(default_factory=list)
     """The statements that have copies, if diffs add up: the data's columns, _time, _diff, and the number of copies."""
     statements: DataFrame | None = None
-    """What `fingerprints.group_statements` gives for the times that Spark compared; see `OpenRows.count`."""
+    """The result of `fingerprints.group_statements` for the times that Spark compared; see `OpenRows.count`."""
 
     def add(self, other: OpenCounts) -> None:
         """Add what is stored at other times."""

@@ -1,4 +1,4 @@
-"""Counts by fingerprints: by time, the number of rows and of distinct statements, without moving the rows.
+"""Counts by fingerprint: the number of rows and of distinct statements at each time, without moving the rows.
 
 Equal statements have equal fingerprints. If a time has as many distinct fingerprints as rows, no row is a copy of
 another: a proof. Otherwise the statements themselves are compared; a fingerprint alone never removes anything.
@@ -20,7 +20,7 @@ def count_fingerprints(unsealed: DataFrame, data: Sequence[str]) -> DataFrame:
 
     In:  the data's columns, _time bigint, _diff bigint.
     Out: _time bigint (unique), rows bigint, distinct bigint, conflicts bigint (fingerprints with more than one diff).
-    Cost: one exchange of three longs a row, one of the result.
+    Cost: one exchange of three longs per row, and one of the result.
     """
     high, low = fingerprint(unsealed, data)
     marked = unsealed.select(TIME, DIFF, high.alias("_high"), low.alias("_low"))
@@ -56,9 +56,9 @@ def group_statements(rows: DataFrame, data: Sequence[str], discards: DataFrame |
 def count_statements(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
     """Count distinct statements by time.
 
-    In:  what `group_statements` gives.
+    In:  the result of `group_statements`.
     Out: _time (unique), distinct bigint, copies bigint (surplus rows), conflicts bigint, least, greatest bigint (the
-         diffs of one conflict, null without), evidence string (the data of that conflict, as JSON).
+         diffs of one conflict, or null), evidence string (the data of that conflict, as JSON).
     """
     effective = F.when(~F.col("_discarded"), F.col(DIFF))
     columns = [F.col(f"`{name}`") for name in data]
@@ -82,9 +82,9 @@ def count_statements(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
 
 
 def compensating_rows(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
-    """Make rows that cancel every surplus copy and every discarded statement.
+    """Return rows that cancel every surplus copy and every discarded statement.
 
-    In:  what `group_statements` gives, for sealed times.
+    In:  the result of `group_statements`, for sealed times.
     Out: the data's columns, _time, _diff; with the rows that were grouped they add up to each statement once.
     """
     surplus = F.when(F.col("_discarded"), F.col("_copies")).otherwise(F.col("_copies") - 1)
@@ -98,7 +98,7 @@ def compensating_rows(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
 
 
 def _cancelling(diff: Column, times: Column) -> Column:
-    """Make diffs that add up to `-diff * times`: one number, or several if that could exceed int64."""
+    """Return diffs that add up to `-diff * times`: one number, or several if one could exceed int64."""
     small = (diff > -(2**31)) & (diff < 2**31) & (times < 2**31)
     half = F.shiftright(diff, 1)
     return F.when(small, F.array(-diff * times)).otherwise(

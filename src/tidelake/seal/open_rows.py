@@ -1,4 +1,4 @@
-"""The rows at times that are not sealed, counted in Arrow or by Spark; exactly wherever it matters."""
+"""The rows at unsealed times, counted in Arrow or by Spark; the counts are exact wherever it matters."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class OpenRows:
 
     Args:
         spark: the session.
-        collection: whose rows.
-        form: of its table.
-        rulings: what operators decided.
-        table: its updates.
+        collection: the collection.
+        form: the form of its table.
+        rulings: the operators' decisions.
+        table: its updates table.
         upper: the first time that is not sealed.
-        aim: the first time that is not counted; None counts all.
+        end: the first time that is not counted; None if all are.
     """
 
     spark: SparkSession
@@ -48,7 +48,7 @@ class OpenRows:
     rulings: Rulings
     table: OpenTable
     upper: int
-    aim: int | None
+    end: int | None
 
     @property
     def data(self) -> list[str]:
@@ -56,20 +56,20 @@ class OpenRows:
         return [field.name for field in data_fields(self.collection.entry.record_schema)]
 
     def files(self) -> list[RunFile]:
-        """The files that may hold a row that is counted."""
+        """Return the files that may hold a counted row."""
         files = [file for file in self.table.files() if file.time_max is None or file.time_max >= self.upper]
-        if self.aim is None:
+        if self.end is None:
             return files
-        return [file for file in files if file.time_min is None or file.time_min < self.aim]
+        return [file for file in files if file.time_min is None or file.time_min < self.end]
 
     @contextmanager
     def count(self, files: list[RunFile]) -> Iterator[OpenCounts]:
-        """Count what is stored at each open time; the counts hold memory of Spark's until the block ends.
+        """Count what is stored at each open time; the counts occupy memory in Spark until the block ends.
 
         Args:
-            files: what `files` gives.
+            files: the result of `files`.
 
-        Cost: one pass over the rows; Spark compares whole statements only at suspect times and at those of discards.
+        Cost: one pass over the rows; Spark compares whole statements only at suspect times and at times with a discard.
         """
         counts = self._count_all(files) if files else OpenCounts()
         if files:
@@ -87,7 +87,7 @@ class OpenRows:
         """Count in Arrow, or by Spark if Arrow cannot."""
         key = self.form.key_of_values
         if key is not None:
-            within = range(self.upper, INT64_MAX + 1 if self.aim is None else self.aim)
+            within = range(self.upper, INT64_MAX + 1 if self.end is None else self.end)
             schema = self.collection.updates_schema()
             counts = count_in_arrow(self.table.path, files, schema, self.data, key, within)
             if counts is not None:
@@ -95,13 +95,13 @@ class OpenRows:
         return count_open_times(self.spark, self.form, self.data, files, self._read)
 
     def _read(self, files: Sequence[RunFile]) -> DataFrame:
-        """Read the rows of these files that are counted."""
+        """Read the counted rows of these files."""
         rows = read_files(self.spark, self.table.path, files, self.collection.updates_schema())
         unsealed = rows.where(F.col(TIME) >= parameter(self.upper, F.col(TIME)))
-        return unsealed if self.aim is None else unsealed.where(F.col(TIME) < parameter(self.aim, F.col(TIME)))
+        return unsealed if self.end is None else unsealed.where(F.col(TIME) < parameter(self.end, F.col(TIME)))
 
     def _count_exactly(self, counts: OpenCounts, files: list[RunFile]) -> None:
-        """Compare the statements of suspect times themselves, and replace their counts."""
+        """Compare whole statements at suspect times, and replace the counts of these times."""
         rows = self._read(files)
         if len(counts.suspects) < len(counts.by_time) or len(counts.suspects) <= TIMES_LISTED_MAX:
             rows = rows_at(self.spark, rows, sorted(counts.suspects))

@@ -1,4 +1,4 @@
-"""The progress statements that no seal has used up yet, as one version of `progress/` has them."""
+"""The progress statements that no seal has used up yet, in one version of `progress/`."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class Pending:
     """The statements, and the right to replace them once."""
 
     def __init__(self, collection: Collection) -> None:
-        """Read them.
+        """Read the statements.
 
-        Cost: the table has one run since the last seal, and one or more for each tick since.
+        Cost: the table has one run from the last seal, and one or more for each tick since.
         """
         self.path, self.epoch = collection.paths.progress, collection.entry.epoch
         self.table = OpenTable(self.path)
         self.rows: pa.Table = read_rows(self.path, self.table.files(), PROGRESS_SCHEMA)
 
     def statements(self) -> Iterator[Progress]:
-        """The statements as messages."""
+        """Yield the statements as messages."""
         columns = (self.rows[name].to_pylist() for name in ("lower", "upper", "count_times", "count_values"))
         for lower, upper, times, counts in zip(*columns, strict=True):
             yield Progress(lower, upper, list(zip(times, counts, strict=True)))
 
     def announced(self) -> dict[int, int]:
-        """What statements say of each time that they name: read from them, not from the ledger."""
+        """Return the count that statements announce for each time that they name, independently of the ledger."""
         announced: dict[int, int] = {}
         columns = (self.rows[name].to_pylist() for name in ("count_times", "count_values"))
         for times, counts in zip(*columns, strict=True):
@@ -42,7 +42,7 @@ class Pending:
         return announced
 
     def prune(self, upper: int, closed: bool) -> None:
-        """Replace the statements by what they still say at or after `upper`; nothing of a closed stream."""
+        """Replace the statements with what they say about times at or after `upper`; if `closed`, drop all of them."""
         left: dict[Any, dict[str, Any]] = {}
         reaches_below = False  # every seal would compare such a statement with the proofs again
         for row in self.rows.to_pylist():

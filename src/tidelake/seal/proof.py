@@ -30,7 +30,7 @@ def record_proof(
     counts: OpenCounts,
     settled: Sequence[int],
 ) -> None:
-    """Append what was compared at each settled time. A seal that stops after this proves the same again."""
+    """Append what was compared at each settled time. If a seal stops after this, the next one proves the same again."""
     rows = []
     for time in settled:
         count = counts.by_time.get(time, _NOTHING)
@@ -64,7 +64,7 @@ def record_contradictions(collection: Collection, report: SealReport, counts: Op
 
 
 def _common(report: SealReport, kind: str) -> dict[str, Any]:
-    """The columns that say which seal notes something."""
+    """Return the columns that say which seal wrote a note."""
     return {
         "lower": report.lower,
         "upper": report.upper,

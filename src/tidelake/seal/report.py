@@ -27,4 +27,4 @@ class SealReport:
     committed: bool = False
     version: int = -1
     sealed_by_ingest: bool = False
-    """Whether each tick of ingest seals its own time, so that there is nothing to prove apart."""
+    """Whether each tick of ingest seals its own time, so that nothing is left to prove."""

@@ -1,4 +1,4 @@
-"""What operators decided about the times of a collection, as seal applies it."""
+"""The operators' decisions about the times of a collection, as seal applies them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from tidelake.store.decision import Decision, Discard, counts_in, discards_in, r
 
 
 class Rulings:
-    """The decisions about times; the newest about a time stands."""
+    """The decisions about times; for each time, the newest decision counts."""
 
     def __init__(self, decisions: Sequence[Decision]) -> None:
-        """Sort decisions by what they do."""
+        """Group decisions by what they do."""
         self.reasons = reasons_in(decisions)
-        """By time, why it was decided about."""
+        """By time, the reason of the decision."""
         self.counts = {time: decision.count for time, decision in counts_in(decisions).items()}
         """By time, the number of distinct updates, whatever was announced."""
         self.discards = discards_in(decisions)
         """The decisions that a statement of one time has no effect."""
 
     def discarded_times(self, first: int) -> set[int]:
-        """The times from `first` on that have a discard."""
+        """Return the times from `first` on that have a discard."""
         return {discard.time for discard in self.discards if discard.time >= first}
 
     def discards_within(self, first: int, end: int) -> list[Discard]:
-        """The discards about times from `first` on and before `end`."""
+        """Return the discards about times from `first` on and before `end`."""
         return [discard for discard in self.discards if first <= discard.time < end]

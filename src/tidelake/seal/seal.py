@@ -1,7 +1,7 @@
-"""Seal: from what was announced and what is stored to a new upper, in a commit that almost never has data.
+"""Seal: compares what was announced with what is stored, and moves upper in a commit that almost never has data.
 
-Its steps: count the rows at or after upper, compare the counts with what was announced, change copies and discarded
-statements, prove, commit. The pure `Ledger` decides; Arrow or Spark count.
+Its steps: count the rows at or after upper, compare the counts with what was announced, remove the effect of copies and
+discarded statements, record the proof, commit. The pure `Ledger` decides; Arrow or Spark does the counting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
 
 
 def seal(spark: SparkSession, collection: Collection) -> SealReport:
-    """Move upper as far as it is proven; do nothing if nothing new is proven.
+    """Move upper as far as the proof reaches; do nothing if it reaches no further than before.
 
     Raises:
         Conflict: other writers won every attempt; nothing was sealed.
@@ -38,42 +38,42 @@ def seal(spark: SparkSession, collection: Collection) -> SealReport:
     """
     if collection.entry.mints_times:
         return _nothing_to_seal(collection)
-    aim: int | None = None
+    end: int | None = None
 
     def attempt() -> SealReport:
-        nonlocal aim
-        current = _Seal(spark, collection, aim)
+        nonlocal end
+        current = _Seal(spark, collection, end)
         try:
             return current.run()
         except LostRace:
-            aim = current.nearer_aim()
+            end = current.earlier_end()
             raise
 
     return retry_work(attempt, collection.paths.updates, f"{ATTEMPTS_MAX} attempts to seal failed")
 
 
 def _nothing_to_seal(collection: Collection) -> SealReport:
-    """Each tick seals reclocked collections itself: the binding of its time to its offsets is the proof."""
+    """Report that ingest seals reclocked collections: a tick's binding of its time to offsets is the proof."""
     table = OpenTable(collection.paths.updates)
     upper = table.value(UPPER) or 0
     return SealReport(upper, upper, sealed_by_ingest=True, version=table.version)
 
 
 class _Seal:
-    """One attempt, from one state of the table; with an `aim` it counts and seals only times before that."""
+    """One attempt, from one state of the table. With an `end`, it counts and seals only times before it."""
 
-    def __init__(self, spark: SparkSession, collection: Collection, aim: int | None) -> None:
+    def __init__(self, spark: SparkSession, collection: Collection, end: int | None) -> None:
         self.spark, self.collection, self.paths = spark, collection, collection.paths
         self.table = OpenTable(self.paths.updates)
         self.upper = self.table.value(UPPER) or 0
-        self.aim = aim if aim is not None and aim > self.upper else None
+        self.end = end if end is not None and end > self.upper else None
         self.form = form_of(collection.entry, self.table)
         self.rulings = Rulings(collection.entry.decisions)
         self.report = SealReport(self.upper, self.upper, bool(self.table.value(CLOSED)))
         self.settled: list[int] = []
-        """The times that this seal proves to hold updates, or for which somebody decided."""
+        """The times that this seal proves to hold updates, or that a decision covers."""
         self.overtaken = False
-        """Whether an ingest added rows at the first open time meanwhile."""
+        """Whether an ingest has added rows at the first open time in the meantime."""
 
     def run(self) -> SealReport:
         """Count, compare, change, prove, commit.
@@ -85,12 +85,12 @@ class _Seal:
         has_late = note_late_counts(self.collection, pending.rows, self.upper, self.report.closed)
         if self.report.closed:
             return self._finish(pending, prunes=has_late)
-        rows = OpenRows(self.spark, self.collection, self.form, self.rulings, self.table, self.upper, self.aim)
+        rows = OpenRows(self.spark, self.collection, self.form, self.rulings, self.table, self.upper, self.end)
         files = rows.files()
         with rows.count(files) as counts:
             self.report.files_opened, self.report.unsealed_rows = len(files), counts.rows
             reach("seal.after_count")
-            comparison = compare(self.collection, self.form, self.rulings, pending, counts, self.upper, aim=self.aim)
+            comparison = compare(self.collection, self.form, self.rulings, pending, counts, self.upper, end=self.end)
             self._claim(comparison, counts)
             if comparison.frontier == Antichain.of(self.upper):
                 record_contradictions(self.collection, self.report, counts)
@@ -108,13 +108,13 @@ class _Seal:
         return self.report
 
     def _finish(self, pending: Pending, prunes: bool) -> SealReport:
-        """Drop what pending statements say before upper."""
+        """Drop what pending statements announce for times before upper."""
         if prunes:
             pending.prune(self.report.upper, self.report.closed)
         return self.report
 
     def _claim(self, comparison: Comparison, counts: OpenCounts) -> None:
-        """Report how far the comparison proves the stream."""
+        """Report up to which time the comparison proves the stream complete."""
         report, frontier = self.report, comparison.frontier
         report.contradictions, report.waiting_for = comparison.contradictions, comparison.waiting_for
         times = {*counts.by_time, *(time for time in self.rulings.reasons if time >= self.upper)}
@@ -127,7 +127,7 @@ class _Seal:
             report.upper = int(str(frontier.elements[0]))
 
     def _settle(self, times: list[int], counts: OpenCounts) -> None:
-        """Take these times for the ones that this seal proves."""
+        """Record these times as proven by this seal."""
         self.settled = times
         report, reasons = self.report, self.rulings.reasons
         report.times_sealed = len(times)
@@ -135,17 +135,17 @@ class _Seal:
         report.decided_times = [(time, reasons[time]) for time in times if time in reasons]
         report.decided = len(report.decided_times)
 
-    def _change_rows(self, counts: OpenCounts, before: int) -> Changes:
-        """Write what becomes of copies and discarded statements at the times before `before`."""
+    def _change_rows(self, counts: OpenCounts, end: int) -> Changes:
+        """Write the changes for copies and discarded statements at times before `end`."""
         if not self.form.cancels_copies:
-            discards = self.rulings.discards_within(self.upper, before)
+            discards = self.rulings.discards_within(self.upper, end)
             return leave_out(self.spark, self.collection, self.table, discards)
         if not self.report.copies_cancelled:
             return Changes()
-        return cancel(self.paths.updates, self.collection.updates_schema(), counts, before)
+        return cancel(self.paths.updates, self.collection.updates_schema(), counts, end)
 
     def _commit(self, counts: OpenCounts, changes: Changes) -> None:
-        """Commit; after a conflict again, for the times before what others have added to what was counted."""
+        """Commit. After a conflict, commit again, but only the times before any rows that others have added."""
         counted_files = {file.path for file in self.table.files()}
         now_ms = int(clock.time() * 1000)
 
@@ -158,10 +158,10 @@ class _Seal:
             done = table.commit(values, changes.added, changes.removed, epoch=self.collection.entry.epoch)
             self.report.committed, self.report.version = True, done.version
 
-        def meet_others(table: OpenTable) -> None:
+        def check_still_valid(table: OpenTable) -> None:
             nonlocal changes
             files = table.files()
-            # Merges only take runs with sealed rows and carry unsealed ones over as they are: just ingest adds any.
+            # Merges take only runs with sealed rows and carry unsealed rows over unchanged: only ingest adds rows.
             added = [file for file in files if file.path not in counted_files and file.run.startswith("ingest")]
             low = min((self.upper if file.time_min is None else file.time_min for file in added), default=INT64_MAX)
             self.overtaken = low <= self.upper
@@ -176,23 +176,23 @@ class _Seal:
             reach("seal.after_conflict")
 
         failure = f"{ATTEMPTS_MAX} attempts to commit a seal failed"
-        retry_commit(self.table, commit, failure, after_conflict=meet_others)
+        retry_commit(self.table, commit, failure, after_conflict=check_still_valid)
 
     def _claim_less(self, upper: int, counts: OpenCounts, changes: Changes) -> Changes:
-        """Seal only what lies before `upper`, where nobody has added anything; the next seal proves the rest.
+        """Seal only the times before `upper`, to which nothing has been added; the next seal proves the rest.
 
-        Counting everything again would never end alongside an ingest that is quicker than a count. The proofs of later
-        times stay: they are facts, and readers take those before upper.
+        Counting everything again would never end while an ingest commits faster than a count takes. The proofs of later
+        times stay: they are facts, and readers use only the proofs before upper.
         """
         self.report.upper, self.report.closed = upper, False
         self._settle([time for time in self.settled if time < upper], counts)
         changes.discard(self.paths.updates)
         return self._change_rows(counts, upper)
 
-    def nearer_aim(self) -> int | None:
-        """Where to aim after an ingest has added to the first open time: at half as many times, for half the work.
+    def earlier_end(self) -> int | None:
+        """Return an earlier end after an ingest has added to the first open time: half as many times, half the work.
 
-        An ingest that is quicker than this count would otherwise overtake it again, and the next one as well.
+        Otherwise, an ingest that is faster than a count would overtake every further attempt as well.
         """
         if not self.overtaken or not self.settled:
             return None

@@ -17,7 +17,7 @@ _Settings = TypeVar("_Settings", bound=BaseModel)
 
 
 class Frozen(BaseModel):
-    """Immutable settings. Unknown keys and other types are refused."""
+    """Immutable settings. Unknown keys and values of the wrong type are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
@@ -27,9 +27,9 @@ class Block:
     """A cursor: `child` goes down, `fail` reports the place.
 
     Args:
-        file: the file of the text; a schema may have its own.
+        file: the file that contains the value; a schema may be in a file of its own.
         folder: the folder that paths are relative to.
-        value: the value that is written; None without one.
+        value: the value in the file; None if there is none.
         field: the path of keys, with dots; empty for the whole file.
         line: the first line, counted from 1; None if unknown.
         node: the YAML node, which has the lines of its children.
@@ -43,7 +43,7 @@ class Block:
     node: yaml.Node | None = None
 
     def child(self, key: Any) -> Block:
-        """The place of a key, whether or not it is written."""
+        """Return the place of a key, whether or not the file has the key."""
         line, node = self.line, None
         if isinstance(self.node, yaml.MappingNode):
             for at, inner in self.node.value:
@@ -53,15 +53,15 @@ class Block:
         return replace(self, value=self.get(key), field=field, line=line, node=node)
 
     def __contains__(self, key: Any) -> bool:
-        """Whether the block is a mapping that has this key."""
+        """Return whether the block is a mapping that has this key."""
         return isinstance(self.value, dict) and key in self.value
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key."""
+        """Return the value of a key."""
         return self.value.get(key, default) if isinstance(self.value, dict) else default
 
     def elsewhere(self, file: Path, value: Any) -> Block:
-        """The same field with its value in another file."""
+        """Return the same field with its value in a different file."""
         return replace(self, file=file, value=value, line=None, node=None)
 
     def fail(self, problem: str, fix: str) -> NoReturn:
@@ -82,17 +82,17 @@ class Block:
             self.fail(str(error).splitlines()[0], error.hint or fix)
 
     def check_keys(self, known: Collection[str]) -> None:
-        """Refuse unknown keys, so that a typing error does not drop a setting."""
+        """Refuse unknown keys, so that a typo does not silently drop a setting."""
         for key in self.value:
             if key not in known:
                 self.child(key).fail("is not a known key", f"use one of: {', '.join(sorted(known))}")
 
     def validate(self, kind: type[_Settings], values: dict[str, Any], fix: str, shows_value: bool = True) -> _Settings:
-        """Build settings from values; refuse the first that does not fit, with its place.
+        """Build settings from values; refuse the first invalid value, with its place.
 
         Args:
             kind: the settings' type.
-            values: the values by field. Fields that are not named like their key were checked before.
+            values: the values by field. Fields whose name differs from their key have been checked already.
             fix: the hint.
             shows_value: whether the error may repeat the value; not if it may contain a secret.
         """
@@ -110,7 +110,7 @@ class Block:
 
 
 def _problem_of(message: str) -> str:
-    """A validator's message as the fact of an error; accepted names keep their case.
+    """Turn a validator's message into the problem that an error states; accepted names keep their case.
 
     >>> _problem_of("Input should be 'PLAIN'"), _problem_of("Value error, is empty")
     ("input should be 'PLAIN'", 'is empty')

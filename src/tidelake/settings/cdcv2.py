@@ -17,20 +17,18 @@ class Cdcv2Settings(CollectionSettings):
 
     framing: Literal["cdcv2"] = "cdcv2"
     before: Literal["whole", "key"] = "whole"
-    """Change events with a key: whether `before` is the whole row, or may be just the key's columns, or null."""
+    """Change events with a key: whether `before` is the whole row, or may be only the key's columns, or null."""
 
     def spec(self) -> CollectionSpec:
-        """The specification for the store."""
+        """Return the specification for the store."""
         return replace(super().spec(), before=self.before)
 
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
         """Refuse a key of reclocked collections."""
-        problem = "is given for CDCv2 messages, which are Avro and say all by themselves"
+        problem = "is not allowed for CDCv2 messages, which are Avro and self-contained"
         if place.field.endswith(".evolution"):
-            problem = (
-                "is given for CDCv2 messages, in which the data is what tells statements apart: its columns are fixed"
-            )
+            problem = "is not allowed for CDCv2 messages: their data identifies a statement, so its columns are fixed"
         place.fail(problem, "leave it out, or add `framing: reclock` for a reclocked topic")
 
     @classmethod
@@ -46,14 +44,16 @@ class Cdcv2Settings(CollectionSettings):
         ids = read_schema_ids(block.child("schema_ids"), record)
         check_framed(block, ids, looks_up)
         if "before" in block and not (terms.of_changes and block.get("key") is not None):
-            block.child("before").fail("is given without change events that have a key", "leave it out, or add `key`")
+            block.child("before").fail(
+                "is only allowed for change events that have a key", "leave it out, or add `key`"
+            )
         return {"value_schema": record, "schema_ids": ids, "key": _read_key(block, terms, record)}
 
 
 def _read_key(block: Block, terms: EnvelopeTerms, record: dict[str, Any]) -> tuple[str, ...]:
     place = block.child("key")
     if terms.key == "refused" and place.value is not None:
-        place.fail(f"is given for the family '{terms.family}'", "only upsert and debezium have a key")
+        place.fail(f"is not allowed for the family '{terms.family}'", "only upsert and debezium have a key")
     row = record
     if terms.of_changes:
         with block.child("schema").refusing("correct the schema"):

@@ -46,7 +46,7 @@ class CollectionSettings(Frozen):
 
     name: str
     framing: str
-    """How completeness and copies are recognised; fixed once the collection exists."""
+    """How completeness and copies are detected; fixed once the collection exists."""
     envelope: str
     """What a statement means; fixed once the collection exists."""
     topics: tuple[str, ...]
@@ -61,7 +61,7 @@ class CollectionSettings(Frozen):
     subject: Subject = "topic"
     """How the registry's subjects for the topics are named."""
     value_schema: dict[str, Any] = Field(default_factory=dict)
-    """`schema`: the schema of a statement's data or of a record's value; empty if the source brings it."""
+    """`schema`: the schema of a statement's data or of a record's value; empty if it comes from the source."""
     encoding: Encoding = "avro"
     """Whether messages are bare Avro or begin with a schema id."""
     schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
@@ -69,13 +69,13 @@ class CollectionSettings(Frozen):
     key: tuple[str, ...] = ()
     """The columns that identify a row: the key of upserts, or the primary key of the source table."""
     keep: Literal["all"] | int = "all"
-    """The retention rule: all times stay readable, or those at most this far before upper."""
+    """The retention rule: all times stay readable, or only those at most this far before upper."""
     messages_per_tick_max: int = Field(default=200_000, ge=1)
     """Maximum number of messages in one tick of ingest."""
     merge_rows_max: int = Field(default=5_000_000, ge=1)
     """Maximum number of rows that the merges of a scheduled run read; the nightly compaction has no limit."""
     stalled_after_s: int = Field(default=86_400, ge=1)
-    """How long upper may stand still before a check warns."""
+    """How long upper may stay unchanged before a check warns."""
 
     READ_APART: ClassVar[frozenset[str]] = frozenset({"family", "envelope", "topic", "schema", "schema_ids", "key"})
     """The keys that need more than their type to be read."""
@@ -92,33 +92,33 @@ class CollectionSettings(Frozen):
 
     @property
     def mints_times(self) -> bool:
-        """Whether ingest mints and seals the times of what it reads."""
+        """Whether ingest mints and seals the times of the records that it reads."""
         return framing_terms(self.framing).mints_times
 
     @property
     def family(self) -> str:
-        """The folder in `assets/` that shows the envelope."""
+        """The name of the envelope's module in `assets/`."""
         return self.terms.family
 
     @property
     def record_schema(self) -> dict[str, Any]:
-        """The columns of the table; empty if the source brings the schema."""
+        """The columns of the table; empty if the schema comes from the source."""
         return self.value_schema
 
     def spec(self) -> CollectionSpec:
-        """The specification for the store."""
+        """Return the specification for the store."""
         return CollectionSpec(self.name, self.framing, self.envelope, self.record_schema, key=self.key)
 
     @classmethod
     def written_keys(cls) -> set[str]:
-        """The keys that a collection's block may have in the file."""
+        """Return the keys that a collection's block may have in the file."""
         inner = {"name", "topics", "topics_folder", "kafka", "registry", "value_schema"}
         return (set(cls.model_fields) - inner) | {"family", "topic", "schema"}
 
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
         """Refuse a key of another framing."""
-        place.fail(f"is given for the framing '{cls.model_fields['framing'].default}'", "leave it out")
+        place.fail(f"is not allowed for the framing '{cls.model_fields['framing'].default}'", "leave it out")
 
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up: bool) -> dict[str, Any]:

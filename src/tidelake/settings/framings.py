@@ -82,6 +82,6 @@ def _read_envelope(block: Block) -> EnvelopeTerms:
         block.child("envelope").fail(f"is not an envelope: {envelope!r}", f"use one of: {', '.join(ENVELOPES)}")
     if family is not None and family != terms.family:
         block.child("envelope").fail(
-            f"is '{envelope}', and family is '{family}': both name the same thing", "leave one of them out"
+            f"is '{envelope}', and family is '{family}': both name the envelope", "leave one of them out"
         )
     return terms

@@ -1,7 +1,7 @@
 """Reads the settings of a Kafka cluster.
 
-Only the options here can be set. The settings never hold a secret: they name the environment variable or the file that
-holds it, which is read when a connection is made.
+Only these options can be set. The settings never hold a secret: they name the environment variable or the file that
+holds it, which is read when a connection is opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECRETS = ("sasl_password", "ssl_key_password")
 
 
 class Secret(Frozen):
-    """The place of a secret, never the secret itself, so that no report, log or error can show it."""
+    """The place of a secret, not the secret itself, so that no report, log or error can show it."""
 
     env: str | None = Field(default=None, min_length=1)
     file: Path | None = None

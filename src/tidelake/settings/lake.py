@@ -38,7 +38,7 @@ class Settings(Frozen):
     """The name of the processes that write with these settings; None without a name."""
 
     def collection(self, name: str) -> CollectionSettings:
-        """The settings of one collection.
+        """Return the settings of one collection.
 
         Raises:
             ConfigurationError: no collection has this name.
@@ -52,7 +52,7 @@ class Settings(Frozen):
         )
 
     def only(self, names: tuple[str, ...]) -> Settings:
-        """The same settings with just these collections; an empty tuple means all.
+        """Return the same settings with only these collections; an empty tuple means all.
 
         Raises:
             ConfigurationError: no collection has one of the names.
@@ -95,11 +95,11 @@ def _check_store(place: Block, store: Path, topics: Path) -> None:
     nearest = next(folder for folder in (store, *store.parents) if folder.exists())
     if not nearest.is_dir():
         place.fail(f"{nearest} is a file, not a folder", "give a folder's path")
-    # `resolve` would raise if links form a circle.
+    # `resolve` would raise if symbolic links form a loop.
     real_store, real_topics = Path(os.path.realpath(store)), Path(os.path.realpath(topics))
     if real_store.is_relative_to(real_topics) or real_topics.is_relative_to(real_store):
         place.fail(
-            f"the store {store} and the topics {topics} are one folder, or one lies in the other",
+            f"the store {store} and the topics {topics} are the same folder, or one is inside the other",
             "give each a folder of its own",
         )
 
@@ -157,5 +157,5 @@ def _read_text(document: Block, name: str) -> str:
     if not isinstance(value, str):
         place.fail(f"is not a path: {value!r}", "write it as text")
     if not value or value != value.strip() or not is_path_text(value):
-        place.fail(f"is not a path: {value!r}", "no empty text, no space around it, no control characters")
+        place.fail(f"is not a path: {value!r}", "write text without control characters or surrounding spaces")
     return value

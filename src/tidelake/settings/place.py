@@ -1,4 +1,4 @@
-"""Where a store or topics are: a path, or a `file:` URI. Other stores have no backend yet and are refused by name."""
+"""The place of a store or of topics: a path, or a `file:` URI. Other stores have no backend yet and are refused."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//)|(file):")
 
 
 def folder_of(text: str, base: Path) -> Path:
-    """The folder that a path or a `file:` URI names; a relative path starts at `base`.
+    """Return the folder that a path or a `file:` URI names; a relative path starts at `base`.
 
     Raises:
-        ValueError: the URI has another scheme, or is not an absolute path of this machine. The text says what is wrong.
+        ValueError: the URI has a different scheme, or is not an absolute path on this machine; the text says which.
 
     >>> folder_of("data/store", Path("/lake")), folder_of("file:///data/my%20store", Path("/lake"))
     (PosixPath('/lake/data/store'), PosixPath('/data/my store'))
@@ -26,7 +26,7 @@ def folder_of(text: str, base: Path) -> Path:
     parts = urlsplit(text)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
-        raise ValueError("is not the URI of an absolute path of this machine, such as file:///data/store")
+        raise ValueError("is not the URI of an absolute path on this machine, such as file:///data/store")
     if not path.isprintable():
         raise ValueError("names a path with control characters")
     return Path(path)

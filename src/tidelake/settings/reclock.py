@@ -50,7 +50,7 @@ class ReclockSettings(CollectionSettings):
     evolution: Evolution = "none"
     """Whether new nullable columns are added automatically."""
     metadata: dict[str, str] = Field(default_factory=dict)
-    """The metadata of records that become columns, with their names."""
+    """The metadata of records that become columns, with the columns' names."""
     key_schema: dict[str, Any] = Field(default_factory=dict)
     """Upserts: the schema of keys; by default the key's columns of the value."""
     key_schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
@@ -74,11 +74,11 @@ class ReclockSettings(CollectionSettings):
 
     @property
     def record_schema(self) -> dict[str, Any]:
-        """The columns of the table; empty if the source brings the schema."""
+        """The columns of the table; empty if the schema comes from the source."""
         return self.table_of(self.row) if self.row else {}
 
     def table_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of a table of such values.
+        """Return the columns of a table of such values.
 
         Raises:
             SchemaRefused: a table cannot have one of the columns.
@@ -86,14 +86,14 @@ class ReclockSettings(CollectionSettings):
         return with_metadata(self.landed(row), self.metadata)
 
     def landed(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of a table of such values, without those of metadata."""
+        """Return the columns of a table of such values, without those of metadata."""
         return _landed(self.terms, row, self.key_schema)
 
     def spec(self, row: Mapping[str, Any] | None = None) -> CollectionSpec:
-        """The specification for the store.
+        """Return the specification for the store.
 
         Args:
-            row: the schema of values or rows that the source brings, if the settings have none.
+            row: the schema of values or rows from the source, if the settings have none.
         """
         return replace(
             super().spec(),
@@ -107,7 +107,7 @@ class ReclockSettings(CollectionSettings):
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
         """Refuse a key of CDCv2 collections."""
-        place.fail("is given for a reclocked topic", "leave it out: each key's newest event counts")
+        place.fail("is not allowed for a reclocked topic", "leave it out: each key's newest event counts")
 
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up: bool) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class ReclockSettings(CollectionSettings):
 
 
 def _landed(terms: EnvelopeTerms, row: Mapping[str, Any], key: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a table, without those of metadata."""
+    """Return the columns of a table, without those of metadata."""
     if terms.of_changes:
         return landing_record(dict(row))
     return with_key(key, row) if key else dict(row)
@@ -138,13 +138,15 @@ def _check_together(block: Block, terms: EnvelopeTerms) -> None:
             "use `envelope: append_only`, `upsert` or `debezium`",
         )
     if terms.key == "refused" and block.get("key") is not None:
-        block.child("key").fail(f"is given for the family '{terms.family}'", "only upsert and debezium have a key")
+        block.child("key").fail(
+            f"is not allowed for the family '{terms.family}'", "only upsert and debezium have a key"
+        )
     is_event_in_avro = terms.of_changes and block.get("format", "avro") == "avro"
     for name in ("key_schema", "key_schema_ids"):
         if name in block and terms.key != "required" and not is_event_in_avro:
             block.child(name).fail(
-                f"is given for the envelope '{terms.name}'",
-                "only upserts, and change events in Avro, read keys by it",
+                f"is not allowed for the envelope '{terms.name}'",
+                "only upserts, and change events in Avro, use it to read keys",
             )
     names_records = block.get("subject", "topic") != "topic"
     if terms.of_changes and names_records and ("schema" not in block or "key_schema" not in block):

@@ -15,7 +15,7 @@ Subject = Literal["topic", "record", "topic_record"]
 
 
 class RegistrySettings(Frozen):
-    """A registry that speaks Confluent's protocol."""
+    """A registry with Confluent's API."""
 
     url: str = Field(pattern=r"^https?://[^@\s]+$")
     username: str | None = None
@@ -49,7 +49,7 @@ def read_registry(block: Block) -> RegistrySettings:
 
 
 def uses_registry(block: Block, registry: RegistrySettings | None) -> bool:
-    """Whether a collection's schema ids are looked up rather than listed.
+    """Return whether a collection's schema ids are looked up rather than listed.
 
     Raises:
         ConfigurationError: `subject` is set, but no schema is looked up.
@@ -64,7 +64,7 @@ def uses_registry(block: Block, registry: RegistrySettings | None) -> bool:
 
 
 def subject_of(strategy: Subject, topic: str, record: Mapping[str, Any], part: str) -> str:
-    """The subject of a topic's keys or values.
+    """Return the subject of a topic's keys or values.
 
     >>> record = {"name": "order", "namespace": "shop"}
     >>> [subject_of(strategy, "orders", record, "value") for strategy in ("topic", "record", "topic_record")]

@@ -15,7 +15,7 @@ from tidelake.settings.block import Block
 
 
 def load_schema(place: Block) -> Block:
-    """Read a schema as it is written, in the block itself or in an .avsc file."""
+    """Read a schema unchanged, from the block itself or from an .avsc file."""
     if not isinstance(place.value, str):
         return place
     path = place.folder / place.value
@@ -60,7 +60,7 @@ def read_events(block: Block) -> tuple[dict[str, Any], dict[int, dict[str, Any]]
     is_bare = block.get("format", "avro") == "avro" and block.get("encoding") != "confluent"
     if is_bare and declared_row(schema.value) is schema.value:
         schema.fail(
-            "is that of a row, but bytes of Avro can only be read with the schema of the whole event",
+            "is that of a row, but Avro bytes can only be read with the schema of the whole event",
             "give the event's record, which has before, after, source and op; or `format: json`",
         )
     ids = block.child("schema_ids")
@@ -94,8 +94,8 @@ def read_event_keys(
     unused = "key_schema" if framed and not looks_up else "key_schema_ids" if not framed else ""
     if unused in block:
         block.child(unused).fail(
-            f"is given for {'Confluent framing' if framed else 'bare Avro'}",
-            "bare keys have one schema, `key_schema`; behind an id there is one for each, `key_schema_ids`",
+            f"is not allowed for {'Confluent framing' if framed else 'bare Avro'}",
+            "bare keys have one schema, `key_schema`; framed keys have one for each id, `key_schema_ids`",
         )
     ids = block.child("key_schema_ids")
     schema = read(block.child("key_schema")) if "key_schema" in block else {}
@@ -120,7 +120,7 @@ def read_key_record(
 
 
 def _key_columns(key: Sequence[str], value: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of keys whose columns are columns of the value."""
+    """Return the record of keys whose columns are columns of the value."""
     types = {column["name"]: column["type"] for column in resolved_schema(dict(value))["fields"]}
     return {"type": "record", "name": "key", "fields": [{"name": name, "type": types[name]} for name in key]}
 
@@ -137,7 +137,7 @@ def _checked_key(place: Block, record: dict[str, Any], value: Mapping[str, Any])
 
 
 def with_key(key: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a table: those that only the key has, then those of the value."""
+    """Return the columns of a table: those that only the key has, then those of the value."""
     names = {column["name"] for column in value["fields"]}
     added = [column for column in key["fields"] if column["name"] not in names]
     return {**value, "fields": [*added, *value["fields"]]}
@@ -194,7 +194,7 @@ def check_json(block: Block, place: Block, record: Mapping[str, Any]) -> None:
         return
     for name in ("encoding", "schema_ids"):
         if name in block:
-            block.child(name).fail("is given for JSON, which has no schema id before it", "leave it out")
+            block.child(name).fail("is not allowed for JSON, which has no schema id before it", "leave it out")
     column = _union_column(resolved_schema(dict(record)), "")
     if column is not None:
         place.fail(
@@ -204,7 +204,7 @@ def check_json(block: Block, place: Block, record: Mapping[str, Any]) -> None:
 
 
 def _union_column(kind: Any, column: str) -> str | None:
-    """The first column of a resolved type that is a union of several types, or None."""
+    """Return the first column of a resolved type that is a union of several types, or None."""
     if isinstance(kind, list):
         branches = [branch for branch in kind if branch != "null"]
         return column if len(branches) > 1 else _union_column(branches[0], column)

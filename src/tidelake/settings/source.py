@@ -1,4 +1,4 @@
-"""Reads the settings of topics, and of the parts of their records that become columns."""
+"""Reads the settings of topics, and of the metadata and positions of their records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read_topics(place: Block) -> tuple[Any, ...]:
 
 
 def is_path_text(value: str) -> bool:
-    """Whether a file system accepts the text and all of it is visible."""
+    """Return whether a file system accepts the text, and no character of it is invisible."""
     return not any(ord(letter) < 32 or ord(letter) == 127 or 0xD800 <= ord(letter) <= 0xDFFF for letter in value)
 
 
@@ -54,7 +54,7 @@ def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, .
     if place.value is None:
         return ()
     if not of_changes:
-        place.fail(f"is given for the envelope '{envelope}'", "only change events have one")
+        place.fail(f"is not allowed for the envelope '{envelope}'", "only change events have one")
     names = place.value
     if (
         not isinstance(names, list)
@@ -70,7 +70,7 @@ def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, .
 
 
 def read_metadata(place: Block) -> dict[str, str]:
-    """Read the metadata that become columns: a list, for names like `kafka_offset`, or a mapping to names."""
+    """Read the metadata that becomes columns: a list, for names like `kafka_offset`, or a mapping to names."""
     if place.value is None:
         return {}
     is_list = isinstance(place.value, list) and _are_texts(place.value)
@@ -98,7 +98,7 @@ def check_metadata(place: Block, record: Mapping[str, Any], metadata: Mapping[st
 
 
 def with_metadata(record: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, Any]:
-    """The columns of a table: the data's, then those of the metadata."""
+    """Return the columns of a table: those of the data, then those of the metadata."""
     added = [{"name": name, "type": METADATA[kind]} for kind, name in metadata.items()]
     return {**record, "fields": [*record["fields"], *added]}
 

@@ -22,14 +22,14 @@ _SUMS, _BELOW_ZERO = "sum_of_diffs_is_as_recorded", "nothing_accumulates_below_z
 
 @dataclass(frozen=True)
 class FramingTerms:
-    """The terms of a framing: how completeness and copies are recognised.
+    """The terms of a framing: how completeness and copies are detected.
 
     Args:
         name: the name of the framing.
-        mints_times: whether ingest mints the time of what a tick reads, binds it to the offsets and seals it; if not,
+        mints_times: whether ingest mints a time for each tick, binds it to the tick's offsets and seals it; if not,
             statements have times of their own, which are proven later.
-        identifies_by_data: whether equal data at the same time is a copy, so that columns never change; if not, the
-            place of a statement identifies it.
+        identifies_by_data: whether equal data at the same time is a copy, so that columns never change; if not, a
+            statement is identified by its place.
         checks: the names of the expectations for every envelope.
         key_checks: the expectations of collections with a key, instead of the envelope's.
     """
@@ -80,7 +80,7 @@ FRAMINGS = {
         ),
         key_checks=("one_value_a_key",),
     ),
-    # Nothing is announced, so nothing is contradicted or late, and the binding has the count.
+    # Nothing is announced, so nothing can be contradicted or late, and the binding has the count.
     "reclock": FramingTerms(
         "reclock",
         mints_times=True,
@@ -110,17 +110,17 @@ ENVELOPES = {
 
 
 def framing_terms(name: str) -> FramingTerms:
-    """The terms of a framing; raises as `look_up` does."""
+    """Return the terms of a framing; raises as `look_up` does."""
     return look_up("framing", FRAMINGS, name)
 
 
 def envelope_terms(name: str) -> EnvelopeTerms:
-    """The terms of an envelope; raises as `look_up` does."""
+    """Return the terms of an envelope; raises as `look_up` does."""
     return look_up("envelope", ENVELOPES, name)
 
 
 def look_up(kind: str, table: Mapping[str, T], name: str) -> T:
-    """Look a framing or an envelope up in a table; if it is missing, the package that brings it is loaded first.
+    """Look up a framing or an envelope in a table; if it is missing, load the package that provides it first.
 
     Raises:
         UnknownPlugin: neither this process nor an installed package has it.

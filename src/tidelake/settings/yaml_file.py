@@ -31,7 +31,7 @@ def _construct_scalar(loader: _UniqueKeyLoader, node: yaml.Node) -> Any:
     try:
         return construct(loader, node)
     except (ValueError, OverflowError, LookupError, AttributeError) as error:  # PyYAML raises all of them
-        problem = f"{node.value!r} is no {node.tag.rpartition(':')[2]}: {error}"
+        problem = f"{node.value!r} is not a valid {node.tag.rpartition(':')[2]}: {error}"
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
 

@@ -1,6 +1,6 @@
 """A cache of columns: building a column takes round trips to the JVM, and each tick needs the same columns.
 
-A column is an immutable description that belongs to no frame and no session.
+A column is an immutable description that does not belong to a frame or a session.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 from pyspark import SparkContext
 
 _ENTRIES_MAX = 2_000
-"""More than a few hundred collections need; beyond that, the oldest entries are evicted."""
+"""Enough for a few hundred collections; when it is full, the oldest entries are evicted."""
 _Arguments = ParamSpec("_Arguments")
 _Columns = TypeVar("_Columns")
 

@@ -1,4 +1,4 @@
-"""Equality of rows: joins in which null agrees with null, and 128-bit fingerprints that equal rows share."""
+"""Equality of rows: joins in which null equals null, and 128-bit fingerprints that equal rows share."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _shape_of_item(item: Column, kind: DataType) -> Column:
 
 
 def _packed(bits: Sequence[Column]) -> list[Column]:
-    """Pack truth values, 62 into each long."""
+    """Pack booleans, 62 into each long."""
     return [
         reduce(
             lambda left, right: left + right,
@@ -59,5 +59,5 @@ def _packed(bits: Sequence[Column]) -> list[Column]:
 
 
 def same_in(left: str, right: str, names: Sequence[str]) -> Column:
-    """Return whether rows of two frames, by alias, agree in these columns; null agrees with null."""
+    """Return whether rows of two frames, by alias, are equal in these columns; null equals null."""
     return all_of(F.col(f"{left}.`{name}`").eqNullSafe(F.col(f"{right}.`{name}`")) for name in names)

@@ -1,4 +1,4 @@
-"""Bring the jars of a lock into their folder, each checked by its sha256: `jars.lock` into the project's `.jars`."""
+"""Fetch the jars of a lock file into their folder, and check their sha256: `jars.lock` into the project's `.jars`."""
 
 import argparse
 import hashlib
@@ -151,9 +151,9 @@ def relock(lock: Path, java: str = "java") -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Resolve the checkout's jars, or those of its services; print nothing if all of them are there."""
+    """Resolve the checkout's jars, or those of its services; print nothing if none is missing."""
     parser = argparse.ArgumentParser(prog="python -m tidelake.spark.jars", description=__doc__)
-    parser.add_argument("--relock", action="store_true", help="write the sha256 of every jar into the lock anew")
+    parser.add_argument("--relock", action="store_true", help="rewrite the sha256 of every jar in the lock")
     parser.add_argument("--services", action="store_true", help="the services' jars: services.lock, .jars/services")
     arguments = parser.parse_args(argv)
     lock, folder = (SERVICES_LOCK, SERVICES_FOLDER) if arguments.services else (PROJECT / "jars.lock", jars_folder())
@@ -202,7 +202,7 @@ def _check(jar: Jar, path: Path) -> None:
         expected = jar.sha256 or "nothing yet"
         raise JarError(
             f"{jar.coordinate} has sha256 {actual}, the lock says {expected} ({path}). hint: do not use this file; "
-            f"remove it and set up again, and if that ends the same way, find out who changed the jar"
+            f"remove it and set up again; if the error persists, find out who changed the jar"
         )
 
 
@@ -243,7 +243,7 @@ def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
         if done.returncode == 0 and not absent:
             return fetched
         if attempt < ATTEMPTS_MAX:
-            print(f"jars: attempt {attempt} of {ATTEMPTS_MAX} did not bring all, trying again", file=sys.stderr)
+            print(f"jars: attempt {attempt} of {ATTEMPTS_MAX} did not fetch all jars, trying again", file=sys.stderr)
     output = "\n".join(done.stdout.splitlines()[-20:])
     raise JarError(f"could not fetch {', '.join(absent) or 'the jars'}. hint: the last output of Ivy:\n{output}")
 
@@ -270,7 +270,7 @@ def _ivy_jar() -> Path:
     # Located, not imported: importing PySpark costs more than everything else here.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarError("PySpark is not installed. hint: the jars come after requirements.lock")
+        raise JarError("PySpark is not installed. hint: install requirements.lock before the jars")
     candidates = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not candidates:
         raise JarError(f"PySpark at {spec.origin} has no Ivy. hint: install the version that requirements.lock names")

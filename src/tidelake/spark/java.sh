@@ -1,6 +1,6 @@
 #!/bin/sh
-# Is there a Java that Spark starts with? Silent and 0 when there is; else says how to get it, and 1.
-# Spark itself takes $JAVA_HOME/bin/java where JAVA_HOME is set, and the java of PATH elsewhere: look at the same one.
+# Checks that there is a Java that Spark supports. If so, prints nothing and exits with 0; else says how to get one and
+# exits with 1. Like Spark, uses $JAVA_HOME/bin/java if JAVA_HOME is set, else the java on PATH.
 
 if [ -n "${JAVA_HOME:-}" ]; then
     java=$JAVA_HOME/bin/java
@@ -10,7 +10,7 @@ else
     where="PATH"
 fi
 
-# `"17.0.15"` and `"21"` alike; old ones say `"1.8.0"`, which gives 1.
+# Matches both `"17.0.15"` and `"21"`; old versions are written as `"1.8.0"`, which gives 1.
 version=$("$java" -version 2>&1 | sed -n 's/.* version "\([0-9][0-9]*\).*/\1/p' | head -n 1)
 
 case $version in
@@ -23,6 +23,6 @@ cat >&2 <<'HOW'
   Debian, Ubuntu   apt-get install openjdk-17-jre-headless
   Fedora           dnf install java-21-openjdk-headless
   macOS            brew install openjdk@17, then  export JAVA_HOME="$(brew --prefix openjdk@17)/libexec/openjdk.jdk/Contents/Home"
-With several on one machine, let JAVA_HOME name the one to use.
+If several are installed, set JAVA_HOME to the one to use.
 HOW
 exit 1

@@ -1,7 +1,7 @@
 """Numbers that differ from tick to tick, kept out of the code that Spark generates.
 
 Spark writes a literal number into the Java code of a plan. A tick that compares with its own upper or offsets would run
-code that this JVM has never seen: it is compiled, runs slowly until the JIT compiles it again, and is thrown away. Code
+code that this JVM has never seen: it is compiled, runs slowly until the JIT compiles it again, and is discarded. Code
 that is the same in each tick is cached and becomes fast. See docs/decisions/generated-code.md.
 """
 

@@ -22,7 +22,7 @@ _EXACT = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
-    # A flipped bit in a page is an error, not another value.
+    # A flipped bit in a page is an error, not a different value.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
@@ -47,7 +47,7 @@ _EXACT = {
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     # Stages of a query are numbered in any order, so an id would give the same code different names.
     "spark.sql.codegen.useIdInClassName": "false",
-    # A tick and its seal take fifteen classes; the cache must hold those of dozens of collections.
+    # A tick and its seal generate fifteen classes; the cache must hold those of dozens of collections.
     "spark.sql.codegen.cache.maxEntries": "2000",
 }
 _LOCAL = {
@@ -131,7 +131,7 @@ def start_session(
     verify([*jars_in_use(), *_local_paths(sent)], verified=verified)
     _cache_lookups(jvm)
     for name, value in _AVRO_LIMITS.items():
-        # spark-submit has started this JVM without our options; Avro reads them when it is first used.
+        # spark-submit has started this JVM without these options; Avro reads them when it is first used.
         jvm.java.lang.System.setProperty(name, value)
     return session
 
@@ -198,7 +198,7 @@ def _engine_output_to_log() -> Iterator[None]:
 def collector_options(settings: Mapping[str, str]) -> list[str]:
     """Return the option for the throughput collector, unless the environment or a setting chooses a collector.
 
-    The default collector marks concurrently, which is costly with few processors. A JVM with two collectors does not
+    The default collector marks concurrently, which is costly with few CPU cores. A JVM with two collectors does not
     start.
     """
     options = [os.environ.get(name, "") for name in _OPTION_VARIABLES]
@@ -228,6 +228,6 @@ def _cache_lookups(jvm: Any) -> None:
 
 
 def _submitted_executor_options() -> str:
-    """Return the executors' Java options from spark-submit, which ours must not replace."""
+    """Return the executors' Java options from spark-submit, which Tidelake's own must not replace."""
     SparkContext._ensure_initialized()
     return SparkConf().get("spark.executor.extraJavaOptions", "") or ""

@@ -1,4 +1,4 @@
-"""The table `bindings/` of a reclocked collection: the offsets that each minted time stands for."""
+"""The table `bindings/` of a reclocked collection: the offsets bound to each minted time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 from tidelake.store.state import UPPER, next_offsets
 
 _MINTED = "minted"
-"""The greatest bound time, including those of ticks that lost or died afterwards."""
+"""The greatest bound time, including those of ticks that later lost a race or crashed."""
 
 
 def minted_time(path: Location) -> int:
-    """The greatest bound time; -1 without a binding."""
+    """Return the greatest bound time; -1 if there is no binding."""
     minted = OpenTable(path).value(_MINTED)
     return -1 if minted is None else minted
 
@@ -52,7 +52,7 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
 
 
 def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> list[Binding]:
-    """The bindings that hold at a version of the updates table, for times at or after `lower`, oldest first.
+    """Return the bindings that hold at a version of the updates table, for times at or after `lower`, oldest first.
 
     Raises:
         DamagedTable: a binding is missing or does not fit the others.
@@ -69,7 +69,7 @@ def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> l
 
 
 def known_offsets(table: OpenTable, topics: set[str]) -> dict[Place, int]:
-    """By topic and partition, the next offset at a version of the updates table."""
+    """Return the next offset at a version of the updates table, by topic and partition."""
     return {(topic, partition): offset for topic in topics for partition, offset in next_offsets(table, topic).items()}
 
 

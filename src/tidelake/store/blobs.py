@@ -1,8 +1,8 @@
-"""The seam under the store: every byte of a store or a topic that Spark and delta-rs do not read or write themselves.
+"""The layer under the store: reads and writes every byte of a store or a topic that Spark and delta-rs do not.
 
-A blob is whole or absent: it is written once, under a name of its own. Folders group blobs by name. Nothing here goes
-beyond an object store: no rename, no link, no append. `local_disk` makes files as safe as that; `objects` serves every
-other store. Only this module calls the two.
+A blob is whole or absent: it is written once, under a name of its own. Folders group blobs by name. Nothing here needs
+more than an object store offers: no rename, no link, no append. `local_disk` makes files equally safe; `objects` serves
+every other store. Only this module calls the two.
 
 An absent blob raises `FileNotFoundError` and a name in use `FileExistsError`, whatever the store.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def read(location: Location) -> bytes:
-    """All bytes of a blob.
+    """Return all bytes of a blob.
 
     Raises:
         FileNotFoundError: it is absent.
@@ -35,7 +35,7 @@ def read(location: Location) -> bytes:
 
 
 def open_file(location: Location) -> pa.NativeFile:
-    """A blob for Arrow, which reads only the ranges that it needs.
+    """Open a blob for Arrow, which reads only the ranges that it needs.
 
     Raises:
         FileNotFoundError: it is absent.
@@ -44,7 +44,7 @@ def open_file(location: Location) -> pa.NativeFile:
 
 
 def open_stream(location: Location) -> BinaryIO:
-    """A blob from its first byte on.
+    """Open a blob for reading from its first byte.
 
     Raises:
         FileNotFoundError: it is absent.
@@ -53,7 +53,7 @@ def open_stream(location: Location) -> BinaryIO:
 
 
 def create(location: Location, data: bytes) -> None:
-    """Write a blob if its name is free. Commits rest on this: exactly one of several callers succeeds.
+    """Write a blob if its name is free. Commits rely on this: exactly one of several callers succeeds.
 
     The bytes are durable before the name appears. `make_names_durable` makes the name durable.
 
@@ -70,7 +70,7 @@ def write(location: Location, data: bytes) -> None:
 
 
 def writing(location: Location) -> AbstractContextManager[pa.NativeFile]:
-    """Write or replace a blob piece by piece. It appears when the block ends, and never if the block raises."""
+    """Write or replace a blob piece by piece. It appears when the block ends, or never if the block raises."""
     return _backend(location).writing(location)
 
 
@@ -99,12 +99,12 @@ def set_aside(location: Location, aside: Location) -> None:
 
 
 def exists(location: Location) -> bool:
-    """Whether a blob has this name. Folders do not count."""
+    """Return whether a blob has this name. Folders do not count."""
     return _backend(location).exists(location)
 
 
 def is_folder(folder: Location) -> bool:
-    """Whether a folder exists. In an object store every folder does, and may be empty."""
+    """Return whether a folder exists. In an object store every folder does, and may be empty."""
     return _backend(folder).is_folder(folder)
 
 
@@ -114,7 +114,7 @@ def make_folder(folder: Location) -> None:
 
 
 def list_names(folder: Location) -> list[str]:
-    """The names directly in a folder, of blobs and folders, unordered; none if it is absent.
+    """Return the names directly in a folder, of blobs and folders, unordered; none if it is absent.
 
     On a local disk this is faster than `list_folder`.
     """
@@ -122,7 +122,7 @@ def list_names(folder: Location) -> list[str]:
 
 
 def list_folder(folder: Location, *, hidden: bool = True) -> Listing:
-    """The blobs and folders directly in a folder.
+    """Return the blobs and folders directly in a folder.
 
     Args:
         folder: an absent one is empty.
@@ -135,7 +135,7 @@ def list_folder(folder: Location, *, hidden: bool = True) -> Listing:
 
 
 def list_blobs(folder: Location) -> list[Blob]:
-    """All blobs below a folder, at any depth, sorted by path; none if it is absent."""
+    """Return all blobs below a folder, at any depth, sorted by path; none if it is absent."""
     return sorted(_backend(folder).list_blobs(folder), key=lambda blob: blob.location.path)
 
 
@@ -155,12 +155,12 @@ def make_names_durable(folders: Iterable[Location]) -> None:
 
 
 def now_s(folder: Location) -> float:
-    """The time by the store's clock, in seconds since 1970; compare it with `changed_s` and `last_change_s`."""
+    """Return the time by the store's clock, in seconds since 1970; compare it with `changed_s` and `last_change_s`."""
     return _backend(folder).now_s(folder)
 
 
 def last_change_s(folder: Location) -> float:
-    """When anything below a folder was last written, or the folder renewed; now, if it changes during the call."""
+    """Return when anything below a folder was last written or the folder renewed; now if it changes during the call."""
     return _backend(folder).last_change_s(folder)
 
 

@@ -48,17 +48,17 @@ class Catalog:
         self.store, self.writer = store, writer
 
     def exists(self) -> bool:
-        """Whether the store has a catalog whose creation was finished."""
+        """Return whether the store has a catalog whose creation was finished."""
         return is_table(self.store.catalog)
 
     def entries(self) -> list[Entry]:
-        """The entries of all collections, sorted by name."""
+        """Return the entries of all collections, sorted by name."""
         if not self.exists():
             return []
         return sorted(self._read(OpenTable(self.store.catalog)).values(), key=lambda entry: entry.name)
 
     def find(self, name: str) -> Collection:
-        """The collection of this name.
+        """Return the collection of this name.
 
         Raises:
             UnknownCollection: the store has no such collection.
@@ -75,7 +75,7 @@ class Catalog:
             The names of the collections that the store has.
 
         Raises:
-            ConfigurationError: a collection exists with another envelope or schema; those are fixed.
+            ConfigurationError: a collection exists with a different envelope or schema; those are fixed.
         """
         entries = {entry.name: entry for entry in self.entries()}
         for spec in specs:
@@ -88,7 +88,7 @@ class Catalog:
         """Open the collection that the settings describe for writing; create it with its tables if it does not exist.
 
         Raises:
-            ConfigurationError: it exists with another envelope or schema; those are fixed when it is created.
+            ConfigurationError: it exists with a different envelope or schema; those are fixed when it is created.
             WriterFenced: it was given to another writer; nothing was written.
         """
         create_table(self.store.catalog, _SCHEMA)
@@ -128,11 +128,11 @@ class Catalog:
         return opened
 
     def update(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
-        """Replace a collection's newest entry by `change(entry)`; return the entry as it is then.
+        """Replace a collection's newest entry with `change(entry)`, and return the new entry.
 
         Raises:
             UnknownCollection: the store has no such collection.
-            FrontierRegression: the change would move since back.
+            FrontierRegression: the change would move since backwards.
         """
 
         def apply(entries: dict[str, Entry]) -> Entry:
@@ -156,11 +156,11 @@ class Catalog:
         return self.update(name, add)
 
     def withdraw(self, name: str, time: int) -> Entry:
-        """Take back all decisions about a time. The caller ensures that the time is not sealed."""
+        """Withdraw all decisions about a time. The caller ensures that the time is not sealed."""
         return self._withdraw(name, lambda decision: time_of(decision) == time)
 
     def withdraw_acknowledgement(self, name: str, offsets: Offsets) -> Entry:
-        """Take back the acknowledgement of these offsets."""
+        """Withdraw the acknowledgement of these offsets."""
         return self._withdraw(name, lambda decision: isinstance(decision, Acknowledge) and decision.offsets == offsets)
 
     def _withdraw(self, name: str, matches: Callable[[Decision], bool]) -> Entry:
@@ -187,14 +187,14 @@ class Catalog:
         return entry
 
     def _carry_epoch(self, entry: Entry) -> None:
-        """Write the entry's epoch to the tables that it fences. If this stops half-way, the next opening goes on."""
+        """Write the entry's epoch to the tables that it fences. If this is interrupted, the next opening continues."""
         paths = self.store.collection(entry.id)
         bindings = [paths.bindings] if entry.mints_times else []
         for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):
             _raise_epoch(path, entry.epoch)
 
     def _create_tables(self, collection: Collection) -> None:
-        from tidelake.store.table_schema import (  # late: `status` reads catalogs without Spark
+        from tidelake.store.table_schema import (  # imported late: `status` reads catalogs without Spark
             late_schema,
             updates_schema,
         )

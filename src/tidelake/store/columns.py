@@ -1,6 +1,6 @@
 """Adds the columns of the catalog to a table that lacks them, in a commit of its own.
 
-The catalog decides first. If a process stops in between, the next one to open the collection adds them.
+The catalog is changed first. If a process stops in between, the next process that opens the collection adds them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
 
 def carry_columns(path: Location, wanted: pa.Schema, epoch: int) -> OpenTable:
-    """Add the columns that a table lacks, and return the table as it is then.
+    """Add the columns that a table lacks, and return the resulting table.
 
     Raises:
         Conflict: every attempt lost.
         Fenced: the writer's epoch has moved.
 
-    Cost: nothing if it lacks none; else one commit. No file is rewritten.
+    Cost: nothing if no column is missing; else one commit. No file is rewritten.
     """
 
     def commit(table: OpenTable) -> OpenTable:

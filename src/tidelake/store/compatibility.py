@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_same(entry: Entry, spec: CollectionSpec) -> None:
-    """Refuse settings of another framing, envelope, format or key; see `with_columns` for the schema.
+    """Refuse settings with a different framing, envelope, format or key; see `with_columns` for the schema.
 
     Raises:
         ConfigurationError: names the setting that cannot change.
@@ -25,35 +25,35 @@ def check_same(entry: Entry, spec: CollectionSpec) -> None:
             "collections.yaml",
             f"{field}.family",
             f"the collection was created with the envelope '{entry.envelope}'",
-            "a collection's family is fixed: give the new one another name",
+            "a collection's family is fixed: give the new one a different name",
         )
     if entry.framing != spec.framing:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.framing",
             f"the collection was created with the framing '{entry.framing}'",
-            "a collection's framing is fixed: give the new one another name",
+            "a collection's framing is fixed: give the new one a different name",
         )
     if entry.format != spec.format:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.format",
             f"the collection was created with the format '{entry.format}'",
-            "a collection's format is fixed: give the new one another name",
+            "a collection's format is fixed: give the new one a different name",
         )
     if entry.key != spec.key:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.key",
             f"the collection was created with the key {', '.join(entry.key)}",
-            "a collection's key is fixed: give the new one another name",
+            "a collection's key is fixed: give the new one a different name",
         )
     if entry.before != spec.before:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.before",
             f"the collection was created with `before: {entry.before}`",
-            "what `before` holds is fixed: give the new one another name",
+            "what `before` holds is fixed: give the new one a different name",
         )
 
 
@@ -61,12 +61,12 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
     """Add the new columns of the settings to an entry.
 
     Raises:
-        ConfigurationError: the schemas differ in another way, or the settings may not add columns.
+        ConfigurationError: the schemas differ in any other way, or the settings may not add columns.
     """
     field, is_additive = f"collections.{spec.name}.schema", spec.grows
     if not spec.record_schema or entry.record_schema == spec.record_schema:
         return entry
-    problem, fix = "the collection was created with another schema", "give the new one another name"
+    problem, fix = "the collection was created with a different schema", "give the new one a different name"
     if framing_terms(entry.framing).identifies_by_data:
         raise ConfigurationError("collections.yaml", field, problem, f"a collection's schema is fixed: {fix}")
     try:
@@ -76,9 +76,9 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
         fresh_types = {
             column["name"]: column["type"] for column in spec.record_schema["fields"] if column["name"] not in stored
         }
-        hint = f"a collection's columns stay as they are: {fix}"
+        hint = f"a collection's columns never change: {fix}"
         if is_additive and "null" not in fresh_types.get(error.column, ["null"]):
-            hint = 'let the new column be null: `type: ["null", …]`, with `default: null`'
+            hint = 'make the new column nullable: `type: ["null", …]`, with `default: null`'
         raise ConfigurationError("collections.yaml", field, f"{problem}: {error.fact}", hint) from error
     written = {column["name"] for column in spec.record_schema["fields"]}
     beyond = [*(column["name"] for column in fresh), *(name for name in entry.added if name not in written)]
@@ -86,8 +86,8 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
         raise ConfigurationError(
             "collections.yaml",
             field,
-            f"{problem}: the column '{beyond[0]}' is {'new' if fresh else 'present by now'}",
-            f"`evolution: additive` lets new columns that may be null appear; else {fix}",
+            f"{problem}: the column '{beyond[0]}' is {'new' if fresh else 'already present'}",
+            f"`evolution: additive` allows new nullable columns; otherwise {fix}",
         )
     if not fresh:
         return entry

@@ -33,7 +33,7 @@ class Offsets(NamedTuple):
         >>> Offsets.parse("orders:0:7"), str(Offsets.parse("eu:orders:0:7-9"))
         (Offsets(topic='orders', partition=0, start=7, end=8), 'eu:orders:0:7-9')
         """
-        match = _OFFSETS.fullmatch(text)  # from the right: a topic may have a colon in its name
+        match = _OFFSETS.fullmatch(text)  # parsed from the right: a topic may have a colon in its name
         if match is not None:
             topic, partition, start = match.group(1), int(match.group(2)), int(match.group(3))
             end = start + 1 if match.group(4) is None else int(match.group(4))
@@ -41,11 +41,11 @@ class Offsets(NamedTuple):
                 return Offsets(topic, partition, start, end)
         raise DecisionRefused(
             f"'{text}' is not a range of offsets",
-            "write TOPIC:PARTITION:OFFSET or TOPIC:PARTITION:FROM-TO, e.g. orders:0:100-200 (200 is not in it)",
+            "write TOPIC:PARTITION:OFFSET or TOPIC:PARTITION:FROM-TO, e.g. orders:0:100-200 (without 200)",
         )
 
     def holds(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether the range contains a message."""
+        """Return whether the range contains a message."""
         return (topic, partition) == (self.topic, self.partition) and self.start <= offset < self.end
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class _Decided(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     reason: str
-    """Why it was decided; every report that shows the decision repeats it."""
+    """The reason of the decision; every report that shows the decision repeats it."""
     at_ms: int = Field(default_factory=_now_ms)
 
 
@@ -87,7 +87,7 @@ class AcceptGap(_Decided):
 
 
 class AcceptTopic(_Decided):
-    """Accepts a recreated or truncated topic, which gets another name in the collection's tables."""
+    """Accepts a recreated or truncated topic, which gets a new name in the collection's tables."""
 
     topic: str
     identity: int = 0
@@ -131,7 +131,7 @@ class DecisionDocument(BaseModel):
 
     @staticmethod
     def of(decision: Decision) -> DecisionDocument:
-        """Make the document of a decision."""
+        """Return the document of a decision."""
         fields: dict[str, Any] = {"reason": decision.reason, "at_ms": decision.at_ms}
         match decision:
             case Count():
@@ -178,7 +178,7 @@ StoredDecision = Annotated[Decision, BeforeValidator(_read), PlainSerializer(Dec
 
 
 def replaces(decision: Decision, earlier: Decision) -> bool:
-    """Whether a decision replaces an earlier one: it is a new count for the same time, or the same decision."""
+    """Return whether a decision replaces an earlier one: it is a new count for the same time, or the same decision."""
     match decision, earlier:
         case AcceptTopic(), _:
             return False  # a topic may be recreated more than once, and each acceptance counts
@@ -189,20 +189,20 @@ def replaces(decision: Decision, earlier: Decision) -> bool:
 
 
 def time_of(decision: Decision) -> int | None:
-    """The time that a decision is about; None if it is about offsets or a topic."""
+    """Return the time that a decision is about; None if it is about offsets or a topic."""
     return decision.time if isinstance(decision, Count | Discard) else None
 
 
 def counts_in(decisions: Iterable[Decision]) -> dict[int, Count]:
-    """By time, the decided count."""
+    """Return the decided count, by time."""
     return {decision.time: decision for decision in decisions if isinstance(decision, Count)}
 
 
 def discards_in(decisions: Iterable[Decision]) -> list[Discard]:
-    """The decisions to discard a statement."""
+    """Return the decisions to discard a statement."""
     return [decision for decision in decisions if isinstance(decision, Discard)]
 
 
 def reasons_in(decisions: Iterable[Decision]) -> dict[int, str]:
-    """By time, the reason of the newest decision about it."""
+    """Return the reason of the newest decision about each time, by time."""
     return {decision.time: decision.reason for decision in decisions if isinstance(decision, Count | Discard)}

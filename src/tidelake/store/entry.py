@@ -44,7 +44,7 @@ class Entry(BaseModel):
     added: tuple[str, ...] = ()
     """The columns added since the collection was created; settings need not name them."""
     key: tuple[str, ...] = ()
-    """The columns that identify a row; empty without a key."""
+    """The columns that identify a row; empty if there is no key."""
     before: Literal["whole", "key"] = "whole"
     """Change events with a key: whether `before` is the whole row."""
     epoch: int = 0
@@ -64,7 +64,7 @@ class Entry(BaseModel):
 
     @property
     def mints_times(self) -> bool:
-        """Whether ingest mints and seals the times of what it reads; `bindings` has the offsets of each time."""
+        """Whether ingest mints and seals times; `bindings` has the offsets of each time."""
         return framing_terms(self.framing).mints_times
 
     @property
@@ -90,14 +90,14 @@ class Collection:
         return carry_columns(self.paths.updates, self.updates_schema(), self.entry.epoch)
 
     def readable_range(self, table: OpenTable) -> tuple[tuple[int, ...], int, bool]:
-        """Since (empty if unreadable), upper, and whether the stream is closed, at a version of the updates table."""
+        """Return since (empty if unreadable), upper and whether the stream is closed, at a version of `updates/`."""
         since = self.entry.since
         if since:
             since = (max(since[0], table.value(SINCE) or 0),)
         return since, table.value(UPPER) or 0, bool(table.value(CLOSED))
 
     def updates_schema(self) -> pa.Schema:
-        """The schema of the updates table with all columns of the entry."""
-        from tidelake.store.table_schema import updates_schema  # late: `status` reads catalogs without Spark
+        """Return the schema of the updates table with all columns of the entry."""
+        from tidelake.store.table_schema import updates_schema  # imported late: `status` reads catalogs without Spark
 
         return updates_schema(self.entry.record_schema, self.entry.positioned)

@@ -1,6 +1,6 @@
-"""Adds columns to a collection: first to the catalog, which decides, then to the table, in a commit of its own.
+"""Adds columns to a collection: first to the catalog, which is authoritative, then to the table, in a separate commit.
 
-Writers open the collection with `open_newest`, so that their files have the columns that the table has now.
+Writers open the collection with `open_newest`, so that their files have the table's current columns.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
             raise LostRace
         return opened, table
 
-    return retry_work(open_both, collection.paths.updates, f"columns were added {ATTEMPTS_MAX} times meanwhile")
+    return retry_work(open_both, collection.paths.updates, f"columns were added during each of {ATTEMPTS_MAX} attempts")
 
 
 def evolve(collection: Collection, spec: CollectionSpec) -> None:
     """Add the new columns of a specification to the catalog.
 
     Raises:
-        ConfigurationError: somebody has meanwhile added a different column of the same name.
+        ConfigurationError: a different column of the same name has been added in the meantime.
         Fenced: the writer's epoch has moved.
     """
 

@@ -1,4 +1,4 @@
-"""Failpoints: named places at which tests end the process, one for each line of the crash table."""
+"""Failpoints: named places at which tests kill the process, one for each line of the crash table."""
 
 from __future__ import annotations
 

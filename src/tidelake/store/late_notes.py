@@ -59,7 +59,7 @@ class LateContradiction:
     decision: str | None
     """The reason of the decision that settled it, or None."""
     more: int = 0
-    """Number of further times, listed nowhere, at which the statement contradicts the proven count."""
+    """Number of further, unlisted times at which the statement contradicts the proven count."""
 
     @property
     def fact(self) -> str:
@@ -75,12 +75,12 @@ class LateContradiction:
         return f"at time {self.time} {to_text(self.data)} is stated with diff {self.stated} and {published} ({place})"
 
     def as_json(self) -> dict[str, Any]:
-        """The fields as JSON values; `json_values.to_text` preserves the numbers that JSON would round."""
+        """Return the fields as JSON values; `json_values.to_text` preserves the numbers that JSON would round."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def kind_of(run: str) -> str:
-    """The kind of a run, from its name.
+    """Return the kind of a run, from its name.
 
     >>> kind_of("contradiction-0f3a")
     'contradiction'
@@ -97,10 +97,10 @@ def late_verdicts(collection: Collection) -> dict[str, int]:
 
 
 class LateNotes:
-    """The notes about contradictions. A note that was written twice after a stop counts once.
+    """The notes about contradictions. A note that was repeated after an interruption counts once.
 
-    Each note is about one statement. Notes are parsed on demand, so a source that contradicts itself at every time
-    costs no more than what is shown of it.
+    Each note is about one statement. Notes are parsed on demand, so even if a source contradicts itself at every time,
+    only the contradictions that are shown cost time.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -113,25 +113,25 @@ class LateNotes:
 
     @property
     def contradictions(self) -> int:
-        """Number of contradictions; a statement about many times makes one at each."""
+        """Number of contradictions; a statement about many times counts once for each."""
         return pc.sum(self.rows["counted"]).as_py() or 0
 
     @property
     def undecided(self) -> int:
-        """Number of contradictions that nobody has settled. Only notes that a decision may settle are parsed."""
+        """Number of unsettled contradictions. Only notes that a decision may settle are parsed."""
         late = (contradiction for row in self._maybe_settled().to_pylist() for contradiction in self._read(row))
         settled = sum(1 + contradiction.more for contradiction in late if contradiction.decision is not None)
         return self.contradictions - settled
 
     def first(self, limit: int, undecided: bool = False) -> list[LateContradiction]:
-        """The first contradictions, by the first time that each statement contradicts; all, or only undecided ones."""
+        """Return the first contradictions, or the first undecided ones, by the first time that each contradicts."""
         late = (
             contradiction for contradiction in self._each(self.rows) if not undecided or contradiction.decision is None
         )
         return _in_order(islice(late, limit))
 
     def at(self, time: int) -> list[LateContradiction]:
-        """The contradictions at a time, if their notes list that time."""
+        """Return the contradictions at a time, if their notes list that time."""
         here = pc.field(TIME) == time
         before = (pc.field("kind") == LATE_COUNT) & (pc.field(TIME) < time)
         late = self._each(self.rows.filter(here | before))
@@ -162,7 +162,7 @@ def _in_order(contradictions: Iterable[LateContradiction]) -> list[LateContradic
 def settles(
     collection: Collection, late: LateContradiction, time: int, count: int | None, discard: dict[str, Any] | None
 ) -> bool:
-    """Whether a decision about a sealed time confirms what was published, against a late fact.
+    """Return whether a decision about a sealed time confirms what was published, against a late fact.
 
     Args:
         collection: the collection.
@@ -197,13 +197,13 @@ class _Settled:
                     self.discards[time, int(statement["diff"]), self.bytes_of(statement["data"])] = decision.reason
 
     def bytes_of(self, data: Any) -> bytes:
-        """Bytes that are the same for equal data."""
+        """Return bytes that are the same for equal data."""
         from tidelake.codec.typed import encode_data
 
         return encode_data(self.schema, data)
 
     def read(self, time: int, kind: str, note: dict[str, Any], facts: int) -> list[LateContradiction]:
-        """The contradictions in a note, with their decisions: one, or one for each time that a late count lists."""
+        """Return the contradictions in a note, with their decisions: one, or one per time that a late count lists."""
         place = {name: note[name] for name in ("topic", "partition", "offset")}
         if kind == LATE_COUNT:
             return self._read_counts(note["times"], facts, place)
@@ -219,7 +219,7 @@ class _Settled:
     def _read_counts(self, listed: list[list[int]], facts: int, place: dict[str, Any]) -> list[LateContradiction]:
         reasons = [self.counts.get(time) for time, _, _ in listed]
         last = len(listed) - 1
-        # Settling all listed times of a statement settles the statement; its other times belong to the last of these.
+        # Settling all listed times of a statement settles the statement; its other times are added to the last of them.
         rest = None if None in reasons else reasons[last]
         contradictions = [
             LateContradiction(LATE_COUNT, time, **place, stated=stated, published=published, data=None, decision=reason)
@@ -239,7 +239,7 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
 
     Args:
         collection: the collection.
-        pending: rows of `progress/` that were not compared yet.
+        pending: rows of `progress/` that have not been compared yet.
         upper: the first time that is not sealed.
         closed: whether every time is sealed.
 
@@ -247,7 +247,7 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
         Whether any statement reaches below upper.
 
     Cost: nothing if none does; else the proofs of the times that late statements cover. The number of notes is bounded
-    by the number of statements, not of times.
+    by the number of statements, not by the number of times.
     """
     end_of_sealed = INT64_MAX + 1 if closed else upper
     late = [row for row in pending.to_pylist() if row["lower"] and (closed or min(row["lower"]) < upper)]
@@ -267,7 +267,7 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
 
 
 def _sealed_part(row: dict[str, Any], end_of_sealed: int) -> tuple[int, int]:
-    """The sealed times that a statement covers, as `[first, end)`."""
+    """Return the sealed times that a statement covers, as `[first, end)`."""
     end = min(row["upper"]) if row["upper"] else INT64_MAX + 1
     return min(row["lower"]), min(end, end_of_sealed)
 
@@ -294,7 +294,7 @@ def _note_of(row: dict[str, Any], others: list[tuple[int, int, int]]) -> dict[st
 
 
 def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> None:
-    """Append the notes whose facts were not noted yet, from whatever place."""
+    """Append the notes whose facts have not been noted yet, at any place in the topic."""
     if not notes:
         return
     path = collection.paths.proofs
@@ -316,7 +316,7 @@ def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> N
         if fact not in stored_facts
     ]
     if rows:
-        from tidelake.store.runs import append_run  # late: `status` reads the notes without Spark
+        from tidelake.store.runs import append_run  # imported late: `status` reads the notes without Spark
 
         table = pa.Table.from_pylist(rows, schema=PROOFS_SCHEMA)
         append_run(path, write_run(path, new_run(CONTRADICTED_RUN), table), collection.entry.epoch)

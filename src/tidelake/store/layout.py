@@ -1,13 +1,13 @@
 """The folders of a store, and the schemas of a collection's tables.
 
-<store>/catalog/                   names, ids, schemas, since, capabilities, epochs, standing decisions
+<store>/catalog/                   names, ids, schemas, since, capabilities, epochs, decisions
 <store>/c/<collection_id>/
     updates/                       the data's columns, `_time`, `_diff` (positioned form: `_position`, `_unavailable`
                                    and `_error` too); partitioned by `_run`
     progress/                      pending progress statements; pruned by seal
     proofs/                        by time: what was announced and what was counted
     quarantine/                    unusable messages, and why
-    bindings/                      reclocked: the offsets that each minted time stands for
+    bindings/                      reclocked: the offsets bound to each minted time
     late/                          statements that arrived after their times were sealed
     current/                       the contents at upper as a plain Delta table (its own single writer)
 """
@@ -66,7 +66,7 @@ PROOFS_SCHEMA = pa.schema(
         pa.field(RUN, pa.string()),
     ]
 )
-"""`kind` is `sealed` (a sealed time with its counts), `blocked` (a contradiction that a seal met), `validated` (a
+"""`kind` is `sealed` (a sealed time with its counts), `blocked` (a contradiction that a seal found), `validated` (a
 recount that agreed: its range is `lower`, `upper`, and `diff_sum` is the sum of all diffs before `upper`), `damaged`
 (a recount that did not agree; `detail` says where), `late_update` (a late statement that contradicts what was
 published at `_time`) or `late_count` (a late progress statement that contradicts the proofs of `counted` times; the
@@ -105,7 +105,7 @@ QUARANTINE_SCHEMA = pa.schema(
 
 
 def new_run(kind: str) -> str:
-    """A fresh name for a run: its kind (`ingest`, `seal`, `merge`, …) and 96 random bits."""
+    """Return a fresh name for a run: its kind (`ingest`, `seal`, `merge`, …) and 96 random bits."""
     return f"{kind}-{secrets.token_hex(12)}"
 
 
@@ -147,7 +147,7 @@ class CollectionPaths:
 
     @property
     def bindings(self) -> Location:
-        """The offsets that each minted time stands for; reclocked collections only."""
+        """The offsets bound to each minted time; reclocked collections only."""
         return self.root / "bindings"
 
     @property
@@ -165,7 +165,7 @@ class Store:
     """A folder, local or in an object store, that holds a catalog and its collections."""
 
     def __init__(self, place: Place) -> None:
-        """Name the store; nothing is opened."""
+        """Take the store's place; nothing is opened."""
         self.root = locate(place)
 
     @property
@@ -174,5 +174,5 @@ class Store:
         return self.root / "catalog"
 
     def collection(self, collection_id: str) -> CollectionPaths:
-        """The tables of the collection with this id, which is random and never a user's string."""
+        """Return the tables of the collection with this id, which is random and never a user's string."""
         return CollectionPaths(self.root / "c" / collection_id)

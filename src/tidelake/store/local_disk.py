@@ -17,7 +17,7 @@ from tidelake.store.location import HIDDEN, UNFINISHED, Blob, Listing, Location
 
 
 class LocalDisk:
-    """A folder of this machine; `blobs` documents each method.
+    """A folder on this machine; `blobs` documents each method.
 
     It uses plain system calls. obstore's local store takes 41 µs to read a small file instead of 9, never syncs, and
     rejects names that could be its own temporary files.

@@ -1,4 +1,4 @@
-"""Where a blob or a folder is, and what a listing shows of it. Values; nothing is opened."""
+"""The location of a blob or a folder, and its entry in a listing. These are plain values; nothing is opened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HIDDEN = (".", "_")
 
 @dataclass(frozen=True, order=True, slots=True)
 class Location:
-    """A place in a store. `str` gives what Spark and delta-rs open: a path if the store is local, else a URI.
+    """A place in a store. `str` returns what Spark and delta-rs open: a path if the store is local, else a URI.
 
     Args:
         root: the store: a local path, or a URI with `://`.
@@ -77,7 +77,7 @@ class Location:
         return [self.parent, *self.parent.parents] if self.path else []
 
     def below(self, folder: Location) -> str:
-        """The path from a folder to here.
+        """Return the path from a folder to this location.
 
         >>> (Location("store") / "catalog/_delta_log").below(Location("store") / "catalog")
         '_delta_log'
@@ -89,18 +89,18 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """Whether the store is a folder of this machine."""
-        return "://" not in self.root  # which no normal path holds
+        """Whether the store is a folder on this machine."""
+        return "://" not in self.root  # which no normalised path contains
 
     @property
     def local(self) -> Path:
         """The path on this machine.
 
         Raises:
-            ValueError: the store is elsewhere.
+            ValueError: the store is not local.
         """
         if not self.is_local:
-            raise ValueError(f"{self} is not a file of this machine")
+            raise ValueError(f"{self} is not a file on this machine")
         return Path(self.root, self.path)
 
     @property
@@ -140,7 +140,7 @@ Place = Location | PathLike[str] | str
 
 
 def locate(place: Place) -> Location:
-    """The root that a path or a URI names.
+    """Return the root that a path or a URI names.
 
     Raises:
         ValueError: a `file:` URI names another machine, or is not absolute.

@@ -17,7 +17,7 @@ def warn(event: str, **values: Any) -> None:
 
 
 def _log() -> Any:
-    import structlog  # late: it loads half of rich, and `status` hardly ever logs
+    import structlog  # imported late: it loads half of rich, and `status` hardly ever logs
 
     if not structlog.is_configured():  # standard output is for what a command prints
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))

@@ -1,4 +1,4 @@
-"""The backend of `blobs` for object stores, by obstore."""
+"""The backend of `blobs` for object stores, based on obstore."""
 # ruff: noqa: D102
 
 from __future__ import annotations

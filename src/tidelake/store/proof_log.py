@@ -1,4 +1,4 @@
-"""The notes of seals and validations in `proofs/`, apart from the proofs. Needs no JVM."""
+"""The notes of seals and validations in `proofs/`, without the proofs. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
 
 @dataclass
 class ProofLog:
-    """The notes of seals and validations in `proofs/`, apart from the proofs themselves."""
+    """The notes of seals and validations in `proofs/`, without the proofs themselves."""
 
     blocked: list[dict[str, Any]] = field(default_factory=list)
-    """`time` and `detail` of every contradiction that a seal met, each once."""
+    """`time` and `detail` of every contradiction that a seal found, each once."""
     validated_upper: int = 0
     validated_sum: int = 0
     validated_closed: bool = False
@@ -32,7 +32,7 @@ class ProofLog:
 
 
 def read_proof_log(collection: Collection) -> ProofLog:
-    """Read the notes in `proofs/`, but no proofs. A note that was repeated after a stop counts once."""
+    """Read the notes in `proofs/`, but no proofs. A note that was repeated after an interruption counts once."""
     table = OpenTable(collection.paths.proofs)
     others = (PROOF_RUN, f"{CONTRADICTED_RUN}-")
     notes = [file for file in table.files() if not file.run.startswith(others)]

@@ -28,16 +28,16 @@ class Proven(NamedTuple):
 
 
 def read_proven(proofs: Location, intervals: Sequence[tuple[int, int]]) -> dict[int, Proven]:
-    """Read proofs by time. If a time was noted twice, after a stop or during an ingest, the newest note counts.
+    """Read proofs by time. If a time was noted twice, after an interruption or during an ingest, the newest counts.
 
     Args:
         proofs: the table's folder.
         intervals: the times to read, `[first, end)` each, in order and disjoint.
 
     Returns:
-        The proofs in the intervals; with more than a hundred intervals, those in between as well.
+        The proofs in the intervals; with more than a hundred intervals, also those in between.
 
-    Cost: the files whose bounds meet an interval; only rows within leave Arrow.
+    Cost: the files whose bounds overlap an interval; Arrow returns only the rows in it.
     """
     if len(intervals) > _INTERVALS_MAX:
         intervals = [(intervals[0][0], intervals[-1][1])]

@@ -16,7 +16,7 @@ _PLACE = ("topic", "partition", "offset")
 
 
 def quarantine_rows(collection: Collection, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """The rows of the quarantine, one for each `(topic, partition, offset)`, in that order.
+    """Return the rows of the quarantine, one for each `(topic, partition, offset)`, in that order.
 
     Args:
         collection: the collection.
@@ -35,7 +35,7 @@ def quarantine_reasons(collection: Collection, explained: bool | None = None) ->
         collection: the collection.
         explained: True counts only explained messages, False only the others; see `explanation_of`.
     """
-    # The messages themselves may be large and many.
+    # The messages themselves are not read: they may be large and many.
     rows = quarantine_rows(collection, [*_PLACE, "reason", "times"])
     decisions = collection.entry.decisions
     return dict(
@@ -48,7 +48,7 @@ def quarantine_reasons(collection: Collection, explained: bool | None = None) ->
 
 
 def explanation_of(row: dict[str, Any], decisions: Sequence[Decision]) -> str | None:
-    """The reason why a quarantined message needs no attention, or None.
+    """Return the reason why a quarantined message needs no attention, or None.
 
     Either the message itself was acknowledged, or decisions settle all times that it is known to hold back. Other
     messages explain nothing.

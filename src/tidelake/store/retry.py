@@ -1,6 +1,6 @@
 """Retries after a conflict: either the commit alone, or all the work behind it.
 
-A `Conflict` only says that somebody else committed first; the caller decides what that means. If the commit is still
+A `Conflict` only says that another process committed first; the caller decides what that means. If the commit is still
 valid after theirs, it is tried again. Otherwise the caller raises `LostRace`, and the work is repeated.
 """
 
@@ -36,13 +36,13 @@ def retry_commit(
     """Call `commit` with fresh state until it raises no `Conflict`, and return what it returns.
 
     Args:
-        table: the table's folder, or the open table that the first attempt is made from.
+        table: the table's folder, or an open table to use for the first attempt.
         commit: makes one attempt from an open table, or finds that no commit is needed.
         failure: the text of the error if every attempt loses.
-        after_conflict: called with the fresh state after each conflict. It raises `LostRace` if the commit is not
-            valid after it.
+        after_conflict: called with the fresh state after each conflict. It raises `LostRace` if the commit is no longer
+            valid.
         attempts_max: maximum number of attempts.
-        pause_s: by how much the pause grows with each conflict, up to 0.1 s.
+        pause_s: how much longer to pause after each further conflict, up to 0.1 s.
 
     Raises:
         Conflict: every attempt lost; its text is `failure`.
@@ -66,7 +66,7 @@ def retry_work(work: Callable[[], T], table: Location, failure: str, *, attempts
     """Call `work` until it raises no `LostRace`, and return what it returns.
 
     Args:
-        work: reads fresh state by itself and ends with a commit.
+        work: reads fresh state on each call and ends with a commit.
         table: the folder of the table that it commits to.
         failure: the text of the error if every attempt loses.
         attempts_max: maximum number of attempts.

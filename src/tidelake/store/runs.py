@@ -1,6 +1,6 @@
 """Writes runs with Spark, reads their files, and appends them to small tables.
 
-delta-rs lists the live files and Spark reads just those. So a read stays at the version that it was planned on, opens
+delta-rs lists the live files, and Spark reads only those. So a read stays at the version that it was planned on, opens
 no other file, and needs no Spark job over the Delta log.
 """
 
@@ -32,7 +32,7 @@ _NO_DICTIONARIES = {f"parquet.enable.dictionary#{POSITION}.list.element": "false
 
 @dataclass(frozen=True)
 class WrittenRun:
-    """A run that is written but not committed, with the counts that Spark observed on the way."""
+    """A run that is written but not committed, with the counts that Spark observed in the same pass."""
 
     run: str
     files: list[RunFile]
@@ -87,7 +87,7 @@ def write_frame(
 
 @cached
 def _stored_columns(schema: str) -> list[Column]:
-    """The columns of a table's files, cast to the types of a schema in JSON."""
+    """Return the columns of a table's files, cast to the types of a schema in JSON."""
     fields = StructType.fromJson(json.loads(schema))
     return [F.col(f"`{field.name}`").cast(field.dataType).alias(field.name) for field in fields]
 
@@ -114,7 +114,7 @@ def append_run(table: Location, files: Sequence[RunFile], epoch: int) -> None:
     """Commit files to one of a collection's small tables; retry from fresh state after each conflict.
 
     Raises:
-        Conflict: every attempt lost; the files stay, and no log names them.
+        Conflict: every attempt lost; the files stay, but no log names them.
         Fenced: the writer's epoch has moved.
     """
     failure = f"{ATTEMPTS_MAX} attempts to append a run failed"
@@ -128,5 +128,5 @@ def append_run(table: Location, files: Sequence[RunFile], epoch: int) -> None:
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema of a table without `_run`."""
+    """Return the Spark schema of a table without `_run`."""
     return from_arrow_schema(pa.schema([field for field in schema if field.name != RUN]))

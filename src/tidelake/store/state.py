@@ -13,33 +13,33 @@ SINCE = "since"
 SEALED_AT_MS = "sealed_at_ms"
 """When upper last moved, in milliseconds since 1970."""
 HAS_BARRIERS = "has_barriers"
-"""Positioned form: 1 from the commit that stored the first barrier; until then reads look for none."""
+"""Positioned form: 1 from the commit that stored the first barrier; until then, reads do not look for barriers."""
 HAS_UNAVAILABLE = "has_unavailable"
 """Positioned form: 1 from the commit that stored the first row with an unavailable column."""
 HAS_ERRORS = "has_errors"
 """Positioned form: 1 from the commit that stored the first row of a key in error."""
 
 SEARCHES = "searches"
-"""CDCv2: 1 once a tick had only good messages whose lengths did not prove it; see `decode.lengths`."""
+"""CDCv2: 1 once all messages of a tick were good but their lengths did not prove it; see `decode.lengths`."""
 
 
 def offset_value(topic: str, partition: int) -> str:
-    """The name of a partition's next offset."""
+    """Return the name of a partition's next offset."""
     return f"offset/{topic}/{partition}"
 
 
 def partitions_value(topic: str) -> str:
-    """The name of the number of partitions: one more than the greatest that was read."""
+    """Return the name of the number of partitions: one more than the greatest partition that was read."""
     return f"partitions/{topic}"
 
 
 def topic_identity_value(topic: str) -> str:
-    """The name of the identity of the topic that was read."""
+    """Return the name of the identity of the topic that was read."""
     return f"topic_identity/{topic}"
 
 
 def next_offsets(table: OpenTable, topic: str) -> dict[int, int]:
-    """By partition, the first offset that was not read yet, at a version of the updates table."""
+    """Return by partition the first offset that has not been read, at a version of the updates table."""
     partitions = range(table.value(partitions_value(topic)) or 0)
     offsets = table.values(f"offset/{topic}/", [str(partition) for partition in partitions])
     return {int(partition): offset for partition, offset in offsets.items()}

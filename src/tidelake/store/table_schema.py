@@ -23,7 +23,7 @@ _POSITIONED = (
 
 
 def data_fields(record_schema: dict[str, Any]) -> list[pa.Field]:
-    """The data's columns as a table stores them; `decode.landing` produces them.
+    """Return the data's columns as a table stores them; `decode.landing` produces them.
 
     Raises:
         SchemaRefused: names the column and the reason.
@@ -41,17 +41,17 @@ def _arrow_type(kind: ColumnType) -> pa.DataType:
 
 
 def scalar_arrow_type(scalar: ScalarType, precision: int | None = None, scale: int | None = None) -> pa.DataType:
-    """The Arrow type of a column; a decimal needs its precision."""
+    """Return the Arrow type of a column; a decimal needs its precision."""
     return scalar.arrow(pa, precision or 0, scale or 0)
 
 
 def updates_schema(record_schema: dict[str, Any], positioned: bool = False) -> pa.Schema:
-    """The schema of `updates/`: `_time`, `_diff`, the form's columns, the data's columns, and `_run`."""
-    more = _POSITIONED if positioned else ()
-    return pa.schema([*_SYSTEM, *more, *data_fields(record_schema), pa.field(RUN, pa.string())])
+    """Return the schema of `updates/`: `_time`, `_diff`, the form's columns, the data's columns, and `_run`."""
+    positional = _POSITIONED if positioned else ()
+    return pa.schema([*_SYSTEM, *positional, *data_fields(record_schema), pa.field(RUN, pa.string())])
 
 
 def late_schema(record_schema: dict[str, Any]) -> pa.Schema:
-    """The schema of `late/`: a statement about a sealed time, and where it was read."""
+    """Return the schema of `late/`: a statement about a sealed time, and where it was read."""
     source = [pa.field("_topic", pa.string()), pa.field("_partition", pa.int32()), pa.field("_offset", pa.int64())]
     return pa.schema([*_SYSTEM, *data_fields(record_schema), *source, pa.field(RUN, pa.string())])

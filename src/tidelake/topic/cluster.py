@@ -1,4 +1,4 @@
-"""Queries a Kafka cluster without a JVM, and creates the settings for both clients, librdkafka and Java's."""
+"""Queries a Kafka cluster without a JVM, and creates the settings for both clients: librdkafka and the Java client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNKNOWN = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
-    KafkaError.TOPIC_EXCEPTION,  # an impossible name for a topic
+    KafkaError.TOPIC_EXCEPTION,  # not a valid topic name
 )
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -50,7 +50,7 @@ class TopicFacts:
     identity: int | None
     """63 bits of the id that the cluster gave the topic at its creation; None if the cluster gives none."""
     offsets: dict[int, tuple[int, int]]
-    """By partition, the first offset and the end of the committed records; open transactions lie beyond it. Some
+    """By partition, the first offset and the end of the committed records; open transactions come after it. Some
     offsets in between may have no record."""
 
 
@@ -110,7 +110,7 @@ class KafkaCluster:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        # The client's messages about its connections go into our own errors instead of standard error.
+        # The client's messages about its connections go into Tidelake's errors instead of standard error.
         settings = {**librdkafka_settings(self.settings), "error_cb": self._note, "log_level": 0}
         try:
             return AdminClient(settings)
@@ -144,7 +144,7 @@ class KafkaCluster:
 
 
 def librdkafka_settings(settings: KafkaSettings) -> dict[str, Any]:
-    """The settings for librdkafka, the client that needs no JVM. They contain secrets."""
+    """Return the settings for librdkafka, the client that needs no JVM. They contain secrets."""
     timeout_ms = 1000 * settings.request_timeout_s
     options: dict[str, Any] = {
         "bootstrap.servers": settings.bootstrap_servers,
@@ -170,7 +170,7 @@ def librdkafka_settings(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def java_settings(settings: KafkaSettings) -> dict[str, str]:
-    """The settings for Java's client, with the content of files, as it also runs on executors. They contain secrets."""
+    """Return the Java client's settings, with file contents, as it also runs on executors. They contain secrets."""
     options = {
         "bootstrap.servers": settings.bootstrap_servers,
         "security.protocol": settings.security_protocol,
@@ -225,7 +225,7 @@ def _quoted(text: str) -> str:
 
 
 def _identity_of(topic_id: Uuid | None) -> int | None:
-    """63 bits of a topic's id, which fit a Delta application transaction; never 0."""
+    """Return 63 bits of a topic's id, which fit into a Delta application transaction; never 0."""
     if topic_id is None:
         return None
     most, least = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()

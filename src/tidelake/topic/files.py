@@ -53,17 +53,17 @@ class FileTopic:
     """A topic in a folder. It caches the index of each file, as files never change."""
 
     def __init__(self, folder: Place) -> None:
-        """Name the folder; nothing is read yet."""
+        """Take the folder; nothing is read yet."""
         self.folder = locate(folder)
         self.name = self.folder.name
         self.identity = None
         self._indexed: dict[tuple[Location, object], _File] = {}
 
     def end_offsets(self) -> dict[int, int]:
-        """By partition, the offset that the next message will have.
+        """Return the offset that the next message will have, by partition.
 
         Raises:
-            MalformedTopic: a file is not a topic's.
+            MalformedTopic: a file is not a valid topic file.
         """
         ends: dict[int, int] = {}
         for file in self._files():
@@ -77,17 +77,17 @@ class FileTopic:
         messages_max: int,
         accepted: Iterable[tuple[int, int, int]] = (),
     ) -> tuple[OffsetRange, list[TopicGap]]:
-        """The next range to read, at most `messages_max` offsets, and the gaps that stop it.
+        """Return the next range to read, at most `messages_max` offsets, and the gaps that stop it.
 
         Args:
-            next_offsets: by partition, the first offset that was not read yet; 0 if it is missing.
+            next_offsets: by partition, the first offset that has not been read; 0 if it is missing.
             messages_max: maximum size of the whole range, at least 1.
             accepted: (partition, start, end) of accepted gaps. Offsets that no file holds are skipped,
                 so an interval may start after its next offset; messages in files are read.
 
         Raises:
-            MalformedTopic: a file is not a topic's.
-            RepeatedOffset: two messages share an offset that was not read yet.
+            MalformedTopic: a file is not a valid topic file.
+            RepeatedOffset: two messages share an offset that has not been read.
         """
         files = self._files()
         held: dict[int, list[Interval]] = {partition: [] for partition in next_offsets}
@@ -107,22 +107,24 @@ class FileTopic:
                 gaps.append(gap)
         for partition, wanted in intervals.items():
             _refuse_doubled(self.name, partition, wanted, files)
-        taken = bounded(intervals, messages_max)
+        chosen = bounded(intervals, messages_max)
         needed = [
-            file for file in files if any(_overlaps(file, partition, interval) for partition, interval in taken.items())
+            file
+            for file in files
+            if any(_overlaps(file, partition, interval) for partition, interval in chosen.items())
         ]
         return (
             OffsetRange(
-                taken,
+                chosen,
                 tuple(file.path for file in needed if file.path.suffix == ".parquet"),
                 tuple(file.path for file in needed if file.path.suffix != ".parquet"),
-                whole_files=all(_is_within(file, taken) for file in needed if file.path.suffix == ".parquet"),
+                whole_files=all(_is_within(file, chosen) for file in needed if file.path.suffix == ".parquet"),
             ),
             gaps,
         )
 
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
-        """The messages of a range.
+        """Return the messages of a range.
 
         Out: partition int, offset bigint, timestamp_ms bigint, key binary, value binary,
              headers array<struct<key string, value binary>>. All but the first two may be null.
@@ -138,7 +140,7 @@ class FileTopic:
         return parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
 
     def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of the messages of a range, in batches, on the driver.
+        """Yield some columns of the messages of a range, in batches, on the driver.
 
         In, out: columns of `RAW_SCHEMA` but `timestamp_ms`; partition and offset always among them.
         """
@@ -158,7 +160,7 @@ class FileTopic:
         """Do nothing: a folder cannot publish offsets."""
 
     def _read_parquet(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
-        from pyspark.sql import functions as F  # late: `status` reads topics without Spark
+        from pyspark.sql import functions as F  # imported late: `status` reads topics without Spark
 
         frame = spark.read.schema(
             f"key binary, value binary, partition int, offset bigint, timestamp timestamp, headers {_HEADERS}"
@@ -201,14 +203,14 @@ class FileTopic:
 def _next_interval(
     topic: str, partition: int, start: int, held: list[Interval], given_up: list[Interval]
 ) -> tuple[Interval | None, TopicGap | None]:
-    """The first contiguous offsets from `start` on that files hold, and the gap before or after them.
+    """Return the first contiguous offsets from `start` on that files hold, and the gap before or after them.
 
     Accepted offsets are skipped only if no file holds them, as such messages may come back.
     """
     held, known = merge_intervals(held), merge_intervals([*held, *given_up])
     end_of_topic = known[-1][1] if known else 0
     if end_of_topic < start:
-        return None, TopicGap(topic, partition, end_of_topic, start, "the topic ends before what was read already")
+        return None, TopicGap(topic, partition, end_of_topic, start, "the topic ends before what was already read")
     after = next((high for low, high in known if low <= start < high), start)
     here = next(((max(low, start), high) for low, high in held if start < high and low < after), None)
     gap = None
@@ -232,10 +234,10 @@ def _overlaps(file: _File, partition: int, wanted: Interval) -> bool:
     return any(start < wanted[1] and wanted[0] < end for start, end in file.offsets.get(partition, []))
 
 
-def _is_within(file: _File, taken: Mapping[int, Interval]) -> bool:
-    """Whether all offsets of a file lie in these intervals."""
+def _is_within(file: _File, intervals: Mapping[int, Interval]) -> bool:
+    """Return whether all offsets of a file are in these intervals."""
     return all(
-        partition in taken and taken[partition][0] <= start and end <= taken[partition][1]
+        partition in intervals and intervals[partition][0] <= start and end <= intervals[partition][1]
         for partition, held in file.offsets.items()
         for start, end in held
     )
@@ -259,7 +261,7 @@ def _index(path: Location) -> _File:
         return _File(path, {partition: intervals_of(np.array(offsets, dtype=np.int64))} if offsets else {})
     raise MalformedTopic(
         str(path),
-        "is not a file of a topic",
+        "is not a topic file",
         "a topic holds *.parquet and <partition>.jsonl[.gz]; start other names with '_'",
     )
 
@@ -277,7 +279,7 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
             str(path), f"is not a whole Parquet file: {error}", "write to a name that starts with '_', then rename"
         ) from error
     if table["partition"].null_count or table["offset"].null_count:
-        raise MalformedTopic(str(path), "has a null partition or offset", "every message has both")
+        raise MalformedTopic(str(path), "has a null partition or offset", "every message needs both")
     partitions, offsets = table["partition"].to_numpy(), table["offset"].to_numpy()
     for name, values, most in (("partition", partitions, PARTITION_MAX), ("offset", offsets, OFFSET_MAX)):
         beyond = values[(values < 0) | (values > most)]
@@ -307,7 +309,7 @@ def _check_shape(path: Location, schema: pa.Schema) -> None:
             stored = schema.field(name).type if name in schema.names else "missing"
             raise MalformedTopic(
                 str(path),
-                f"is not in the shape of Spark's Kafka source: column '{name}' is {stored}, not {kind}",
+                f"does not have the schema of Spark's Kafka source: column '{name}' is {stored}, not {kind}",
                 "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers",
             )
 

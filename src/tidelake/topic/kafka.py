@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tidelake.store.decision import Decision
 
 _EXPIRED = "the brokers have deleted them"
-_SHRANK = "the partition ends before what was read already"
-_REMOVED = "the partition is no longer there"
+_SHRANK = "the partition ends before what was already read"
+_REMOVED = "the partition no longer exists"
 _GROUP_PREFIX = "tidelake"
 
 _MESSAGES_PER_TASK_MIN = 2_000
@@ -34,10 +34,10 @@ class KafkaTopic:
     """A topic of a cluster."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, decisions: Sequence[Decision] = ()) -> None:
-        """Name the topic; nothing is requested yet.
+        """Take the topic's name; nothing is requested yet.
 
-        Each decision to accept a recreated or truncated topic gives it another name in the collection's tables, such as
-        `orders#1`, because its offsets stand for other records than before.
+        Each decision to accept a recreated or truncated topic gives it a new name in the collection's tables, such as
+        `orders#1`, because its offsets mean different records than before.
         """
         accepted = [decision for decision in decisions if isinstance(decision, AcceptTopic) and decision.topic == topic]
         self.cluster, self.topic = cluster, topic
@@ -46,7 +46,7 @@ class KafkaTopic:
         self._starts = accepted[-1].starts if accepted else {}
 
     def end_offsets(self) -> dict[int, int]:
-        """By partition, the offset after the last committed record.
+        """Return the offset after the last committed record, by partition.
 
         Raises:
             TopicMissing: the topic does not exist.
@@ -60,12 +60,12 @@ class KafkaTopic:
         messages_max: int,
         accepted: Iterable[tuple[int, int, int]] = (),
     ) -> tuple[OffsetRange, list[TopicGap]]:
-        """The next range to read, at most `messages_max` offsets, and the gaps that stop it.
+        """Return the next range to read, at most `messages_max` offsets, and the gaps that stop it.
 
-        A partition that was not read yet starts at offset 0, or at the offset that a decision names.
+        A partition that has not been read starts at offset 0, or at the offset that a decision names.
 
         Args:
-            next_offsets: by partition, the first offset that was not read yet.
+            next_offsets: by partition, the first offset that has not been read.
             messages_max: maximum size of the whole range, at least 1.
             accepted: (partition, start, end) of accepted gaps; messages in them that still exist are read.
 
@@ -87,12 +87,12 @@ class KafkaTopic:
         return OffsetRange(bounded(intervals, messages_max), identity=facts.identity), gaps
 
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
-        """The messages of a range, without those of aborted transactions.
+        """Return the messages of a range, without those of aborted transactions.
 
         Out: the columns of `RAW_SCHEMA`; all but partition and offset may be null.
-        Raises, when it is read: Spark's own error if the brokers have meanwhile deleted a part of it.
+        Raises, when it is read: Spark's own error if the brokers have deleted a part of it in the meantime.
         """
-        from pyspark.sql import functions as F  # late: `status` reads topics without Spark
+        from pyspark.sql import functions as F  # imported late: `status` reads topics without Spark
 
         if not offsets.intervals:
             return spark.createDataFrame([], schema=RAW_SCHEMA)
@@ -117,7 +117,7 @@ class KafkaTopic:
         """Return None: only Spark reads from brokers."""
 
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
-        """Store the offsets as those of a consumer group, if the settings name one, for monitoring. We never read them.
+        """Commit the offsets for a consumer group, if the settings name one, for monitoring. They are never read back.
 
         Raises:
             TopicUnreachable: they could not be stored.
@@ -129,7 +129,7 @@ class KafkaTopic:
     def _next_interval(
         self, partition: int, start: int, facts: TopicFacts, given_up: list[Interval]
     ) -> Interval | TopicGap:
-        """The readable interval of a partition from `start` on, which may be empty, or the gap there."""
+        """Return the readable interval of a partition from `start` on, which may be empty, or the gap there."""
         first, end = facts.offsets.get(partition, (0, 0))
         if end < start:
             why = _SHRANK if partition in facts.offsets else _REMOVED
@@ -143,6 +143,6 @@ class KafkaTopic:
 
 
 def _tasks_for(spark: SparkSession, offsets: OffsetRange) -> int:
-    """Number of tasks for a range. Several tasks read a long partition."""
+    """Return the number of tasks for a range. Several tasks read a long partition."""
     tasks = min(spark.sparkContext.defaultParallelism, offsets.messages // _MESSAGES_PER_TASK_MIN)
     return max(1, tasks)

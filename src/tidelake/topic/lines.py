@@ -19,7 +19,7 @@ from tidelake.store.location import Location
 
 PARTITION_MAX = 99_999
 OFFSET_MAX = INT64_MAX - 1
-"""The offset after the last must be an int64, too."""
+"""The offset after the last one must also be an int64."""
 
 _NAMES = re.compile(r"([0-9]+)\.jsonl(\.gz)?")
 _FIELDS = {"offset", "timestamp_ms", "key", "key_b64", "value", "value_b64", "headers"}
@@ -30,12 +30,12 @@ _NOTHING = (None, "")
 
 
 def is_lines_file(path: Location) -> bool:
-    """Whether a file is named like a hand-written partition."""
+    """Return whether a file is named like a hand-written partition."""
     return _NAMES.fullmatch(path.name) is not None
 
 
 def partition_of(path: Location) -> int:
-    """The partition in the name of a hand-written file.
+    """Return the partition in the name of a hand-written file.
 
     Raises:
         MalformedTopic: it is out of bounds.
@@ -49,7 +49,7 @@ def partition_of(path: Location) -> int:
 
 
 def parse_lines(path: Location) -> Iterator[dict[str, Any]]:
-    """The messages of a hand-written file: offset, timestamp_ms, key, value, headers."""
+    """Yield the messages of a hand-written file: offset, timestamp_ms, key, value, headers."""
     number = 0
     try:
         with blobs.open_stream(path) as stream:
@@ -63,7 +63,7 @@ def parse_lines(path: Location) -> Iterator[dict[str, Any]]:
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    """The message of one line.
+    """Return the message of one line.
 
     Raises:
         ValueError: says what is wrong with the line.
@@ -91,7 +91,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
 
 
 def _fields_once(text: str) -> dict[str, tuple[Any, str]]:
-    """The fields of a JSON object, each with its value and its text.
+    """Return the fields of a JSON object, each with its value and its JSON text.
 
     `json.loads` would silently keep the last of two equal names, and would not preserve how a number is written.
     """
@@ -117,7 +117,7 @@ def _after_space(text: str, at: int) -> int:
 
 
 def _bytes_of(fields: Mapping[str, tuple[Any, str]], name: str) -> bytes | None:
-    """The bytes of a key or value. A JSON object gives the bytes of its text, as written."""
+    """Return the bytes of a key or value. For a JSON object, they are those of its text, as written."""
     (value, text), (encoded, _) = fields.get(name, _NOTHING), fields.get(f"{name}_b64", _NOTHING)
     if value is not None and encoded is not None:
         raise ValueError(f"{name} and {name}_b64 are both given")
@@ -133,7 +133,7 @@ def _bytes_of(fields: Mapping[str, tuple[Any, str]], name: str) -> bytes | None:
 
 
 def _headers_of(headers: Any) -> list[dict[str, Any]] | None:
-    """Headers from an object of names and texts, or from a list of `{"key": …, "value": …}`, whose names may repeat."""
+    """Return headers from an object of names and strings, or from a list of `{"key": …, "value": …}` with any names."""
     if headers is None:
         return None
     if isinstance(headers, dict):

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def open_topics(settings: CollectionSettings, decisions: Sequence[Decision] = ()) -> list[Topic]:
-    """The topics that a collection reads, in the order of its settings. Nothing is opened or requested yet.
+    """Return the topics that a collection reads, in the order of its settings. Nothing is opened or requested yet.
 
     Args:
         settings: the collection's settings.
-        decisions: the collection's decisions; those about topics matter.
+        decisions: the collection's decisions; only those about topics matter.
     """
     if settings.kafka is not None:
-        from tidelake.topic.cluster import KafkaCluster  # late: file topics do not need its library
+        from tidelake.topic.cluster import KafkaCluster  # imported late: file topics do not need its library
         from tidelake.topic.kafka import KafkaTopic
 
         cluster = KafkaCluster(settings.kafka)

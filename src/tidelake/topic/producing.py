@@ -23,11 +23,11 @@ _POLL_S = 1.0
 _MESSAGE_BYTES_MAX = 1_000_000_000
 """The client's maximum, so that the topic's own setting decides."""
 _unheard = logging.Logger("tidelake.playing", logging.CRITICAL + 1)
-"""Discards the client's log, which our own errors repeat."""
+"""Discards the client's log, which Tidelake's own errors repeat."""
 
 
 def play_topic(folder: Place, cluster: KafkaCluster, name: str, *, renumber: bool = False) -> Copied:
-    """Play a file topic to a topic of a broker. Records that the topic already has count as played.
+    """Play a file topic to a Kafka topic. Records that the Kafka topic already has count as played.
 
     Args:
         folder: the file topic.
@@ -37,10 +37,10 @@ def play_topic(folder: Place, cluster: KafkaCluster, name: str, *, renumber: boo
 
     Raises:
         TopicMissing: the topic does not exist.
-        CopyRefused: the topic has too few partitions, or a record is larger than it takes; or, unless `renumber`,
-            records would get other offsets.
+        CopyRefused: the topic has too few partitions, or a record is larger than it accepts; or, unless `renumber`,
+            records would get different offsets.
         TopicGap: offsets are missing in the folder.
-        TopicUnreachable: the brokers did not take a record.
+        TopicUnreachable: the brokers did not accept a record.
     """
     ends = {partition: end for partition, (_, end) in cluster.topic(name).offsets.items()}
     topic, copied = FileTopic(folder), Copied()
@@ -96,13 +96,13 @@ class _Sender:
         )
 
     def send(self, row: Mapping[str, Any]) -> None:
-        """Hand over one record. Only `finish` ensures that the brokers have it.
+        """Pass one record to the client. Only `finish` ensures that the brokers have it.
 
-        Raises: what `finish` does, of this record or an earlier one.
+        Raises: what `finish` does, for this record or an earlier one.
         """
-        more: dict[str, Any] = {} if row["timestamp_ms"] is None else {"timestamp": row["timestamp_ms"]}
+        timestamp: dict[str, Any] = {} if row["timestamp_ms"] is None else {"timestamp": row["timestamp_ms"]}
         if row["headers"] is not None:
-            more["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
+            timestamp["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is not None:
@@ -111,7 +111,7 @@ class _Sender:
         while True:
             try:
                 self._producer.produce(
-                    self._name, row["value"], row["key"], row["partition"], on_delivery=delivered, **more
+                    self._name, row["value"], row["key"], row["partition"], on_delivery=delivered, **timestamp
                 )
                 break
             except BufferError:
@@ -125,17 +125,17 @@ class _Sender:
         """Wait until the brokers have all records.
 
         Raises:
-            CopyRefused: a record is larger than the topic takes.
-            TopicUnreachable: the brokers did not take a record, or not in time.
+            CopyRefused: a record is larger than the topic accepts.
+            TopicUnreachable: the brokers did not accept a record, or not in time.
         """
         end = time.monotonic() + self._cluster.settings.request_timeout_s
         while len(self._producer) and time.monotonic() < end:
             self._poll(0.1)
         if left := len(self._producer):
-            raise self._unreachable(f"{left} records were not taken in time")
+            raise self._unreachable(f"{left} records were not accepted in time")
 
     def _poll(self, seconds: float) -> None:
-        """Receive delivery reports. `flush` would go on calling back while an error is raised.
+        """Receive delivery reports. `flush` would continue to call back while an error is raised.
 
         Raises: what `finish` does.
         """
@@ -152,7 +152,7 @@ class _Sender:
         size = len(row["value"] or b"")
         raise CopyRefused(
             f"{place}, with {size} bytes, is larger than the topic '{self._name}' accepts",
-            "raise its `max.message.bytes`, and play again: records that were played stay",
+            "raise its `max.message.bytes`, and play again: records that were already played stay",
         )
 
     def _unreachable(self, detail: str) -> TopicUnreachable:
@@ -160,7 +160,7 @@ class _Sender:
 
 
 def _messages_of(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
-    """The messages of a range, in order. Planning the range ensured that offsets are unique."""
+    """Yield the messages of a range, in order. Planning the range ensured that offsets are unique."""
     messages: list[dict[str, Any]] = []
     readers: list[Callable[[], Iterator[dict[str, Any]]]] = [
         *(lambda path=path: _parquet_rows(path) for path in offsets.parquet),

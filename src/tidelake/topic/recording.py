@@ -1,4 +1,4 @@
-"""Records topics of a broker as file topics. Records keep their bytes and offsets; `producing` plays them back.
+"""Records Kafka topics as file topics. Records keep their bytes and offsets; `producing` plays them back.
 
 A recording keeps keys, values, headers, timestamps, partitions and offsets. Its Parquet files state which offsets they
 cover, so offsets without a record (of transactions or compaction) leave no gap.
@@ -48,8 +48,8 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
 
     Raises:
         TopicMissing: the topic does not exist.
-        CopyRefused: the folder holds another topic, JSON lines, or more than the topic; or JSON lines are asked for
-            and an offset has no record, which they cannot express.
+        CopyRefused: the folder holds a different topic, JSON lines, or more than the topic; or JSON lines are
+            requested, and an offset has no record, which they cannot express.
         TopicUnreachable: the brokers do not answer, or stop answering.
 
     Cost: bounded memory as Parquet; one partition at a time in memory as JSON lines.
@@ -59,7 +59,7 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
     facts = cluster.topic(name)
     recorded = FileTopic(folder).end_offsets()
     if form == "jsonl" and recorded:
-        raise CopyRefused(f"{folder} holds messages already, but its files never change", "record into an empty folder")
+        raise CopyRefused(f"{folder} already holds messages, and its files never change", "record into an empty folder")
     _check_same_topic(folder, name, facts.identity)
     copied = Copied()
     for partition, (first, end) in sorted(facts.offsets.items()):
@@ -81,7 +81,7 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
 
 
 def _consume(cluster: KafkaCluster, name: str, partition: int, interval: Interval) -> Iterator[Message]:
-    """The committed records of an interval, in order."""
+    """Yield the committed records of an interval, in order."""
     settings = {
         **librdkafka_settings(cluster.settings),
         "group.id": "tidelake-recording",  # the client requires a name; nothing is ever stored under it
@@ -195,7 +195,7 @@ def _line_of(message: Message) -> str:
 
 
 def _field(name: str, data: bytes | None, *, text: bool = False) -> str:
-    """A field that parses to these bytes: a JSON object if possible, else text, else base64."""
+    """Return a field that parses to these bytes: a JSON object if possible, else text, else base64."""
     if data is None:
         return f'"{name}": null'
     try:
@@ -210,7 +210,7 @@ def _field(name: str, data: bytes | None, *, text: bool = False) -> str:
 
 
 def _parses_to(field: str, name: str, data: bytes) -> bool:
-    """Whether a line with this field parses to these bytes; invalid JSON or a repeated name does not."""
+    """Return whether a line with this field parses to these bytes; invalid JSON or a repeated name does not."""
     try:
         return bool(parse_line(f'{{"offset": 0, {field}}}'.encode())[name] == data)
     except (ValueError, RecursionError):
@@ -225,5 +225,5 @@ def _check_same_topic(folder: Location, name: str, identity: int | None) -> None
         if recorded is not None and identity is not None and int(recorded) != identity:
             raise CopyRefused(
                 f"{folder} is a recording of an earlier topic '{name}', which was deleted and recreated",
-                "record into another folder",
+                "record into a different folder",
             )

@@ -1,7 +1,7 @@
 """Asks a schema registry for the schemas that a topic's messages may have been written with.
 
-A producer registers a schema before it sends the first message with its id. So a reader that takes the end offsets
-first and asks the registry afterwards knows every id before those offsets; any other id is unknown.
+A producer registers a schema before it sends the first message with its id. So a reader that first gets the end offsets
+and then asks the registry knows every id before those offsets; any other id is unknown.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class SchemaRegistry:
     """A registry, with a cache of its schemas on disk."""
 
     def __init__(self, settings: RegistrySettings) -> None:
-        """Name the registry; nothing is requested yet."""
+        """Take the registry's settings; nothing is requested yet."""
         self.settings = settings
 
     def schemas_of(self, subject: str) -> dict[int, Any]:
-        """By schema id, every schema that was ever registered under a subject; empty if the subject does not exist.
+        """Return by schema id every schema ever registered under a subject; empty if the subject does not exist.
 
         Raises:
             RegistryUnreachable: it did not answer, or its answer is unusable.
@@ -42,7 +42,7 @@ class SchemaRegistry:
         # Messages outlive versions that are marked as deleted.
         versions = self._get(f"/subjects/{quote(subject, safe='')}/versions?deleted=true") or []
         if versions and self._fetch(subject, versions[-1]) != self._cached(subject, versions[-1]):
-            # The subject was removed for good and starts again with version 1.
+            # The subject was removed permanently and starts again with version 1.
             shutil.rmtree(self._folder_of(subject), ignore_errors=True)
         registered = [
             self._cached(subject, version) or self._cache(self._fetch(subject, version), version)
@@ -72,12 +72,12 @@ class SchemaRegistry:
         return entry
 
     def _folder_of(self, subject: str) -> Path:
-        """The cache folder of a subject, under a name that every file system accepts."""
+        """Return the cache folder of a subject, under a name that every file system accepts."""
         name = hashlib.sha256(f"{self.settings.url}\n{subject}".encode()).hexdigest()
         return self.settings.cache / name[:32]
 
     def _get(self, path: str) -> Any:
-        """The registry's answer; None if it is 'not found'."""
+        """Return the registry's answer; None if it is 'not found'."""
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if self.settings.username is not None and self.settings.password is not None:
             credentials = f"{self.settings.username}:{read_secret(self.settings.password, 'registry.password')}"

@@ -52,7 +52,7 @@ class Topic(Protocol):
         """Identifies the topic that an operator accepted under this name, or None."""
 
     def end_offsets(self) -> dict[int, int]:
-        """By partition, the offset that the next message will have."""
+        """Return the offset that the next message will have, by partition."""
 
     def plan(
         self,
@@ -60,20 +60,20 @@ class Topic(Protocol):
         messages_max: int,
         accepted: Iterable[tuple[int, int, int]] = (),
     ) -> tuple[OffsetRange, list[TopicGap]]:
-        """The next range to read, at most `messages_max` offsets, and the gaps that stop it; see `FileTopic.plan`."""
+        """Return the next range, at most `messages_max` offsets, and the gaps that stop it; see `FileTopic.plan`."""
 
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
-        """The messages of a range, in the shape of `RAW_SCHEMA`; all but partition and offset may be null."""
+        """Return the messages of a range, in the shape of `RAW_SCHEMA`; all but partition and offset may be null."""
 
     def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> Iterator[pa.Table] | None:
-        """Some columns of a range's messages, in batches, on the driver; None if only Spark can read them."""
+        """Yield some columns of a range's messages, in batches, on the driver; None if only Spark can read them."""
 
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
         """Publish how far a collection has read, if the topic supports it and the settings ask for it."""
 
 
 def by_partition(intervals: Iterable[tuple[int, int, int]]) -> dict[int, list[Interval]]:
-    """Intervals `(partition, start, end)`, by partition.
+    """Return intervals `(partition, start, end)`, by partition.
 
     >>> by_partition([(0, 3, 5), (1, 0, 1), (0, 7, 9)])
     {0: [(3, 5), (7, 9)], 1: [(0, 1)]}
@@ -85,7 +85,7 @@ def by_partition(intervals: Iterable[tuple[int, int, int]]) -> dict[int, list[In
 
 
 def bounded(intervals: dict[int, Interval], messages_max: int) -> dict[int, Interval]:
-    """The same intervals, cut evenly to at most `messages_max` offsets in total."""
+    """Return the same intervals, shortened evenly to at most `messages_max` offsets in total."""
     left, bounded = messages_max, {}
     by_length = sorted(intervals.items(), key=lambda item: item[1][1] - item[1][0])
     for index, (partition, (start, end)) in enumerate(by_length):

@@ -1,1 +1,1 @@
-"""Validation: recount what seal has published, by another way."""
+"""Validation: recounts what seal has published, in a different way from seal."""

@@ -1,8 +1,8 @@
-"""Late statements, compared with what was published: copies of it, contradictions to it, or unverifiable.
+"""Compares late statements with what was published: they are copies of it, contradict it, or are unverifiable.
 
-The verdict is the kind of the run that a late row lies in: ingest writes `late-…`, and a comparison swaps those runs
-for `copy-…`, `contradiction-…`, `settled-…` and `untold-…` (unverifiable) in one commit. So each row is compared once,
-a stop in between only repeats work, and the log alone says how many there are of each.
+The verdict is the kind of the run that holds a late row: ingest writes `late-…`, and a comparison swaps those runs for
+`copy-…`, `contradiction-…`, `settled-…` and `untold-…` (unverifiable) in one commit. So each row is compared once, an
+interruption only repeats work, and the log alone shows how many rows have each verdict.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PLACE = ("_topic", "_partition", "_offset")
 
 @dataclass
 class LateReport:
-    """What one comparison found. Statements count by their place in the topic, a copy inside a message once."""
+    """What one comparison found. Statements count by their place in the topic; copies inside a message count once."""
 
     copies: int = 0
     contradictions: int = 0
@@ -59,9 +59,9 @@ class LateReport:
 
 
 def compare_late(spark: SparkSession, collection: Collection) -> LateReport:
-    """Compare the late statements that were not compared yet, and note each contradiction with its evidence.
+    """Compare the late statements that have not been compared yet, and note each contradiction with its evidence.
 
-    Rows of a tick that has not committed its offsets wait: a repeated tick would set the same rows aside again.
+    Rows of a tick that has not committed its offsets wait: a repeated tick would write the same rows again.
 
     Cost: those rows, and the files of `updates/` that reach their times; one exchange of both by data and time.
 
@@ -91,7 +91,7 @@ class _Comparison:
         self.schema = late_schema(collection.entry.record_schema)
         self.data = [field.name for field in data_fields(collection.entry.record_schema)]
         self.form = form_of(collection.entry)
-        # In this order: the late rows of every committed offset are in `late/` then.
+        # In this order, `late/` has the late rows of every committed offset.
         self.updates = OpenTable(collection.paths.updates)
         self.late = OpenTable(self.path)
         self.files = _not_compared(self.late)
@@ -100,7 +100,7 @@ class _Comparison:
         """Judge, note, swap.
 
         Raises:
-            LostRace: a merge has taken the runs away.
+            LostRace: a merge has replaced the runs.
         """
         rows = read_files(self.spark, self.path, self.files, self.schema)
         committed = self._is_committed(rows)
@@ -128,7 +128,7 @@ class _Comparison:
         )
 
     def _is_committed(self, rows: DataFrame) -> Column:
-        """Whether the tick that read a row has committed its offsets."""
+        """Return whether the tick that read a row has committed its offsets."""
         places = rows.select("_topic", "_partition").distinct().toArrow().to_pylist()
         read = F.lit(False)
         for place in places:
@@ -146,7 +146,7 @@ class _Comparison:
         Out: the same, _published decimal(38,0) (null if nothing is stored), _verdict string.
         """
         compacted = self.updates.value(SINCE) or 0
-        # Times up to `compacted` may have moved there, or with keys all but the newest row of a key is gone.
+        # Times up to `compacted` may have moved there; with keys, only the newest row of a key is left.
         first = compacted + 1 if compacted else 0
         marked = self._mark_discarded(rows)
         published = self._published(rows, first)
@@ -187,7 +187,7 @@ class _Comparison:
         else:
             listed = self.spark.createDataFrame(pa.table({TIME: pa.array(times, pa.int64())}))
             stored = stored.join(F.broadcast(listed), TIME, "left_semi")
-        # Copies that nobody cancelled add nothing.
+        # Copies that were not cancelled add nothing.
         effect = F.sum(F.col(DIFF).cast("decimal(38,0)")) if self.form.cancels_copies else F.max(DIFF)
         return stored.groupBy(*(f"`{name}`" for name in self.data), TIME).agg(
             effect.cast("decimal(38,0)").alias("_published")
@@ -222,7 +222,7 @@ class _Comparison:
         append_run(path, files, self.collection.entry.epoch)
 
     def _swap(self, runs: dict[str, DataFrame]) -> None:
-        """Replace the compared runs by one for each verdict, again after each conflict while they live."""
+        """Replace the compared runs with one run per verdict; after a conflict, try again while the runs are live."""
         added = [
             file
             for kind, frame in runs.items()
@@ -233,13 +233,13 @@ class _Comparison:
         def commit(late: OpenTable) -> None:
             late.commit({}, added, removed, epoch=self.collection.entry.epoch)
 
-        def meet_others(late: OpenTable) -> None:
+        def check_still_valid(late: OpenTable) -> None:
             if not set(removed) <= {file.run for file in late.files()}:
                 raise LostRace
 
         try:
             failure = f"{_ATTEMPTS_MAX} attempts to swap late runs failed"
-            retry_commit(self.late, commit, failure, after_conflict=meet_others, attempts_max=_ATTEMPTS_MAX)
+            retry_commit(self.late, commit, failure, after_conflict=check_still_valid, attempts_max=_ATTEMPTS_MAX)
         except (LostRace, Conflict) as lost:
             discard_runs(self.path, added)
             raise LostRace from lost

@@ -23,7 +23,7 @@ def recount_statements(sealed: DataFrame, collection: Collection, form: Form) ->
 
 
 def recount_rows(sealed: DataFrame) -> list[dict[str, Any]]:
-    """Count rows by time; a merge makes one row of equal rows of a time, with the sum of their diffs."""
+    """Count rows by time; a merge turns equal rows of a time into one row with the sum of their diffs."""
     by_time = sealed.groupBy(TIME).agg(
         F.sum(DIFF).alias("recounted"), F.min(DIFF).alias("diff_min"), F.sum(DIFF).alias("diff_sum")
     )
@@ -63,7 +63,7 @@ def _doubled(rows_by_key: DataFrame) -> dict[int, int]:
 
 
 def _recount_keyed(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count by time the distinct data that are stated, and the keys that have two values."""
+    """Count by time the distinct stated data, and the keys that have two values."""
     data = [field.name for field in data_fields(collection.entry.record_schema)]
     key = [f"`{name}`" for name in collection.entry.key]
     distinct = sealed.groupBy(*(f"`{name}`" for name in data), TIME).agg(F.max(DIFF).alias("_effect"))

@@ -1,8 +1,8 @@
-"""Validate: recount what seal has published, independently, at a pinned version, and report every mismatch.
+"""Validate: recounts what seal has published, independently, at a pinned version, and reports every mismatch.
 
-Seal takes the files from the log itself and counts rows or their fingerprints. Here Spark's Delta reader finds the
-rows, whole rows are added up, and the result is compared with what `proofs/` says was announced. Times that a
-compaction may have moved cannot be recounted; their sum is still compared.
+Seal reads the list of files from the log and counts rows or their fingerprints. Here Spark's Delta reader finds the
+rows, whole rows are added up, and the result is compared with what was announced according to `proofs/`. Times that a
+compaction may have moved cannot be recounted, but their sum is still compared.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class ValidateReport:
     quarantine: dict[str, int] = field(default_factory=dict)
     decided: int = 0
     doubled: int = 0
-    """Tables with keys: how often a key has two values at one time."""
+    """Tables with keys: how many times a key has two values at one time."""
     diff_sum_recorded: int = 0
-    """The sum of all diffs before upper, by adding this range to what the last validation recorded."""
+    """The sum of all diffs before upper: this range added to what the last validation recorded."""
     diff_sum_found: int | None = None
-    """The same by adding everything up; None unless the validation was full."""
+    """The same sum from adding up everything; None unless the validation was full."""
     readable_beyond_upper: int = 0
     """Number of reads at or after upper that were answered; each of them must be refused."""
     below_zero: int | None = None
@@ -72,11 +72,11 @@ class ValidateReport:
     late: LateReport = field(default_factory=LateReport)
     """The late statements since the last validation."""
     late_problem: str | None = None
-    """Why they could not be compared, or None. What is published may be right all the same."""
+    """Why they could not be compared, or None. What is published may still be right."""
 
     @property
     def damaged(self) -> bool:
-        """Whether something below upper is not what was proven."""
+        """Whether anything below upper differs from what was proven."""
         return bool(self.mismatches) or self.readable_beyond_upper > 0
 
 
@@ -93,7 +93,7 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     proofs = read_proof_log(collection)
     full = full or proofs.damaged is not None
     since = collection.entry.since[0] if collection.entry.since else upper
-    # Compaction moves times up to `compacted` at most: nobody can tell it from the times before it.
+    # Compaction moves times at most up to `compacted`, which no reader can distinguish from the times before it.
     first = compacted + 1 if compacted else 0
     lower = first if full else max(proofs.validated_upper, first)
     report = ValidateReport(lower, upper, since, closed, table.version)
@@ -114,7 +114,7 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
         report.proofs_problem = error
         report.mismatches.append(error.fact)
     except (PySparkException, Py4JJavaError) as error:
-        # What cannot be read is not what was proven: note it as damage, and raise the error as it is.
+        # A table that cannot be read is damaged: note it, and raise the error unchanged.
         report.mismatches.append(f"the table cannot be read at version {table.version}: {engine_fact(error)}")
         _record(collection, report, proofs)
         raise
@@ -128,7 +128,7 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
 
 
 def _compare_late(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
-    """Compare late statements; if they cannot be read, the recount stands all the same."""
+    """Compare late statements; if they cannot be read, the recount is still valid."""
     try:
         report.late = compare_late(spark, collection)
     except (PySparkException, Py4JJavaError, pa.ArrowException, OSError, DamagedTable, Conflict) as error:
@@ -173,12 +173,12 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
     """Compare the sum of all diffs with what the last validation recorded and this range adds to it.
 
     Args:
-        report: takes the sums, and a mismatch.
+        report: receives the sums, and any mismatch.
         sealed: `_diff` of all sealed rows, as the number of rows that each adds to the contents.
         proofs: what was recorded.
-        full: whether to add everything up.
+        full: whether to add up everything.
         unbroken: whether no time between what was recorded and this range was compacted before it was recounted. If one
-            was, everything is added up, and later validations start from that.
+            was, everything is added up, and later validations start from that sum.
     """
     is_complete = proofs.validated_closed
     fresh = [row["diff_sum"] for row in report.times if not is_complete and row["time"] >= proofs.validated_upper]
@@ -215,17 +215,17 @@ def _try_beyond_upper(spark: SparkSession, collection: Collection, report: Valid
         return
     for as_of in (report.upper, 2**63 - 1):
         try:
-            taken = snapshot(spark, collection, as_of)
+            answered = snapshot(spark, collection, as_of)
         except UpperError:
             continue
-        if taken.closed or as_of < taken.upper:  # a seal has moved upper since
+        if answered.closed or as_of < answered.upper:  # a seal has moved upper since
             continue
         report.readable_beyond_upper += 1
         report.mismatches.append(f"a read as of {as_of} was answered, but upper is {report.upper}")
 
 
 def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) -> None:
-    """Note whether the range agreed; a range that has not grown is noted once."""
+    """Note whether the range agreed; a range that has not grown is noted only once."""
     noted = proofs.validations and (proofs.validated_upper, proofs.validated_closed) == (report.upper, report.closed)
     if noted and not report.damaged and not proofs.damaged:
         return

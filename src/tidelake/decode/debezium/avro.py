@@ -1,7 +1,7 @@
 """Reads change events from Avro: bare bodies, or bodies after Confluent's five bytes, each with its writer's schema.
 
-Decoding ignores logical types, so that values arrive as they were sent; `values` converts them. The key of a record has
-its own schema, and is decoded only if the event does not contain the row's key.
+Decoding ignores logical types, so values arrive as they were sent; `values` converts them. The key of a record has its
+own schema, and is decoded only if the event does not contain the row's key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from tidelake.decode.debezium.columns import BODY, BROKEN, EMPTY, EVENT, KEY_BYTES, KEY_ROW, PARSED, SCHEMA_ID
-from tidelake.decode.debezium.events import event_struct, read_events, tells_row
+from tidelake.decode.debezium.events import contains_row, event_struct, read_events
 from tidelake.decode.debezium.shape import ChangeShape, RowReader
 from tidelake.decode.debezium.values import land_raw
 from tidelake.decode.framing import MAGIC_BYTES, body_of, holds_id_in_header, reason_by, schema_id_of
@@ -55,9 +55,9 @@ def read_avro_changes(raw: DataFrame, shape: ChangeShape, values: Writers, keys:
     parts = []
     for place, (schema_id, record) in enumerate((values.by_id or {-1: _event_of(values.bare)}).items()):
         mine = wrong.isNull() & (F.col(SCHEMA_ID) == schema_id)
-        # Refused records and records without a value belong to the first part.
-        taken = F.coalesce(mine, F.lit(False)) | (wrong.isNotNull() | value.isNull() if place == 0 else F.lit(False))
-        parts.append(_read(framed.where(taken), shape, record, wrong, keys).drop(SCHEMA_ID))
+        # The first part also takes refused records and records without a value.
+        belongs = F.coalesce(mine, F.lit(False)) | (wrong.isNotNull() | value.isNull() if place == 0 else F.lit(False))
+        parts.append(_read(framed.where(belongs), shape, record, wrong, keys).drop(SCHEMA_ID))
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -90,8 +90,8 @@ def _read(
     steps = [PARSED, BROKEN, EVENT, BODY, EMPTY]
     key_row = None
     if keys is not None:
-        tells_key = F.col(BROKEN).isNull() & tells_row(F.col(f"{EVENT}.op"), F.col(f"{EVENT}.after"), shape)
-        needed = F.when(~F.coalesce(tells_key, F.lit(False)), F.col("key"))
+        contains_key = F.col(BROKEN).isNull() & contains_row(F.col(f"{EVENT}.op"), F.col(f"{EVENT}.after"), shape)
+        needed = F.when(~F.coalesce(contains_key, F.lit(False)), F.col("key"))
         read = read.withColumn(KEY_BYTES, needed)
         read = read.withColumn(KEY_ROW, _key_row(read, shape, keys))
         key_row, steps = F.col(KEY_ROW), [*steps, KEY_BYTES, KEY_ROW]
@@ -100,7 +100,7 @@ def _read(
 
 
 def _event_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an event's record built from that of its row, if a registry has no event yet; it decodes nothing."""
+    """Return an event's record, built from its row's record if the registry has no event yet; that decodes nothing."""
     if declared_row(record) is not record:
         return record
     fields = {"before": ["null", record], "after": ["null", record["name"]], "op": "string", "ts_ms": "long"}

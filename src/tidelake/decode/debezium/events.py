@@ -19,7 +19,7 @@ from tidelake.decode.debezium.columns import (
     KEY_BEFORE,
     KIND,
     LANDED,
-    LEFT,
+    PREVIOUS_KEY,
     REASON,
     ROW,
     SCHEMA,
@@ -45,7 +45,7 @@ def event_struct(parsed: Column, rows: Sequence[Column], source: Column) -> Colu
     )
 
 
-def tells_row(op: Column, after: Column, shape: ChangeShape) -> Column:
+def contains_row(op: Column, after: Column, shape: ChangeShape) -> Column:
     """Return whether an event contains the current row with its key."""
     return op.isin(*ROW_OPS) & all_of(after[name].isNotNull() for name in shape.key)
 
@@ -57,7 +57,7 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
          boolean; any others.
     Out: the same, and _kind, _row, _error string (why the row of this key cannot be read, or null), _unavailable
          array<string> (the columns whose values were not sent, or null), _left, _reason, _detail, the columns of a
-         position, and, if values were read plainly, _wrong: whether _error, which is null then, would have a text.
+         position, and, if values were read on the fast path, _wrong: whether _error, which is then null, should be set.
          See `tidelake.decode.debezium.columns`.
     """
     beside_key = [(name, wire) for name, wire in reader.columns if name not in shape.key]
@@ -78,7 +78,7 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
     values = {name: F.when(is_row, value.value) for name, value in landed.items()}
     if reader.of_text:
         # A separate step, as it is used more than once. Decoded Avro is cheap to compute again, and such a step between
-        # structs would be copied into each following step until the heap is full.
+        # structs would be copied into each following step until the heap was full.
         columns = F.struct(*(landed[name].value.alias(name) for name in landed))
         staged = staged.withColumn(LANDED, F.when(is_row, columns))
         values = {name: F.col(f"{LANDED}.{name}") for name in landed}
@@ -100,7 +100,7 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
 
 
 def _kind() -> Column:
-    # An unusable record concerns a row, too, if its key is known; a log message (`m`) does not.
+    # An unusable record also concerns a row if its key is known; a log message (`m`) does not.
     op = F.col(f"{EVENT}.op")
     return (
         F.when(F.col(EMPTY), F.lit("tombstone"))
@@ -118,11 +118,11 @@ def _is_unknown() -> Column:
 
 
 def _operation() -> Column:
-    return F.concat(F.lit("op is "), F.coalesce(F.col(f"{EVENT}.op"), F.lit("not there")))
+    return F.concat(F.lit("op is "), F.coalesce(F.col(f"{EVENT}.op"), F.lit("missing")))
 
 
 def _wrongs(faults: Sequence[_Fault]) -> list[Column]:
-    """Return whether a row has a fault; a careful reading finds out which one in another pass."""
+    """Return whether a row has a fault; the careful path finds out which one in another pass."""
     wrong = F.col(IS_ROW) & (F.col(f"{EVENT}.after").isNull() | any_of(fault for fault, _ in faults))
     return [F.lit(None).cast("string").alias(ERROR), wrong.alias(IS_WRONG)]
 
@@ -153,14 +153,14 @@ def _with_reason(staged: DataFrame, shape: ChangeShape) -> DataFrame:
     has_left = (F.col(f"{EVENT}.op") == "u") & (F.col(KIND) == "value") & left.isNotNull() & ~is_same
     return staged.select(
         "*",
-        F.when(has_left, left).alias(LEFT),
+        F.when(has_left, left).alias(PREVIOUS_KEY),
         reason.alias(REASON),
         F.when(F.col(KIND).isNull() | _is_unknown(), _operation()).otherwise(F.col(BROKEN)).alias(DETAIL),
     )
 
 
 def _has_unreadable_key(shape: ChangeShape) -> Column:
-    """Return whether an event's schema has another key, so that its row is unknown."""
+    """Return whether an event's schema has a different key, so that its row is unknown."""
     return F.col(SCHEMA).isin(*shape.unreadable_keys) if shape.unreadable_keys else F.lit(False)
 
 
@@ -183,7 +183,7 @@ def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column
             keys[name] = of_event
             continue
         of_record = replace(reader, plain=frozenset()).land(reader.stated_key[name], name, wires[name]).value
-        # For a delete, the event takes precedence, as a plain reading has nothing else.
+        # For a delete, the event takes precedence, as the fast path has nothing else.
         parts = F.coalesce(of_event, of_record), F.coalesce(of_record, of_event)
         keys[name] = F.when(F.col(KIND) == "delete", parts[0]).otherwise(parts[1])
     return keys
@@ -224,7 +224,7 @@ def _faults(
 
 def _unread_text(value: Column, name: str, wire: WireType) -> Column:
     unread = F.lit(f"{name} cannot be read as {_described(wire)}")
-    endless = F.lit(f"{name} is infinite; declared as {wire.name} it lands as it travels")
+    endless = F.lit(f"{name} is infinite; declared as {wire.name}, it is stored as it is sent")
     return F.when(is_infinite(value, wire), endless).otherwise(unread)
 
 

@@ -1,6 +1,6 @@
 """Reads change events from JSON as Debezium writes it, at the cost of parsing: numbers as numbers, and each byte once.
 
-A record written in another way is left to `read_changes`, which handles every way not to fit. See
+A record written in any other way is left to `read_changes`, which reports everything that does not fit. See
 docs/decisions/plain.md.
 """
 
@@ -24,7 +24,7 @@ from tidelake.decode.debezium.columns import (
     SEALED,
 )
 from tidelake.decode.debezium.events import ROW_OPS, read_events
-from tidelake.decode.debezium.json import cells_of, event_ddl, event_of, has_lone_surrogates, schema_around
+from tidelake.decode.debezium.json import cells_of, embedded_schema_hash, event_ddl, event_of, has_lone_surrogates
 from tidelake.decode.debezium.shape import ChangeShape, RowReader, is_read_as_text
 from tidelake.decode.json import CORRUPT, STRICT
 from tidelake.decode.types import spark_type
@@ -47,14 +47,14 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     # The sentinel replaces the last brace. If it is read, the value was one object with nothing after it.
     open_object = F.substring(value, F.lit(1), F.octet_length(value) - 1)
     sealed = F.concat(open_object, F.lit(f',"{_SENTINEL}":1}}'.encode())).cast("string")
-    ends_plainly = F.substring(value, -1, 1) == F.lit(b"}")
+    ends_with_brace = F.substring(value, -1, 1) == F.lit(b"}")
     ddl = f"{event_ddl(shape, _PLAIN).removesuffix('>')}, `{_SENTINEL}`: int, `{CORRUPT}`: string>"
     # Used twice, so it is a separate step, which Spark compiles; inside the parse it would be interpreted.
-    read = raw.withColumns({EMPTY: value.isNull(), SEALED: F.when(ends_plainly, sealed)})
+    read = raw.withColumns({EMPTY: value.isNull(), SEALED: F.when(ends_with_brace, sealed)})
     read = read.withColumns({IS_UTF8: F.is_valid_utf8(SEALED), PARSED: F.from_json(SEALED, ddl, STRICT)})
     parsed = F.col(PARSED)
     # Computed from the sealed text, which begins like the value, so that the value itself is not carried along.
-    schema = schema_around(parsed, shape, F.col(SEALED).cast("binary"))
+    schema = embedded_schema_hash(parsed, shape, F.col(SEALED).cast("binary"))
     read = read.withColumns({SCHEMA: schema, BROKEN: F.lit(None).cast("string")})
     is_whole = (parsed[_SENTINEL] == 1) & parsed[CORRUPT].isNull() & F.col(IS_UTF8)
     read = read.withColumns({IS_WHOLE: is_whole, EVENT: event_of(parsed)})
@@ -67,16 +67,16 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
 
 
 def _is_plain(shape: ChangeShape) -> Column:
-    """Return whether a whole event contains nothing that a plain reading would misread; null means no."""
+    """Return whether a whole event contains nothing that the fast path would misread; null means no."""
     event = F.col(EVENT)
-    is_plain = _tells_key(event, shape) & ~_holds_infinity(event, shape)
+    is_plain = _contains_key(event, shape) & ~_holds_infinity(event, shape)
     is_plain = is_plain & ~has_lone_surrogates(event, shape, F.col(SEALED), _PLAIN)
     if shape.refused_schemas:
         is_plain = is_plain & ~F.coalesce(F.col(SCHEMA).isin(*shape.refused_schemas), F.lit(False))
     return is_plain
 
 
-def _tells_key(event: Column, shape: ChangeShape) -> Column:
+def _contains_key(event: Column, shape: ChangeShape) -> Column:
     """Return whether an event contains its key, so that the record's key is not needed; null means no."""
     op, before, after = (event[name] for name in ("op", "before", "after"))
     whole = all_of(F.when(op == "d", before[name]).otherwise(after[name]).isNotNull() for name in shape.key)
@@ -84,6 +84,6 @@ def _tells_key(event: Column, shape: ChangeShape) -> Column:
 
 
 def _holds_infinity(event: Column, shape: ChangeShape) -> Column:
-    """Return whether a number is beyond a double, as JSON has no infinite numbers; never null."""
+    """Return whether a number exceeds a double, and was read as infinite; JSON has no infinity. Never null."""
     names = [name for name, wire in shape.columns if wire.name == "double" and not is_read_as_text(wire, _PLAIN)]
     return F.coalesce(any_of(F.abs(cell) == float("inf") for cell in cells_of(event, names, shape)), F.lit(False))

@@ -1,4 +1,4 @@
-"""Reads change events from JSON, with or without a schema around them, and reports everything that does not fit.
+"""Reads change events from JSON, with or without an embedded schema, and reports everything that does not fit.
 
 Values are read as text, and converted by `tidelake.decode.debezium.events`.
 """
@@ -11,12 +11,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.decode.debezium.columns import BROKEN, EMPTY, EVENT, PARSED, RECORD_KEY, SCHEMA
-from tidelake.decode.debezium.events import read_events, tells_row
+from tidelake.decode.debezium.events import contains_row, read_events
 from tidelake.decode.debezium.shape import ChangeShape, RowReader, is_read_as_text
 from tidelake.decode.framing import reason_by
 from tidelake.decode.json import (
     CORRUPT,
-    breakage_of,
+    defect_of,
     has_lone_surrogate,
     is_wrapped,
     read_object,
@@ -28,7 +28,7 @@ _PARTS = ("before", "after", "source", "op", "ts_ms")
 
 
 def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
-    """Read change events from JSON, with or without their schema around them.
+    """Read change events from JSON, with or without an embedded schema.
 
     In:  topic, partition, offset, key and value binary, any others.
     Out: the columns that `read_events` returns, without _event, _broken and _empty; and _schema bigint.
@@ -36,26 +36,26 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     text = F.col("value").cast("string")
     read = raw.withColumn(PARSED, read_object(text, event_ddl(shape)))
     parsed = F.col(f"{PARSED}.v")[0]
-    read = read.withColumns({SCHEMA: schema_around(parsed, shape, F.col("value")), EVENT: event_of(parsed)})
+    read = read.withColumns({SCHEMA: embedded_schema_hash(parsed, shape, F.col("value")), EVENT: event_of(parsed)})
     surrogates = F.when(has_lone_surrogates(F.col(EVENT), shape, text), F.lit("undecodable"))
     broken = F.coalesce(
         reason_by(F.col(SCHEMA), shape.refused_schemas),
-        breakage_of(text, F.col(PARSED), surrogates=False),
+        defect_of(text, F.col(PARSED), surrogates=False),
         surrogates,
     )
     read = read.withColumn(BROKEN, F.when(text.isNotNull(), broken))
     read = read.withColumn(EMPTY, text.isNull() | (F.col(BROKEN).isNull() & _is_wrapped_null(text, parsed)))
     # The record's key is read only if the event does not contain the row's key.
-    tells_key = F.col(BROKEN).isNull() & tells_row(F.col(f"{EVENT}.op"), F.col(f"{EVENT}.after"), shape)
+    contains_key = F.col(BROKEN).isNull() & contains_row(F.col(f"{EVENT}.op"), F.col(f"{EVENT}.after"), shape)
     key_text = F.col("key").cast("string")
-    needed = F.when(~F.coalesce(tells_key, F.lit(False)) & ~has_lone_surrogate(key_text), key_text)
+    needed = F.when(~F.coalesce(contains_key, F.lit(False)) & ~has_lone_surrogate(key_text), key_text)
     read, stated_key = _with_record_key(read, needed, shape)
     reader = RowReader(shape.columns, stated_key=stated_key, written=shape.written)
     return read_events(read, shape, reader).drop(PARSED, RECORD_KEY, BROKEN, EVENT, EMPTY)
 
 
 def _with_record_key(read: DataFrame, text: Column, shape: ChangeShape) -> tuple[DataFrame, dict[str, Column]]:
-    """Add the record's key, and return the texts of its columns, with or without a schema around them."""
+    """Add the record's key, with or without an embedded schema, and return its columns as text."""
     keys = [(name, "string") for name in shape.key]
     if "payload" in shape.key:
         inside = F.get_json_object(text, "$.payload")
@@ -69,13 +69,13 @@ def _with_record_key(read: DataFrame, text: Column, shape: ChangeShape) -> tuple
     }
 
 
-def schema_around(parsed: Column, shape: ChangeShape, value: Column) -> Column:
-    """Return the hash of the schema around an event that was read from this value as `event_ddl`; null if none."""
+def embedded_schema_hash(parsed: Column, shape: ChangeShape, value: Column) -> Column:
+    """Return the hash of the schema embedded in an event that was read from this value as `event_ddl`, or null."""
     return F.when(parsed["payload"].isNotNull(), schema_hash(value, shape.schema_lengths))
 
 
 def _is_wrapped_null(text: Column, parsed: Column) -> Column:
-    """Return whether a value is a schema around a null, as a converter may write a tombstone; never null."""
+    """Return whether a value is a null with an embedded schema, as a converter may write a tombstone; never null."""
     variant = F.try_parse_json(text)
     has_schema = F.try_variant_get(variant, "$.schema", "variant").isNotNull()
     is_null = F.is_variant_null(F.try_variant_get(variant, "$.payload", "variant"))
@@ -116,7 +116,7 @@ def event_of(parsed: Column) -> Column:
 
 
 def has_lone_surrogates(event: Column, shape: ChangeShape, text: Column, not_text: Collection[str] = ()) -> Column:
-    """Return whether a text in an event may hold a lone surrogate; never null.
+    """Return whether a string in an event may hold a lone surrogate; never null.
 
     A lone surrogate was read as a question mark; in lists and records, which are read later, it is still an escape.
     Searching the columns costs a fraction of searching the whole text, so only an event with either is searched.

@@ -1,4 +1,4 @@
-"""Assigns a position to each error without one: after the known positions of its key and its partition.
+"""Assigns a position to each error that has none: after the known positions of its key and its partition.
 
 All records of a key are in one partition, so later records have higher positions. See docs/decisions/positions.md.
 """
@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from tidelake.decode.debezium.columns import (
     IS_LOST,
     KEY,
-    LEFT,
     NEWEST_POSITION,
     POSITION_AFTER,
     POSITION_BEFORE,
+    PREVIOUS_KEY,
     REASON,
     ROW,
     STORED_KEY,
@@ -31,7 +31,7 @@ _PLACE = ("topic", "partition", "offset")
 def with_places(
     changes: DataFrame, rows: DataFrame, key: Sequence[str], erased: Sequence[int], width: int
 ) -> DataFrame:
-    """Assign a position to each error without one.
+    """Assign a position to each error that has none.
 
     In:  the frame that `read_events` returns, with _position array<bigint>.
     Out: the same; _position is not null if there is an _error and no _reason.
@@ -72,7 +72,7 @@ def _newest_of_keys(alone: DataFrame, rows: DataFrame, key: Sequence[str]) -> Da
     Out: topic, partition, offset, _newest; records whose keys are new are left out.
     """
     now = F.struct(*(F.col(f"{ROW}.{name}") for name in key))
-    keys = alone.select(*_PLACE, F.explode(F.array_compact(F.array(now, F.col(LEFT)))).alias(KEY))
+    keys = alone.select(*_PLACE, F.explode(F.array_compact(F.array(now, F.col(PREVIOUS_KEY)))).alias(KEY))
     stored_key = F.struct(*(F.col(f"`{name}`") for name in key))
     stored = rows.select(stored_key.alias(STORED_KEY), F.col(POSITION).alias(STORED_POSITION))
     is_same = all_of(F.col(f"{KEY}.{name}") == F.col(f"{STORED_KEY}.{name}") for name in key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelake.decode.debezium.columns import IS_GOOD, KIND, LEFT, MARKS, PART, REASON, ROW
+from tidelake.decode.debezium.columns import IS_GOOD, KIND, MARKS, PART, PREVIOUS_KEY, REASON, ROW
 from tidelake.decode.debezium.shape import ChangeShape
 from tidelake.spark.runtime_constant import parameter
 from tidelake.store.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE
@@ -15,13 +15,13 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
     """Convert change events to rows of the positioned form.
 
     In:  the frame that `read_events` returns, with _position, and _marks (not null).
-    Out: the table's columns, and _marks. A change of a row's key is a delete, without marks, and a value. A tombstone,
-         and a record with a reason or without a position, is a row without a time, which the table does not hold.
+    Out: the table's columns, and _marks. A change of a row's key becomes a delete, without marks, and a value. A
+         tombstone, or a record with a reason or without a position, becomes a row without a time, which is not stored.
     """
     # Numbers are exploded, not the rows themselves, which would be copied into a list and out of it.
     good = F.col(REASON).isNull() & F.col(POSITION).isNotNull() & (F.col(KIND) != "tombstone")
-    twice = good & F.col(LEFT).isNotNull()
-    numbers = F.when(twice, F.array(F.lit(0), F.lit(1))).otherwise(F.array(F.lit(0)))
+    changes_key = good & F.col(PREVIOUS_KEY).isNotNull()
+    numbers = F.when(changes_key, F.array(F.lit(0), F.lit(1))).otherwise(F.array(F.lit(0)))
     numbered = changes.select("*", good.alias(IS_GOOD), F.explode(numbers).alias(PART))
     kind, error, first = F.col(KIND), F.col(ERROR), F.col(PART) == 0
     whole = first & (kind == "value") & error.isNull()
@@ -31,7 +31,7 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
         of_row = F.col(f"{ROW}.{name}")
         if name not in shape.key:
             return F.when(whole, of_row)
-        return F.when(first, F.when(kind != "barrier", of_row)).otherwise(F.col(f"{LEFT}.{name}"))
+        return F.when(first, F.when(kind != "barrier", of_row)).otherwise(F.col(f"{PREVIOUS_KEY}.{name}"))
 
     return numbered.select(
         F.when(first, F.col(MARKS)).alias(MARKS),
@@ -41,5 +41,5 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
         F.when(first, F.col(UNAVAILABLE)).alias(UNAVAILABLE),
         F.when(first & (kind == "value"), error).alias(ERROR),
         *(cell(name).alias(name) for name, _ in shape.columns),
-        *(F.when(whole, value).alias(name) for name, value in shape.more.items()),
+        *(F.when(whole, value).alias(name) for name, value in shape.extra.items()),
     )

@@ -26,11 +26,11 @@ class ChangeShape:
         position: paths of the numbers in an event that order events of one key, such as `source.pos`; not needed for
             PostgreSQL.
         placeholder: Debezium's placeholder for a value that was not sent.
-        refused_schemas: JSON: why messages cannot be read, by the hash of the schema around them.
+        refused_schemas: JSON: why messages cannot be read, by the hash of their embedded schema.
         unreadable_keys: JSON: the hashes of the schemas whose key cannot be read either.
         written: JSON: the columns whose wire types differ from the collection's, by the hash of the schema.
         schema_lengths: JSON: the lengths of known schemas; see `tidelake.decode.json.schema_hash`.
-        more: further columns of the table, computed from those of records.
+        extra: further columns of the table, computed from those of records.
     """
 
     columns: tuple[tuple[str, WireType], ...]
@@ -41,7 +41,7 @@ class ChangeShape:
     unreadable_keys: frozenset[int] = frozenset()
     written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
     schema_lengths: Mapping[int, int] = field(default_factory=dict)
-    more: dict[str, Column] = field(default_factory=dict)
+    extra: dict[str, Column] = field(default_factory=dict)
 
     @property
     def source_fields(self) -> list[str]:
@@ -58,7 +58,7 @@ class RowReader:
         columns: the written columns; further columns of the shape are null.
         of_text: whether the values are JSON text.
         key_row: Avro: the key's columns from the record's key, if it is decoded.
-        stated_key: JSON: the texts of the key's columns from the record's key, if it is read.
+        stated_key: JSON: the key's columns as text, from the record's key, if it is read.
         plain: JSON: the wire types whose values were read with their own type, not as text; see
             `tidelake.decode.debezium.fast_json`. If there are any, only `_wrong` shows that a value does not fit.
         written: see `ChangeShape`.
@@ -80,7 +80,7 @@ class RowReader:
             if name not in columns:
                 continue
             has_schema = F.coalesce(F.col(SCHEMA) == hashed, F.lit(False))
-            if not is_text and columns[name].name != wire.name:  # another wire type is not read plainly
+            if not is_text and columns[name].name != wire.name:  # a different wire type is not read on the fast path
                 landed = Landed(F.when(~has_schema, landed.value), landed.bad | (has_schema & value.isNotNull()))
                 continue
             other = land(value, columns[name])

@@ -1,6 +1,6 @@
 """Converts values of Kafka Connect's wire types to values of columns, on the JVM.
 
-Nothing raises, and no value silently becomes null: each comes with a flag whether its conversion failed.
+Nothing raises, and no value silently becomes null: each comes with a flag that says whether its conversion failed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelake.schema.types import DECIMAL, DECIMAL_PRECISION_MAX, SCALARS, Famil
 from tidelake.spark.conditions import any_of
 
 _INFINITY_MICROS = 9_223_372_036_825_200_000
-"""Debezium's value for PostgreSQL's `infinity`; that for `-infinity` is below the negative of it."""
+"""Debezium's value for PostgreSQL's `infinity`; its value for `-infinity` is less than the negative of this."""
 _DAYS = (-2_440_588, 2_145_042_905)
 """The range of PostgreSQL's dates, from 4713 BC to 5874897; infinite dates are sent as days outside of it."""
 _INFINITE = {

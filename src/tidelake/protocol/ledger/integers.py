@@ -1,9 +1,9 @@
 """The ledger's book for integer times: merged intervals and sorted open times, no rescans.
 
-Every open time is in exactly one of two sorted lists. A time in `_plain` has no announced 0 by omission yet; the next
-statement that covers it may announce one. A time in `_fixed` has one, or somebody decided: no omission can add
-anything. A statement visits only the plain times in its interval: either it names them, or they move to `_fixed` for
-good. So each fact costs O(log n) amortised, however often wide statements repeat.
+Every open time is in exactly one of two sorted lists. For a time in `_plain`, no statement has announced 0 by omission
+yet; the next statement that covers it may. For a time in `_fixed`, one has, or there is a decision: an omission cannot
+add anything. A statement visits only the plain times in its interval: either it names them, or they move to `_fixed`
+for good. So each fact costs O(log n) amortised, however often wide statements repeat.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class IntegerBook:
                 break
             settled.append(time)
             decided += time in self._decided
-        # A fixed time settles only if it was decided: every other one is contradicted.
+        # A fixed time settles only by a decision: all other fixed times are contradicted.
         self._fixed.drop_first(decided)
         self._plain.drop_first(len(settled) - decided)
         self._frontier = frontier

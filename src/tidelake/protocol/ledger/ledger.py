@@ -1,4 +1,4 @@
-"""The ledger computes the frontier from statements and counts; it knows no data.
+"""The ledger computes the frontier from statements and counts; it never sees the data.
 
 A time is *settled* if an accepted statement covers it, the number of distinct updates counted at it is the announced
 one (0 if the statement does not name the time), and nothing contradicts it. The frontier is the set of minimal
@@ -43,7 +43,7 @@ class Ledger:
     """Compares announced counts with counted updates, and returns the frontier that they prove.
 
     Contradictions are returned when new facts reveal them, and never again for a copy of the same facts. A contradicted
-    time is unsettled until somebody decides; other times continue to settle.
+    time is unsettled until there is a decision; other times continue to settle.
 
     Args:
         start: the initial frontier. Its times decide the order: integers, or products of its width.
@@ -130,7 +130,7 @@ class Ledger:
     def announced(self, time: Time) -> int | None:
         """Return the number of updates announced for a time at or after the frontier; None if nothing covers it.
 
-        If statements disagree, it is the greatest number; if somebody decided, it is the decision.
+        If statements disagree, it is the greatest number; if there is a decision, it is the decided number.
         """
         return self._book.announced(time)
 

@@ -66,10 +66,10 @@ class ProductBook:
         errors: list[Contradiction] = []
         for time, values in self._open.items():
             if progress.covers(time):
-                errors.extend(self._hear(time, values, progress.counts.get(time, 0)))
+                errors.extend(self._record_announced(time, values, progress.counts.get(time, 0)))
         return errors
 
-    def _hear(self, time: Time, values: set[int], count: int) -> list[Contradiction]:
+    def _record_announced(self, time: Time, values: set[int], count: int) -> list[Contradiction]:
         """Record that a statement announces `count` for an open time."""
         errors: list[Contradiction] = []
         counted = self._counted.get(time, 0)

@@ -1,7 +1,7 @@
 """A sorted set of integer times that adds and removes whole runs.
 
 Times of one message are neighbours, so most runs are added with one search and one move. That is several times faster
-than adding them one by one, and lets a reader receive a stream in any order at about the cost of the right order.
+than adding times one by one, and a reader can receive a stream in any order at about the cost of the right order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SortedTimes:
             times = self._lists[index]
             at = bisect_left(times, run[0])
             cut = len(run) if at == len(times) or run[-1] < times[at] else bisect_left(run, times[at])
-            assert cut, "a time is added that is in already"
+            assert cut, "the time is already present"
             times[at:at] = run[:cut]
             self._maxes[index] = times[-1]
             if len(times) > _LENGTH_MAX:
