@@ -87,6 +87,8 @@ REFUSED = [
     ("to_timestamp(concat('no', 'w')) > at", "'now' or 'today'"),
     ("year('tomorrow') = 2024", "'now' or 'today'"),
     ("day = date 'today'", "contains date 'today'"),
+    ("at > timestamp_ltz 'now'", "which is not a date or time in digits"),
+    ("cast(at as timestamp_ntz) > timestamp_ntz'tomorrow'", "which is not a date or time in digits"),
     ("at > timestamp/* 2024 */'now'", "which is not a date or time in digits"),
     ("day = date '\\u0074oday'", "which is not a date or time in digits"),
     ("sum(id) > 1", "calls 'sum'"),
@@ -147,6 +149,14 @@ def test_a_function_that_the_session_has_replaced_is_refused(spark: SparkSession
     session.udf.register("soundex", lambda text: text)
     with pytest.raises(PredicateRefused, match="calls 'soundex', which this session has replaced"):
         check_predicate(session, "soundex(name) = 'a'", schema)
+
+
+def test_a_variable_of_the_session_is_refused(spark: SparkSession, schema: StructType) -> None:
+    session = spark.newSession()
+    session.sql("declare variable threshold string default 'a'")
+    for where in ("name > threshold", "name > session.threshold", "exists(tags, tag -> tag > threshold)"):
+        with pytest.raises(PredicateRefused, match=r"is not a column|names one of its variables"):
+            check_predicate(session, where, schema)
 
 
 def test_every_accepted_function_is_one_of_sparks_and_of_a_harmless_group(spark: SparkSession) -> None:

@@ -178,5 +178,8 @@ def _problems_of_meaning(spark: SparkSession, where: str, schema: StructType) ->
         yield "depends on the clock: it uses a word such as 'now' or 'today' as a date or time"
     if not rules.ReplaceCurrentLike(spark._jsparkSession.sessionState().catalogManager()).apply(plan).equals(plan):
         yield "depends on the session"
+    # Only inside a lambda: elsewhere a name that is no column is refused as it is written.
+    if "->" in where and ".VariableReference" in plan.condition().toJSON():
+        yield "depends on the session: it names one of its variables"
     if not plan.deterministic():
         yield "does not have the same value each time"
