@@ -160,6 +160,8 @@ def default_of(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
     return f"`{default}`" if default or default == 0 else "none"
 
 

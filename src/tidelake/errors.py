@@ -425,12 +425,12 @@ class UnknownColumn(InvalidUsage):
 
 
 class PredicateRefused(InvalidUsage):
-    """A read asks for rows by a predicate that is not one, or that fails on a row."""
+    """A read asks for rows by a predicate that does not fit, that depends on more than the columns, or that fails."""
 
     predicate: str
     problem: str
     fix: str
-    fact = "the predicate {predicate!r} {problem}"
+    fact = "the predicate {predicate:line} {problem}"
     hint = "{fix}"
 
 

@@ -68,6 +68,18 @@ def test_a_topic_comes_back_from_files_as_it_was(tmp_path: Path, broker: Broker,
         call(config, "record", first, str(folder))
 
 
+def test_a_record_that_no_line_can_hold_is_named_and_not_recorded(
+    tmp_path: Path, broker: Broker, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, folder = broker.create_topic(partitions=1), tmp_path / "recorded"
+    broker.produce(topic, [Record(b"short", None, 0), Record(b"long" * 100, None, 0)])
+    monkeypatch.setattr("tidelake.topic.recording.LINE_BYTES_MAX", 200)
+    with pytest.raises(CopyRefused, match=r"offset 1 of partition 0 needs a line of \d+ bytes, more than 200"):
+        call(config, "record", topic, str(folder), "--format", "jsonl")
+    assert list(folder.glob("*.jsonl")) == []
+    assert call(config, "record", topic, str(folder))["messages"] == 2
+
+
 def test_a_record_that_the_topic_refuses_is_named_and_no_later_record_takes_its_offset(
     tmp_path: Path, broker: Broker, config: Path
 ) -> None:

@@ -16,6 +16,7 @@ from tests.sweeps import seeds
 from tidelake.decode.debezium.fast_json import read_plain_changes
 from tidelake.decode.debezium.json import read_changes
 from tidelake.decode.debezium.shape import ChangeShape
+from tidelake.decode.json import TEXT_CHARACTERS_MAX
 from tidelake.schema.connect import wire_types
 from tidelake.topic.topic import RAW_SCHEMA
 
@@ -104,6 +105,15 @@ def both(spark: SparkSession, values: list[bytes | None]) -> list[tuple[bool, di
         if row["_kind"] not in ("value", "delete"):  # it gives no row, and the fast path does not look for its key
             del row["_row"]
     return [(not fast.pop("_unread"), fast, exact) for fast, exact in zip(plain, careful, strict=True)]
+
+
+def test_an_event_beyond_the_parsers_bound_is_named_with_its_size(spark: SparkSession) -> None:
+    value = event(row_of({"id": "3", "text": f'"{"x" * (TEXT_CHARACTERS_MAX + 1)}"'}))
+    ((is_plain, _, exact),) = both(spark, [value])
+    fact = (
+        f"undecodable, it has {len(value)} bytes, and a text of more than {TEXT_CHARACTERS_MAX} characters is not read"
+    )
+    assert (is_plain, exact["_detail"], exact["_error"]) == (False, fact, f"the event cannot be read: {fact}")
 
 
 def test_plain_events_are_read_as_the_careful_path_reads_them(spark: SparkSession) -> None:

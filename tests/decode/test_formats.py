@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.decode.avro import decode_avro
-from tidelake.decode.json import decode_json
+from tidelake.decode.json import TEXT_CHARACTERS_MAX, decode_json
 from tidelake.decode.json_types import record_form
 from tidelake.decode.writers import Writers
 from tidelake.errors import SchemaRefused
@@ -205,6 +205,14 @@ def test_a_decimal_that_json_writes_as_a_number_is_read_exactly(spark: SparkSess
         assert (row["x"], row["s"]) == (float(number), 'a " 1.5, [2.25'), value
     columns = [f"column {name}" for name in (*["d"] * len(beyond), "o.d", "a[]")]
     assert decoded[len(numbers) :] == [(None, "wrong_type", column) for column in columns]
+
+
+def test_a_text_beyond_the_parsers_bound_is_named_with_its_size(spark: SparkSession) -> None:
+    record = {"type": "record", "name": "row", "fields": [{"name": "name", "type": "string"}]}
+    value = b'{"name":"' + b"x" * (TEXT_CHARACTERS_MAX + 1) + b'"}'
+    ((_, reason, detail),) = answers(decode_json(frame_of(spark, [value]), "value", "_v", record))
+    assert reason == "undecodable"
+    assert detail == f"it has {len(value)} bytes, and a text of more than {TEXT_CHARACTERS_MAX} characters is not read"
 
 
 def test_the_quarantine_decodes_each_record_once(spark: SparkSession) -> None:

@@ -101,7 +101,7 @@ def test_the_defaults_above_the_collections_are_those_of_the_code(tmp_path: Path
 def test_every_setting_of_a_server_is_in_its_table_with_its_default(table: str, settings: type[BaseModel]) -> None:
     rows = {key: cells[1].strip("`") for key, cells in rows_of(reference.TABLES[table]()).items()}
     assert rows == {
-        name: "required" if field.is_required() else str(field.default or "none")
+        name: "required" if field.is_required() else "false" if field.default is False else str(field.default or "none")
         for name, field in settings.model_fields.items()
     }
 

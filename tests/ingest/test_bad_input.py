@@ -5,20 +5,24 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from pyspark.sql import SparkSession
 
 from jobs import ingest
 from tests.lakes.lake import NAME, RECORD, Lake, encode, progress, updates
-from tidelake.errors import ConfigurationError, SourceError, TopicGap
+from tidelake.errors import ConfigurationError, MalformedLine, MalformedTopic, SourceError, TopicGap
+from tidelake.settings.lake import load_settings
 from tidelake.store.decision import counts_in
 from tidelake.store.failpoints import on_reach
 from tidelake.store.state import UPPER
+from tidelake.topic.lines import LINE_BYTES_MAX
 
 pytestmark = pytest.mark.spark
 
@@ -232,6 +236,24 @@ def test_a_file_that_is_no_part_of_a_topic_is_named(lake: Lake, name: str, conte
     with pytest.raises(SourceError, match=message):
         lake.ingest()
     assert lake.table.version == 0
+
+
+def test_a_pipe_and_an_endless_line_stop_their_collections_and_no_other(lake: Lake) -> None:
+    document = yaml.safe_load(lake.file.read_text(encoding="utf-8"))
+    for name in ("piped", "endless"):
+        document["collections"][name] = {**document["collections"][NAME], "topic": name}
+        (lake.root / "topics" / name).mkdir()
+    os.mkfifo(lake.root / "topics" / "piped" / "0.jsonl")
+    piece = gzip.compress(b"a" * 2**23)
+    (lake.root / "topics" / "endless" / "0.jsonl.gz").write_bytes(piece * (LINE_BYTES_MAX // 2**23 + 1))
+    lake.file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    lake.send(GOOD)
+    report = ingest.run(lake.spark, load_settings(lake.file))
+    assert {name: type(error) for name, error in report.errors.items()} == {
+        "piped": MalformedTopic,
+        "endless": MalformedLine,
+    }
+    assert report.results[NAME].messages == 1
 
 
 def test_parquet_in_another_shape_is_refused_by_column(lake: Lake) -> None:

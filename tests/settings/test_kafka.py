@@ -77,6 +77,25 @@ def test_a_setting_that_does_not_fit_is_refused_by_name(tmp_path: Path, kafka: A
     assert problem in caught.value.problem
 
 
+CLEAR = {**SASL, "security_protocol": "SASL_PLAINTEXT"}
+
+
+def test_a_password_in_clear_goes_to_no_other_machine_unless_the_settings_say_so(tmp_path: Path) -> None:
+    for servers in ("b:1", "127.0.0.1:1,10.0.0.1:1", "SASL_PLAINTEXT://localhost.b:1"):
+        with pytest.raises(ConfigurationError, match=r"(?s)PLAIN would send the password to .*`kafka:`") as caught:
+            load(tmp_path, {**CLEAR, "bootstrap_servers": servers})
+        assert (caught.value.field, "line " in caught.value.file) == ("kafka.security_protocol", True)
+    for more in (
+        {"allow_plaintext_password": True},
+        {"bootstrap_servers": "127.0.0.1:1,localhost:2,[::1]:3"},
+        {"sasl_mechanism": "SCRAM-SHA-256"},
+    ):
+        assert load(tmp_path, {**CLEAR, **more}) is not None
+    for kafka in (SASL, {**CLEAR, "sasl_mechanism": "SCRAM-SHA-256"}, {"bootstrap_servers": "b:1"}):
+        with pytest.raises(ConfigurationError, match="allow_plaintext_password: has no effect"):
+            load(tmp_path, {**kafka, "allow_plaintext_password": True})
+
+
 def test_servers_are_named_in_every_way_that_clients_know(tmp_path: Path) -> None:
     servers = "kafka-1.shop:9092, 10.0.0.1:9093,[::1]:9094,SASL_SSL://b_2:65535"
     settings = load(tmp_path, {"bootstrap_servers": servers})

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import socket
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import pytest
 from tidelake.errors import MalformedLine, MalformedTopic, RepeatedOffset
 from tidelake.store.location import locate
 from tidelake.topic.files import FileTopic
-from tidelake.topic.lines import parse_lines
+from tidelake.topic.lines import LINE_BYTES_MAX, parse_lines
 
 
 def write_lines(folder: Path, name: str, *lines: str) -> None:
@@ -123,6 +126,22 @@ def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
     refused(tmp_path, "cannot be opened", "0.jsonl")
 
 
+@pytest.mark.parametrize("name", ["0.jsonl", "1.jsonl.gz", "a.parquet", "notes.txt"])
+def test_what_is_not_a_regular_file_is_refused_and_never_opened(tmp_path: Path, name: str) -> None:
+    write_offsets(tmp_path, 0, partition=7)
+    os.mkfifo(tmp_path / name)  # opening it would wait for a writer for ever
+    refused(tmp_path, "is a pipe, a socket or a device, not a file", name)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/zero")
+    refused(tmp_path, "is a pipe, a socket or a device, not a file", name)
+    (tmp_path / name).unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / name))
+        refused(tmp_path, "is a pipe, a socket or a device, not a file", name)
+    (tmp_path / name).rename(tmp_path / f"_{name}")
+    assert FileTopic(tmp_path).end_offsets() == {7: 1}
+
+
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
@@ -205,3 +224,26 @@ def test_a_gzip_file_with_broken_bytes_is_refused(tmp_path: Path) -> None:
     whole[10] ^= 0xFF
     (tmp_path / "0.jsonl.gz").write_bytes(whole)
     refused(tmp_path, r"0\.jsonl\.gz, line 1: ", "0.jsonl.gz")
+
+
+def test_a_line_is_bounded_however_small_its_gzip_is(tmp_path: Path) -> None:
+    piece, pieces = gzip.compress(b"a" * 2**23), 100  # each stands for 8 MiB
+    head = gzip.compress(b'{"offset": 0}\n{"offset": 1, "value": "')
+    (tmp_path / "0.jsonl.gz").write_bytes(head + piece * pieces)
+    assert (tmp_path / "0.jsonl.gz").stat().st_size < 2**20
+    tracemalloc.start()
+    try:
+        refused(tmp_path, rf"line 2: it is longer than {LINE_BYTES_MAX} bytes, the maximum of a line", "0.jsonl.gz")
+        assert tracemalloc.get_traced_memory()[1] < 4 * LINE_BYTES_MAX < 2**23 * pieces
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_longest_line_is_read_with_and_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b'{"offset": 1, "value": "abc"}'
+    monkeypatch.setattr("tidelake.topic.lines.LINE_BYTES_MAX", len(line))
+    for end in (b"", b"\n", b"\n\n"):
+        (tmp_path / "0.jsonl").write_bytes(b'{"offset": 0}\n' + line + end)
+        assert FileTopic(tmp_path).end_offsets() == {0: 2}
+    (tmp_path / "0.jsonl").write_bytes(b'{"offset": 0}\n' + line + b" \n")
+    refused(tmp_path, "line 2: it is longer", "0.jsonl")

@@ -29,7 +29,9 @@ def read(
         typer.Option("--as-of", min=INT64_MIN, max=INT64_MAX, help="A time in [since, upper); by default the last."),
     ] = None,
     columns: Annotated[str | None, typer.Option(help="The columns to read, separated by commas.")] = None,
-    where: Annotated[str | None, typer.Option(help="A Spark SQL predicate on the data's columns.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="A Spark SQL predicate on the data's columns, and nothing else.")
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=0, max=_ROWS_MAX, help="Maximum number of rows (20 unless --json).")
     ] = None,

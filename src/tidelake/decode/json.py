@@ -32,6 +32,8 @@ STRICT = {
     "allowNonNumericNumbers": "false",
 }
 """Options with which `from_json` accepts only standard JSON."""
+TEXT_CHARACTERS_MAX = 20_000_000
+"""Maximum length of one text inside JSON: the parser below Spark refuses a longer one, and says nothing of it."""
 PAYLOAD = '"payload":'
 """The text between the schema of a message and the rest; no string contains it, as quotes are escaped in strings."""
 WRAPPING = frozenset({"schema", "payload"})
@@ -108,7 +110,11 @@ def decode_json(
         {
             target: F.when(problem.isNull() & refusal.isNull(), form.stored(wire)),
             columns.reason: F.coalesce(F.when(refusal.isNotNull(), F.lit("schema_not_resolved")), reason),
-            columns.detail: F.coalesce(refusal, F.when(column != "", F.concat(F.lit("column "), column))),
+            columns.detail: F.coalesce(
+                refusal,
+                F.when(column != "", F.concat(F.lit("column "), column)),
+                F.when(reason == "undecodable", bound_of(text)),
+            ),
         }
     )
     return decoded.drop(*columns.json_steps)
@@ -204,6 +210,19 @@ def refusal_of(value: Column, refused: Mapping[int, str]) -> Column:
         refused: the reasons, by the hash of the schema.
     """
     return reason_by(schema_hash(value), refused)
+
+
+def bound_of(text: Column) -> Column:
+    """Name the bound and the size of a record that may hold a longer text than is read; null for every smaller record.
+
+    Args:
+        text: a record that could not be read.
+    """
+    size = F.octet_length(text)
+    named = F.concat(
+        F.lit("it has "), size, F.lit(f" bytes, and a text of more than {TEXT_CHARACTERS_MAX} characters is not read")
+    )
+    return F.when(size > TEXT_CHARACTERS_MAX, named)
 
 
 def read_object(text: Column, ddl: str) -> Column:

@@ -34,7 +34,7 @@ def look_into(folder: Location) -> Held:
     messages, files = 0, 0
     next_offsets: dict[int, int] = {}
     listing = blobs.list_folder(folder)
-    for path in sorted([*(blob.location for blob in listing.blobs), *listing.folders]):
+    for path in sorted([*(blob.location for blob in listing.blobs), *listing.folders, *listing.others]):
         if not (path.name.startswith("part-") and path.suffix == ".parquet"):
             raise GeneratorRefused(f"{path} was not written by this generator", "remove it, or choose another name")
         table = pq.read_table(blobs.open_file(path), columns=["partition", "offset"])

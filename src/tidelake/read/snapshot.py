@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.decode.landing import ROW_TEXT
-from tidelake.errors import KeysInError, PredicateRefused, SinceError, UnknownColumn, UpperError
+from tidelake.errors import KeysInError, SinceError, UnknownColumn, UpperError
 from tidelake.forms.base import part_base
 from tidelake.plugins.envelope import form_of
 from tidelake.protocol.order import INT64_MAX
+from tidelake.read.predicate import check_predicate
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile
 from tidelake.store.layout import TIME, UNAVAILABLE
-from tidelake.store.runs import read_files
+from tidelake.store.runs import read_files, spark_schema
 
 _KEYS_NAMED_MAX = 10
 
@@ -71,7 +71,7 @@ def snapshot(
         SinceError: `as_of` is before since.
         UpperError: `as_of` is at or after upper; or nothing is sealed yet.
         UnknownColumn: the collection has no such column.
-        PredicateRefused: the predicate does not fit the columns.
+        PredicateRefused: the predicate does not fit the columns, or something else could change its value.
     """
     table = OpenTable(collection.paths.updates)
     since, upper, closed = collection.readable_range(table)
@@ -85,6 +85,9 @@ def snapshot(
     unknown = [name for name in columns if name not in names]
     if unknown:
         raise UnknownColumn(collection.name, unknown[0], names)
+    if where is not None:
+        # On the columns of the contents: a predicate on `_time` or `_diff` would not commute with adding up.
+        check_predicate(spark, where, spark_schema(pa.schema(form.fields)))
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
     schema = collection.updates_schema()
     # A column added after the entry was read is unknown here: rows that differ only in that column add up.
@@ -97,7 +100,7 @@ def snapshot(
     selected = list(dict.fromkeys(columns)) or names
 
     def filtered(all_columns: DataFrame) -> DataFrame:
-        return all_columns if where is None else _filtered(all_columns, where, names)
+        return all_columns if where is None else all_columns.where(where)
 
     base = _rows_until(spark, collection, whole, schema, at) if whole else None
     if base is not None and not later:
@@ -145,16 +148,3 @@ def _refuse_errors(collection: Collection, errors: DataFrame, at: int) -> None:
     named = errors.select(text.alias("key")).orderBy("key").limit(_KEYS_NAMED_MAX).collect()
     if named:
         raise KeysInError(collection.name, at, errors.count(), [row["key"] for row in named])
-
-
-def _filtered(rows: DataFrame, where: str, names: Sequence[str]) -> DataFrame:
-    """Apply a predicate on the columns of the contents; it cannot use the system's columns."""
-    try:
-        # First on an empty frame without `_time` and `_diff`, only for its errors: a predicate on these columns would
-        # not commute with adding up, and Spark would find them below a mere projection.
-        bare = rows.select(*(f"`{name}`" for name in names)).schema
-        rows.sparkSession.createDataFrame([], bare).where(where)
-        return rows.where(where)
-    except (AnalysisException, ParseException) as error:
-        fact = str(error).splitlines()[0]
-        raise PredicateRefused(where, f"does not fit: {fact}", f"columns are: {', '.join(names)}") from error

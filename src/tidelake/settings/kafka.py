@@ -7,17 +7,19 @@ holds it, which is read when a connection is opened.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from tidelake.settings.block import Block, Frozen
+from tidelake.settings.loopback import is_loopback
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
-_SERVER = re.compile(r"([A-Za-z0-9_]+://)?(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+_SERVER = re.compile(r"([A-Za-z0-9_]+://)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 """A host, or an IPv6 address in brackets; the protocol may precede it, as in the listeners of brokers."""
 _PORT_MAX = 65_535
 
@@ -40,6 +42,8 @@ class KafkaSettings(Frozen):
     sasl_mechanism: Mechanism | None = None
     sasl_username: str | None = None
     sasl_password: Secret | None = None
+    allow_plaintext_password: bool = False
+    """Whether `PLAIN` may send the password over `SASL_PLAINTEXT`, in clear, to another machine."""
     ssl_ca_file: Path | None = None
     """The trusted certificate authorities, in PEM; by default those of the machine."""
     ssl_certificate_file: Path | None = None
@@ -79,13 +83,15 @@ def read_kafka(block: Block) -> KafkaSettings:
         if name in block:
             values[name] = read_secret_place(block.child(name))
     settings = block.validate(KafkaSettings, values, "see docs/kafka.md")
-    _check_servers(block.child("bootstrap_servers"), settings.bootstrap_servers)
+    hosts = _checked_hosts(block.child("bootstrap_servers"), settings.bootstrap_servers)
     _check_together(block, settings)
+    _check_clear_text(block, settings, hosts)
     return settings
 
 
-def _check_servers(place: Block, servers: str) -> None:
-    """Refuse addresses that no client could connect to."""
+def _checked_hosts(place: Block, servers: str) -> list[str]:
+    """Return the hosts of the servers; refuse addresses that no client could connect to."""
+    hosts = []
     for server in servers.split(","):
         match = _SERVER.fullmatch(server.strip())
         if match is None or not 1 <= int(match.group("port")) <= _PORT_MAX:
@@ -93,6 +99,24 @@ def _check_servers(place: Block, servers: str) -> None:
                 f"contains a server that is not host:port: {server!r}",
                 "write `host:port`; separate several with commas, such as `kafka-1:9092,kafka-2:9092`",
             )
+        hosts.append(match.group("host"))
+    return hosts
+
+
+def _check_clear_text(block: Block, settings: KafkaSettings, hosts: Sequence[str]) -> None:
+    """Refuse to send the password in clear to another machine, unless the settings allow it by name.
+
+    SCRAM never sends the password.
+    """
+    is_clear = settings.security_protocol == "SASL_PLAINTEXT" and settings.sasl_mechanism == "PLAIN"
+    if settings.allow_plaintext_password and not is_clear:
+        block.child("allow_plaintext_password").fail("has no effect: no password is sent in clear", "remove it")
+    away = next((host for host in hosts if not is_loopback(host)), None)
+    if is_clear and not settings.allow_plaintext_password and away is not None:
+        block.child("security_protocol").fail(
+            f"PLAIN would send the password to {away} over SASL_PLAINTEXT, where anybody on the way can read it",
+            "use SASL_SSL or SCRAM, or set `allow_plaintext_password: true` in the block `kafka:`",
+        )
 
 
 def read_secret_place(place: Block) -> Secret:

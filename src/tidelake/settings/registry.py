@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from tidelake.settings.block import Block, Frozen
 from tidelake.settings.kafka import Secret, read_secret_place
+from tidelake.settings.loopback import is_loopback
 
 Subject = Literal["topic", "record", "topic_record"]
 
@@ -20,6 +22,8 @@ class RegistrySettings(Frozen):
     url: str = Field(pattern=r"^https?://[^@\s]+$")
     username: str | None = None
     password: Secret | None = None
+    allow_plain_http: bool = False
+    """Whether the password may be sent over `http://`, in clear, to another machine."""
     ca_file: Path | None = None
     """The trusted certificate authorities, in PEM; by default those of the machine."""
     request_timeout_s: int = Field(default=30, ge=1)
@@ -45,7 +49,25 @@ def read_registry(block: Block) -> RegistrySettings:
     if (values.get("username") is None) != (values.get("password") is None):
         block.child("password").fail("username and password must be set together", "set both, or neither")
     # An address may contain a password.
-    return block.validate(RegistrySettings, values, "see docs/registry.md", shows_value=False)
+    settings = block.validate(RegistrySettings, values, "see docs/registry.md", shows_value=False)
+    _check_clear_text(block, settings)
+    return settings
+
+
+def _check_clear_text(block: Block, settings: RegistrySettings) -> None:
+    """Refuse to send the password in clear to another machine, unless the settings allow it by name."""
+    is_clear = settings.password is not None and settings.url.startswith("http:")
+    if settings.allow_plain_http and not is_clear:
+        block.child("allow_plain_http").fail("has no effect: no password is sent over http", "remove it")
+    try:
+        host = urlsplit(settings.url).hostname or ""
+    except ValueError:  # brackets that are no address
+        block.child("url").fail("is not the address of a registry", "write it as `https://host:8081`")
+    if is_clear and not settings.allow_plain_http and not is_loopback(host):
+        block.child("url").fail(
+            f"the password would go to {host} over http, where anybody on the way can read it",
+            "use https, or set `allow_plain_http: true` in the block `registry:`",
+        )
 
 
 def uses_registry(block: Block, registry: RegistrySettings | None) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -87,7 +88,7 @@ class LocalDisk:
             return []
 
     def list_folder(self, folder: Location, hidden: bool) -> Listing:
-        blobs, folders = [], []
+        blobs, folders, others = [], [], []
         try:
             entries = sorted(os.scandir(str(folder)), key=lambda entry: entry.name)
         except FileNotFoundError:
@@ -99,11 +100,16 @@ class LocalDisk:
                 folders.append(folder / entry.name)
                 continue
             try:
-                blobs.append(_blob_of(folder / entry.name, entry.stat()))
+                status = entry.stat()
             except FileNotFoundError:
                 if entry.is_symlink():
                     raise  # a broken link; a file that was just deleted is skipped
-        return Listing(blobs, folders)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                blobs.append(_blob_of(folder / entry.name, status))
+            else:
+                others.append(folder / entry.name)
+        return Listing(blobs, folders, others)
 
     def list_blobs(self, folder: Location) -> list[Blob]:
         blobs, listing = [], self.list_folder(folder, hidden=True)

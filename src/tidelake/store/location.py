@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from urllib.parse import quote
@@ -133,6 +133,8 @@ class Listing:
 
     blobs: list[Blob]
     folders: list[Location]
+    others: list[Location] = field(default_factory=list)
+    """Pipes, sockets and devices, which only a local disk has. Nothing may open them: a pipe never ends."""
 
 
 Place = Location | PathLike[str] | str

@@ -191,6 +191,10 @@ class FileTopic:
                     "is a folder with the name of a file",
                     "move its files into the topic's folder: folders in it are not read",
                 )
+        for other in listing.others:
+            raise MalformedTopic(
+                str(other), "is a pipe, a socket or a device, not a file", "write what comes from it to a file"
+            )
         files = []
         for blob in listing.blobs:
             mark = (blob.location, blob.stamp)

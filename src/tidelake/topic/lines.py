@@ -20,6 +20,8 @@ from tidelake.store.location import Location
 PARTITION_MAX = 99_999
 OFFSET_MAX = INT64_MAX - 1
 """The offset after the last one must also be an int64."""
+LINE_BYTES_MAX = 64 * 1024 * 1024
+"""Maximum length of a line, without its end. A megabyte of gzip can hold a gigabyte, so no more is read."""
 
 _NAMES = re.compile(r"([0-9]+)\.jsonl(\.gz)?")
 _FIELDS = {"offset", "timestamp_ms", "key", "key_b64", "value", "value_b64", "headers"}
@@ -53,8 +55,11 @@ def parse_lines(path: Location) -> Iterator[dict[str, Any]]:
     number = 0
     try:
         with blobs.open_stream(path) as stream:
-            for line in gzip.GzipFile(fileobj=stream) if path.suffix == ".gz" else stream:
+            lines = gzip.GzipFile(fileobj=stream) if path.suffix == ".gz" else stream
+            while line := lines.readline(LINE_BYTES_MAX + 1):
                 number += 1
+                if len(line) - line.endswith(b"\n") > LINE_BYTES_MAX:
+                    raise ValueError(f"it is longer than {LINE_BYTES_MAX} bytes, the maximum of a line")
                 if line.strip():
                     yield parse_line(line)
     except (ValueError, binascii.Error, EOFError, OSError, RecursionError, zlib.error) as error:

@@ -23,7 +23,7 @@ from tidelake.store import blobs
 from tidelake.store.location import Location, Place, locate
 from tidelake.topic.cluster import KafkaCluster, librdkafka_settings
 from tidelake.topic.files import FileTopic
-from tidelake.topic.lines import parse_line
+from tidelake.topic.lines import LINE_BYTES_MAX, parse_line
 from tidelake.topic.recorded_file import TOPIC_IDENTITY, write_recorded_file
 from tidelake.topic.shape import TOPIC_SCHEMA
 
@@ -168,7 +168,14 @@ def _write_lines(folder: Location, partition: int, messages: Iterator[Message], 
         for message in messages:
             if message.offset() != expected:
                 break
-            lines.write((_line_of(message) + "\n").encode())
+            line = _line_of(message).encode()
+            if len(line) > LINE_BYTES_MAX:
+                raise CopyRefused(
+                    f"offset {expected} of partition {partition} needs a line of {len(line)} bytes, more than "
+                    f"{LINE_BYTES_MAX}",
+                    "record as Parquet",
+                )
+            lines.write(line + b"\n")
             expected += 1
         if expected != interval[1]:
             raise CopyRefused(

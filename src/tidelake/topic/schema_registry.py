@@ -24,6 +24,16 @@ from tidelake.topic.cluster import read_secret
 _NOT_FOUND = 404
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect to another server without the password, which the settings give to this one alone."""
+
+    def redirect_request(self, req: Any, *answer: Any) -> urllib.request.Request | None:
+        followed = super().redirect_request(req, *answer)
+        if followed is not None and (followed.type, followed.host) != (req.type, req.host):
+            followed.remove_header("Authorization")
+        return followed
+
+
 class SchemaRegistry:
     """A registry, with a cache of its schemas on disk."""
 
@@ -83,12 +93,14 @@ class SchemaRegistry:
             credentials = f"{self.settings.username}:{read_secret(self.settings.password, 'registry.password')}"
             headers["Authorization"] = f"Basic {base64.b64encode(credentials.encode()).decode('ascii')}"
         request = urllib.request.Request(self.settings.url.rstrip("/") + path, headers=headers)
-        context = None
+        handlers: list[urllib.request.BaseHandler] = [_Redirects()]
         if self.settings.url.startswith("https"):
             ca_file = self.settings.ca_file
             context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        opener = urllib.request.build_opener(*handlers)
         try:
-            with urllib.request.urlopen(request, timeout=self.settings.request_timeout_s, context=context) as answer:
+            with opener.open(request, timeout=self.settings.request_timeout_s) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

@@ -16,6 +16,7 @@ from tidelake.decode.debezium.shape import ChangeShape, RowReader, is_read_as_te
 from tidelake.decode.framing import reason_by
 from tidelake.decode.json import (
     CORRUPT,
+    bound_of,
     defect_of,
     has_lone_surrogate,
     is_wrapped,
@@ -43,6 +44,9 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
         defect_of(text, F.col(PARSED), surrogates=False),
         surrogates,
     )
+    # Skips a bound that is null, so that only a large event names it.
+    undecodable = F.concat_ws(", ", F.lit("undecodable"), bound_of(text))
+    broken = F.when(broken == "undecodable", undecodable).otherwise(broken)
     read = read.withColumn(BROKEN, F.when(text.isNotNull(), broken))
     read = read.withColumn(EMPTY, text.isNull() | (F.col(BROKEN).isNull() & _is_wrapped_null(text, parsed)))
     # The record's key is read only if the event does not contain the row's key.

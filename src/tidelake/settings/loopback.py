@@ -1,0 +1,22 @@
+"""Whether a host is this machine: what is sent there in clear does not leave it."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its name or its address; other names are not looked up.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]")]
+    [True, True, True, True, True]
+    >>> [is_loopback(host) for host in ("schemas", "10.0.0.1", "0.0.0.0", "127.0.0.1.example", "localhost.example", "")]
+    [False, False, False, False, False, False]
+    """
+    bare = host.removeprefix("[").removesuffix("]").lower()
+    if bare == "localhost":
+        return True
+    try:
+        return ip_address(bare).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,66 @@
+"""Where the client of a schema registry sends the password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tidelake.settings.kafka import Secret
+from tidelake.settings.registry import RegistrySettings
+from tidelake.topic.schema_registry import SchemaRegistry
+
+
+@contextmanager
+def serving(seen: list[tuple[str, bool]], to: str | None = None) -> Iterator[str]:
+    """A server that notes each path and whether a password came with it, and redirects `/subjects` to `to`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append((self.path, "Authorization" in self.headers))
+            if to is not None and self.path.startswith("/subjects"):
+                self.send_response(302)
+                self.send_header("Location", to)
+            else:
+                self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_redirect_to_another_server_does_not_take_the_password_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    (tmp_path / "password").write_text("secret", encoding="utf-8")
+
+    def ask(url: str) -> None:
+        login = {"username": "u", "password": Secret(file=tmp_path / "password")}
+        assert SchemaRegistry(RegistrySettings(url=url, cache=tmp_path, **login)).schemas_of("s") == {}
+
+    first: list[tuple[str, bool]] = []
+    second: list[tuple[str, bool]] = []
+    with serving(second) as other, serving(first, f"{other}/moved") as url:
+        ask(url)
+    assert [sent for _, sent in first] == [True]
+    assert second == [("/moved", False)]
+    own: list[tuple[str, bool]] = []
+    with serving(own, "/moved") as url:
+        ask(url)
+    assert [sent for _, sent in own] == [True, True]
