@@ -591,6 +591,12 @@ class Conflict(CommitError):
     hint = "load the table again and retry from its current state"
 
 
+class RunSwept(Conflict):
+    """A run was begun before a sweep that may delete it; nothing was written."""
+
+    hint = "load the table again and write the rows into a new run"
+
+
 class Fenced(CommitError):
     """Another writer took over: this one can commit nothing more."""
 

@@ -28,7 +28,7 @@ from tidelake.store.entry import Collection
 from tidelake.store.evolution import evolve, open_newest
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_runs, read_rows
-from tidelake.store.layout import QUARANTINE_SCHEMA, new_run
+from tidelake.store.layout import QUARANTINE_SCHEMA
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import append_run, write_frame
 from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
@@ -174,8 +174,12 @@ class RecordTick(Tick):
         """Quarantine unusable records with their place. A repeated tick writes the same rows again."""
         rows = unusable_rows(self.records.decoded()).coalesce(1)
         path = self.collection.paths.quarantine
-        files = write_frame(rows, path, new_run("quarantine"), QUARANTINE_SCHEMA)
-        append_run(path, files, self.collection.entry.epoch)
+        files = append_run(
+            path,
+            "quarantine",
+            lambda run: write_frame(rows, path, run, QUARANTINE_SCHEMA),
+            self.collection.entry.epoch,
+        )
         reasons = read_rows(path, files, QUARANTINE_SCHEMA)["reason"].value_counts()
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
 

@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from tidelake.store.location import HIDDEN, UNFINISHED, Blob, Listing, Location
 
+_CREATE_ATTEMPTS_MAX = 16
+
 
 class LocalDisk:
     """A folder on this machine; `blobs` documents each method.
@@ -37,15 +39,20 @@ class LocalDisk:
         """Write to another name, sync, and link. The link succeeds for one of several callers."""
         path = location.local
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(16)}")
-        try:
-            with open(unfinished, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(unfinished, path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        for left in reversed(range(_CREATE_ATTEMPTS_MAX)):
+            unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(16)}")
+            try:
+                with open(unfinished, "xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(unfinished, path)
+                return
+            except FileNotFoundError:  # a sweep by a clock that is ahead deleted it
+                if not left:
+                    raise
+            finally:
+                unfinished.unlink(missing_ok=True)
 
     @contextmanager
     def writing(self, location: Location) -> Iterator[pa.NativeFile]:
