@@ -7,6 +7,7 @@ after upper are copied unchanged, into a run of their own.
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -80,6 +81,9 @@ class Run:
 def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Entry:
     """Move the critical capability as the retention rule says, and since to the meet of all capabilities.
 
+    Minted times are milliseconds since 1970. `keep` counts from upper or from now, whichever is earlier, so that an
+    upper in the future forgets nothing that is young.
+
     Args:
         catalog: holds both; they move in one commit.
         collection: the collection.
@@ -90,6 +94,11 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
     """
     table = OpenTable(collection.paths.updates)
     upper = table.value(UPPER) or 0
+    # The last time before upper stays readable, whatever the rule.
+    target = 0 if keep == "all" else min(upper - int(keep), upper - 1)
+    if keep != "all" and collection.entry.mints_times:
+        now_ms = int(min(clock.time(), blobs.now_s(catalog.store.catalog)) * 1000)
+        target = min(target, now_ms - int(keep))
 
     def follow(entry: Entry) -> Entry:
         if entry.epoch != collection.entry.epoch:  # the entry that is returned would have the new epoch
@@ -97,9 +106,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
         capabilities = []
         for capability in entry.capabilities:
             if capability.kind == "critical" and keep != "all" and capability.since:
-                # The last time before upper stays readable, whatever the rule.
-                followed = max(capability.since[0], min(upper - int(keep), upper - 1))
-                capability = capability.model_copy(update={"since": (followed,)})
+                capability = capability.model_copy(update={"since": (max(capability.since[0], target),)})
             capabilities.append(capability)
         meet = Antichain()
         for capability in capabilities:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
@@ -128,14 +127,21 @@ class LocalDisk:
                 _sync(str(above))
 
     def now_s(self, folder: Location) -> float:
-        return time.time()
+        """Write a file and read its time: a shared disk has a clock of its own."""
+        probe = folder.local / f"{UNFINISHED}{secrets.token_hex(16)}"
+        try:
+            probe.parent.mkdir(parents=True, exist_ok=True)
+            with open(probe, "xb") as file:
+                return os.fstat(file.fileno()).st_mtime
+        finally:
+            probe.unlink(missing_ok=True)
 
     def last_change_s(self, folder: Location) -> float:
         path = folder.local
         try:
             return max([path.stat().st_mtime, *(below.stat().st_mtime for below in path.rglob("*"))])
         except FileNotFoundError:  # a writer is changing it
-            return time.time()
+            return self.now_s(folder.parent)
 
     def renew(self, folder: Location) -> None:
         os.utime(str(folder))
