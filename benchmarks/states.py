@@ -38,7 +38,8 @@ def seed_state(lake: Lake, name: str, stream: Stream, versions: int = 1) -> None
         rows = rows.withColumn("quantity", F.col("quantity") + version).withColumn(DIFF, F.lit(1))
         makes_base = settings.keep != "all" and versions == 1
         split_by = [BASE] if makes_base else []
-        added = write_frame(rows.withColumn(BASE, F.lit(True)), path, new_run("merge"), schema, split_by)
+        run = new_run("merge", OpenTable(path).seq)
+        added = write_frame(rows.withColumn(BASE, F.lit(True)), path, run, schema, split_by)
         upper = (version + 1) * stream.state_times
         OpenTable(path).commit({UPPER: upper}, added, epoch=collection.entry.epoch)
         if makes_base:

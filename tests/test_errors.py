@@ -10,6 +10,7 @@ import pytest
 
 from tidelake.errors import (
     CapabilityError,
+    ClockAhead,
     CodecError,
     CommitError,
     ConfigurationError,
@@ -42,6 +43,7 @@ FAMILIES = {
     CommitError,
     DamagedTable,
     StoreUnreadable,
+    ClockAhead,
     StepFailed,
 }
 

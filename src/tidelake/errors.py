@@ -10,6 +10,7 @@
 | `CommitError` | a commit did not happen, or perhaps did | the writer: retry, stop, or read back |
 | `DamagedTable` | a table breaks its own invariants | a person, now |
 | `StoreUnreadable` | a file of the store cannot be read | whoever runs the store |
+| `ClockAhead` | the clock of this machine is ahead; nothing was written | whoever runs the machine |
 | `StepFailed` | an engine failed, such as Spark | whoever reads the log |
 
 A class is a row of a table: fields, a `fact` and a `hint`. Annotations declare the fields; the constructor takes them
@@ -591,6 +592,12 @@ class Conflict(CommitError):
     hint = "load the table again and retry from its current state"
 
 
+class RunSwept(Conflict):
+    """A run was begun before a sweep that may delete it; nothing was written."""
+
+    hint = "load the table again and write the rows into a new run"
+
+
 class Fenced(CommitError):
     """Another writer took over: this one can commit nothing more."""
 
@@ -667,6 +674,25 @@ class StoreUnreadable(TidelakeError):
     fact = "the store cannot be read: {detail}"
     hint = (
         "fix the problem with the file, or restore the store's folder from a copy; run nothing that writes until then"
+    )
+
+
+class ClockAhead(TidelakeError):
+    """A tick would mint a time that neither the last minted time nor a record supports; nothing was written."""
+
+    collection: str
+    time: int
+    last: int
+    newest: object
+    """The newest timestamp of the tick's records, or None if they have none."""
+    ahead_s: int
+    fact = (
+        "the clock would mint time {time} for '{collection}', {ahead_s} s after anything known: the last time is "
+        "{last}, and the newest timestamp of the records to read is {newest}"
+    )
+    hint = (
+        "correct this machine's clock; if it is right, set `clock_ahead_max_s` of '{collection}' to more than "
+        "{ahead_s}, and set it back after the next ingest"
     )
 
 

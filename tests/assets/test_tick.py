@@ -33,7 +33,8 @@ def commit_wrong_run(lakes: Lakes, name: str, time: int) -> None:
     path = lakes.collection(name).paths.updates
     schema = updates_schema(RECORD).remove(len(updates_schema(RECORD)) - 1)
     rows = pa.Table.from_pylist([{"id": 9, "price": 9, "_time": time, "_diff": 1}], schema=schema)
-    OpenTable(path).commit({}, write_run(path, new_run("ingest"), rows))
+    table = OpenTable(path)
+    table.commit({}, write_run(path, new_run("ingest", table.seq), rows))
 
 
 def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(

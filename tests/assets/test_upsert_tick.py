@@ -39,6 +39,7 @@ def test_an_upsert_collection_goes_through_the_scheduled_job(
     path = lakes.collection("prices").paths.updates
     schema = pa.schema([field for field in updates_schema(RECORD) if field.name != "_run"])
     row = pa.Table.from_pylist([{"id": 1, "price": 77, "_time": 2, "_diff": 1}], schema=schema)
-    OpenTable(path).commit({}, write_run(path, new_run("ingest"), row))
+    table = OpenTable(path)
+    table.commit({}, write_run(path, new_run("ingest", table.seq), row))
     damaged = run_nightly_job(lakes.config, instance)
     assert failed_checks(damaged) == {"prices/announced_is_recounted": "ERROR", "prices/one_value_a_key": "ERROR"}

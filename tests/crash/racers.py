@@ -80,7 +80,7 @@ def run_worker(table: str, seed: int, worker: int, operations: int, words: str) 
 
 def _append(path: Location, row: tuple[int, int]) -> Committed:
     """Commit a row; the loser of a race commits the same file again, as ingest does."""
-    files = write_run(path, new_run("ingest"), pa.table({"_time": [row[0]], "worker": [row[1]]}))
+    files = write_run(path, new_run("ingest", OpenTable(path).seq), pa.table({"_time": [row[0]], "worker": [row[1]]}))
     while True:
         table = OpenTable(path)
         total = f"worker/{row[1]}"
@@ -100,7 +100,7 @@ def _merge(path: Location, rng: Random, worker: int) -> Committed | None:
             return None
         chosen = rng.sample(runs, min(len(runs), rng.randint(2, _MERGED_MAX)))
         rows = read_rows(path, [file for file in files if file.run in chosen], SCHEMA)
-        run = new_run("merge")
+        run = new_run("merge", table.seq)
         try:
             return table.commit({}, write_run(path, run, rows), chosen)
         except Conflict:

@@ -72,6 +72,7 @@ OF_PLACES = {
     "compact.after_lost_runs": Scene(meet=("compact.after_write", "compact")),
     "tidy.after_write": Scene(prepare="crowd"),
     "tidy.after_commit": Scene(prepare="crowd"),
+    "sweep.after_floor": Scene(prepare="litter"),
     "sweep.after_folder": Scene(prepare="litter"),
 }
 """The places that an ordinary piece of an ordinary topic does not reach."""
@@ -142,7 +143,8 @@ def _crowd(lake: Lake, seed: int) -> None:
     path = collection_of(lake).paths.quarantine
     rows: pa.Table = read_rows(path, OpenTable(path).files(), QUARANTINE_SCHEMA)
     for _ in range(8):
-        OpenTable(path).commit({}, write_run(path, new_run("quarantine"), rows))
+        table = OpenTable(path)
+        table.commit({}, write_run(path, new_run("quarantine", table.seq), rows))
 
 
 def _litter(lake: Lake, seed: int) -> None:

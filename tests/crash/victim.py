@@ -68,7 +68,7 @@ def store_copies(path: Location, open_time: int) -> None:
     times = sorted(time for time in set(rows[TIME].to_pylist()) if time >= (table.value(UPPER) or 0))
     stored = rows.filter(pc.equal(rows[TIME], times[open_time])).drop_columns([RUN])
     copies = stored.group_by(stored.column_names).aggregate([])
-    table.commit({}, write_run(path, new_run("ingest"), copies))
+    table.commit({}, write_run(path, new_run("ingest", table.seq), copies))
 
 
 @dataclass

@@ -129,7 +129,7 @@ class Table:
     def tick(self, statements: list[PositionedStatement]) -> None:
         """Store what one tick has read."""
         table = OpenTable(self.collection.paths.updates)
-        files = write_frame(frame(self.spark, statements).coalesce(1), table.path, new_run("ingest"), SCHEMA)
+        files = write_frame(frame(self.spark, statements).coalesce(1), table.path, new_run("ingest", table.seq), SCHEMA)
         kinds = {
             HAS_BARRIERS: any(statement.diff == 0 for statement in statements),
             HAS_UNAVAILABLE: any(statement.unavailable for statement in statements),

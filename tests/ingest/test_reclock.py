@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time as clock
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from pyspark.sql import SparkSession
 from tests.lakes.lake import NAME
 from tests.lakes.raw_lake import RawLake
 from tidelake.cli.app import main
-from tidelake.errors import DamagedTable, NotReclocked, TopicGap, UpperError
+from tidelake.errors import ClockAhead, DamagedTable, NotReclocked, TopicGap, UpperError
+from tidelake.ingest import reclock
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import discard_run, read_rows
 from tidelake.store.layout import BINDINGS_SCHEMA
@@ -194,3 +196,41 @@ def test_a_cdcv2_collection_has_no_minted_times(tmp_path: Path, spark: SparkSess
     result = CliRunner().invoke(app, ["times", NAME, "--config", str(lake.file)])
     assert isinstance(result.exception, NotReclocked)
     assert "stated by its topic" in str(result.exception)
+
+
+DAY_MS = 86_400_000
+
+
+def test_a_clock_that_is_far_ahead_mints_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = RawLake(tmp_path, spark)
+    start_ms = int(clock.time() * 1000)
+
+    def turn_clock(to_ms: int) -> None:
+        monkeypatch.setattr(reclock.clock, "time", lambda: to_ms / 1000)
+
+    def put(page: str, stamp_ms: int | None) -> None:
+        lake.put({"value": {"id": 1, "page": page}, "timestamp_ms": stamp_ms})
+
+    put("its first records may be old", 1000)
+    lake.ingest()
+    before = lake.table.version, OpenTable(lake.collection.paths.bindings).version
+    put("a year ahead", start_ms + 1000)
+    turn_clock(start_ms + 365 * DAY_MS)
+    with pytest.raises(ClockAhead, match=r"31535999 s after anything known[\s\S]*hint: .*clock_ahead_max_s") as caught:
+        lake.ingest()
+    assert (caught.value.time, caught.value.newest) == (start_ms + 365 * DAY_MS, start_ms + 1000)
+    assert (lake.table.version, OpenTable(lake.collection.paths.bindings).version) == before
+    turn_clock(start_ms + 1000)
+    lake.ingest()
+    put("after ten idle days", start_ms + 9 * DAY_MS + 1000)
+    turn_clock(start_ms + 10 * DAY_MS)
+    lake.ingest()
+    put("without a timestamp", None)
+    turn_clock(start_ms + 12 * DAY_MS)
+    with pytest.raises(ClockAhead, match="the newest timestamp of the records to read is None"):
+        lake.ingest()
+    lake.configure(clock_ahead_max_s=2 * 86_400)
+    lake.ingest()
+    assert [binding.time - start_ms for binding in lake.times[1:]] == [1000, 10 * DAY_MS, 12 * DAY_MS]

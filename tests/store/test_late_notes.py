@@ -19,7 +19,7 @@ from tidelake.store.decision import Count
 from tidelake.store.entry import Collection
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.late_notes import CONTRADICTED_RUN, LateNotes, kind_of, note_late_counts, settles
-from tidelake.store.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, TIME, Store, new_run
+from tidelake.store.layout import PROGRESS_SCHEMA, PROOFS_SCHEMA, TIME, Store
 from tidelake.store.proofs import Proven, read_proven
 from tidelake.store.runs import append_run
 
@@ -39,7 +39,8 @@ def prove(collection: Collection, counts: dict[int, int], at_ms: int = 1, decisi
     proof = {"kind": "sealed", "copies": 0, "decision": decision, "at_ms": at_ms}
     rows = [proof | {TIME: time, "announced": count, "counted": count} for time, count in counts.items()]
     path = collection.paths.proofs
-    append_run(path, write_run(path, new_run("proof"), pa.Table.from_pylist(rows, schema=PROOFS_SCHEMA)), 0)
+    table = pa.Table.from_pylist(rows, schema=PROOFS_SCHEMA)
+    append_run(path, "proof", lambda run: write_run(path, run, table), 0)
 
 
 def say(catalog: Catalog, *statements: tuple[int, int | None, dict[int, int]], offset: int = 7) -> bool:

@@ -254,7 +254,7 @@ def test_verdicts_survive_the_merging_of_small_files(lake: Lake) -> None:
     for file in OpenTable(path).files():
         for _ in range(7):
             rows = read_rows(path, [file], schema)
-            OpenTable(path).commit({}, write_run(path, new_run(kind_of(file.run)), rows))
+            OpenTable(path).commit({}, write_run(path, new_run(kind_of(file.run), OpenTable(path).seq), rows))
     assert merge_small_files(path, schema, 0) == 2
     assert len(OpenTable(path).files()) == 2
     assert late_verdicts(lake.collection) == {"copy": 8, "contradiction": 8, "settled": 0, "untold": 0, "late": 0}

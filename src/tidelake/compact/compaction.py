@@ -7,6 +7,7 @@ after upper are copied unchanged, into a run of their own.
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,12 +24,12 @@ from tidelake.schema.change_events import Interval
 from tidelake.store import blobs
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.catalog import Catalog
-from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.evolution import open_newest
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_run
-from tidelake.store.layout import RUN, TIME, new_run
+from tidelake.store.layout import RUN, TIME, begun_at, new_run
 from tidelake.store.location import UNFINISHED, Location
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import read_files, write_frame
@@ -80,6 +81,9 @@ class Run:
 def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Entry:
     """Move the critical capability as the retention rule says, and since to the meet of all capabilities.
 
+    Minted times are milliseconds since 1970. `keep` counts from upper or from now, whichever is earlier, so that an
+    upper in the future forgets nothing that is young.
+
     Args:
         catalog: holds both; they move in one commit.
         collection: the collection.
@@ -90,6 +94,11 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
     """
     table = OpenTable(collection.paths.updates)
     upper = table.value(UPPER) or 0
+    # The last time before upper stays readable, whatever the rule.
+    target = 0 if keep == "all" else min(upper - int(keep), upper - 1)
+    if keep != "all" and collection.entry.mints_times:
+        now_ms = int(min(clock.time(), blobs.now_s(catalog.store.catalog)) * 1000)
+        target = min(target, now_ms - int(keep))
 
     def follow(entry: Entry) -> Entry:
         if entry.epoch != collection.entry.epoch:  # the entry that is returned would have the new epoch
@@ -97,9 +106,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
         capabilities = []
         for capability in entry.capabilities:
             if capability.kind == "critical" and keep != "all" and capability.since:
-                # The last time before upper stays readable, whatever the rule.
-                followed = max(capability.since[0], min(upper - int(keep), upper - 1))
-                capability = capability.model_copy(update={"since": (followed,)})
+                capability = capability.model_copy(update={"since": (max(capability.since[0], target),)})
             capabilities.append(capability)
         meet = Antichain()
         for capability in capabilities:
@@ -229,7 +236,7 @@ def _merge(
     form = form_of(collection.entry, table)
     through, others = _last_forgotten(since, closed, upper), _others(table, chosen)
     merged = form.merged(sealed, through, others)
-    name = new_run("merge")
+    name = new_run("merge", table.seq)
     ordered = merged.repartitionByRange(partitions, TIME).sortWithinPartitions(TIME)
     split_by = []
     if form.makes_base and through >= 0 and takes_all(through, others):
@@ -238,7 +245,7 @@ def _merge(
     written = [name]
     reach("compact.after_merged_write")
     if not closed and any(not _ends_before(file, upper) for file in files):
-        written.append(new_run("rest"))
+        written.append(new_run("rest", table.seq))
         rest = rows.where(F.col(TIME) >= upper).coalesce(partitions)
         added += write_frame(rest, table.path, written[-1], schema)
     reach("compact.after_write")
@@ -279,22 +286,45 @@ def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTIO
     """Delete the folders of runs that no log names and that have not been touched for the retention period.
 
     Merges leave behind the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to
-    finish with the version that it planned on.
+    finish with the version that it planned on. The clock may be wrong, and a writer may be about to commit such a run;
+    so the sweep floor is committed before anything is deleted.
     """
     live = {file.run for file in OpenTable(table).files()}
     horizon_s = blobs.now_s(table) - retention_s
+    old = []
     for folder in blobs.list_folder(table).folders:
         if folder.name.startswith(f"{RUN}="):
             run = folder.name.removeprefix(f"{RUN}=")
             if run not in live and blobs.last_change_s(folder) < horizon_s:
-                discard_run(table, run)
-                reach("sweep.after_folder")
-                report.folders_removed += 1
+                old.append(run)
         elif folder.name.startswith(UNFINISHED) and blobs.last_change_s(folder) < horizon_s:
             blobs.delete_folder(folder)
+    for run in _give_up(table, old):
+        discard_run(table, run)
+        reach("sweep.after_folder")
+        report.folders_removed += 1
     for blob in (blob for name in (LOG, ACKED) for blob in blobs.list_folder(table / name).blobs):
         if blob.location.name.startswith(UNFINISHED) and blob.changed_s < horizon_s:
             blobs.delete(blob.location)
+
+
+def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
+    """Raise the sweep floor above these runs; return those that no log names and no commit can name any more."""
+    if not runs:
+        return []
+
+    def raise_floor(opened: OpenTable) -> list[str]:
+        live = {file.run for file in opened.files()}
+        # A name from the future is of a store that was restored from an older copy: it waits for its `seq`.
+        dead = [run for run in runs if run not in live and begun_at(run) <= opened.seq]
+        floor = max((begun_at(run) + 1 for run in dead), default=0)
+        if floor > (opened.value(SWEEP_FLOOR) or 0):
+            opened.commit({SWEEP_FLOOR: floor})  # from just the state whose live runs are known
+            reach("sweep.after_floor")
+            maintain(table)
+        return dead
+
+    return retry_commit(table, raise_floor, f"{ATTEMPTS_MAX} attempts to raise the sweep floor failed")
 
 
 def _last_forgotten(since: tuple[int, ...], closed: bool, upper: int) -> int:

@@ -29,7 +29,7 @@ def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
         if not chosen:
             return merges
         rows = read_rows(path, [file for run in chosen for file in run.files], schema)
-        run = new_run(chosen[0].name.partition("-")[0])
+        run = new_run(chosen[0].name.partition("-")[0], table.seq)
         merged = write_run(path, run, rows)
         reach("tidy.after_write")
         try:

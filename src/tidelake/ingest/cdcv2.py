@@ -176,7 +176,7 @@ class StreamTick(Tick):
             # Each share has one partition, so `distinct` needs no exchange.
             frames.append(stored.distinct() if drops_copies else stored)
         rows = reduce(DataFrame.unionAll, frames)
-        run = new_run("ingest")
+        run = new_run("ingest", self.table.seq)
         if bounds is not None:
             # A row from the far future gets its own file; otherwise every seal would open this one.
             soon, far = (F.col(TIME) >= parameter(bound, F.col(TIME)) for bound in bounds)
@@ -250,10 +250,14 @@ class StreamTick(Tick):
             )
             .coalesce(1)
         )
-        run = new_run("quarantine")
-        files = write_frame(rows, self.collection.paths.quarantine, run, QUARANTINE_SCHEMA)
-        append_run(self.collection.paths.quarantine, files, self.collection.entry.epoch)
-        reasons = read_rows(self.collection.paths.quarantine, files, QUARANTINE_SCHEMA)["reason"].value_counts()
+        path = self.collection.paths.quarantine
+        files = append_run(
+            path,
+            "quarantine",
+            lambda run: write_frame(rows, path, run, QUARANTINE_SCHEMA),
+            self.collection.entry.epoch,
+        )
+        reasons = read_rows(path, files, QUARANTINE_SCHEMA)["reason"].value_counts()
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
 
     def _detail(self) -> Column:
@@ -267,14 +271,14 @@ class StreamTick(Tick):
         columns = [name for name in PROGRESS_SCHEMA.names if name != RUN]
         rows = progress.select(columns).cast(pa.schema([PROGRESS_SCHEMA.field(name) for name in columns]))
         path = self.collection.paths.progress
-        append_run(path, write_run(path, new_run("progress"), rows), self.collection.entry.epoch)
+        append_run(path, "progress", lambda run: write_run(path, run, rows), self.collection.entry.epoch)
 
     def _set_late_aside(self, rows: DataFrame, sealed: _Sealed) -> int:
         """Store statements about sealed times in `late/`, with their place; return their number."""
         late = rows.where(sealed.holds(F.col(TIME))).withColumn("_topic", F.lit(self.topic.name)).coalesce(1)
         path = self.collection.paths.late
-        files = write_frame(late, path, new_run("late"), late_schema(self.schema))
-        append_run(path, files, self.collection.entry.epoch)
+        schema = late_schema(self.schema)
+        files = append_run(path, "late", lambda run: write_frame(late, path, run, schema), self.collection.entry.epoch)
         return sum(file.rows for file in files)
 
     def commit(self) -> None:
@@ -309,9 +313,8 @@ class StreamTick(Tick):
         located = self._exploded().where(self.sealed.misses(F.col(TIME)))
         self._set_late_aside(located, now)
         reach("ingest.after_overtaken_late")
-        left = write_frame(
-            rows.where(now.misses(F.col(TIME))), self.table.path, new_run("ingest"), updates_schema(self.schema)
-        )
+        run, open_rows = new_run("ingest", self.table.seq), rows.where(now.misses(F.col(TIME)))
+        left = write_frame(open_rows, self.table.path, run, updates_schema(self.schema))
         discard_runs(self.table.path, files)
         reach("ingest.after_overtaken_write")
         late = sum(file.rows for file in files) - sum(file.rows for file in left)

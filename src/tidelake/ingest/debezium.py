@@ -188,7 +188,7 @@ class ChangeRecords:
             F.count_if(F.col("_marks").bitwiseAND(_MARKS["tombstone"]) > 0).alias("tombstones"),
             F.bit_or("_marks").alias("marks"),
         )
-        run = new_run("ingest")
+        run = new_run("ingest", self.batch.table.seq)
         files = write_frame(
             seen.frame.where(F.col(TIME).isNotNull()), self.batch.table.path, run, self.batch.table_schema
         )
@@ -308,7 +308,8 @@ class ChangeRecords:
         """Write a row that erases the rows below a snapshot."""
         schema = pa.schema([column for column in self.batch.table_schema if column.name != RUN])
         row = {TIME: self.batch.time, DIFF: 0, POSITION: [lsn]}
-        return write_run(self.batch.table.path, new_run("ingest"), pa.Table.from_pylist([row], schema=schema))
+        table = self.batch.table
+        return write_run(table.path, new_run("ingest", table.seq), pa.Table.from_pylist([row], schema=schema))
 
     def _refusal(self, connector: str) -> ConfigurationError:
         return ConfigurationError(

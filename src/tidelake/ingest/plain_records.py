@@ -46,7 +46,7 @@ class PlainRecords:
             F.count_if(~is_bad & F.col("_error").isNotNull()).alias("errors"),
         )
         rows = self.rows(seen.frame, batch.settings, batch.schemas, batch.time)
-        run = new_run("ingest")
+        run = new_run("ingest", batch.table.seq)
         files = write_frame(rows, batch.table.path, run, batch.table_schema)
         if not files:
             discard_run(batch.table.path, run)

@@ -14,12 +14,12 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.errors import TopicGap
+from tidelake.errors import ClockAhead, TopicGap
 from tidelake.ingest.position import plan_next, values_behind
 from tidelake.ingest.source_schemas import resolve_records
 from tidelake.plugins.envelope import Envelope, RecordBatch
 from tidelake.plugins.tick import Tick, TickReport
-from tidelake.protocol.binding import Binding, Place, mint_time
+from tidelake.protocol.binding import Binding, Place, is_ahead, mint_time
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.spark.observation import Observed
 from tidelake.store.bindings import append_binding, known_offsets, minted_time
@@ -28,7 +28,7 @@ from tidelake.store.entry import Collection
 from tidelake.store.evolution import evolve, open_newest
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_runs, read_rows
-from tidelake.store.layout import QUARANTINE_SCHEMA, new_run
+from tidelake.store.layout import QUARANTINE_SCHEMA
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import append_run, write_frame
 from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
@@ -108,22 +108,43 @@ class RecordTick(Tick):
         return bool(self.ranges)
 
     def read(self) -> None:
-        """Read the schemas of the range, and mint its time. New columns go to the catalog, and the tick starts over.
+        """Mint the time of the range, and read its schemas. New columns go to the catalog, and the tick starts over.
 
         Raises:
+            ClockAhead: the clock cannot be believed.
             LostRace: the schemas add columns to the table.
         """
+        self.time = self.mint()
         # The registry is asked after the end offsets were, so it knows every id before them.
         self.schemas = resolve_records(self.settings, self.collection.entry, self._messages)
         if self.schemas.table != self.collection.entry.record_schema:
             spec = self.settings.spec(self.schemas.values.record)
             evolve(self.collection, replace(spec, record_schema=self.schemas.table))
             raise LostRace
-        self.time = self.mint()
 
     def mint(self) -> int:
-        """Mint the tick's time: at or after upper, and after every minted time."""
-        return mint_time(self.lower, self.start_ms, minted_time(self.collection.paths.bindings))
+        """Mint the tick's time: at or after upper, and after every minted time.
+
+        Raises:
+            ClockAhead: the time is far ahead of the last one and of every record of the range.
+
+        Cost: the timestamps of the range are read only if the last time is that long ago.
+        """
+        minted = minted_time(self.collection.paths.bindings)
+        time, last = mint_time(self.lower, self.start_ms, minted), max(self.lower - 1, minted)
+        ahead_max_ms = self.settings.clock_ahead_max_s * 1000
+        if is_ahead(time, last, None, ahead_max_ms):
+            newest = self._newest_ms()
+            if is_ahead(time, last, newest, ahead_max_ms):
+                known = last if newest is None else max(last, newest)
+                raise ClockAhead(self.collection.name, time, last, newest, (time - known) // 1000)
+        return time
+
+    def _newest_ms(self) -> int | None:
+        """The newest timestamp of the range's records; None if they have none."""
+        stamp = F.col("timestamp_ms")  # Kafka writes -1 for none
+        newest = self._messages().agg(F.max(F.when(stamp >= 0, stamp)).alias("_newest")).collect()[0]["_newest"]
+        return None if newest is None else int(newest)
 
     def decode(self) -> None:
         """Have the envelope decode the records of all topics."""
@@ -174,8 +195,12 @@ class RecordTick(Tick):
         """Quarantine unusable records with their place. A repeated tick writes the same rows again."""
         rows = unusable_rows(self.records.decoded()).coalesce(1)
         path = self.collection.paths.quarantine
-        files = write_frame(rows, path, new_run("quarantine"), QUARANTINE_SCHEMA)
-        append_run(path, files, self.collection.entry.epoch)
+        files = append_run(
+            path,
+            "quarantine",
+            lambda run: write_frame(rows, path, run, QUARANTINE_SCHEMA),
+            self.collection.entry.epoch,
+        )
         reasons = read_rows(path, files, QUARANTINE_SCHEMA)["reason"].value_counts()
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
 

@@ -72,6 +72,21 @@ def mint_time(upper: int, start_ms: int, minted: int) -> int:
     return max(upper, start_ms, minted + 1)
 
 
+def is_ahead(time: int, last: int, newest: int | None, ahead_max_ms: int) -> bool:
+    """Whether a time is too far ahead of both the last minted time and the newest record to be believed.
+
+    Args:
+        time: the time that the clock would mint.
+        last: the last minted time; -1 if there is none. Then any time is believed: old records are ordinary.
+        newest: the newest timestamp of the records; None if they have none.
+        ahead_max_ms: how far ahead is believed.
+
+    >>> is_ahead(90, 10, None, 50), is_ahead(90, 10, 40, 50), is_ahead(90, 10, 39, 50), is_ahead(90, -1, 10, 50)
+    (True, False, True, False)
+    """
+    return last >= 0 and all(time - known > ahead_max_ms for known in (last, newest) if known is not None)
+
+
 def chain_of(
     bindings: Iterable[Binding], upper: int, offsets: Mapping[Place, int], where: str, lower: int = 0
 ) -> list[Binding]:

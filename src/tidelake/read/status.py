@@ -27,6 +27,7 @@ from tidelake.store.state import SEALED_AT_MS
 from tidelake.topic.topic import Topic
 
 _EVIDENCE_SHOWN_MAX = 10
+_AHEAD_MAX_S = 86_400
 
 
 @dataclass
@@ -77,6 +78,8 @@ class CollectionStatus:
     """Number of keys whose newest record could not be decoded; reads refuse them or leave them out."""
     keys_in_error_first: list[str] = field(default_factory=list)
     """Some of them, each with its error."""
+    times_ahead_s: int = 0
+    """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if by less than a day."""
 
     @property
     def state(self) -> str:
@@ -111,6 +114,8 @@ class CollectionStatus:
         if self.keys_in_error:
             keys = "1 key" if self.keys_in_error == 1 else f"{self.keys_in_error} keys"
             return f"{keys} in error", "a later good value, or a delete, of each key in error"
+        if self.times_ahead_s:
+            return "times are ahead of the clock", f"the clock: {self.times_ahead_s} s until it reaches the last time"
         return "in order", None
 
     def as_json(self) -> dict[str, Any]:
@@ -189,7 +194,13 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
         late_problem=late.problem,
         keys_in_error=errors.count,
         keys_in_error_first=errors.first,
+        times_ahead_s=_times_ahead_s(upper) if collection.entry.mints_times else 0,
     )
+
+
+def _times_ahead_s(upper: int) -> int:
+    ahead_s = (upper - 1) // 1000 - int(clock.time())
+    return ahead_s if ahead_s > _AHEAD_MAX_S else 0
 
 
 @dataclass

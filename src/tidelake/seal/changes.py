@@ -41,11 +41,11 @@ class Changes:
         discard_runs(table, self.added)
 
 
-def cancel(table: Location, schema: pa.Schema, counts: OpenCounts, end: int) -> Changes:
+def cancel(table: OpenTable, schema: pa.Schema, counts: OpenCounts, end: int) -> Changes:
     """Write the rows that cancel surplus copies and discarded statements at times before `end`.
 
     Args:
-        table: the table's folder.
+        table: the collection's updates, in the state that was counted.
         schema: the table's schema.
         counts: what was counted.
         end: the first time that is not sealed; 2^63 if all are.
@@ -55,11 +55,12 @@ def cancel(table: Location, schema: pa.Schema, counts: OpenCounts, end: int) -> 
     if counts.statements is not None:
         sealed = counts.statements.where(F.col(TIME) <= F.lit(end - 1).cast("bigint"))
         data = [name for name in names if name not in (TIME, DIFF)]
-        added += write_frame(compensating_rows(sealed, data).coalesce(1), table, new_run("seal"), schema)
+        run = new_run("seal", table.seq)
+        added += write_frame(compensating_rows(sealed, data).coalesce(1), table.path, run, schema)
     if counts.surplus:
         surplus = pa.concat_tables(counts.surplus)
         rows = compensating_table(surplus.filter(pc.less_equal(surplus[TIME], end - 1)))
-        added += write_run(table, new_run("seal"), rows.select(names))
+        added += write_run(table.path, new_run("seal", table.seq), rows.select(names))
     return Changes(added)
 
 
@@ -95,4 +96,4 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
         return Changes()
     rows = read_files(spark, table.path, [file for file in table.files() if file.run in runs], schema)
     remaining = rows.alias("stated").join(discarded, same, "left_anti")
-    return Changes(write_frame(remaining, table.path, new_run("seal"), schema), sorted(runs))
+    return Changes(write_frame(remaining, table.path, new_run("seal", table.seq), schema), sorted(runs))

@@ -65,7 +65,7 @@ class Pending:
         self._replace(runs, pa.Table.from_pylist(list(left.values()), schema=PROGRESS_SCHEMA))
 
     def _replace(self, runs: list[str], rows: pa.Table) -> None:
-        run = new_run("pending")
+        run = new_run("pending", self.table.seq)
         files = write_run(self.path, run, rows)
         try:
             self.table.commit({}, files, runs, epoch=self.epoch)

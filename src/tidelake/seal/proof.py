@@ -15,7 +15,7 @@ from tidelake.seal.rulings import Rulings
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import write_run
-from tidelake.store.layout import PROOFS_SCHEMA, TIME, new_run
+from tidelake.store.layout import PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.runs import append_run
 
@@ -74,7 +74,6 @@ def _common(report: SealReport, kind: str) -> dict[str, Any]:
     }
 
 
-def _append(collection: Collection, run: str, rows: list[dict[str, Any]]) -> None:
-    path = collection.paths.proofs
-    files = write_run(path, new_run(run), pa.Table.from_pylist(rows, schema=PROOFS_SCHEMA))
-    append_run(path, files, collection.entry.epoch)
+def _append(collection: Collection, kind: str, rows: list[dict[str, Any]]) -> None:
+    path, table = collection.paths.proofs, pa.Table.from_pylist(rows, schema=PROOFS_SCHEMA)
+    append_run(path, kind, lambda run: write_run(path, run, table), collection.entry.epoch)

@@ -142,7 +142,7 @@ class _Seal:
             return leave_out(self.spark, self.collection, self.table, discards)
         if not self.report.copies_cancelled:
             return Changes()
-        return cancel(self.paths.updates, self.collection.updates_schema(), counts, end)
+        return cancel(self.table, self.collection.updates_schema(), counts, end)
 
     def _commit(self, counts: OpenCounts, changes: Changes) -> None:
         """Commit. After a conflict, commit again, but only the times before any rows that others have added."""

@@ -57,6 +57,8 @@ class ReclockSettings(CollectionSettings):
     """Confluent framing: the writer's schema of each id in keys."""
     position: tuple[str, ...] = ()
     """Change events: the fields that order the events of a key, if the connector is not PostgreSQL's."""
+    clock_ahead_max_s: int = Field(default=86_400, ge=1)
+    """How far the clock may be ahead of both the last minted time and the newest record; otherwise ingest stops."""
     unavailable_value: str = UNAVAILABLE_VALUE
     """Change events: the connector's placeholder for a value that the database did not send."""
 

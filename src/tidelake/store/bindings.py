@@ -33,9 +33,11 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
 
     Raises:
         Conflict: every attempt lost.
+        LostRace: a sweep came between.
         Fenced: the writer's epoch has moved.
     """
-    run = new_run("binding")
+    begun = OpenTable(path)
+    run = new_run("binding", begun.seq)
     files = write_run(path, run, pa.Table.from_pylist([_row_of(binding)], schema=BINDINGS_SCHEMA))
 
     def commit(table: OpenTable) -> bool:
@@ -48,7 +50,7 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
         return True
 
     failure = f"{ATTEMPTS_MAX} attempts to bind the time {binding.time} failed"
-    return retry_commit(path, commit, failure, after_conflict=lambda _: reach("append.after_conflict"))
+    return retry_commit(begun, commit, failure, after_conflict=lambda _: reach("append.after_conflict"))
 
 
 def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> list[Binding]:

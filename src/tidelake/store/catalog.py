@@ -225,7 +225,7 @@ class Catalog:
             entry = change(entries)
             if entry in entries.values():
                 return entry
-            run = new_run("entry")
+            run = new_run("entry", table.seq)
             rows = pa.table({"name": [entry.name], "document": [entry.model_dump_json()]})
             added = write_run(self.store.catalog, run, rows)
             removes = [old_run for old_run, old in entries.items() if old.id == entry.id]

@@ -18,13 +18,22 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.transaction import AddAction
 
-from tidelake.errors import CommitRefused, Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate, NewerFormat
+from tidelake.errors import (
+    CommitRefused,
+    Conflict,
+    DamagedLog,
+    DamagedTable,
+    Fenced,
+    Indeterminate,
+    NewerFormat,
+    RunSwept,
+)
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.store import blobs
 from tidelake.store.acknowledged import acknowledge_entry
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, check_file
-from tidelake.store.layout import RUN
+from tidelake.store.layout import RUN, begun_at
 from tidelake.store.location import UNFINISHED, Location
 from tidelake.store.table_log import (
     BEFORE,
@@ -50,6 +59,8 @@ EPOCH = "epoch"
 FORMAT, FORMAT_VERSION = "format", 1
 """The value that states a table's format, and the newest that this version knows. A table without it is from before
 formats were stated; it is read like format 1."""
+SWEEP_FLOOR = "sweep_floor"
+"""Runs that were begun below it and are not live may be deleted at any moment; no commit adds them any more."""
 
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
@@ -204,6 +215,7 @@ class OpenTable:
 
         Raises:
             Conflict: another commit came first; nothing of this one is there. Start over from fresh state.
+            RunSwept: a file's run was begun below the sweep floor. Write it again, as a new run.
             Fenced: the table's epoch is no longer the writer's. Stop.
             Indeterminate: whether this commit is there is unknown. Open the table again, then decide.
             CommitRefused: a value would fall, a file does not fit, or a run to remove is not live.
@@ -212,10 +224,11 @@ class OpenTable:
         self._check_epoch(epoch)
         self._check_values(values)
         self._check_runs(adds, removes)
-        for file in adds:
-            check_file(self.path, file, self.schema())
-            blobs.make_durable([self.path / file.path])
-        blobs.make_names_durable({folder for file in adds for folder in _folders_of(self.path, file)})
+        try:
+            self._make_files_durable(adds)
+        except (CommitRefused, FileNotFoundError):
+            OpenTable(self.path)._check_not_swept(adds)  # a sweep may have deleted them since this table was opened
+            raise
         for run in removes:
             blobs.renew(self.path / f"{RUN}={run}")  # readers have the retention from now on
         now_ms = int(time.time() * 1000)
@@ -327,7 +340,22 @@ class OpenTable:
             if current is not None and value < current:
                 raise CommitRefused(f"'{name}' would fall from {current} to {value} in {self.path}", "values only rise")
 
+    def _make_files_durable(self, files: Sequence[RunFile]) -> None:
+        for file in files:
+            check_file(self.path, file, self.schema())
+            blobs.make_durable([self.path / file.path])
+        blobs.make_names_durable({folder for file in files for folder in _folders_of(self.path, file)})
+
+    def _check_not_swept(self, adds: Sequence[RunFile]) -> None:
+        """Refuse runs that a sweep may delete: a clock decides when it does, and the log whether they may be added."""
+        floor = self.value(SWEEP_FLOOR) or 0
+        swept = sorted({file.run for file in adds if begun_at(file.run) < floor})
+        if swept:
+            fact = f"the run {swept[0]} was begun before a sweep (seq {begun_at(swept[0])}, the floor is {floor})"
+            raise RunSwept(str(self.path), self.version + 1, fact)
+
     def _check_runs(self, adds: Sequence[RunFile], removes: Sequence[str]) -> None:
+        self._check_not_swept(adds)
         # delta-rs takes an overwrite with empty filters, or with one that matches nothing, as "remove everything".
         live = {file.run for file in self.files()} if removes else set()
         missing = sorted(set(removes) - live)

@@ -25,7 +25,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Count, Discard
 from tidelake.store.entry import Collection
 from tidelake.store.files import meets, read_rows, write_run
-from tidelake.store.layout import PROOFS_SCHEMA, TIME, new_run
+from tidelake.store.layout import PROOFS_SCHEMA, TIME
 from tidelake.store.proofs import Proven, read_proven
 
 _TIMES_LISTED_MAX = 20
@@ -319,4 +319,4 @@ def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> N
         from tidelake.store.runs import append_run  # imported late: `status` reads the notes without Spark
 
         table = pa.Table.from_pylist(rows, schema=PROOFS_SCHEMA)
-        append_run(path, write_run(path, new_run(CONTRADICTED_RUN), table), collection.entry.epoch)
+        append_run(path, CONTRADICTED_RUN, lambda run: write_run(path, run, table), collection.entry.epoch)

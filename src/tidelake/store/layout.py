@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 
@@ -104,9 +105,27 @@ QUARANTINE_SCHEMA = pa.schema(
 """One row for each `(topic, partition, offset)`; `times` are the logical times that it holds back, if known."""
 
 
-def new_run(kind: str) -> str:
-    """Return a fresh name for a run: its kind (`ingest`, `seal`, `merge`, …) and 96 random bits."""
-    return f"{kind}-{secrets.token_hex(12)}"
+_RUN_NAME = re.compile(r"[^-]+-([0-9]{1,19})-[0-9a-f]{24}")
+
+
+def new_run(kind: str, seq: int) -> str:
+    """Return a fresh name for a run: its kind (`ingest`, `seal`, `merge`, …), where it begins, and 96 random bits.
+
+    Args:
+        kind: what writes it.
+        seq: the `seq` of the state of its table that its writer has opened, before it writes.
+    """
+    return f"{kind}-{seq}-{secrets.token_hex(12)}"
+
+
+def begun_at(run: str) -> int:
+    """Return the `seq` at which a run was begun; 0 if its name is from before names had one.
+
+    >>> begun_at(new_run("ingest", 17)), begun_at("ingest-0f3a")
+    (17, 0)
+    """
+    match = _RUN_NAME.fullmatch(run)
+    return 0 if match is None else int(match[1])
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
@@ -15,6 +14,8 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from tidelake.store.location import HIDDEN, UNFINISHED, Blob, Listing, Location
+
+_CREATE_ATTEMPTS_MAX = 16
 
 
 class LocalDisk:
@@ -38,15 +39,20 @@ class LocalDisk:
         """Write to another name, sync, and link. The link succeeds for one of several callers."""
         path = location.local
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(16)}")
-        try:
-            with open(unfinished, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(unfinished, path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        for left in reversed(range(_CREATE_ATTEMPTS_MAX)):
+            unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(16)}")
+            try:
+                with open(unfinished, "xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.link(unfinished, path)
+                return
+            except FileNotFoundError:  # a sweep by a clock that is ahead deleted it
+                if not left:
+                    raise
+            finally:
+                unfinished.unlink(missing_ok=True)
 
     @contextmanager
     def writing(self, location: Location) -> Iterator[pa.NativeFile]:
@@ -127,14 +133,21 @@ class LocalDisk:
                 _sync(str(above))
 
     def now_s(self, folder: Location) -> float:
-        return time.time()
+        """Write a file and read its time: a shared disk has a clock of its own."""
+        probe = folder.local / f"{UNFINISHED}{secrets.token_hex(16)}"
+        try:
+            probe.parent.mkdir(parents=True, exist_ok=True)
+            with open(probe, "xb") as file:
+                return os.fstat(file.fileno()).st_mtime
+        finally:
+            probe.unlink(missing_ok=True)
 
     def last_change_s(self, folder: Location) -> float:
         path = folder.local
         try:
             return max([path.stat().st_mtime, *(below.stat().st_mtime for below in path.rglob("*"))])
         except FileNotFoundError:  # a writer is changing it
-            return time.time()
+            return self.now_s(folder.parent)
 
     def renew(self, folder: Location) -> None:
         os.utime(str(folder))

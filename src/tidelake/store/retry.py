@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tidelake.errors import Conflict
+from tidelake.errors import Conflict, RunSwept
 from tidelake.store.commit import OpenTable
 from tidelake.store.location import Location
 
@@ -46,7 +46,8 @@ def retry_commit(
 
     Raises:
         Conflict: every attempt lost; its text is `failure`.
-        LostRace: raised by `commit` or `after_conflict`. Only a `Conflict` of `commit` is caught.
+        LostRace: a sweep may have deleted the runs to commit, or `commit` or `after_conflict` raised it. Only a
+            `Conflict` of `commit` is caught.
 
     Cost: the log is opened once for each attempt.
     """
@@ -54,6 +55,8 @@ def retry_commit(
     for attempt in range(attempts_max):
         try:
             return commit(opened)
+        except RunSwept as swept:
+            raise LostRace from swept
         except Conflict as conflict:
             lost = conflict
         time.sleep(min(pause_s * attempt, _PAUSE_S_MAX))

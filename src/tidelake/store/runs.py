@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,12 +19,12 @@ from pyspark.sql.types import StructType
 
 from tidelake.spark.column_cache import cached
 from tidelake.store import blobs
-from tidelake.store.commit import maintain
+from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, describe_run, open_verified
-from tidelake.store.layout import POSITION, RUN
+from tidelake.store.layout import POSITION, RUN, new_run
 from tidelake.store.location import Location
-from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
+from tidelake.store.retry import ATTEMPTS_MAX, retry_commit, retry_work
 
 _NO_DICTIONARIES = {f"parquet.enable.dictionary#{POSITION}.list.element": "false"}
 """Each offset of a position occurs once, and its other numbers compress better without a dictionary."""
@@ -110,21 +110,35 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
     return spark.read.schema(wanted).parquet(*paths)
 
 
-def append_run(table: Location, files: Sequence[RunFile], epoch: int) -> None:
-    """Commit files to one of a collection's small tables; retry from fresh state after each conflict.
+def append_run(table: Location, kind: str, write: Callable[[str], list[RunFile]], epoch: int) -> list[RunFile]:
+    """Write a run and commit it to one of a collection's small tables; return its files.
+
+    Args:
+        table: the table's folder.
+        kind: the kind of the run.
+        write: writes the run of this name; called again if a sweep came first.
+        epoch: the writer's epoch.
 
     Raises:
         Conflict: every attempt lost; the files stay, but no log names them.
         Fenced: the writer's epoch has moved.
     """
     failure = f"{ATTEMPTS_MAX} attempts to append a run failed"
-    retry_commit(
-        table,
-        lambda opened: opened.commit({}, files, epoch=epoch),
-        failure,
-        after_conflict=lambda _: reach("append.after_conflict"),
-    )
+
+    def work() -> list[RunFile]:
+        begun = OpenTable(table)
+        files = write(new_run(kind, begun.seq))
+        retry_commit(
+            begun,
+            lambda opened: opened.commit({}, files, epoch=epoch),
+            failure,
+            after_conflict=lambda _: reach("append.after_conflict"),
+        )
+        return files
+
+    files = retry_work(work, table, failure)
     maintain(table)
+    return files
 
 
 def spark_schema(schema: pa.Schema) -> StructType:

@@ -218,15 +218,19 @@ class _Comparison:
             *(row.get(name, F.lit(None)).alias(name) for name in PROOFS_SCHEMA.names if name != "_run")
         )
         path = self.collection.paths.proofs
-        files = write_frame(notes.coalesce(1), path, new_run(CONTRADICTED_RUN), PROOFS_SCHEMA)
-        append_run(path, files, self.collection.entry.epoch)
+        append_run(
+            path,
+            CONTRADICTED_RUN,
+            lambda run: write_frame(notes.coalesce(1), path, run, PROOFS_SCHEMA),
+            self.collection.entry.epoch,
+        )
 
     def _swap(self, runs: dict[str, DataFrame]) -> None:
         """Replace the compared runs with one run per verdict; after a conflict, try again while the runs are live."""
         added = [
             file
             for kind, frame in runs.items()
-            for file in write_frame(frame.coalesce(1), self.path, new_run(kind), self.schema)
+            for file in write_frame(frame.coalesce(1), self.path, new_run(kind, self.late.seq), self.schema)
         ]
         removed = sorted({file.run for file in self.files})
 

@@ -28,7 +28,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import write_run
-from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME, new_run
+from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import ProofLog, read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.runs import append_run
@@ -240,5 +240,5 @@ def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) ->
         "at_ms": max(int(clock.time() * 1000), proofs.newest_at_ms + 1),
     }
     rows = pa.Table.from_pylist([row], schema=PROOFS_SCHEMA)
-    files = write_run(collection.paths.proofs, new_run("validation"), rows)
-    append_run(collection.paths.proofs, files, collection.entry.epoch)
+    path = collection.paths.proofs
+    append_run(path, "validation", lambda run: write_run(path, run, rows), collection.entry.epoch)

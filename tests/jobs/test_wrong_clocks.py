@@ -1,0 +1,70 @@
+"""Jobs beside a host whose clock is wrong: what is committed is there, and no row is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.lakes.lake import Lake, progress, updates
+from tests.lakes.raw_lake import RawLake
+from tidelake.compact.compaction import CompactReport, sweep
+from tidelake.store.commit import is_table
+from tidelake.store.failpoints import on_reach
+
+pytestmark = pytest.mark.spark
+
+
+@contextmanager
+def swept_at(place: str, lake: Lake) -> Iterator[CompactReport]:
+    """Let a host whose clock is ahead sweep the collection when a failpoint is first reached."""
+    report, tables = CompactReport(), [path for path in lake.collection.paths.committed if is_table(path)]
+
+    def meet(reached: str) -> None:
+        if reached == place:
+            on_reach(None)
+            for table in tables:
+                sweep(table, report, retention_s=-60.0)
+
+    on_reach(meet)
+    try:
+        yield report
+    finally:
+        on_reach(None)
+    assert report.folders_removed, f"nothing was swept at {place}"
+
+
+def test_a_sweep_by_a_clock_that_is_ahead_costs_a_stream_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(tmp_path, spark)
+    lake.send(updates((1, 10, 1)), progress([0], [11], {10: 1}))
+    lake.run()
+    lake.send(updates((2, 20, 1), (2, 20, 1)), updates((2, 20, 1)), b"bad", progress([11], [21], {20: 1}))
+    with swept_at("commit.before_call.updates", lake):
+        assert lake.ingest().updates_stored
+    lake.send(updates((2, 20, 1)))
+    lake.ingest()
+    with swept_at("commit.before_call.updates", lake):
+        assert lake.seal().copies_cancelled
+    with swept_at("compact.after_write", lake):
+        lake.compact()
+    assert lake.contents(20) == {(1, None): 1, (2, None): 1}
+    assert lake.quarantined() == [(4, "undecodable")]
+    assert not lake.validate(full=True).mismatches
+
+
+def test_a_sweep_by_a_clock_that_is_ahead_costs_a_reclocked_topic_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    lake = RawLake(tmp_path, spark)
+    lake.put({"id": 1, "page": "a"})
+    lake.ingest()
+    lake.put({"id": 2, "page": "b"}, "nonsense")
+    with swept_at("raw.after_binding", lake):
+        lake.ingest()
+    lake.put({"id": 3, "page": "c"})
+    with swept_at("commit.before_call.bindings", lake):
+        lake.ingest()
+    assert [row["id"] for row in lake.rows()] == [1, 2, 3]
+    assert [binding.rows for binding in lake.times] == [1, 1, 1]
+    assert not lake.validate(full=True).mismatches
