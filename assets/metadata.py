@@ -10,8 +10,8 @@ from dagster import MetadataValue, TableColumn, TableSchema
 if TYPE_CHECKING:
     from jobs.lake import Lake
     from tidelake.read.status import CollectionStatus
+    from tidelake.storage.location import Location
     from tidelake.store.entry import Collection
-    from tidelake.store.location import Location
 
 Metadata = dict[str, Any]
 MEANINGS = {

@@ -9,8 +9,8 @@ from benchmarks.bench import Bench, Lake
 from benchmarks.data import Stream, write_rows_of, write_ticks
 from benchmarks.measure import Measured, Samples
 from jobs import compact
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
-from tidelake.store.location import Location
 
 TICK, COMPACTION, COMMIT, MINIMAL = "tick", "compaction, a slice", "commit", "minimal Parquet of all updates"
 RUNS, ENTRIES = "live runs", "log entries"

@@ -11,9 +11,9 @@ from tests.cli.commands import run
 from tests.golden.shown import unpack
 from tidelake import open_lake
 from tidelake.lake import LakeCollection
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import RunFile
-from tidelake.store.location import Location
 from tidelake.store.table_log import entry_path, newest_version
 
 NAME = "plain"

@@ -13,12 +13,12 @@ from tidelake.compact.compaction import move_since
 from tidelake.errors import Fenced
 from tidelake.read.status import read_status
 from tidelake.settings.collection import CollectionSpec
-from tidelake.store import blobs
+from tidelake.storage import blobs
+from tidelake.storage.location import locate
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.layout import Store
-from tidelake.store.location import locate
 from tidelake.store.state import UPPER
 
 DAY_MS = 86_400_000

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidelake.errors import Conflict
+from tidelake.storage.location import Location, locate
 from tidelake.store.commit import Committed, OpenTable, create_table, maintain
 from tidelake.store.files import discard_run, read_rows, write_run
 from tidelake.store.layout import RUN, new_run
-from tidelake.store.location import Location, locate
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("worker", pa.int64()), (RUN, pa.string())])
 _MERGED_MAX = 6

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from tests.crash.harness import collection_of
 from tests.lakes.lake import Lake, progress, updates
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.failpoints import FAILPOINTS, TABLES
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.layout import QUARANTINE_SCHEMA, RUN, new_run
-from tidelake.store.location import Location
 from tidelake.store.state import UPPER
 
 CYCLE = ("ingest", "seal", "validate", "compact", "current")

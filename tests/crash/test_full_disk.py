@@ -18,9 +18,9 @@ from tests.crash.lives import Lives
 from tests.lakes.lake import NAME
 from tests.sweeps import seeds
 from tidelake.errors import Indeterminate
+from tidelake.storage.location import locate
 from tidelake.store.commit import OpenTable, create_table
 from tidelake.store.files import write_run
-from tidelake.store.location import locate
 from tidelake.store.table_log import check_log
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])

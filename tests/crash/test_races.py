@@ -16,8 +16,8 @@ from tests.crash.racers import make_tables, race, rows_of
 from tests.crash.scenes import CYCLE
 from tests.lakes.lake import Lake
 from tests.sweeps import seeds
+from tidelake.storage.location import locate
 from tidelake.store.commit import OpenTable
-from tidelake.store.location import locate
 from tidelake.store.table_log import check_log, read_entry
 
 

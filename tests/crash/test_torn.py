@@ -14,11 +14,11 @@ from tests.crash.harness import Nursery
 from tests.crash.lives import Lives
 from tests.sweeps import seeds
 from tidelake.errors import DamagedTable
+from tidelake.storage.location import Location, locate
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import TABLES
 from tidelake.store.files import write_run
-from tidelake.store.location import Location, locate
 from tidelake.store.table_log import check_log
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])

@@ -23,13 +23,13 @@ from jobs import compact, current, ingest, seal, validate
 from jobs.job import Report
 from tests.lakes.lake import NAME
 from tidelake.settings.lake import Settings, load_settings
+from tidelake.storage.location import Location
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import Committed, OpenTable
 from tidelake.store.decision import Count
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.layout import RUN, TIME, Store, new_run
-from tidelake.store.location import Location
 from tidelake.store.state import UPPER
 
 # Tiny data: compiling a plan would take longer than running it.

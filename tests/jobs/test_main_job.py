@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from tests.lakes.lake import NAME, Lake, encode, progress, updates
 from tidelake.errors import PredicateRefused, SinceError, UnknownColumn, UpperError
-from tidelake.store import blobs
-from tidelake.store.location import Location
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.store.runs import read_files
 from tidelake.store.state import UPPER
 from tidelake.store.table_schema import updates_schema

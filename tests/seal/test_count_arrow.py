@@ -17,9 +17,9 @@ from tidelake.seal import count_arrow as counting_in_arrow
 from tidelake.seal.count_arrow import SURPLUS, compensating_table, count_in_arrow
 from tidelake.seal.counts import TimeCount
 from tidelake.seal.fingerprints import compensating_rows, count_statements, group_statements
+from tidelake.storage.location import Location, locate
 from tidelake.store.files import RunFile, write_run
 from tidelake.store.layout import DIFF, TIME
-from tidelake.store.location import Location, locate
 from tidelake.store.runs import read_files
 
 KINDS = {

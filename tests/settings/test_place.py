@@ -9,7 +9,7 @@ import pytest
 from tidelake.errors import ConfigurationError
 from tidelake.settings.lake import load_settings
 from tidelake.settings.place import folder_of
-from tidelake.store.location import locate
+from tidelake.storage.location import locate
 
 PLACES = ["store", "a:b", "data:/x", "file", "s3:bucket", "ü ∂/store"]
 

@@ -1,1 +1,1 @@
-"""Tests of the room `store`."""
+"""Tests of `tidelake.store`."""

@@ -14,11 +14,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from tidelake.errors import DamagedLog, DamagedTable
+from tidelake.storage.location import Location, locate
 from tidelake.store import table_log
 from tidelake.store.acknowledged import ACKED, read_markers
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.files import write_run
-from tidelake.store.location import Location, locate
 from tidelake.store.table_log import LOG, check_log
 from tidelake.store.verification import Verification, repair_log, verify_table
 

@@ -19,12 +19,12 @@ from deltalake import DeltaTable
 
 from tidelake.compact.compaction import CompactReport, sweep
 from tidelake.errors import Conflict, DamagedLog, DamagedTable, Fenced, Indeterminate, InvalidUsage, NewerFormat
+from tidelake.storage.location import Location, locate
 from tidelake.store import commit
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import DIGEST, RunFile, describe_run, read_rows, write_run
 from tidelake.store.layout import RUN
-from tidelake.store.location import Location, locate
 from tidelake.store.table_log import check_log, read_entry
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("a", pa.int64()), ("_run", pa.string())])

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pytest
 
 from tidelake.errors import DamagedTable
+from tidelake.storage.location import Location, locate
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.files import HASHED_BYTES_MAX, RunFile, read_rows, write_run
 from tidelake.store.layout import RUN, TIME
-from tidelake.store.location import Location, locate
 
 SCHEMA = pa.schema([pa.field(TIME, pa.int64()), pa.field("word", pa.string()), pa.field(RUN, pa.string())])
 FLIPS = 300

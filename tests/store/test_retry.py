@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tidelake.errors import Conflict, Fenced
+from tidelake.storage.location import Location, locate
 from tidelake.store.commit import OpenTable, create_table
-from tidelake.store.location import Location, locate
 from tidelake.store.retry import LostRace, retry_commit, retry_work
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])

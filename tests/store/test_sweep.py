@@ -14,11 +14,11 @@ import pytest
 
 from tidelake.compact.compaction import CompactReport, sweep
 from tidelake.errors import Conflict, RunSwept
+from tidelake.storage.location import Location, locate
 from tidelake.store.commit import SWEEP_FLOOR, OpenTable, create_table
 from tidelake.store.failpoints import on_reach
 from tidelake.store.files import RunFile, read_rows, write_run
 from tidelake.store.layout import RUN, new_run
-from tidelake.store.location import Location, locate
 from tidelake.store.retry import LostRace, retry_commit
 from tidelake.store.runs import append_run
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidelake.errors import MalformedLine, MalformedTopic, RepeatedOffset
-from tidelake.store.location import locate
+from tidelake.storage.location import locate
 from tidelake.topic.files import FileTopic
 from tidelake.topic.lines import LINE_BYTES_MAX, parse_lines
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelake.errors import MalformedTopic
-from tidelake.store.location import locate
+from tidelake.storage.location import locate
 from tidelake.topic.files import FileTopic
 from tidelake.topic.recorded_file import COVERED_OFFSETS, RECORDED, write_recorded_file
 from tidelake.topic.shape import TOPIC_SCHEMA

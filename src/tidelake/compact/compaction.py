@@ -21,7 +21,8 @@ from tidelake.forms.form import takes_all
 from tidelake.plugins.envelope import form_of
 from tidelake.protocol.antichain import Antichain
 from tidelake.schema.change_events import Interval
-from tidelake.store import blobs
+from tidelake.storage import blobs
+from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
@@ -30,7 +31,6 @@ from tidelake.store.evolution import open_newest
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_run
 from tidelake.store.layout import RUN, TIME, begun_at, new_run
-from tidelake.store.location import UNFINISHED, Location
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import read_files, write_frame
 from tidelake.store.state import CLOSED, SINCE, UPPER

@@ -6,11 +6,11 @@ import pyarrow as pa
 
 from tidelake.compact.compaction import FAN_IN, Run, live_runs
 from tidelake.errors import Conflict
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_run, read_rows, write_run
 from tidelake.store.layout import new_run
-from tidelake.store.location import Location
 
 _ROWS_MAX = 1_000_000
 _BYTES_MAX = 64 * 2**20

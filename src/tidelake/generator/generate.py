@@ -22,7 +22,7 @@ from tidelake.generator.topic_writer import Held, check_is_empty, look_into, wri
 from tidelake.generator.truth import HeldBack, Part, Truth, counts_between, read_truth, updates_table, write_truth
 from tidelake.generator.writers import Span
 from tidelake.protocol.message import Progress, Updates
-from tidelake.store.location import locate
+from tidelake.storage.location import locate
 
 BREACHES = {"append_only": "append_only_diff", "debezium": "event_diff"}
 """The quarantine reason of a breach, by family; only families that allow no negative diff."""

@@ -25,13 +25,13 @@ from tidelake.protocol.order import INT64_MAX
 from tidelake.protocol.replay import Marker, parse_line
 from tidelake.seal.report import SealReport
 from tidelake.settings.lake import Settings, load_settings
-from tidelake.store import blobs
+from tidelake.storage import blobs
+from tidelake.storage.location import locate
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import read_rows
 from tidelake.store.layout import DIFF, PROGRESS_SCHEMA, TIME, Store
-from tidelake.store.location import locate
 from tidelake.store.quarantine import quarantine_rows
 from tidelake.store.state import CLOSED, UPPER
 from tidelake.store.table_schema import updates_schema

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelake.errors import GeneratorRefused
-from tidelake.store import blobs
-from tidelake.store.location import Location
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.topic.shape import TOPIC_SCHEMA
 
 _FIRST_TIMESTAMP_US = 1_735_689_600_000_000  # the beginning of 2025

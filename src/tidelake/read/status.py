@@ -14,13 +14,13 @@ from tidelake.errors import DamagedTable, TidelakeError, TopicGap
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
 from tidelake.spark.engine_errors import engine_fact
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import counts_in, reasons_in
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, meets, read_file, read_rows
 from tidelake.store.late_notes import VERDICTS, LateNotes, late_verdicts
 from tidelake.store.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIME
-from tidelake.store.location import Location
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.state import SEALED_AT_MS

@@ -19,12 +19,12 @@ from tidelake.seal.count_arrow import compensating_table
 from tidelake.seal.counts import OpenCounts
 from tidelake.seal.fingerprints import compensating_rows
 from tidelake.spark.equality import same_in
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Discard
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, discard_runs, meets, write_run
 from tidelake.store.layout import DIFF, RUN, TIME, new_run
-from tidelake.store.location import Location
 from tidelake.store.runs import read_files, write_frame
 from tidelake.store.table_schema import data_fields
 

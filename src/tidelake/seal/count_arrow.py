@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.seal.counts import OpenCounts, TimeCount
-from tidelake.store import blobs
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.store.files import RunFile
 from tidelake.store.layout import DIFF, TIME
-from tidelake.store.location import Location
 
 BUCKET_ROWS = 100_000
 BATCH_ROWS = 16_384

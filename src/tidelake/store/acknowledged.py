@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from tidelake.errors import DamagedLog
-from tidelake.store import blobs
-from tidelake.store.location import Location
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 
 ACKED = "_acked"
 _NAME = re.compile(r"([0-9]{20})-([0-9a-f]{64})\.(json|checkpoint)")

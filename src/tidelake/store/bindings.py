@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.protocol.binding import Binding, Place, chain_of
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_run, read_rows, write_run
 from tidelake.store.layout import BINDINGS_SCHEMA, TIME, new_run
-from tidelake.store.location import Location
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 from tidelake.store.state import UPPER, next_offsets
 

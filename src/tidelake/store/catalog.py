@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tidelake.errors import Conflict, FrontierRegression, UnknownCollection, WriterFenced
 from tidelake.settings.collection import CollectionSpec
+from tidelake.storage.location import Location
 from tidelake.store.commit import EPOCH, OpenTable, create_table, is_table, maintain
 from tidelake.store.compatibility import check_same, with_columns
 from tidelake.store.decision import Acknowledge, Decision, Offsets, replaces, time_of
@@ -29,7 +30,6 @@ from tidelake.store.layout import (
     Store,
     new_run,
 )
-from tidelake.store.location import Location
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
 _SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("document", pa.string()), pa.field(RUN, pa.string())])

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import reach
-from tidelake.store.location import Location
 from tidelake.store.notices import inform
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 

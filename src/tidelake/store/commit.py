@@ -29,12 +29,12 @@ from tidelake.errors import (
     RunSwept,
 )
 from tidelake.spark.engine_errors import engine_fact, is_panic
-from tidelake.store import blobs
+from tidelake.storage import blobs
+from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import acknowledge_entry
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, check_file
 from tidelake.store.layout import RUN, begun_at
-from tidelake.store.location import UNFINISHED, Location
 from tidelake.store.table_log import (
     BEFORE,
     LAST,

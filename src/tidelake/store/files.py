@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from tidelake.errors import CommitRefused, DamagedTable
 from tidelake.protocol.order import INT64_MAX
 from tidelake.spark.engine_errors import engine_fact
-from tidelake.store import blobs
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.store.layout import RUN, TIME
-from tidelake.store.location import Location
 
 HASHED_BYTES_MAX = 1 << 20
 """The digest of a file up to this size covers all of it, that of a larger one its footer."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidelake.store.location import Location, Place, locate
+from tidelake.storage.location import Location, Place, locate
 
 RUN = "_run"
 TIME = "_time"

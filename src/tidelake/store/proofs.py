@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import pyarrow.compute as pc
 
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import read_rows
 from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
-from tidelake.store.location import Location
 
 _INTERVALS_MAX = 100
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tidelake.errors import Conflict, RunSwept
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
-from tidelake.store.location import Location
 
 ATTEMPTS_MAX = 64
 _PAUSE_S_MAX = 0.1

@@ -18,12 +18,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidelake.spark.column_cache import cached
-from tidelake.store import blobs
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, describe_run, open_verified
 from tidelake.store.layout import POSITION, RUN, new_run
-from tidelake.store.location import Location
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit, retry_work
 
 _NO_DICTIONARIES = {f"parquet.enable.dictionary#{POSITION}.list.element": "false"}

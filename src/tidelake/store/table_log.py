@@ -21,7 +21,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidelake.errors import DamagedLog, DamagedTable
 from tidelake.spark.engine_errors import engine_fact, is_panic
-from tidelake.store import blobs
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.store.acknowledged import (
     Markers,
     acknowledge_checkpoint,
@@ -32,7 +33,6 @@ from tidelake.store.acknowledged import (
 )
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST
-from tidelake.store.location import Location
 from tidelake.store.log_state import LogState, checkpoint_state
 from tidelake.store.notices import warn
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import pyarrow.parquet as pq
 
 from tidelake.errors import DamagedTable
-from tidelake.store import blobs
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, read_markers
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import RunFile, damage_named, open_verified
-from tidelake.store.location import Location
 from tidelake.store.notices import warn
 from tidelake.store.table_log import check_log, entry_path
 

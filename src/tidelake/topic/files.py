@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from tidelake.errors import FolderMissing, MalformedTopic, RepeatedOffset, TopicGap
 from tidelake.protocol.intervals import Interval, first_doubled, intervals_of, merge_intervals
-from tidelake.store import blobs
-from tidelake.store.location import Location, Place, locate
+from tidelake.storage import blobs
+from tidelake.storage.location import Location, Place, locate
 from tidelake.topic.lines import OFFSET_MAX, PARTITION_MAX, is_lines_file, parse_lines, partition_of
 from tidelake.topic.recorded_file import covered_offsets
 from tidelake.topic.topic import _HEADERS, RAW_SCHEMA, OffsetRange, bounded, by_partition

@@ -14,8 +14,8 @@ from typing import Any
 
 from tidelake.errors import MalformedLine, MalformedTopic, show
 from tidelake.protocol.order import INT64_MAX, INT64_MIN
-from tidelake.store import blobs
-from tidelake.store.location import Location
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 
 PARTITION_MAX = 99_999
 OFFSET_MAX = INT64_MAX - 1

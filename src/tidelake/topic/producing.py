@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tidelake.errors import CopyRefused, TopicUnreachable
-from tidelake.store import blobs
-from tidelake.store.location import Location, Place
+from tidelake.storage import blobs
+from tidelake.storage.location import Location, Place
 from tidelake.topic.cluster import KafkaCluster, librdkafka_settings
 from tidelake.topic.files import FileTopic
 from tidelake.topic.lines import parse_lines, partition_of

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from tidelake.errors import MalformedTopic
 from tidelake.protocol.intervals import Interval
-from tidelake.store import blobs
-from tidelake.store.location import Location
+from tidelake.storage import blobs
+from tidelake.storage.location import Location
 from tidelake.topic.lines import OFFSET_MAX, PARTITION_MAX
 
 COVERED_OFFSETS = "tidelake.offsets"

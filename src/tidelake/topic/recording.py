@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from tidelake.errors import CopyRefused, TopicUnreachable
 from tidelake.protocol.intervals import Interval
-from tidelake.store import blobs
-from tidelake.store.location import Location, Place, locate
+from tidelake.storage import blobs
+from tidelake.storage.location import Location, Place, locate
 from tidelake.topic.cluster import KafkaCluster, librdkafka_settings
 from tidelake.topic.files import FileTopic
 from tidelake.topic.lines import LINE_BYTES_MAX, parse_line

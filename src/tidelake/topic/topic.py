@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tidelake.errors import TopicGap
 from tidelake.protocol.intervals import Interval
-from tidelake.store.location import Location
+from tidelake.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from tidelake.store.local_disk import LocalDisk
-from tidelake.store.location import Blob, Listing, Location
-from tidelake.store.objects import Objects
+from tidelake.storage.local_disk import LocalDisk
+from tidelake.storage.location import Blob, Listing, Location
+from tidelake.storage.objects import Objects
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -13,7 +13,7 @@ import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError
 
-from tidelake.store.location import HIDDEN, UNFINISHED, Blob, Listing, Location
+from tidelake.storage.location import HIDDEN, UNFINISHED, Blob, Listing, Location
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

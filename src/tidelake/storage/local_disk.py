@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from tidelake.store.location import HIDDEN, UNFINISHED, Blob, Listing, Location
+from tidelake.storage.location import HIDDEN, UNFINISHED, Blob, Listing, Location
 
 _CREATE_ATTEMPTS_MAX = 16
 

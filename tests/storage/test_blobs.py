@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
-from tidelake.store import blobs
-from tidelake.store.location import UNFINISHED, Listing, Location, locate
+from tidelake.storage import blobs
+from tidelake.storage.location import UNFINISHED, Listing, Location, locate
 
 ODD_NAMES = ("ü ∂.txt", "a b", "100%25", "[x]*?", "a~b", "back\\slash", "a+b&c=d", ".hidden", "ümlaut/ü")
 
