@@ -55,7 +55,7 @@ def test_processes_that_race_to_make_a_table_make_it_once(tmp_path: Path) -> Non
     assert [racer.exitcode for racer in racers] == [0] * 4
     for number in range(tables):
         table = locate(tmp_path) / f"table-{number}"
-        assert [path.name for path in table.local.iterdir()] == ["_delta_log"]
+        assert sorted(path.name for path in table.local.iterdir()) == ["_acked", "_delta_log"]
         assert (check_log(table), OpenTable(table).version, OpenTable(table).value("upper")) == (1, 0, 0)
 
 
