@@ -87,7 +87,7 @@ def _replay_through_delta(
             for (file, _), stream_settings in zip(streams, settings, strict=True):
                 say(f"{stream_settings.file}: {stream_settings.collections[0].name} is {file}")
         say(f"starting Spark, which logs to {LOG} …")
-        pipeline = Pipeline.of_tiny(start_session(), ingest, seal)
+        pipeline = Pipeline.for_tiny_data(start_session(), ingest, seal)
         for (file, lines), stream_settings in zip(streams, settings, strict=True):
             try:
                 yield from replay_through(pipeline, stream_settings, lines, str(file))

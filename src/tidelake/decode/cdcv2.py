@@ -190,8 +190,8 @@ def _columns_of_updates(
         reasons.append(_undecodable(batch))
     else:
         decoded = _from_avro(F.col(BODY), landing.decoding)
-        if reading is Reading.CAREFUL and landing.beyond is not None:
-            reasons.append(_any_statement(batch, landing.beyond, "undecodable"))
+        if reading is Reading.CAREFUL and landing.too_large is not None:
+            reasons.append(_any_statement(batch, landing.too_large, "undecodable"))
         reasons += [_avro_reason(batch), _overflow_reason(schema)]
     careful = reading is Reading.CAREFUL
     if careful:

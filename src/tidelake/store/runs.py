@@ -98,7 +98,7 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
     Raises:
         DamagedTable: a file does not have the size or the digest that was committed.
 
-    Cost: the driver reads small files, and of larger ones the end.
+    Cost: the driver reads small files whole; of larger ones, only the end is read.
     """
     paths = []
     for file in files:
