@@ -116,12 +116,12 @@ class Stream:
             return _permuted(number, self.rows), f"({number} div {self.rows})"
         hot = self.rows // 5
         cold = self.rows - hot
-        of_hot = f"({number} div 5 * 4 + {number} % 5)"
-        key_hot, key_cold = _permuted(of_hot, hot), f"({hot} + {_permuted(f'({number} div 5)', cold)})"
+        hot_number = f"({number} div 5 * 4 + {number} % 5)"
+        key_hot, key_cold = _permuted(hot_number, hot), f"({hot} + {_permuted(f'({number} div 5)', cold)})"
         is_hot = f"{number} % 5 < 4"
         return (
             f"if({is_hot}, {key_hot}, {key_cold})",
-            f"if({is_hot}, {of_hot} div {hot}, ({number} div 5) div {cold})",
+            f"if({is_hot}, {hot_number} div {hot}, ({number} div 5) div {cold})",
         )
 
 

@@ -48,10 +48,10 @@ Results = dict[str, dict[str, Samples]]
 def lines_of(results: Results) -> list[Line]:
     """Return every line that these results can fill, and a line for each contestant that was not measured."""
     filled: list[Line] = []
-    for measurement, of_size in results.items():
+    for measurement, by_size in results.items():
         kind = measurement.partition(" ")[0]
         row = next(row for row in targets.ROWS if row.measurement == kind)
-        for size, samples in of_size.items():
+        for size, samples in by_size.items():
             lines = list(_LINES[kind](int(size), samples, measurement))
             filled += [line for line in lines if line.reached is None or not math.isnan(line.reached)]
             filled += [
@@ -105,13 +105,13 @@ def _added(samples: Samples, *names: str) -> float:
     return sum(samples.median(name) for name in names)
 
 
-def _growth(row: Row, of_size: dict[str, Samples], names: Sequence[str]) -> Iterator[Line]:
-    sizes = sorted(of_size, key=int)
+def _growth(row: Row, by_size: dict[str, Samples], names: Sequence[str]) -> Iterator[Line]:
+    sizes = sorted(by_size, key=int)
     for before, after in pairwise(sizes):
         step = f"{int(before) / 1e6:g} M to {int(after) / 1e6:g} M rows"
         for name in names:
             for what, column in (("seconds", "seconds"), ("processor time", "cpu_s")):
-                growth = of_size[after].median(name, column) / of_size[before].median(name, column)
+                growth = by_size[after].median(name, column) / by_size[before].median(name, column)
                 yield Line(row, f"{name}, {what}, {step}", "itself", growth, 1.1, at_most=True)
 
 
@@ -173,12 +173,12 @@ def _start_lines(size: int, samples: Samples, measurement: str) -> Iterator[Line
 
 def _many_lines(count: int, samples: Samples, measurement: str) -> Iterator[Line]:
     row, median = targets.MANY, samples.median(many.TICK)
-    taken = [sample.seconds for sample in samples.of[many.TICK]]
+    durations = [sample.seconds for sample in samples.of[many.TICK]]
     done = f"{samples.facts['ticks']:,.0f} ticks of {samples.facts['updates']:,.0f} updates"
-    yield Line(row, f"longest of {done}", "median tick", max(taken) / median, 2, at_most=True, note=samples.cut)
-    over = sum(seconds > 2 * median for seconds in taken)
+    yield Line(row, f"longest of {done}", "median tick", max(durations) / median, 2, at_most=True, note=samples.cut)
+    over = sum(seconds > 2 * median for seconds in durations)
     yield Line(row, "ticks over twice the median", "", over, 0, " ticks", True)
-    edge = max(1, min(100, len(taken) // 4))
+    edge = max(1, min(100, len(durations) // 4))
     for what, name, size in (("tick", many.TICK, edge), ("commit", many.COMMIT, max(1, edge // 5))):
         column = [sample.cpu_s if name == many.TICK else sample.seconds for sample in samples.of[name]]
         if len(column) >= 2:

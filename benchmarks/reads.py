@@ -97,12 +97,12 @@ def _time_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable[
         return lambda number: bench.meter.measure(lambda: read_all(rows()))
 
     fresh, end = stream.state_times, _upper(lake, "merged")
-    in_fresh, in_merged = fresh + (end - fresh) * 3 // 8, end * 3 // 8
+    fresh_start, merged_start = fresh + (end - fresh) * 3 // 8, end * 3 // 8
     return {
         SCAN_FRESH: scan("steady", fresh, end),
-        PART_FRESH: scan("steady", in_fresh, in_fresh + (end - fresh) // 100),
+        PART_FRESH: scan("steady", fresh_start, fresh_start + (end - fresh) // 100),
         SCAN_MERGED: scan("merged", 0, end),
-        PART_MERGED: scan("merged", in_merged, in_merged + end // 100),
+        PART_MERGED: scan("merged", merged_start, merged_start + end // 100),
     }
 
 

@@ -38,8 +38,8 @@ def show(results: Results, machine: dict[str, Any], left_out: Mapping[str, str])
     columns = ("seconds", "cpu_s", "jobs", "stages", "tasks", "rows_read", "bytes_read", "bytes_shuffled", "commits")
     columns += ("bytes_written", "files_written", "peak_mb")
     counters = Table("measured (medians)", *columns, title="Counters")
-    for measurement, of_size in results.items():
-        for size, samples in of_size.items():
+    for measurement, by_size in results.items():
+        for size, samples in by_size.items():
             for name in filter(samples.of.get, samples.of):
                 values = [f"{samples.median(name, column):,.6g}" for column in columns]
                 counters.add_row(f"{measurement} {int(size):,}: {name}", *values)
@@ -57,7 +57,7 @@ def _cells(line: Line) -> tuple[str, ...]:
 
 def write_json(file: Path, results: Results, machine: dict[str, Any]) -> None:
     """Write every sample, and the lines."""
-    samples = {name: {size: sample.as_json() for size, sample in of_size.items()} for name, of_size in results.items()}
+    samples = {name: {size: sample.as_json() for size, sample in by_size.items()} for name, by_size in results.items()}
     lines = [{**vars(line), "row": line.row.what, "met": line.met} for line in lines_of(results)]
     file.write_text(json.dumps({"machine": machine, "lines": lines, "samples": samples}, indent=1), encoding="utf-8")
 

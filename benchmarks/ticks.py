@@ -103,12 +103,12 @@ def _peer_turns(bench: Bench, root: Path, ticks: dict[str, Ticks], apart: Apart,
         table = MergeTable(spark, root / f"merge-{number}", vectors, tuned)
         table.create(state_rows(spark, ticks[kind].stream))
         turns |= _merge_turns(bench, name, table, ticks[kind])
-    of_delta_rs = MergeTable(spark, root / "delta-rs", False)
-    of_delta_rs.create(state_rows(spark, ticks["upsert"].stream))
+    delta_rs_table = MergeTable(spark, root / "delta-rs", False)
+    delta_rs_table.create(state_rows(spark, ticks["upsert"].stream))
     decoded = [ticks["upsert"].file(tick).with_suffix(".decoded") for tick in range(bench.rounds + 1)]
     for tick, target in enumerate(decoded):
         write_decoded(spark, ticks["upsert"].file(tick), target)
-    turns[DELTA_RS] = lambda number: apart.measure(delta_rs_merge, str(of_delta_rs.folder), str(decoded[number]))
+    turns[DELTA_RS] = lambda number: apart.measure(delta_rs_merge, str(delta_rs_table.folder), str(decoded[number]))
     return turns
 
 

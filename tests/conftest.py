@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.sweeps import command, in_turn, is_over, seconds
+from tests.sweeps import command, is_over, seconds, sweep_order
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
@@ -41,7 +41,7 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Take the cases of a sweep with a time limit in turn; other tests are deselected already."""
     if seconds() is not None and all(item.get_closest_marker("sweep") is not None for item in items):
-        places = {name: place for place, name in enumerate(in_turn([item.nodeid for item in items]))}
+        places = {name: place for place, name in enumerate(sweep_order([item.nodeid for item in items]))}
         items.sort(key=lambda item: places[item.nodeid])
 
 

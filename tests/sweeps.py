@@ -34,7 +34,7 @@ def is_over() -> bool:
     return limit is not None and time.monotonic() - STARTED > limit
 
 
-def in_turn(tests: Sequence[str]) -> list[str]:
+def sweep_order(tests: Sequence[str]) -> list[str]:
     """The same names in an order that the first seed decides, so that a run cut short has some of every kind.
 
     Cases from a database to a table come first: no others cover as much.

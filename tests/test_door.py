@@ -83,8 +83,8 @@ def test_a_collection_is_read_looked_at_and_decided_about(tmp_path: Path, spark:
     prices = tidelake.open_lake(written.file).collection(NAME)
     assert (prices.since, prices.upper, prices.path) == (0, 3, str(written.collection.paths.root))
     assert [(column.name, column.nullable) for column in prices.columns] == [("id", False), ("price", True)]
-    taken = prices.snapshot(spark, as_of=1, columns=["id"], where="price = 5")
-    assert (taken.as_of, [row.asDict() for row in taken.contents.collect()]) == (1, [{"id": 1, "_diff": 1}])
+    prices_at_1 = prices.snapshot(spark, as_of=1, columns=["id"], where="price = 5")
+    assert (prices_at_1.as_of, [row.asDict() for row in prices_at_1.contents.collect()]) == (1, [{"id": 1, "_diff": 1}])
     with pytest.raises(UpperError):
         prices.snapshot(spark, as_of=3)
     status = prices.status()

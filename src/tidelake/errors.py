@@ -321,6 +321,16 @@ class TopicUnreachable(SourceError):
     hint = "check that the brokers run and that the settings below `kafka:` fit; the next run continues from here"
 
 
+class TopicUnwritable(SourceError):
+    """The brokers of a topic did not accept a record; what they accepted before stays."""
+
+    topic: str
+    servers: str
+    detail: str
+    fact = "the topic '{topic}' cannot be written to at {servers}: {detail}"
+    hint = "check that the brokers run and that the settings below `kafka:` fit; records that were already played stay"
+
+
 class RegistryUnreachable(SourceError):
     """The schema registry gave no answer, or not that of a registry; nothing was read, and nothing is lost."""
 

@@ -1,1 +1,1 @@
-"""Tests of the room `assets`."""
+"""Tests of `assets`."""

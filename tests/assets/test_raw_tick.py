@@ -48,12 +48,12 @@ def test_reclocked_collections_go_through_the_scheduled_job(instance: DagsterIns
     sealed = metadata(result, "prices", "seal")
     assert "binding to offsets is the proof" in sealed["sealed_by"]
     assert sealed["upper"] == lakes.upper("prices")
-    (in_error,) = [
+    (error_check,) = [
         evaluation
         for evaluation in result.get_asset_check_evaluations()
         if evaluation.check_name == "no_key_is_in_error"
     ]
-    assert '{"id":2}: the value cannot be used: wrong_type (prices:0:2)' in (in_error.description or "")
+    assert '{"id":2}: the value cannot be used: wrong_type (prices:0:2)' in (error_check.description or "")
 
     lakes.put("prices", item(2, 20))
     healed = run_nightly_job(lakes.config, instance)
@@ -83,12 +83,12 @@ def test_checks_and_pages_name_a_key_in_error_and_current_stays_as_it_was(
     for run in (run_tick_job, run_nightly_job):
         result = run(lakes.config, instance)
         assert failed_checks(result) == {"people/no_key_is_in_error": "ERROR"}
-        (in_error,) = [
+        (error_check,) = [
             evaluation
             for evaluation in result.get_asset_check_evaluations()
             if evaluation.check_name == "no_key_is_in_error"
         ]
-        assert '{"id":2}' in (in_error.description or "")
+        assert '{"id":2}' in (error_check.description or "")
     pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "docs" / "validations").glob("**/*.html")]
     assert any(html.escape('{"id":2}') in page for page in pages)
     assert current() == (False, {1: 10, 2: 20})

@@ -24,6 +24,6 @@ def test_ticks_seal_on_a_seeded_state(spark: SparkSession, tmp_path: Path) -> No
     for file in write_ticks(spark, few_after_two, tmp_path / "made", "few", ticks=2, updates=1_000):
         lake.show("few", file)
         lake.tick("few")
-    taken = snapshot(spark, lake.collection("few"))
-    assert taken.contents.agg(F.count("*"), F.countDistinct("id")).collect()[0][:] == (10_000, 10_000)
-    assert taken.upper == 22
+    result = snapshot(spark, lake.collection("few"))
+    assert result.contents.agg(F.count("*"), F.countDistinct("id")).collect()[0][:] == (10_000, 10_000)
+    assert result.upper == 22

@@ -1,1 +1,1 @@
-"""Tests of the room `codec`."""
+"""Tests of `tidelake.codec`."""

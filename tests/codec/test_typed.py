@@ -13,8 +13,8 @@ from tests.lakes.every_type import ALL, everything
 from tidelake.codec.avro import AvroCodec
 from tidelake.codec.typed import encode_data, read_statement
 from tidelake.decode.cdcv2 import Decoder
+from tidelake.decode.entered_statements import statement_frame
 from tidelake.decode.statements import explode_updates
-from tidelake.decode.typed_rows import statement_frame
 from tidelake.errors import DataRefused, StatementRefused
 from tidelake.protocol.json_values import JsonFloat, to_text
 from tidelake.protocol.message import Updates

@@ -78,9 +78,9 @@ class Lives:
         os.kill(zombie, signal.SIGCONT)
         assert self.nursery.wait(zombie) == 0, self._log(lake)
         check_acknowledged(lake, said(self._words(lake)) + others)
-        woken = said(self._words(lake))[before:]
+        messages = said(self._words(lake))[before:]
         self._ends_as(lake, whole, piece, CYCLE)
-        return woken
+        return messages
 
     def tear(self, tables: Iterable[str]) -> None:
         """Live on after a power loss has truncated the next log entry of these tables."""

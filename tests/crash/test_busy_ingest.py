@@ -28,7 +28,7 @@ def _no_hook_stays() -> Iterator[None]:
     on_reach(None)
 
 
-def overtake_each_time(lake: Lake, place: str, open_time: int) -> list[str]:
+def overtake_each_time(lake: Lake, place: str, index: int) -> list[str]:
     """Whenever a seal reaches `place`, an ingest stores a copy of what the seal has just counted.
 
     The list that is returned gets an item for each time.
@@ -39,7 +39,7 @@ def overtake_each_time(lake: Lake, place: str, open_time: int) -> list[str]:
         if name == place:
             visits.append(name)
             on_reach(None)
-            store_copies(path, open_time)
+            store_copies(path, index)
             on_reach(hook)
 
     on_reach(hook)

@@ -36,7 +36,7 @@ DELAY_MAX_S = 15.0
 def kill_after(order: dict[str, object], delay_s: float, output: Path) -> None:
     """Start a run in its own process group, and kill the group `delay_s` after its session has started."""
     words = Path(str(order["said"]))
-    begun = len(said(words))
+    messages_before = len(said(words))
     with output.open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.crash.whole_run", json.dumps(order)],
@@ -46,7 +46,7 @@ def kill_after(order: dict[str, object], delay_s: float, output: Path) -> None:
             start_new_session=True,
         )
     end = time.monotonic() + WAIT_MAX_S
-    while len(said(words)) == begun and time.monotonic() < end:
+    while len(said(words)) == messages_before and time.monotonic() < end:
         assert process.poll() is None, output.read_text()[-2000:]
         time.sleep(0.05)
     time.sleep(delay_s)

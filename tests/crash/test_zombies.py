@@ -16,16 +16,16 @@ PLACES = ("commit.before_call.updates", "seal.after_proofs", "compact.after_writ
 STEPS = ("ingest", "seal", "compact")
 
 
-def errors_of(step: str, words: list[dict]) -> dict[str, str]:
-    (report,) = [message["report"] for message in words if message.get("step") == step]
+def errors_of(step: str, messages: list[dict]) -> dict[str, str]:
+    (report,) = [message["report"] for message in messages if message.get("step") == step]
     return report["errors"]
 
 
 def test_a_process_that_was_fenced_while_it_was_paused_commits_nothing(lives: dict[int, Lives]) -> None:
-    woken = lives[1].wake_late(PLACES[0], ("fence",))
-    assert "was fenced by epoch 1" in errors_of("ingest", woken)[NAME]
-    steps = [message.get("step") for message in woken]
-    assert not [message for message in woken[: steps.index("ingest")] if "nonce" in message]
+    messages = lives[1].wake_late(PLACES[0], ("fence",))
+    assert "was fenced by epoch 1" in errors_of("ingest", messages)[NAME]
+    steps = [message.get("step") for message in messages]
+    assert not [message for message in messages[: steps.index("ingest")] if "nonce" in message]
 
 
 @pytest.mark.sweep
@@ -35,11 +35,11 @@ def test_a_process_that_was_fenced_while_it_was_paused_commits_nothing(lives: di
 def test_a_process_that_wakes_up_late_changes_nothing(
     lives: dict[int, Lives], seed: int, step: str, place: str, meanwhile: tuple[str, ...]
 ) -> None:
-    woken = lives[seed].wake_late(place, meanwhile)
-    steps = [message.get("step") for message in woken]
-    own = [message for message in woken[: steps.index(step)] if message.get("table", "").endswith("updates")]
+    messages = lives[seed].wake_late(place, meanwhile)
+    steps = [message.get("step") for message in messages]
+    own = [message for message in messages[: steps.index(step)] if message.get("table", "").endswith("updates")]
     assert not own, "others have done it"
-    errors = errors_of(step, woken)
+    errors = errors_of(step, messages)
     if meanwhile == ("fence",):
         assert "was fenced by epoch 1" in errors[NAME]
     else:

@@ -61,12 +61,12 @@ def attach(compiled: bool = False) -> SparkSession:
     return session
 
 
-def store_copies(path: Location, open_time: int) -> None:
+def store_copies(path: Location, index: int) -> None:
     """Commit a run, as an ingest would, that repeats a stored update at or after upper."""
     table = OpenTable(path)
     rows = read_rows(path, table.files(), table.schema())
     times = sorted(time for time in set(rows[TIME].to_pylist()) if time >= (table.value(UPPER) or 0))
-    stored = rows.filter(pc.equal(rows[TIME], times[open_time])).drop_columns([RUN])
+    stored = rows.filter(pc.equal(rows[TIME], times[index])).drop_columns([RUN])
     copies = stored.group_by(stored.column_names).aggregate([])
     table.commit({}, write_run(path, new_run("ingest", table.seq), copies))
 
@@ -165,7 +165,10 @@ class Victim:
 
 
 def live(order: Mapping[str, Any], spark: SparkSession) -> None:
-    """Carry out an order: its `steps` in `rounds`, where to `stop` at which `passing`, and what to `meet` where."""
+    """Carry out an order: its `steps`, `rounds` times.
+
+    Where it says so, `stop` at a failpoint passed `passing` times before, or `meet` a step at a failpoint.
+    """
     victim = Victim(order, Steps(spark, load_settings(Path(order["config"]))))
     victim.say({"begun": os.getpid()})
     commit = OpenTable.commit

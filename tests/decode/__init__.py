@@ -1,1 +1,1 @@
-"""Tests of the room `decode`."""
+"""Tests of `tidelake.decode`."""

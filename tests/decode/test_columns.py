@@ -1,4 +1,4 @@
-"""Temporary columns of the decode rooms are declared, each with its type and meaning."""
+"""Temporary columns of `tidelake.decode` are declared, each with its type and meaning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelake.decode import columns
 from tidelake.decode.debezium import columns as debezium_columns
 from tidelake.store import layout
 
-ROOM = Path(tidelake.decode.__file__).parent
+PACKAGE = Path(tidelake.decode.__file__).parent
 OWN_NAMES = {"_corrupt", "_data"}
 """Fields inside a parsed value, and the only column of statements that a person typed."""
 
@@ -25,8 +25,8 @@ def named_columns(path: Path) -> set[str]:
     return {text.partition(".")[0] for text in texts if re.fullmatch(r"_[a-z][a-z_]*(\.[a-z0-9_]+)*", text)}
 
 
-@pytest.mark.parametrize("path", sorted(ROOM.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOM)))
-def test_a_decode_room_names_only_declared_columns(path: Path) -> None:
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_decode_names_only_declared_columns(path: Path) -> None:
     if path.name != "columns.py":
         assert named_columns(path) - OWN_NAMES == set()
 

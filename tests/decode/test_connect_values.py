@@ -272,8 +272,8 @@ def test_the_golden_table_of_types_lands_or_its_failure_is_seen(spark: SparkSess
 
 
 def test_the_placeholder_is_recognised_in_every_form_that_a_type_gives_it(spark: SparkSession) -> None:
-    of_text = json.dumps([_PLACEHOLDER], separators=(",", ":"))
-    of_bytes = json.dumps(list(_PLACEHOLDER.encode()), separators=(",", ":"))
+    text_list = json.dumps([_PLACEHOLDER], separators=(",", ":"))
+    byte_list = json.dumps(list(_PLACEHOLDER.encode()), separators=(",", ":"))
     encoded = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
     table = [
         ("string", _PLACEHOLDER, True),
@@ -283,10 +283,10 @@ def test_the_placeholder_is_recognised_in_every_form_that_a_type_gives_it(spark:
         ("bytes", encoded, True),
         ("bytes", "AAAA", False),
         ({"type": "bytes", "encoding": "hex"}, _PLACEHOLDER.encode().hex(), True),
-        ({"type": "array", "items": "string"}, of_text, True),
+        ({"type": "array", "items": "string"}, text_list, True),
         ({"type": "array", "items": "string"}, '["a"]', False),
-        ({"type": "array", "items": "int"}, of_bytes, True),
-        ({"type": "array", "items": "long"}, of_bytes.replace(",", ", "), True),
+        ({"type": "array", "items": "int"}, byte_list, True),
+        ({"type": "array", "items": "long"}, byte_list.replace(",", ", "), True),
         ({"type": "array", "items": "bytes"}, f'["{encoded}"]', True),
         ({"type": "map", "values": "string"}, f'{{"{_PLACEHOLDER}":"{_PLACEHOLDER}"}}', True),
         ("int", "5", False),

@@ -265,13 +265,13 @@ def unscaled(number: int) -> str:
     return b64encode(number.to_bytes(8, "big", signed=True)).decode()
 
 
-def of_time(name: str, kind: str = "int64") -> dict[str, Any]:
+def time_type(name: str, kind: str = "int64") -> dict[str, Any]:
     return {"type": kind, "optional": True, "name": f"io.debezium.time.{name}"}
 
 
 BEFORE: dict[str, Any] = {
     "id": ID,
-    "w": of_time("MicroTimestamp"),
+    "w": time_type("MicroTimestamp"),
     "d": decimal(2),
     "n": {"type": "int64"},
     "s": OPTIONAL,
@@ -294,7 +294,7 @@ DECLARED = {
     ("evolution", "declared"),
     [("additive", False), ("none", True), pytest.param("none", False, marks=pytest.mark.sweep)],
 )
-def test_a_column_of_another_type_in_a_message_is_converted_or_refused_by_name(
+def test_a_column_of_another_type_in_a_message_is_converted_or_refused_and_named(
     tmp_path: Path, spark: SparkSession, evolution: str, declared: bool
 ) -> None:
     lake = RowChanges(tmp_path, spark, evolution=evolution, schema=DECLARED)
@@ -313,17 +313,17 @@ def test_a_column_of_another_type_in_a_message_is_converted_or_refused_by_name(
     finer = {"w": AT_MS, "d": unscaled(1_234_500)}
     lake.put(
         wrapped(1, {"s": "y"}),
-        wrapped(2, finer, w=of_time("Timestamp"), d=decimal(4, 12), n={"type": "int32"}),
-        wrapped(3, {"w": "2023-11-14T22:13:20Z"}, w=of_time("ZonedTimestamp", "string")),
+        wrapped(2, finer, w=time_type("Timestamp"), d=decimal(4, 12), n={"type": "int32"}),
+        wrapped(3, {"w": "2023-11-14T22:13:20Z"}, w=time_type("ZonedTimestamp", "string")),
         # The new column comes with its schema, which is read all the same.
-        wrapped(4, finer | {"more": "m"}, w=of_time("Timestamp"), d=decimal(4), more=OPTIONAL),
+        wrapped(4, finer | {"more": "m"}, w=time_type("Timestamp"), d=decimal(4), more=OPTIONAL),
         # A value that does not fit or means something else is refused by its column, and by its key if that is known.
         wrapped(5, {"d": unscaled(1_234_567)}, d=decimal(4)),
         wrapped(6, {"s": 5}, s={"type": "int32"}),
-        wrapped(7, {"n": 19_000}, n=of_time("Date", "int32")),
+        wrapped(7, {"n": 19_000}, n=time_type("Date", "int32")),
         wrapped(8, {}, id={"type": "int64"}),
         wrapped(9, {"w": AT_MS}, w={"type": "int64"}, s={"type": "boolean"}),
-        wrapped(10, {}, id=of_time("Date", "int32")),
+        wrapped(10, {}, id=time_type("Date", "int32")),
     )
     report = lake.ingest()
     assert (report.quarantined, report.values_in_error) == (1, 5)
@@ -339,7 +339,7 @@ def test_a_column_of_another_type_in_a_message_is_converted_or_refused_by_name(
     (bad,) = quarantine_rows(lake.collection)
     assert bad["reason"] == "schema_not_resolved" and "column 'id' is refused" in bad["detail"]
     # The next tick knows these schemas, and a message with the first schema is read as before.
-    lake.put(wrapped(5, {}), wrapped(6, finer, w=of_time("Timestamp"), d=decimal(4, 12), n={"type": "int32"}))
+    lake.put(wrapped(5, {}), wrapped(6, finer, w=time_type("Timestamp"), d=decimal(4, 12), n={"type": "int32"}))
     assert lake.ingest().values_in_error == 0
     assert {key: values[:4] for key, values in lake.shown(skip_errors=True).items()} == shown | {5: whole, 6: whole}
     assert not lake.validate(full=True).damaged

@@ -25,7 +25,7 @@ from tidelake.protocol.message import Updates
 from tidelake.schema.avro import resolved_schema
 from tidelake.store.files import RunFile
 from tidelake.store.runs import write_frame
-from tidelake.store.state import SEARCHES
+from tidelake.store.state import LENGTHS_INSUFFICIENT
 
 pytestmark = pytest.mark.spark
 
@@ -113,12 +113,12 @@ def check_damaged(spark: SparkSession, seed: int) -> None:
         for row in decoder.updates(raw_of(spark, values)).select("offset", "reason", text).collect()
         if row["reason"] is None
     }
-    taken = {
+    quick = {
         row["offset"]: row["updates"]
         for row in decoder.updates(raw_of(spark, values), Reading.MEASURED).select("offset", text).collect()
         if row["updates"] is not None
     }
-    assert careful.keys() - taken.keys() == set(), "a good message was not read"
+    assert careful.keys() - quick.keys() == set(), "a good message was not read"
     assert min(excess for excess, _ in lengths.values()) == 0
     shown = {offset for offset, (excess, doubtful) in lengths.items() if not excess and not doubtful}
     broken = {
@@ -130,7 +130,7 @@ def check_damaged(spark: SparkSession, seed: int) -> None:
         .collect()
     }
     assert shown - broken <= careful.keys()
-    assert all(taken[offset] == careful[offset] for offset in shown - broken)
+    assert all(quick[offset] == careful[offset] for offset in shown - broken)
     assert len(shown - broken) > len(good) / 2
     only_longer = {offset for offset, (excess, _) in lengths.items() if excess} - careful.keys() - broken
     assert len(only_longer) > 20, "hardly a message was damaged in a way that only its length shows"
@@ -221,14 +221,14 @@ TEN_BYTES = {
 def test_no_decimal_is_cut(spark: SparkSession, kind: Any, in_union: bool) -> None:
     nested = {"type": "record", "name": "nested", "fields": [{"name": "deep", "type": kind}]}
     schema = decimal(["null", "string", nested] if in_union else kind)
-    values, taken = [], {}
+    values, expected = [], {}
     for offset, number in enumerate(TEN_BYTES.values()):
         sign = b"\xff" if number[0] > 127 else b"\x00"
         before = b"\x14" if kind is BYTES else sign * 2  # ten bytes follow, or two and ten
         values.append(b"\x00\x02" + (b"\x04" if in_union else b"") + before + number + b"\x02\x02\x00")
         if offset in (2, 3, 5):
             price = Decimal(int.from_bytes(number, "big", signed=True)).scaleb(-2)
-            taken[offset] = Row(string=None, nested=Row(deep=price)) if in_union else price
+            expected[offset] = Row(string=None, nested=Row(deep=price)) if in_union else price
     decoder = Decoder(schema)
     for reading in decoder.readings:
         messages = decoder.updates(raw_of(spark, values), reading)
@@ -237,10 +237,10 @@ def test_no_decimal_is_cut(spark: SparkSession, kind: Any, in_union: bool) -> No
             rows = messages.select("offset", F.explode("updates").alias("u")).where(decoder.broken(F.col("u")))
             refused |= {row["offset"] for row in rows.select("offset").collect()}
         prices = {row["_offset"]: row["price"] for row in explode_updates(messages, schema, reading).collect()}
-        assert {offset: price for offset, price in prices.items() if offset not in refused} == taken
-        assert refused == set(range(len(values))) - taken.keys()
+        assert {offset: price for offset, price in prices.items() if offset not in refused} == expected
+        assert refused == set(range(len(values))) - expected.keys()
     core = AvroCodec(schema)
-    for offset in set(range(len(values))) - taken.keys():
+    for offset in set(range(len(values))) - expected.keys():
         with pytest.raises(CodecError):
             core.decode(values[offset])
 
@@ -287,7 +287,7 @@ def test_a_topic_of_long_numbers_is_searched_from_then_on(
     lake = Lake(tmp_path, spark)
     lake.send(updates((2**62, 1, 1), (3, 1, 1)), progress([0], [2], {1: 2}))
     assert passes(lake, written) == 2
-    assert lake.table.value(SEARCHES) == 1
+    assert lake.table.value(LENGTHS_INSUFFICIENT) == 1
     assert lake.seal().upper == 2
     lake.send(updates((-(2**62) - 1, 2, 1)), updates((5, 2, 0)), progress([2], [3], {2: 1}))
     assert passes(lake, written) == 2, "a broken statement takes a closer look still"
@@ -308,21 +308,21 @@ def test_an_int_is_in_doubt_only_beyond_its_type(tmp_path: Path, spark: SparkSes
     lake.send(beyond, progress([2], [3]))
     assert passes(lake, written) == 2
     assert lake.quarantined() == [(2, "undecodable")]
-    assert lake.table.value(SEARCHES) is None
+    assert lake.table.value(LENGTHS_INSUFFICIENT) is None
 
 
 def test_long_numbers_are_noticed_among_garbage(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((2**62, 1, 1)), updates((2, 1, 1)) + b"\x00", progress([0], [2], {1: 1}))
     assert passes(lake, written) == 2
-    assert lake.table.value(SEARCHES) == 1
+    assert lake.table.value(LENGTHS_INSUFFICIENT) == 1
 
 
 def test_garbage_alone_does_not_have_a_topic_searched(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 1, 1)), updates((2, 1, 1)) + b"\x00", b"\x00\x00\x00", progress([0], [2], {1: 1}))
     assert passes(lake, written) == 2
-    assert lake.table.value(SEARCHES) is None
+    assert lake.table.value(LENGTHS_INSUFFICIENT) is None
     assert lake.seal().upper == 2
     lake.send(updates((2, 2, 1)), b"no avro", progress([2], [3], {2: 1}))
     assert passes(lake, written) == 1, "bytes that cannot be read at all are found in the first pass"

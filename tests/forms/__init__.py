@@ -1,1 +1,1 @@
-"""Tests of the room `forms`."""
+"""Tests of `tidelake.forms`."""

@@ -233,14 +233,14 @@ def discard(data: Mapping[str, Any], diff: int) -> str:
 
 def plain(collection: Collection) -> None:
     """All types, many commits and a checkpoint, every kind of decision, a gap, late statements, keep."""
-    of, topic = Protocol(MOVEMENT), collection.topic
+    protocol, topic = Protocol(MOVEMENT), collection.topic
     collection.configure(MOVEMENT, family="plain", keep=5, messages_per_tick_max=1)
     for time in range(1, 18):
         data = movement(time)
-        topic.put(of.updates((data, time, 2), (movement(time - 1), time, -1)), partition=time % 2)
-        topic.put(of.progress(time if time > 1 else 0, time + 1, {time: 2}))
+        topic.put(protocol.updates((data, time, 2), (movement(time - 1), time, -1)), partition=time % 2)
+        topic.put(protocol.progress(time if time > 1 else 0, time + 1, {time: 2}))
         if time % 4 == 0:
-            topic.put(of.updates((data, time, 2)))
+            topic.put(protocol.updates((data, time, 2)))
     collection.run("ingest")  # a commit for each message: after 32 of them there is a checkpoint
     collection.configure(messages_per_tick_max=None)
     topic.put(GARBAGE, None)
@@ -249,9 +249,13 @@ def plain(collection: Collection) -> None:
     collection.acknowledge(0, quarantined)
 
     # Two counts of one time; two diffs of one update.
-    topic.put(of.updates((movement(30), 20, 1), (movement(31), 20, 1)), of.progress(18, 21, {20: 2}))
-    topic.put(of.progress(18, 21, {20: 3}), partition=1)
-    topic.put(of.updates((movement(36), 22, 1)), of.updates((movement(36), 22, 4)), of.progress(21, 24, {22: 1}))
+    topic.put(protocol.updates((movement(30), 20, 1), (movement(31), 20, 1)), protocol.progress(18, 21, {20: 2}))
+    topic.put(protocol.progress(18, 21, {20: 3}), partition=1)
+    topic.put(
+        protocol.updates((movement(36), 22, 1)),
+        protocol.updates((movement(36), 22, 4)),
+        protocol.progress(21, 24, {22: 1}),
+    )
     collection.run("ingest", "seal")
     collection.resolve("--time", 20, "--count", 2)
     collection.run("seal")
@@ -259,26 +263,36 @@ def plain(collection: Collection) -> None:
     collection.run("seal")
 
     # Late: a copy, two contradictions (one is settled), and a statement about times that compaction took together.
-    topic.put(of.updates((movement(30), 20, 1), (movement(33), 21, 1), (movement(34), 19, 1), (movement(35), 3, 1)))
+    topic.put(
+        protocol.updates((movement(30), 20, 1), (movement(33), 21, 1), (movement(34), 19, 1), (movement(35), 3, 1))
+    )
     topic.skip(3)
-    topic.put(of.updates((movement(40), 25, 3), (movement(41), 26, 1)))
+    topic.put(protocol.updates((movement(40), 25, 3), (movement(41), 26, 1)))
     collection.run("ingest", status=1)
     collection.resolve("--accept-gap", f"plain:0:{topic.ends[0] - 4}-{topic.ends[0] - 1}")
     collection.run("ingest", "seal", "validate")
     collection.resolve("--time", 21, "--discard", discard(_read(movement(33)), 1))
-    topic.put(of.updates((movement(40), 25, 3)), of.progress(24, 30, {25: 1, 26: 2}), GARBAGE + b"2")
+    topic.put(protocol.updates((movement(40), 25, 3)), protocol.progress(24, 30, {25: 1, 26: 2}), GARBAGE + b"2")
     collection.run("ingest", "seal", "compact")
     collection.configure(messages_per_tick_max=40)
 
     # Not read yet.
-    topic.put(of.updates((movement(42), 26, 5), (movement(41), 26, 1)), of.updates((movement(20), 3, 1)), b"\x07more")
-    topic.put(of.updates((movement(43), 31, 1), (movement(40), 31, -2)), of.updates((movement(44), 33, 1)), partition=1)
-    topic.put(of.progress(30, 33, {31: 2}), of.updates((movement(41), 26, 1)), partition=1)
+    topic.put(
+        protocol.updates((movement(42), 26, 5), (movement(41), 26, 1)),
+        protocol.updates((movement(20), 3, 1)),
+        b"\x07more",
+    )
+    topic.put(
+        protocol.updates((movement(43), 31, 1), (movement(40), 31, -2)),
+        protocol.updates((movement(44), 33, 1)),
+        partition=1,
+    )
+    topic.put(protocol.progress(30, 33, {31: 2}), protocol.updates((movement(41), 26, 1)), partition=1)
 
 
 def append_only(collection: Collection) -> None:
     """Parquet topic of two partitions, two schema ids, a retraction, and a decision that the next seal applies."""
-    of, turned = Protocol(ROW, 1), Protocol(TURNED, 2)
+    protocol, turned = Protocol(ROW, 1), Protocol(TURNED, 2)
     collection.configure(
         ROW,
         family="append_only",
@@ -287,18 +301,25 @@ def append_only(collection: Collection) -> None:
         schema_ids={1: _file(collection, "row", ROW), 2: TURNED},
     )
     put = collection.topic.put_parquet
-    put(of.updates(*((row(number), number // 3, 1) for number in range(12))))
+    put(protocol.updates(*((row(number), number // 3, 1) for number in range(12))))
     put(turned.updates(*((row(number), number // 3, 1) for number in range(6, 15))), partition=1)
-    put(of.progress(0, 5, dict.fromkeys(range(5), 3)))
+    put(protocol.progress(0, 5, dict.fromkeys(range(5), 3)))
     collection.run("ingest", "seal", "compact", "validate")
     put(turned.updates(*((row(number, None), 5 + number % 4, 2) for number in range(20, 28))), b"\1\2\3")
-    put(of.progress(5, 9, dict.fromkeys(range(5, 9), 2)), of.updates((row(3), 1, 1)), partition=1)
+    put(protocol.progress(5, 9, dict.fromkeys(range(5, 9), 2)), protocol.updates((row(3), 1, 1)), partition=1)
     collection.run("ingest", "seal", "compact", "validate", "current")
-    put(of.updates((row(30), 9, 1), (row(31), 10, 1)), of.updates((row(30), 9, -1)), of.progress(9, 11, {9: 2, 10: 1}))
+    put(
+        protocol.updates((row(30), 9, 1), (row(31), 10, 1)),
+        protocol.updates((row(30), 9, -1)),
+        protocol.progress(9, 11, {9: 2, 10: 1}),
+    )
     collection.run("ingest", "seal")
     collection.resolve("--time", 9, "--count", 1)
-    put(of.updates((row(32), 11, 1), (row(33), 12, 7), (row(31), 10, 1)), of.progress(11, 14, {11: 1, 12: 1}))
-    put(of.updates((row(34), 14, 1), (row(5), 1, 1), (row(99), 2, 1)), b"", partition=1)
+    put(
+        protocol.updates((row(32), 11, 1), (row(33), 12, 7), (row(31), 10, 1)),
+        protocol.progress(11, 14, {11: 1, 12: 1}),
+    )
+    put(protocol.updates((row(34), 14, 1), (row(5), 1, 1), (row(99), 2, 1)), b"", partition=1)
 
 
 def upsert(collection: Collection) -> None:
@@ -307,22 +328,28 @@ def upsert(collection: Collection) -> None:
     def item(article: int, pieces: int) -> dict[str, Any]:
         return {"shop": f"shop {article % 2}", "article": article, "pieces": pieces, "changed": None}
 
-    of, topic = Protocol(ARTICLE), collection.topic
+    protocol, topic = Protocol(ARTICLE), collection.topic
     collection.configure(ARTICLE, family="upsert", key=["shop", "article"], keep=3)
-    topic.put(*(of.updates(*((item(number, time), time, 1) for number in range(time, 8))) for time in range(5)))
-    topic.put(of.updates((item(7, 4), 4, 1)), of.progress(0, 5, {time: 8 - time for time in range(5)}))
+    topic.put(*(protocol.updates(*((item(number, time), time, 1) for number in range(time, 8))) for time in range(5)))
+    topic.put(protocol.updates((item(7, 4), 4, 1)), protocol.progress(0, 5, {time: 8 - time for time in range(5)}))
     collection.run("ingest", "seal", "compact", "current", "validate")
     topic.put(
-        of.updates((item(1, 1), 5, -1), (item(2, 2), 6, -1), (item(2, 20), 6, 1)), of.progress(5, 8, {5: 1, 6: 2})
+        protocol.updates((item(1, 1), 5, -1), (item(2, 2), 6, -1), (item(2, 20), 6, 1)),
+        protocol.progress(5, 8, {5: 1, 6: 2}),
     )
-    topic.put(GARBAGE, of.updates((item(3, 30), 9, 1)), of.updates((item(3, 31), 9, 1), (item(9, 1), 10, 1)))
-    topic.put(of.progress(8, 11, {9: 2, 10: 1}))
+    topic.put(
+        GARBAGE, protocol.updates((item(3, 30), 9, 1)), protocol.updates((item(3, 31), 9, 1), (item(9, 1), 10, 1))
+    )
+    topic.put(protocol.progress(8, 11, {9: 2, 10: 1}))
     collection.run("ingest", "seal")
-    topic.put(of.updates((item(7, 4), 4, 1), (item(6, 66), 6, 1)))
+    topic.put(protocol.updates((item(7, 4), 4, 1), (item(6, 66), 6, 1)))
     collection.run("ingest", "validate")
     collection.acknowledge(0, 9)
-    topic.put(of.updates((item(9, 1), 10, -1), (item(9, 2), 12, 1), (item(4, 4), 12, -1)), of.progress(11, 14, {12: 2}))
-    topic.put(of.updates((item(1, 100), 13, 1)), of.updates((item(3, 33), 9, 1)))
+    topic.put(
+        protocol.updates((item(9, 1), 10, -1), (item(9, 2), 12, 1), (item(4, 4), 12, -1)),
+        protocol.progress(11, 14, {12: 2}),
+    )
+    topic.put(protocol.updates((item(1, 100), 13, 1)), protocol.updates((item(3, 33), 9, 1)))
     collection.decisions = [
         ["--time", "9", "--discard", discard(item(3, 30), 1)],
         ["--time", "9", "--discard", discard(item(3, 33), 1)],
@@ -341,27 +368,30 @@ def _changes(collection: Collection, close: bool, whole: bool = True, **settings
             rows["before"] = {"id": before[0], "name": None, "price": None}
         return {**rows, "op": "c" if before is None else "d" if after is None else "u"}, time, diff
 
-    of, topic = Protocol(EVENT), collection.topic
+    protocol, topic = Protocol(EVENT), collection.topic
     collection.configure(EVENT, family="debezium", **settings)
     first = [event(None, (number, "1"), number // 4) for number in range(8)]
-    topic.put(of.updates(*first[:5]), of.updates(*first[3:]), of.progress(0, 2, {0: 4, 1: 4}))
+    topic.put(protocol.updates(*first[:5]), protocol.updates(*first[3:]), protocol.progress(0, 2, {0: 4, 1: 4}))
     collection.run("ingest", "seal", "validate")
     changed = [event((number, "1"), (number, "2.5"), 2 + number) for number in range(4)]
-    topic.put(of.updates(*changed), of.updates(event((4, "1"), None, 4), event((5, "1"), (15, "1"), 5)))
-    topic.put(of.updates(*changed[:2]), of.progress(2, 7, {2: 1, 3: 1, 4: 2, 5: 2}), GARBAGE)
+    topic.put(protocol.updates(*changed), protocol.updates(event((4, "1"), None, 4), event((5, "1"), (15, "1"), 5)))
+    topic.put(protocol.updates(*changed[:2]), protocol.progress(2, 7, {2: 1, 3: 1, 4: 2, 5: 2}), GARBAGE)
     twice = [event((0, "2.5"), (0, "3"), 7), event((0, "3"), (0, None), 7)]
     at_seven = twice if whole else [event((0, "2.5"), (0, None), 7)]
-    topic.put(of.updates(*at_seven), of.progress(7, 9, {7: len(at_seven)}))
+    topic.put(protocol.updates(*at_seven), protocol.progress(7, 9, {7: len(at_seven)}))
     collection.run("ingest", "seal", "compact", "current")
-    topic.put(of.updates(event((6, "1"), (6, "6"), 9), event((7, "1"), None, 10)), of.progress(9, 11, {9: 1, 10: 2}))
-    topic.put(of.updates(changed[0], at_seven[0], event(None, (50, "1"), 8)))
+    topic.put(
+        protocol.updates(event((6, "1"), (6, "6"), 9), event((7, "1"), None, 10)),
+        protocol.progress(9, 11, {9: 1, 10: 2}),
+    )
+    topic.put(protocol.updates(changed[0], at_seven[0], event(None, (50, "1"), 8)))
     collection.run("ingest", "seal", "validate")
-    topic.put(of.updates(event(None, (20, "0.001"), 10), event(None, (21, "9"), 12)))
-    topic.put(of.updates(first[0], first[0], at_seven[0], event(None, (51, "1"), 8)))
-    topic.put(of.updates(event((6, "6"), (6, "7"), 12), event((7, "1"), None, 10)), b"\x01")
-    topic.put(of.progress(11, None if close else 14, {12: 2}))
+    topic.put(protocol.updates(event(None, (20, "0.001"), 10), event(None, (21, "9"), 12)))
+    topic.put(protocol.updates(first[0], first[0], at_seven[0], event(None, (51, "1"), 8)))
+    topic.put(protocol.updates(event((6, "6"), (6, "7"), 12), event((7, "1"), None, 10)), b"\x01")
+    topic.put(protocol.progress(11, None if close else 14, {12: 2}))
     if not close:
-        topic.put(of.updates(event(None, (30, "1"), 14)))
+        topic.put(protocol.updates(event(None, (30, "1"), 14)))
 
 
 def debezium(collection: Collection) -> None:
@@ -381,10 +411,10 @@ def debezium_summed(collection: Collection) -> None:
 
 def closed(collection: Collection) -> None:
     """A closed stream that was read to its end."""
-    of = Protocol(ROW)
+    protocol = Protocol(ROW)
     collection.configure(ROW, family="plain")
-    collection.topic.put_parquet(of.updates((row(1), 0, 1), (row(2), 3, 2), (row(1), 4, -1)))
-    collection.topic.put(of.updates((row(1), 0, 1)), of.progress(0, None, {0: 1, 3: 1, 4: 1}), partition=1)
+    collection.topic.put_parquet(protocol.updates((row(1), 0, 1), (row(2), 3, 2), (row(1), 4, -1)))
+    collection.topic.put(protocol.updates((row(1), 0, 1)), protocol.progress(0, None, {0: 1, 3: 1, 4: 1}), partition=1)
     collection.run("ingest", "seal", "validate", "compact", "current")
 
 

@@ -1,1 +1,1 @@
-"""Tests of the room `ingest`."""
+"""Tests of `tidelake.ingest`."""

@@ -199,8 +199,8 @@ def test_a_repeated_snapshot_erases_nothing_before_every_partition_is_read_to_wh
 def test_an_interrupted_snapshot_erases_nothing_and_the_next_complete_snapshot_does(changes: Changes) -> None:
     changes.put(*(changes.event("c", (key, "x", "y")) for key in (1, 2, 3)))
     changes.ingest()
-    begun = changes.event("r", (4, "x", "y"), snapshot="first", lsn=3000, committed=None)
-    changes.put(begun, changes.event("r", (1, "x", "y"), snapshot="true", lsn=3000, committed=None))
+    first_row = changes.event("r", (4, "x", "y"), snapshot="first", lsn=3000, committed=None)
+    changes.put(first_row, changes.event("r", (1, "x", "y"), snapshot="true", lsn=3000, committed=None))
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
     # The connector starts again, where a clock is behind. The row that only the first try stated was deleted meanwhile.
@@ -220,10 +220,10 @@ def test_a_row_that_cannot_be_read_puts_its_key_in_error_until_a_good_value_or_a
     changes.ingest()
     bad = changes.event("u", (1, "one"))
     broken = {"key": {"id": 2}, "value_b64": BROKEN}
-    left_over = {"key": {"id": 3}, "value_b64": "e30geA=="}
+    trailing = {"key": {"id": 3}, "value_b64": "e30geA=="}
     no_key = {"key": None, "value_b64": BROKEN}
     odd = changes.event("x", (3, 3))
-    changes.put(bad, broken, left_over, no_key, odd)
+    changes.put(bad, broken, trailing, no_key, odd)
     report = changes.ingest()
     assert report.reasons == {"no_key": 1}
     with pytest.raises(KeysInError) as refused:
@@ -349,17 +349,17 @@ def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without
         del part[name]
         return record
 
-    def of(key: int | None, value: Any) -> dict[str, Any]:
+    def record_of(key: int | None, value: Any) -> dict[str, Any]:
         return {"key": {"id": key}, "value": value}
 
     no_row = changes.event("u", before=(3,))
-    no_row_here = changes.event("u", key={"id": 4})
+    no_row_with_key = changes.event("u", key={"id": 4})
     bad = {
-        0: of(0, {}),
-        1: of(1, "null"),
+        0: record_of(0, {}),
+        1: record_of(1, "null"),
         2: changes.event("x", (2, "z", "y")),
         3: no_row,
-        4: no_row_here,
+        4: no_row_with_key,
         5: without("source", 5),
         6: without("lsn", 6),
         7: without("op", 7),
@@ -367,7 +367,7 @@ def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without
         9: {"key": {"id": 9}, "value": {"schema": {"type": "struct"}, "payload": {}}},
     }
     tombstones = [
-        of(key, text)
+        record_of(key, text)
         for key, text in (
             (10, '{"schema":null,"payload":null}'),
             (11, '{"schema": {"type": "struct"}, "payload": null}'),
@@ -376,7 +376,7 @@ def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without
     message = {"key": {"prefix": "shop"}, "value": changes.event("m")["value"]}
     no_places = changes.event("t", key=None)
     del no_places["value"]["source"]["lsn"]
-    aside = [of(None, {}), message, no_places, of(None, "null"), changes.event("u", key=None)]
+    aside = [record_of(None, {}), message, no_places, record_of(None, "null"), changes.event("u", key=None)]
     changes.put(*bad.values(), *tombstones, *aside)
     report = changes.ingest()
     assert report.null_records == 2

@@ -88,7 +88,7 @@ def test_a_column_that_is_added_to_the_schema_appears_and_earlier_rows_are_null_
     assert sorted(built.columns) == ["_diff", "from", "id", "page", "seconds"] and built.count() == 4
 
 
-def test_a_change_that_is_no_new_nullable_column_is_refused_by_name(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_change_other_than_a_new_nullable_column_is_refused_and_named(tmp_path: Path, spark: SparkSession) -> None:
     lake = RawLake(tmp_path, spark, evolution="additive", envelope="upsert", key="id")
     lake.put({"key": {"id": 1}, "value": {"id": 1, "page": "a"}})
     lake.ingest()

@@ -151,7 +151,7 @@ def test_the_columns_of_the_key_are_added_to_the_value_and_a_key_of_one_column_m
     assert lake.times[-1].ends == {("eu", 0): 2, ("us", 0): 4}
 
 
-def test_a_column_that_is_in_the_key_and_in_the_value_is_refused_by_name(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_column_that_is_in_the_key_and_in_the_value_is_refused_and_named(tmp_path: Path, spark: SparkSession) -> None:
     schema = SHOP_KEY | {"name": "value"}
     with pytest.raises(ConfigurationError, match="key_schema: the column 'shop' is in the key and in the value"):
         RawLake(tmp_path, spark, envelope="upsert", key="shop", key_schema=SHOP_KEY, schema=schema)

@@ -132,11 +132,11 @@ def test_two_rows_of_a_key_that_differ_only_by_an_inner_null_are_a_breach(tmp_pa
     lake = Lake(tmp_path, spark, family="debezium", key="id", schema=schema)
 
     def message(time: int, before: Any, *after: Any) -> bytes:
-        def of(parts: Any) -> Any:
+        def row_of(parts: Any) -> Any:
             return None if parts is None else {"id": 1, "p": {"a": parts[0], "b": parts[1], "list": parts[2]}}
 
         batch = [
-            {"data": {"before": of(before), "after": of(parts), "op": str(index)}, "time": time, "diff": 1}
+            {"data": {"before": row_of(before), "after": row_of(parts), "op": str(index)}, "time": time, "diff": 1}
             for index, parts in enumerate(after)
         ]
         return encode(batch, schema)

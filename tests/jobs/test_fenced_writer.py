@@ -1,4 +1,4 @@
-"""A job whose writer was fenced by name writes nothing, however often it is started."""
+"""A job whose writer was shut out by a fence writes nothing, however often it is started."""
 
 from __future__ import annotations
 

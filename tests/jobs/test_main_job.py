@@ -66,7 +66,7 @@ def test_an_empty_topic_and_a_second_run_do_nothing(lake: Lake) -> None:
     assert lake.table.version == version
 
 
-def test_reads_below_since_and_at_upper_are_refused_by_name(lake: Lake) -> None:
+def test_reads_below_since_and_at_upper_are_refused_with_the_time_named(lake: Lake) -> None:
     lake.send(*PUBLISHED)
     lake.run()
     with pytest.raises(UpperError, match=r"time 10 is not before upper \[10\]"):
@@ -184,14 +184,14 @@ def test_columns_and_predicates_are_pushed_down_to_the_scan_and_add_up(lake: Lak
     message = updates(((1, 5), 1, 1), ((1, 6), 1, 1), ((2, 5), 1, 1), ((3, 4), 2, 1))
     lake.send(message, progress([0], [3], {1: 3, 2: 1}))
     lake.run()
-    of_price = "IsNotNull(price)", "GreaterThanOrEqual(price,5)"
-    of_time = "IsNotNull(_time)", "LessThanOrEqual(_time,1)"
-    both = ", ".join((of_time[0], of_price[0], of_time[1], of_price[1]))
+    price_filters = "IsNotNull(price)", "GreaterThanOrEqual(price,5)"
+    time_filters = "IsNotNull(_time)", "LessThanOrEqual(_time,1)"
+    both = ", ".join((time_filters[0], price_filters[0], time_filters[1], price_filters[1]))
     # The files say that nothing is later than 2, so there is nothing to compare.
-    for as_of, pushed in ((1, both), (2, ", ".join(of_price))):
-        taken = snapshot(lake.spark, lake.collection, as_of, ["id"], "price >= 5")
-        assert sorted((row["id"], row["_diff"]) for row in taken.contents.collect()) == [(1, 2), (2, 1)]
-        assert f"PushedFilters: [{pushed}]" in taken.contents._jdf.queryExecution().toString()
+    for as_of, pushed in ((1, both), (2, ", ".join(price_filters))):
+        found = snapshot(lake.spark, lake.collection, as_of, ["id"], "price >= 5")
+        assert sorted((row["id"], row["_diff"]) for row in found.contents.collect()) == [(1, 2), (2, 1)]
+        assert f"PushedFilters: [{pushed}]" in found.contents._jdf.queryExecution().toString()
     with pytest.raises(UnknownColumn, match="has no column 'nope'"):
         snapshot(lake.spark, lake.collection, 1, ["nope"])
 

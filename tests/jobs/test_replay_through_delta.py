@@ -74,7 +74,7 @@ SWEPT_CASES = [(seed, case) for seed in seeds() for case in INTEGER_CASES[seed %
 @pytest.fixture
 def pipeline(spark: SparkSession) -> Pipeline:
     """The real jobs."""
-    return Pipeline.of_tiny(spark, ingest.run, seal.run)
+    return Pipeline.for_tiny_data(spark, ingest.run, seal.run)
 
 
 @pytest.fixture
@@ -219,9 +219,9 @@ def test_without_a_checkout_there_are_no_jobs_to_run(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("case", INTEGER_CASES, ids=lambda case: case.title)
 def test_the_bytes_in_the_topic_say_what_is_wrong_with_a_line(case: Case) -> None:
-    of_integers = b'{"progress": {"lower": [0], "upper": [0], "counts": []}}'
+    integer_line = b'{"progress": {"lower": [0], "upper": [0], "counts": []}}'
     for line, _ in case.steps:
-        _, output = replay_file([of_integers, line], "s")
+        _, output = replay_file([integer_line, line], "s")
         read = read_topic_line(1, line, None)
         own = [] if read.is_fact else [(error["kind"], error["time"]) for error in output["errors"]]
         if own:

@@ -126,14 +126,14 @@ def test_a_key_is_fixed_when_the_collection_is_created(tmp_path: Path, spark: Sp
 
 
 def random_history_through_delta(lake: Lake, rng: Random) -> None:
-    """A random history in random ticks with copies, merges at random moments, against the model at every time."""
+    """Compare a random history, in random ticks with copies and random merges, with the model at every time."""
     ids = {"x": 1, "y": 2, "z": 3}
     times = 8
     statements = [
         statement._replace(key=ids[str(statement.key)], value=ord(str(statement.value)))
         for statement in random_statements(rng, times)
     ]
-    # One datum has one diff at a time: what is set and deleted at once is a replacement by the same value.
+    # Each (data, time) has one diff: a value that is set and deleted at the same time is replaced by itself.
     unique = {
         (statement.key, statement.value, statement.time): statement
         for statement in sorted(statements, key=lambda statement: statement.diff)
@@ -172,7 +172,7 @@ def test_random_histories_end_equal_to_the_model(tmp_path: Path, spark: SparkSes
     random_history_through_delta(lake, Random(seed))
 
 
-def test_the_model_agrees_with_itself_on_replacements() -> None:
+def test_the_model_replaces_a_value_that_is_deleted_when_another_is_set() -> None:
     history = [KeyedStatement(1, 5, 1, 1), KeyedStatement(1, 5, 2, -1), KeyedStatement(1, 6, 2, 1)]
     assert contents(history, 2) == {1: 6}
 
@@ -258,7 +258,7 @@ def test_a_seal_counts_again_if_a_merge_took_the_statements_that_it_discards(ups
     assert not upserts.validate(full=True).damaged
 
 
-def test_two_values_of_a_key_that_differ_only_by_a_null_are_a_breach(tmp_path: Path, spark: SparkSession) -> None:
+def test_values_of_a_key_that_are_null_in_different_columns_are_a_breach(tmp_path: Path, spark: SparkSession) -> None:
     fields = [{"name": "id", "type": "long"}, *({"name": name, "type": ["null", "int"]} for name in "ab")]
     schema = {"type": "record", "name": "data", "fields": fields}
     lake = Lake(tmp_path, spark, family="upsert", key="id", schema=schema)

@@ -1,1 +1,1 @@
-"""Tests of the room `model`."""
+"""Tests of `tidelake.model`."""

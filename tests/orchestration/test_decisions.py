@@ -20,7 +20,7 @@ DECIDED = "time 7, sealed by decision"
 REASON = "the shop has counted again: 2"
 
 
-def of_check(result: ExecuteInProcessResult, check: str) -> dict[str, Any]:
+def check_metadata(result: ExecuteInProcessResult, check: str) -> dict[str, Any]:
     """The metadata of a check of `prices`, with its description."""
     (evaluation,) = [
         candidate
@@ -45,14 +45,14 @@ def test_a_contradiction_fails_its_check_stops_nothing_and_is_sealed_by_decision
         "prices/late_statements_are_copies": "ERROR",
         "prices/quarantine_is_explained": "WARN",
     }
-    late = of_check(wrong, "late_statements_are_copies")
+    late = check_metadata(wrong, "late_statements_are_copies")
     place = "(topic 'prices', partition 0, offset 7)"
     evidence = f'{{"id":1,"price":10}} is stated with diff 5 and was published with 1 {place}'
     assert evidence in late["evidence"]
     assert evidence in late["description"]
     assert (late["late_copies"], late["late_contradictions"], late["upper"]) == (1, 1, 7)
     assert "quarantined" not in late  # each check shows its own numbers
-    assert of_check(wrong, "quarantine_is_explained")["quarantined_unexplained"] == 1
+    assert check_metadata(wrong, "quarantine_is_explained")["quarantined_unexplained"] == 1
     shown = run_current_job(lakes.config, instance)
     assert shown.success
     assert metadata(shown, "prices", "current")["as_of"] == 6  # what is proven is published
@@ -69,11 +69,11 @@ def test_a_contradiction_fails_its_check_stops_nothing_and_is_sealed_by_decision
 
     nightly = run_nightly_job(lakes.config, instance)
     assert failed_checks(nightly) == {"prices/nothing_accumulates_below_zero": "WARN"}
-    below = of_check(nightly, "nothing_accumulates_below_zero")
-    assert (below["below_zero"], below["evidence"]) == (1, '{"id":1,"price":10}: -2')
-    seen = of_check(nightly, "quarantine_is_explained")
-    assert (below["sealed_by_decision"], seen["quarantined"], seen["quarantined_unexplained"]) == (1, 1, 0)
-    assert below["decided"] == f"{DECIDED} with 2 updates: {REASON}"
+    below_zero = check_metadata(nightly, "nothing_accumulates_below_zero")
+    assert (below_zero["below_zero"], below_zero["evidence"]) == (1, '{"id":1,"price":10}: -2')
+    seen = check_metadata(nightly, "quarantine_is_explained")
+    assert (below_zero["sealed_by_decision"], seen["quarantined"], seen["quarantined_unexplained"]) == (1, 1, 0)
+    assert below_zero["decided"] == f"{DECIDED} with 2 updates: {REASON}"
     docs = lakes.root / "docs"
     (page,) = [result for result in list_results(docs) if result.suite == "prices"]
     assert (page.decided, page.failed) == (1, ("nothing_accumulates_below_zero",))

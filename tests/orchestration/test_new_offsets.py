@@ -68,7 +68,7 @@ def test_new_offsets_start_a_tick_of_their_collection_once(
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_reclocked_topic_is_requested_once_and_once_more_after_it_is_accepted_again(
+def test_a_reclocked_topic_gets_one_tick_and_another_after_it_is_recreated_and_accepted(
     spark: SparkSession, instance: DagsterInstance, tmp_path: Path, broker: Broker
 ) -> None:
     lakes = RawLakes(tmp_path / "lakes", {"prices": "upsert", "visits": "append_only"})
@@ -80,7 +80,7 @@ def test_a_reclocked_topic_is_requested_once_and_once_more_after_it_is_accepted_
     keys = [AssetKey(["prices", verb]) for verb in ("ingest", "seal", "compact")]
 
     def tick_once(cursor: str | None) -> str | None:
-        """New offsets are requested once, and read by the tick; return the cursor."""
+        """A tick is requested once for new offsets, and reads them; return the cursor."""
         requested = evaluated(lakes, instance, cursor)
         assert [request.asset_selection for request in requested.run_requests or []] == [keys]
         assert evaluated(lakes, instance, requested.cursor).skip_message == "no topic has new messages"
@@ -97,7 +97,7 @@ def test_a_reclocked_topic_is_requested_once_and_once_more_after_it_is_accepted_
     broker.delete_topic(topic)
     broker.create_topic(topic, partitions=2)
     broker.produce(topic, [Record(b'{"id":2,"price":20}', b'{"id":2}', 1)])
-    assert evaluated(lakes, instance).run_requests, "what stops ingest is not read"
+    assert evaluated(lakes, instance).run_requests, "messages at which ingest stops count as unread"
     resolve(lakes, "topic", "--topic", topic, "--reason", "tested")
     tick_once(cursor)
     assert lakes.contents(spark, "prices", lakes.upper("prices") - 1) == {(1, 10): 1, (2, 20): 1}

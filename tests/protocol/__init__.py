@@ -1,1 +1,1 @@
-"""Tests of the room `protocol`."""
+"""Tests of `tidelake.protocol`."""

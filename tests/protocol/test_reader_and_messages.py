@@ -116,10 +116,10 @@ def test_a_capability_never_goes_back_and_obeys_its_holder_alone():
         held.downgrade(Antichain.of(2), "mine")
     with pytest.raises(CapabilityError):
         held.downgrade(Antichain.of(5), "yours")
-    taken = held.taken_over("yours")
+    transferred = held.taken_over("yours")
     with pytest.raises(CapabilityError):
-        taken.downgrade(Antichain.of(5), "mine")
-    assert taken.downgrade(Antichain(), "yours").since.is_empty
+        transferred.downgrade(Antichain.of(5), "mine")
+    assert transferred.downgrade(Antichain(), "yours").since.is_empty
 
 
 def test_since_is_held_by_the_earliest_capability_and_not_by_a_dropped_capability():

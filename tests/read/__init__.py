@@ -1,1 +1,1 @@
-"""Tests of the room `read`."""
+"""Tests of `tidelake.read`."""

@@ -1,1 +1,1 @@
-"""Tests of the room `schema`."""
+"""Tests of `tidelake.schema`."""

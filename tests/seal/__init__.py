@@ -1,1 +1,1 @@
-"""Tests of the room `seal`."""
+"""Tests of `tidelake.seal`."""

@@ -75,14 +75,14 @@ def test_times_of_two_groups_are_counted_once(
         monkeypatch.setattr(counting, "ROWS_OF_A_TASK_MIN", rows_of_a_task)
         return count_open_times(spark, form_of(collection.entry), data, files, read)
 
-    in_one, in_two = counted(1000), counted(1)
+    one_group, two_groups = counted(1000), counted(1)
     groups = group_by_time(files, 2)
     assert groups is not None
     assert len(groups) == 2
-    assert in_two == in_one
-    assert in_one.rows == 160
-    assert in_one.suspects
-    assert set(in_one.by_time) - in_one.suspects
+    assert two_groups == one_group
+    assert one_group.rows == 160
+    assert one_group.suspects
+    assert set(one_group.by_time) - one_group.suspects
 
 
 def test_a_seal_starts_no_spark_job(tmp_path: Path, spark: SparkSession) -> None:

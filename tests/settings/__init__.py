@@ -1,1 +1,1 @@
-"""Tests of the room `settings`."""
+"""Tests of `tidelake.settings`."""

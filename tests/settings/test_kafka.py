@@ -1,4 +1,4 @@
-"""The block `kafka`: its settings, what is refused by name, and that it never contains a secret."""
+"""The `kafka` block: its settings, that errors name what is refused, and that it never contains a secret."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_collection_in_kafka_knows_its_cluster_and_a_collection_in_files_does_
         ({**SASL, "sasl_password": {"env": 5}}, "kafka.sasl_password", "does not name the place"),
     ],
 )
-def test_a_setting_that_does_not_fit_is_refused_by_name(tmp_path: Path, kafka: Any, field: str, problem: str) -> None:
+def test_a_setting_that_does_not_fit_is_refused_and_named(tmp_path: Path, kafka: Any, field: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, kafka)
     assert caught.value.field == field

@@ -44,7 +44,7 @@ def test_a_file_uri_names_the_path_that_it_was_made_from(folder: str) -> None:
     ],
 )
 @pytest.mark.parametrize("field", ["store", "topics"])
-def test_a_place_that_cannot_be_a_store_is_refused_by_name(tmp_path: Path, field: str, uri: str, problem: str) -> None:
+def test_a_place_that_is_no_store_is_refused_and_named(tmp_path: Path, field: str, uri: str, problem: str) -> None:
     file = tmp_path / "collections.yaml"
     file.write_text(f"{field}: {uri}\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=problem.replace("(", r"\(")) as caught:

@@ -1,1 +1,1 @@
-"""Tests of the room `spark`."""
+"""Tests of `tidelake.spark`."""

@@ -111,9 +111,9 @@ def test_only_one_of_many_threads_creates_a_blob(root: Location) -> None:
 def test_only_one_of_many_processes_creates_a_blob(disk: Location) -> None:
     with get_context("spawn").Pool(4) as pool:
         won = pool.starmap(_creates_each, [(disk, writer, 100) for writer in range(4)], chunksize=1)
-    assert [sum(of_name) for of_name in zip(*won, strict=True)] == [1] * 100
-    for number, of_name in enumerate(zip(*won, strict=True)):
-        assert blobs.read(disk / f"{number:03d}") == f"{of_name.index(True)}".encode()
+    assert [sum(winners) for winners in zip(*won, strict=True)] == [1] * 100
+    for number, winners in enumerate(zip(*won, strict=True)):
+        assert blobs.read(disk / f"{number:03d}") == f"{winners.index(True)}".encode()
     assert len(blobs.list_names(disk)) == 100
 
 

@@ -55,7 +55,7 @@ def test_every_flipped_bit_of_a_small_file_is_damage(table: Location) -> None:
     assert read_rows(table, [file], SCHEMA).num_rows == 100
 
 
-def test_another_file_under_its_name_is_damage(table: Location) -> None:
+def test_another_file_under_the_same_name_is_damage(table: Location) -> None:
     file, other = written(table), written(table, "b", range(100, 200))
     (table / file.path).local.write_bytes((table / other.path).local.read_bytes())
     with pytest.raises(DamagedTable, match=r"bytes, but|is not the one that was committed"):
@@ -63,8 +63,8 @@ def test_another_file_under_its_name_is_damage(table: Location) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"\0", lambda data: b""])
-def test_a_file_without_a_digest_must_have_its_size(table: Location, change: object) -> None:
-    file = from_before(written(table))
+def test_a_file_without_a_digest_must_have_the_stated_size(table: Location, change: object) -> None:
+    file = without_digest(written(table))
     path = (table / file.path).local
     assert callable(change)
     path.write_bytes(change(path.read_bytes()))
@@ -73,7 +73,7 @@ def test_a_file_without_a_digest_must_have_its_size(table: Location, change: obj
 
 
 def test_a_flipped_bit_in_a_page_is_damage_without_a_digest_too(table: Location) -> None:
-    file = from_before(written(table, numbers=range(10_000)))
+    file = without_digest(written(table, numbers=range(10_000)))
     path, random = (table / file.path).local, Random(8)
     middle = range(8 * (file.bytes // 4), 8 * (file.bytes // 2))
     for _ in range(FLIPS):
@@ -118,6 +118,6 @@ def test_a_large_file_is_verified_by_its_footer_and_page_by_page(table: Location
     assert read_rows(table, [file], SCHEMA).num_rows == 500_000
 
 
-def from_before(file: RunFile) -> RunFile:
+def without_digest(file: RunFile) -> RunFile:
     """A file as logs described it before they stated digests."""
     return replace(file, digest=None)

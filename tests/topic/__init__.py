@@ -1,1 +1,1 @@
-"""Tests of the room `topic`."""
+"""Tests of `tidelake.topic`."""

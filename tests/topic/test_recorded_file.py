@@ -111,11 +111,11 @@ def test_a_join_that_keeps_the_number_of_rows_is_refused(tmp_path: Path) -> None
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(0, 4), min_size=5, max_size=5), st.sampled_from([[0, 1, 2, 3, 4], [0, 1, 4, 7, 9]]))
 def test_as_many_rows_are_believed_only_if_none_is_missing(
-    tmp_path_factory: pytest.TempPathFactory, taken: list[int], offsets: list[int]
+    tmp_path_factory: pytest.TempPathFactory, indexes: list[int], offsets: list[int]
 ) -> None:
     folder = tmp_path_factory.mktemp("taken")
-    rewrite(record(folder, offsets, alike=True), lambda table: table.take(taken))
-    if sorted(taken) == [0, 1, 2, 3, 4]:
+    rewrite(record(folder, offsets, alike=True), lambda table: table.take(indexes))
+    if sorted(indexes) == [0, 1, 2, 3, 4]:
         return
     refused(folder, "its pages are not those that were recorded")
 

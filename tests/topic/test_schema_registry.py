@@ -1,4 +1,4 @@
-"""Schema ids of a real registry: looked up when needed, resolved by column, refused by name."""
+"""Schema ids of a real registry: looked up when needed, resolved by column, and named if they are refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RegistryLake(RawLake):
 
 
 @pytest.mark.spark
-def test_each_record_is_read_with_its_writers_schema_or_refused_by_name(
+def test_each_record_is_read_with_its_writers_schema_or_refused_with_a_reason(
     tmp_path: Path, spark: SparkSession, registry: Registry
 ) -> None:
     lake = RegistryLake(tmp_path, spark, registry)
@@ -167,10 +167,10 @@ def test_every_topic_has_its_own_subjects_for_keys_and_for_values(tmp_path: Path
     assert schemas.keys is not None
     assert set(schemas.values.writers.by_id or ()) == {ids["eu-value"], ids["us-value"]}
     assert set(schemas.keys.writers.by_id or ()) == {ids["eu-key"]}
-    by_both = settings_of(tmp_path, registry, envelope="append_only", topic="de", subject="topic_record")
-    assert resolved(tmp_path, by_both).values.writers.by_id == {}
+    by_topic_and_record = settings_of(tmp_path, registry, envelope="append_only", topic="de", subject="topic_record")
+    assert resolved(tmp_path, by_topic_and_record).values.writers.by_id == {}
     both = registry.register("de-shop.visit", COLUMNS | {"doc": "both"})
-    assert set(resolved(tmp_path, by_both).values.writers.by_id or ()) == {both}
+    assert set(resolved(tmp_path, by_topic_and_record).values.writers.by_id or ()) == {both}
 
 
 def test_a_subject_is_looked_up_again_and_fetched_schemas_stay_on_disk(tmp_path: Path, registry: Registry) -> None:

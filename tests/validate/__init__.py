@@ -1,1 +1,1 @@
-"""Tests of the room `validate`."""
+"""Tests of `tidelake.validate`."""

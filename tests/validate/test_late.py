@@ -60,7 +60,7 @@ def lake(template: Path, tmp_path: Path, spark: SparkSession) -> Lake:
     return lake
 
 
-def come_late(lake: Lake, *values: bytes) -> LateReport:
+def compare_sent(lake: Lake, *values: bytes) -> LateReport:
     """Send and ingest messages, and compare the late statements."""
     lake.send(*values)
     lake.ingest()
@@ -89,7 +89,7 @@ def test_a_late_copy_and_a_late_contradiction_are_told_apart(
     lake = sealed(tmp_path, spark, family, **more)
     before = lake.contents(8)
     other = -1 if family == "upsert" else 3
-    report = come_late(
+    report = compare_sent(
         lake,
         updates(((1, 10), 1, 1), ((2, None), 2, 1), ((2, None), 2, 1)),
         updates(((3, 30), 2, other), ((9, 90), 2, 1), ((4, 40), 1, 1)),
@@ -97,7 +97,7 @@ def test_a_late_copy_and_a_late_contradiction_are_told_apart(
     assert report == LateReport(copies=2, contradictions=3)
     assert contradiction_rows(lake) == [(1, 4, 1, 0, 3), (2, 3, other, 1, 3), (2, 9, 1, 0, 3)]
     assert lake.contents(8) == before
-    assert come_late(lake, updates(((1, 10), 1, 1))) == LateReport(copies=1)
+    assert compare_sent(lake, updates(((1, 10), 1, 1))) == LateReport(copies=1)
     assert late_verdicts(lake.collection) == {"copy": 3, "contradiction": 3, "settled": 0, "untold": 0, "late": 0}
 
 
@@ -116,7 +116,7 @@ def test_only_files_whose_times_late_statements_meet_are_opened(
         return read_files(spark, table, files, schema)
 
     monkeypatch.setattr(late_room, "read_files", noting)
-    assert come_late(lake, updates((20, 20, 1), (20, 15, 1))) == LateReport(copies=1, contradictions=1)
+    assert compare_sent(lake, updates((20, 20, 1), (20, 15, 1))) == LateReport(copies=1, contradictions=1)
     assert opened == [1]
 
 
@@ -124,7 +124,7 @@ def test_what_compaction_has_taken_together_cannot_be_told_any_more(tmp_path: Pa
     lake = sealed(tmp_path, spark, keep=4)
     lake.compact()
     assert lake.collection.entry.since == (5,)
-    report = come_late(lake, updates(((1, 10), 1, 1), ((8, 80), 2, 1), ((4, 40), 7, 1), ((4, 41), 7, 1)))
+    report = compare_sent(lake, updates(((1, 10), 1, 1), ((8, 80), 2, 1), ((4, 40), 7, 1), ((4, 41), 7, 1)))
     assert report == LateReport(copies=1, contradictions=1, untold=2)
     assert contradiction_rows(lake) == [(7, 4, 1, 0, 2)]
 
@@ -134,7 +134,7 @@ def test_a_key_s_newest_statement_can_still_be_told_after_compaction(tmp_path: P
     lake.send(updates(((1, 10), 1, 1), ((2, 20), 1, 1), ((1, 11), 3, 1)), progress([0], [9], {1: 2, 3: 1}))
     lake.run()
     lake.compact()
-    report = come_late(lake, updates(((1, 10), 1, 1), ((2, 20), 1, 1), ((2, 20), 1, -1), ((1, 11), 3, 1)))
+    report = compare_sent(lake, updates(((1, 10), 1, 1), ((2, 20), 1, 1), ((2, 20), 1, -1), ((1, 11), 3, 1)))
     assert report == LateReport(copies=2, contradictions=1, untold=1)
     assert contradiction_rows(lake) == [(1, 2, -1, 1, 2)]
 
@@ -151,7 +151,7 @@ def test_late_change_events_are_compared_as_they_were_stated(
     lake.run()
     lake.compact()
     same = debezium.events((None, (2, 5), 7), (None, (1, 10), 1))
-    report = come_late(lake, same, debezium.events((None, (2, 5), 7), op="r"))
+    report = compare_sent(lake, same, debezium.events((None, (2, 5), 7), op="r"))
     assert report == LateReport(copies=1, contradictions=1, untold=1)
     (contradiction,) = contradictions(lake)
     assert contradiction.data == {"before": None, "after": {"id": 2, "price": 5}, "op": "r"}
@@ -163,11 +163,11 @@ def test_a_discarded_statement_that_comes_late_is_settled(tmp_path: Path, spark:
     lake.run()
     lake.decide(time=1, discard={"data": {"id": 1, "price": 10}, "diff": 2})
     assert lake.seal().upper == 9
-    assert come_late(lake, updates(((1, 10), 1, 2), ((1, 10), 1, 1))) == LateReport(copies=1, settled=1)
+    assert compare_sent(lake, updates(((1, 10), 1, 2), ((1, 10), 1, 1))) == LateReport(copies=1, settled=1)
 
 
 def test_a_contradiction_is_settled_by_discarding_it(lake: Lake) -> None:
-    come_late(lake, updates(((1, 10), 1, 5)))
+    compare_sent(lake, updates(((1, 10), 1, 5)))
     status = read_status(lake.collection, "plain")
     assert (status.late_contradicted, status.late_undecided) == (1, 1)
     assert status.late_evidence == [
@@ -249,7 +249,7 @@ def test_a_tick_that_is_repeated_after_a_stop_counts_its_late_rows_once(lake: La
 
 
 def test_verdicts_survive_the_merging_of_small_files(lake: Lake) -> None:
-    assert come_late(lake, updates(((1, 10), 1, 1), ((1, 10), 1, 5))) == LateReport(copies=1, contradictions=1)
+    assert compare_sent(lake, updates(((1, 10), 1, 1), ((1, 10), 1, 5))) == LateReport(copies=1, contradictions=1)
     path, schema = lake.collection.paths.late, late_schema(lake.collection.entry.record_schema)
     for file in OpenTable(path).files():
         for _ in range(7):
@@ -287,7 +287,7 @@ def test_values_of_every_kind_are_compared_as_the_table_has_them(tmp_path: Path,
     lake.send(sent(row(float("nan"), None, 1), row(0.0, float("nan"), "1"), row(1.0, 2.0, None)))
     lake.send(encode({"lower": [0], "upper": [5], "counts": [{"time": 1, "count": 3}]}, record))
     lake.run()
-    report = come_late(
+    report = compare_sent(
         lake, sent(row(float("nan"), None, 1), row(-0.0, float("nan"), "1"), row(1.0, 2.0, None), row(1.0, None, None))
     )
     assert report == LateReport(copies=3, contradictions=1)
@@ -322,7 +322,7 @@ def test_a_late_count_that_differs_from_the_proven_count_is_noted_once(lake: Lak
 def test_a_closed_stream_compares_counts_and_updates_too(lake: Lake) -> None:
     lake.send(progress([9], []))
     assert lake.run().closed
-    report = come_late(lake, updates(((9, 9), 50, 1), ((4, 40), 7, 1)), progress([0], [], {1: 1, 2: 2, 7: 1, 50: 1}))
+    report = compare_sent(lake, updates(((9, 9), 50, 1), ((4, 40), 7, 1)), progress([0], [], {1: 1, 2: 2, 7: 1, 50: 1}))
     assert report == LateReport(copies=1, contradictions=1)
     lake.seal()
     assert contradiction_rows(lake) == [(50, 9, 1, 0, 3), (50, None, 1, 0, 4)]

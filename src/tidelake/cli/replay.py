@@ -35,7 +35,7 @@ def replay(
         Path | None, typer.Option(help="Keep the output of --engine delta in this new folder, instead of removing it.")
     ] = None,
 ) -> None:
-    """Run recorded streams through the reader, and print one JSON line for each input line."""
+    """Run recorded streams through the reader or the jobs, and print one JSON line for each input line."""
     from tidelake.protocol.json_values import to_text
     from tidelake.protocol.replay import replay_file
 
@@ -84,13 +84,13 @@ def _replay_through_delta(
     with TemporaryDirectory(prefix="tidelake-replay-") as scratch, _no_log():
         settings = make_streams(store or Path(scratch), len(streams))
         if store is not None:
-            for (file, _), of_stream in zip(streams, settings, strict=True):
-                say(f"{of_stream.file}: {of_stream.collections[0].name} is {file}")
+            for (file, _), stream_settings in zip(streams, settings, strict=True):
+                say(f"{stream_settings.file}: {stream_settings.collections[0].name} is {file}")
         say(f"starting Spark, which logs to {LOG} …")
-        pipeline = Pipeline.of_tiny(start_session(), ingest, seal)
-        for (file, lines), of_stream in zip(streams, settings, strict=True):
+        pipeline = Pipeline.for_tiny_data(start_session(), ingest, seal)
+        for (file, lines), stream_settings in zip(streams, settings, strict=True):
             try:
-                yield from replay_through(pipeline, of_stream, lines, str(file))
+                yield from replay_through(pipeline, stream_settings, lines, str(file))
             except TidelakeError as error:
                 say(f"error: {error}")
                 failed.append(file)

@@ -59,8 +59,8 @@ def suspect_pattern(resolved: Any) -> str:
     """
     if _holds_int(resolved):
         return _BEYOND_INT32  # nine high bytes and a byte other than 0 and 1 begin like this
-    beyond = (pattern.removeprefix(_HIGH * 2) for pattern in (_BEYOND_INT64, _INDEX_BEYOND_INT32))
-    return f"{_HIGH * 2}(?:{'|'.join(beyond)})"
+    patterns = (pattern.removeprefix(_HIGH * 2) for pattern in (_BEYOND_INT64, _INDEX_BEYOND_INT32))
+    return f"{_HIGH * 2}(?:{'|'.join(patterns)})"
 
 
 def read_exactly(resolved: Any, value: bytes) -> Any:

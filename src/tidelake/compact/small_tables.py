@@ -17,7 +17,7 @@ _BYTES_MAX = 64 * 2**20
 
 
 def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
-    """Merge eight runs of the same kind and tier until no tier has as many, and return the number of merges.
+    """Merge eight runs of the same kind and tier until no tier has eight, and return the number of merges.
 
     Rows do not change. Kinds are not mixed: readers distinguish them by the names of runs.
     Cost: amortised logarithmic in the rows; the driver reads at most a million rows and 64 MiB for one merge.

@@ -70,8 +70,8 @@ def decode_avro(
     temporary = [body, columns.schema_id]
     for known_id, writer in by_id.items():
         part = columns.of_writer(known_id)
-        of_id = framing.isNull() & (schema_id == known_id)
-        framed = framed.withColumn(part.body, F.when(of_id, F.col(body)))
+        has_id = framing.isNull() & (schema_id == known_id)
+        framed = framed.withColumn(part.body, F.when(has_id, F.col(body)))
         framed = _bare(framed, part.body, part, record, dict(writer))
         value = F.coalesce(F.col(part.name), value)
         reason = F.coalesce(reason, F.col(part.reason))
@@ -87,7 +87,7 @@ def _bare(frame: DataFrame, body: str, columns: Target, record: dict[str, Any], 
     value, tail = F.col(columns.message)["m"], F.col(columns.message)["tail"]
     broken = F.coalesce(
         F.when(tail.isNull() | value.isNull(), F.lit("undecodable")),
-        *([] if landing.beyond is None else [F.when(landing.beyond(value), F.lit("undecodable"))]),
+        *([] if landing.too_large is None else [F.when(landing.too_large(value), F.lit("undecodable"))]),
         F.when(tail != F.lit(SENTINEL), F.lit("bytes_left_over")),
         F.when(_is_truncated(body, sealed, writer, landing), F.lit("undecodable")),
         *([] if landing.not_text is None else [F.when(landing.not_text(value), F.lit("undecodable"))]),
@@ -104,9 +104,9 @@ def _columns(stored: Column, record: dict[str, Any], writer: dict[str, Any]) -> 
     """Return the collection's columns, in its order, from the written record."""
     types = {field.name: field.dataType for field in spark_schema(pa.schema(data_fields(record)))}
     columns = []
-    for name, taken in resolve(record, writer).items():
-        column = stored[name] if taken.written else F.lit(taken.default)
-        is_cast = taken.widened or not taken.written
+    for name, source in resolve(record, writer).items():
+        column = stored[name] if source.written else F.lit(source.default)
+        is_cast = source.widened or not source.written
         columns.append((column.cast(types[name]) if is_cast else column).alias(name))
     return columns
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 
 from tidelake.codec.exact import suspect_pattern
-from tidelake.decode.columns import BODY, FRAMING, MESSAGE, SCHEMA_ID
+from tidelake.decode.columns import BODY, BODY_REASON, MESSAGE, SCHEMA_ID
 from tidelake.decode.framing import MAGIC_BYTES, body_of, holds_id_in_header, reason_by, schema_id_of
 from tidelake.decode.landing import Landing, land_record
 from tidelake.decode.lengths import Lengths, bytes_of_statements, lengths_of_statement, measured_type
@@ -150,7 +150,7 @@ class Decoder:
         long_enough = F.length(value) >= MAGIC_BYTES
         magic = long_enough & (F.substring(value, 1, 1) == F.lit(bytes(1)))
         schema_id = schema_id_of(value)
-        framing = (
+        reason = (
             F.when(value.isNull(), F.lit(None))
             .when(holds_id_in_header(raw, "value"), F.lit("schema_id_in_header"))
             .when(F.substring(value, 1, 1) != F.lit(bytes(1)), F.lit("wrong_magic_byte"))
@@ -159,7 +159,7 @@ class Decoder:
             .when(~schema_id.isin(list(self.writer_schemas)), F.lit("unknown_schema_id"))
         )
         body = F.when(magic, body_of(value))
-        return raw.withColumns({BODY: body, FRAMING: framing, SCHEMA_ID: F.when(magic, schema_id)})
+        return raw.withColumns({BODY: body, BODY_REASON: reason, SCHEMA_ID: F.when(magic, schema_id)})
 
     def _decoded_updates(self, framed: DataFrame, schema: dict[str, Any], reading: Reading) -> DataFrame:
         decoded, reason, columns = _columns_of_updates(schema, self.record_schema, reading)
@@ -170,7 +170,7 @@ class Decoder:
 @cached
 def _unframed() -> list[Column]:
     """Return the columns of `_framed` for messages without framing."""
-    nothing = {FRAMING: "string", SCHEMA_ID: "bigint"}
+    nothing = {BODY_REASON: "string", SCHEMA_ID: "bigint"}
     return [F.col("value").alias(BODY), *(F.lit(None).cast(kind).alias(name) for name, kind in nothing.items())]
 
 
@@ -184,14 +184,14 @@ def _columns_of_updates(
     """Return the decoded message, the reason computed from it, and the columns that `Decoder.updates` adds."""
     landing = land_record(schema)
     batch = F.col(f"{MESSAGE}.m.member0")
-    reasons = [F.col(FRAMING)]
+    reasons = [F.col(BODY_REASON)]
     if reading is Reading.MEASURED:
         decoded = _from_avro(F.col(BODY), measured_type(landing.decoding), sealed=False)
         reasons.append(_undecodable(batch))
     else:
         decoded = _from_avro(F.col(BODY), landing.decoding)
-        if reading is Reading.CAREFUL and landing.beyond is not None:
-            reasons.append(_any_statement(batch, landing.beyond, "undecodable"))
+        if reading is Reading.CAREFUL and landing.too_large is not None:
+            reasons.append(_any_statement(batch, landing.too_large, "undecodable"))
         reasons += [_avro_reason(batch), _overflow_reason(schema)]
     careful = reading is Reading.CAREFUL
     if careful:
@@ -210,7 +210,7 @@ def _columns_of_updates(
 def _is_progress() -> Column:
     """Return whether the first byte marks a framed message as a progress statement; never null: no message is lost."""
     first_byte = F.substring(F.col(BODY), 1, 1)
-    return F.coalesce(F.col(FRAMING).isNull() & (first_byte == F.lit(PROGRESS_BYTE)), F.lit(False))
+    return F.coalesce(F.col(BODY_REASON).isNull() & (first_byte == F.lit(PROGRESS_BYTE)), F.lit(False))
 
 
 def _from_avro(body: Column, decoding: Any, sealed: bool = True) -> Column:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 # CDCv2 messages.
 BODY = "_body"
 """binary. The message without its framing; null if it has no body."""
-FRAMING = "_framing"
+BODY_REASON = "_body_reason"
 """string. Why there is no body, or null."""
 SCHEMA_ID = "_schema_id"
 """bigint. The schema id of Confluent's framing."""
@@ -34,7 +34,7 @@ class Target:
     """The output columns of a decoder of keys or values, and its temporary columns, which it drops at the end.
 
     Args:
-        name: struct. The decoded record; the names of all other columns begin with it.
+        name: the name of the column that holds the decoded record, a struct; all other names begin with it.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Target:
     @property
     def schema_id(self) -> str:
         """Bigint. Avro: the schema id of the framing."""
-        return f"{self.name}_found"
+        return f"{self.name}_schema_id"
 
     @property
     def message(self) -> str:
@@ -126,7 +126,7 @@ class Target:
     @property
     def variant_parts(self) -> str:
         """Struct. JSON: the parts of a suspect record that must be text, as variants."""
-        return f"{self.name}_exact"
+        return f"{self.name}_variant_parts"
 
     @property
     def problem(self) -> str:

@@ -64,8 +64,8 @@ def real_form(ddl: str) -> Callable[[Any, str], JsonForm]:
 
     def form(kind: Any, column: str) -> JsonForm:
         def problem(value: Column) -> Column:
-            beyond = (value == F.lit(float("inf"))) | (value == F.lit(float("-inf")))
-            return F.when(beyond, F.lit(f"out_of_range {column}"))
+            is_infinite = (value == F.lit(float("inf"))) | (value == F.lit(float("-inf")))
+            return F.when(is_infinite, F.lit(f"out_of_range {column}"))
 
         return JsonForm(ddl, _unchanged, problem)
 

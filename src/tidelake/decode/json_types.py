@@ -82,13 +82,13 @@ class _Field:
     @property
     def problem(self) -> Expression | None:
         """The check for a missing or unfitting value of the field."""
-        of_type = self.form.problem
+        type_problem = self.form.problem
         if self.nullable:
-            return of_type
+            return type_problem
 
         def problem(value: Column) -> Column:
             missing = F.when(value.isNull(), F.lit(f"missing_field {self.column}"))
-            return missing if of_type is None else F.coalesce(missing, of_type(value))
+            return missing if type_problem is None else F.coalesce(missing, type_problem(value))
 
         return problem
 

@@ -42,7 +42,7 @@ class Landing:
     """Converts the decoded value to the stored one; None if they are the same."""
     not_text: _Check | None = None
     """Whether a string inside is not UTF-8, which Spark's decoder accepts; None if the type has no string."""
-    beyond: _Check | None = None
+    too_large: _Check | None = None
     """Whether a decimal inside, decoded with more digits, has too many; None if the type has no such decimal."""
     fields: tuple[tuple[str, Landing], ...] = ()
     """The landings of a record's fields."""
@@ -50,7 +50,7 @@ class Landing:
     @property
     def broken(self) -> _Check | None:
         """Whether either check holds, never null; None if there is nothing to check."""
-        return _any_of([(lambda value: value, check) for check in (self.not_text, self.beyond)])
+        return _any_of([(lambda value: value, check) for check in (self.not_text, self.too_large)])
 
 
 @dataclass
@@ -106,7 +106,7 @@ def _land_scalar(kind: AvroType, decoding: AvroType) -> Landing:
     form = spark_type(scalar).avro(kind)
     if form.properties:
         decoding = {**({"type": decoding} if isinstance(decoding, str) else decoding), **form.properties}
-    return Landing(arrow, decoding, form.project, form.not_text, form.beyond)
+    return Landing(arrow, decoding, form.project, form.not_text, form.too_large)
 
 
 def _land_named(kind: AvroType, names: _Names, column: str, namespace: str) -> Landing:
@@ -130,7 +130,7 @@ def _land_named(kind: AvroType, names: _Names, column: str, namespace: str) -> L
         },
         project=_project_struct(fields),
         not_text=_any_of([(_field(name), landing.not_text) for name, landing in fields]),
-        beyond=_any_of([(_field(name), landing.beyond) for name, landing in fields]),
+        too_large=_any_of([(_field(name), landing.too_large) for name, landing in fields]),
         fields=tuple(fields),
     )
 
@@ -143,7 +143,7 @@ def _land_array(kind: AvroType, names: _Names, column: str, namespace: str) -> L
         decoding={"type": "array", "items": items.decoding},
         project=None if project is None else lambda value: F.transform(value, project),
         not_text=_any_item(items.not_text),
-        beyond=_any_item(items.beyond),
+        too_large=_any_item(items.too_large),
     )
 
 
@@ -159,7 +159,7 @@ def _land_union(branches: list[AvroType], names: _Names, column: str, namespace:
             if optional
             else [landing.decoding]
         )
-        return Landing(landing.arrow, decoding, landing.project, landing.not_text, landing.beyond)
+        return Landing(landing.arrow, decoding, landing.project, landing.not_text, landing.too_large)
     if len({name.lower() for name, _ in real}) < len(real):
         raise SchemaRefused(column, "two branches of a union have the same name")
     landed = iter([(name, _land(branch, names, f"{column}.{name}", namespace)) for name, branch in real])
@@ -188,7 +188,7 @@ def _land_union(branches: list[AvroType], names: _Names, column: str, namespace:
         decoding=decoding,
         project=project,
         not_text=_any_of([(access, landing.not_text) for access, (_, landing) in zip(accessors, pairs, strict=True)]),
-        beyond=_any_of([(access, landing.beyond) for access, (_, landing) in zip(accessors, pairs, strict=True)]),
+        too_large=_any_of([(access, landing.too_large) for access, (_, landing) in zip(accessors, pairs, strict=True)]),
     )
 
 

@@ -156,7 +156,7 @@ def _measure_int_column(value: Column) -> Lengths:
 
 def _measure_record(fields: Sequence[tuple[str, _Measure]]) -> _Measure:
     def measure(value: Column) -> Lengths:
-        lengths = [of_field(value[name]) for name, of_field in fields]
+        lengths = [measure_field(value[name]) for name, measure_field in fields]
         return Lengths(
             sum(length.constant for length in lengths),
             [part for length in lengths for part in length.variable],

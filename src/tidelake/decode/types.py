@@ -42,7 +42,7 @@ class AvroForm:
     properties: Mapping[str, Any] = field(default_factory=dict)
     project: Expression | None = None
     not_text: Expression | None = None
-    beyond: Expression | None = None
+    too_large: Expression | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _decimal(kind: Any) -> AvroForm:
     return AvroForm(
         {"logicalType": DECIMAL, "precision": _DECIMAL_DIGITS_EXACT, "scale": scale},
         project=lambda value: value.try_cast(f"decimal({precision}, {scale})"),
-        beyond=lambda value: F.abs(value) >= F.lit(bound),
+        too_large=lambda value: F.abs(value) >= F.lit(bound),
     )
 
 

@@ -93,8 +93,8 @@ class EventForm(Form):
             touched = keys_touched(effects.withColumn(DIFF, F.lit(1)), self.key)
             return touched.groupBy(*key, TIME).agg(F.count(F.lit(1)).alias("_rows"))
         nets = row_updates(sealed).groupBy(*(f"`{name}`" for name in self.row), TIME)
-        left = nets.agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_net"))
-        return left.groupBy(*key, TIME).agg(F.count_if(F.col("_net") > 0).alias("_rows"))
+        totals = nets.agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_net"))
+        return totals.groupBy(*key, TIME).agg(F.count_if(F.col("_net") > 0).alias("_rows"))
 
 
 def row_fields(event_fields: Sequence[pa.Field]) -> list[pa.Field]:

@@ -21,7 +21,7 @@ from tidelake.store.entry import Collection
 from tidelake.store.layout import DIFF, ERROR, POSITION, TIME
 from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS
 
-KEYS_LOOKED_AT_MAX = 10_000
+KEYS_EXAMINED_MAX = 10_000
 _NAMED_MAX = 10
 
 
@@ -31,7 +31,7 @@ class KeyErrors:
 
     Args:
         count: their number; if `has_more`, a lower bound.
-        has_more: whether there are more suspects than `KEYS_LOOKED_AT_MAX`.
+        has_more: whether there are more suspects than `KEYS_EXAMINED_MAX`.
         first: some of them, each with its error.
     """
 
@@ -53,12 +53,12 @@ def keys_in_error(collection: Collection) -> KeyErrors:
     files = [pq.ParquetFile(blobs.open_file(collection.paths.updates / file.path)) for file in table.files()]
     stated = [_rows(file, key, pc.is_valid(pc.field(ERROR))) for file in files if _holds_errors(file)]
     suspects = {_key_of(row, key): row for rows in stated for row in rows}
-    looked_at = sorted(suspects, key=repr)[:KEYS_LOOKED_AT_MAX]
-    if not looked_at:
+    examined = sorted(suspects, key=repr)[:KEYS_EXAMINED_MAX]
+    if not examined:
         return KeyErrors()
     newest: dict[Hashable, dict[str, Any]] = {}
     # The first column of the key selects few other rows; the whole key is compared here.
-    wanted = _first_value_in([suspects[suspect] for suspect in looked_at], files[0].schema_arrow.field(key[0]))
+    wanted = _first_value_in([suspects[suspect] for suspect in examined], files[0].schema_arrow.field(key[0]))
     for row in (row for file in files for row in _rows(file, key, wanted)):
         row_key = _key_of(row, key)
         if row_key in suspects and row[DIFF] and (row_key not in newest or _rank(newest[row_key]) < _rank(row)):
@@ -66,7 +66,7 @@ def keys_in_error(collection: Collection) -> KeyErrors:
     barrier = _greatest_barrier(files, key) if table.value(HAS_BARRIERS) else []
     errors = [row for row in newest.values() if row[ERROR] is not None and row[POSITION] >= barrier]
     errors.sort(key=lambda row: repr(_key_of(row, key)))
-    return KeyErrors(len(errors), len(suspects) > len(looked_at), [_shown(row, key) for row in errors[:_NAMED_MAX]])
+    return KeyErrors(len(errors), len(suspects) > len(examined), [_shown(row, key) for row in errors[:_NAMED_MAX]])
 
 
 def _holds_errors(file: pq.ParquetFile) -> bool:

@@ -49,10 +49,10 @@ def second_values(history: History, times: Sequence[int]) -> list[Triple]:
 
 
 def _row_before(history: History, time: int, random: Random) -> int:
-    taken = {row for row, _, _ in _updates_at(history, time)}
+    used = {row for row, _, _ in _updates_at(history, time)}
     for _ in range(_ATTEMPTS):
         row, stated_at, _ = random.choice(history.updates)
-        if stated_at < time and row not in taken:
+        if stated_at < time and row not in used:
             return row
     return history.new_row(history.take_id())
 

@@ -61,7 +61,7 @@ class Pipeline:
     seal: Job
 
     @staticmethod
-    def of_tiny(spark: SparkSession, ingest: Job, seal: Job) -> Pipeline:
+    def for_tiny_data(spark: SparkSession, ingest: Job, seal: Job) -> Pipeline:
         """Create a pipeline in a new session of the same application, set for a handful of rows."""
         session = spark.newSession()
         for name, value in TINY.items():

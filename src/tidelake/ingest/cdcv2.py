@@ -32,7 +32,7 @@ from tidelake.store.files import RunFile, discard_run, discard_runs, read_rows, 
 from tidelake.store.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import WrittenRun, append_run, read_files, write_frame
-from tidelake.store.state import CLOSED, SEARCHES, UPPER
+from tidelake.store.state import CLOSED, LENGTHS_INSUFFICIENT, UPPER
 from tidelake.store.table_schema import late_schema, updates_schema
 from tidelake.topic.topic import OffsetRange, Topic
 
@@ -40,8 +40,9 @@ _MESSAGES_PER_TASK_MIN = 2_000
 _ACCEPTED, _NULL, _REJECTED, _BROKEN, _DOUBTFUL = (1 << bit for bit in range(5))
 """The bits of `_flags`.
 
-ACCEPTED: the row holds an allowed statement. NULL, REJECTED: first row of such a message. BROKEN: the statement breaks
-a rule of its own. DOUBTFUL: the statement's length does not prove that nothing was truncated.
+ACCEPTED: the row holds an allowed statement. NULL, REJECTED: it is the first row of a null or rejected message.
+BROKEN: the statement breaks a rule regardless of other statements. DOUBTFUL: its length does not prove that nothing
+was truncated.
 """
 
 
@@ -88,8 +89,8 @@ class StreamTick(Tick):
         self.sealed = _Sealed(self.table.value(UPPER) or 0, bool(self.table.value(CLOSED)))
         self.report = TickReport()
         self.late_offsets: tuple[int, int] | None = None
-        self.searches = False
-        """Whether lengths turned out not to prove good messages of this topic."""
+        self.lengths_insufficient = False
+        """Whether all messages turned out to be good although their lengths did not prove it."""
         self.files: list[RunFile] = []
 
     def plan(self) -> bool:
@@ -102,10 +103,10 @@ class StreamTick(Tick):
 
     def read(self) -> None:
         """Read the schemas of the range and its progress statements."""
-        # The registry is asked after the end offsets were, so it knows every id before them.
+        # The registry is asked after the end offsets are known, so it knows every schema id before them.
         self.decoder = decoder_of(resolve_stream(self.settings, self.schema))
         self.reading = self.decoder.readings[0]
-        if self.table.value(SEARCHES) and self.reading is Reading.MEASURED:
+        if self.table.value(LENGTHS_INSUFFICIENT) and self.reading is Reading.MEASURED:
             self.reading = Reading.TRUSTING
         reach("ingest.before_write")
         self.progress = self._read_progress()
@@ -148,7 +149,7 @@ class StreamTick(Tick):
             self.reading = closer
             self.decode()
             written = self._write_run(bounds, drops_copies)
-        self.searches = self.reading is Reading.COMPARED and _lacks_proof(written)
+        self.lengths_insufficient = self.reading is Reading.COMPARED and _lacks_proof(written)
         if not written.files:
             discard_run(self.table.path, written.run)
         self.report.null_records += written.counts["null_records"]
@@ -160,7 +161,7 @@ class StreamTick(Tick):
         return written.files
 
     def _write_run(self, bounds: tuple[int, int] | None, drops_copies: bool) -> WrittenRun:
-        """Write a run, and find out from counts whether it needs a closer reading.
+        """Write a run, with counts that tell whether it needs a closer reading.
 
         Args:
             bounds: see `bounds_of_future`.
@@ -178,7 +179,7 @@ class StreamTick(Tick):
         rows = reduce(DataFrame.unionAll, frames)
         run = new_run("ingest", self.table.seq)
         if bounds is not None:
-            # A row from the far future gets its own file; otherwise every seal would open this one.
+            # Rows from the far future get their own file; otherwise every seal would open the file that has them.
             soon, far = (F.col(TIME) >= parameter(bound, F.col(TIME)) for bound in bounds)
             rows = rows.withColumn("_future", soon.cast("int") + far.cast("int"))
         schema = updates_schema(self.schema)
@@ -186,7 +187,7 @@ class StreamTick(Tick):
         return WrittenRun(run, files, [counts.values() for counts in observed])
 
     def _observe(self, rows: DataFrame, observed: list[Observed]) -> DataFrame:
-        """Count the columns of `_row_columns`."""
+        """Observe the sums over the columns of `_row_columns`, and the first and last offset of a late update."""
         late_offset = F.when(_has(_ACCEPTED) & self.sealed.holds(F.col(TIME)), F.col("_offset"))
         late = F.min(late_offset).alias("late_first"), F.max(late_offset).alias("late_last")
         seen = Observed(rows, *_counts(self.reading), *late)
@@ -291,7 +292,9 @@ class StreamTick(Tick):
             self.sealed = now
 
         def commit(table: OpenTable) -> None:
-            values = values_behind(table, self.topic.name, self.offsets) | ({SEARCHES: 1} if self.searches else {})
+            values = values_behind(table, self.topic.name, self.offsets) | (
+                {LENGTHS_INSUFFICIENT: 1} if self.lengths_insufficient else {}
+            )
             self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
 
         def check_still_valid(table: OpenTable) -> None:
@@ -354,7 +357,10 @@ def _message_columns(refusals: Sequence[Refusal], reading: Reading) -> list[Colu
 
 @cached
 def _row_columns(decoder: Decoder, refusals: Sequence[Refusal], reading: Reading) -> list[Column]:
-    """Return the columns that count a row's statement and, in its first row, its message; see `explode_messages`."""
+    """Return the columns that count each row's statement and, in a message's first row, the message itself.
+
+    See `explode_messages`.
+    """
     statement, is_first = F.col("_u"), F.coalesce("_at", F.lit(0)) == 0
     is_present, refused = statement.isNotNull(), bool(refusals)
     flags, columns = {}, [F.col("offset").alias("_offset")]

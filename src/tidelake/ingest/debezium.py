@@ -21,7 +21,7 @@ from tidelake.decode.debezium.columns import SCHEMA
 from tidelake.decode.debezium.events import UNUSABLE
 from tidelake.decode.debezium.fast_json import read_plain_changes
 from tidelake.decode.debezium.json import read_changes
-from tidelake.decode.debezium.missing_positions import with_places
+from tidelake.decode.debezium.missing_positions import with_positions
 from tidelake.decode.debezium.positions import POSTGRESQL, SnapshotStart, position_of
 from tidelake.decode.debezium.rows import change_rows
 from tidelake.decode.debezium.shape import ChangeShape
@@ -108,7 +108,7 @@ class ChangeRecords:
         )
         if self.fill:
             width = len(self.batch.settings.position or _POSTGRESQL_POSITION) + 1
-            read = with_places(read, self._stored(), self.batch.settings.key, self.erased, width)
+            read = with_positions(read, self._stored(), self.batch.settings.key, self.erased, width)
         return read
 
     def _positioned(self) -> DataFrame:

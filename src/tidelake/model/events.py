@@ -89,7 +89,7 @@ def key_breaches(events: Iterable[Event], key: KeyOf) -> set[int]:
         for row in event[:2]:
             if row is not None:
                 about.setdefault((key(row), event.time), set()).add(event)
-    doubled = {time for (_, time), of_key in about.items() if len(of_key) > 1}
+    doubled = {time for (_, time), key_events in about.items() if len(key_events) > 1}
     return doubled | {event.time for event in events if event.diff != 1}
 
 

@@ -82,7 +82,7 @@ def contents(statements: Iterable[PositionedStatement], as_of: int) -> Contents:
 
 
 def merged(
-    taken: Iterable[PositionedStatement], through: int, takes_all: bool, resent_within: int
+    statements: Iterable[PositionedStatement], through: int, takes_all: bool, resent_within: int
 ) -> list[PositionedStatement]:
     """Return the statements still needed once times at or before `through` can no longer be distinguished.
 
@@ -92,13 +92,13 @@ def merged(
     again. The greatest barrier stays.
 
     Args:
-        taken: the statements of the merged runs.
+        statements: those of the merged runs.
         through: the last of those times.
         takes_all: whether no other run holds a statement at or before `through`.
         resent_within: how long after its first read a statement may be repeated.
     """
-    taken = list(dict.fromkeys(taken))
-    old = [statement for statement in taken if statement.time <= through]
+    statements = list(dict.fromkeys(statements))
+    old = [statement for statement in statements if statement.time <= through]
     barriers = [statement for statement in old if statement.diff == 0]
     needed = [max(barriers, key=lambda statement: statement.rank)] if barriers else []
     by_key: dict[Key, list[PositionedStatement]] = {}
@@ -108,7 +108,7 @@ def merged(
         top = newest_first[0]
         if top.diff > 0 or not takes_all or top.time > through - resent_within:
             needed += _needed(newest_first)
-    return [*needed, *(statement for statement in taken if statement.time > through)]
+    return [*needed, *(statement for statement in statements if statement.time > through)]
 
 
 def _needed(newest_first: Sequence[PositionedStatement]) -> list[PositionedStatement]:

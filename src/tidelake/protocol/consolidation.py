@@ -43,7 +43,7 @@ def consolidate_to(
     since: Sequence[Time],
     identity: Callable[[Any], Hashable] = lambda data: data,
 ) -> list[Update]:
-    """Advance every update as far as no reader at or after `since` can notice, then consolidate.
+    """Advance every update as far as possible without a reader at or after `since` noticing, then consolidate.
 
     >>> consolidate_to([("a", 1, +1), ("a", 3, -1), ("b", 2, +1), ("b", 9, +1)], since=[5])
     [Update(data='b', time=5, diff=1), Update(data='b', time=9, diff=1)]

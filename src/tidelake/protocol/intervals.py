@@ -19,13 +19,13 @@ def intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]
     ([(0, 3), (7, 8)], [(2, 3), (1, 4)])
     """
     if (np.diff(offsets) > 0).all():  # sorting takes longer than this check
-        return _runs_of(offsets)
+        return _stretches_of(offsets)
     unique, counts = np.unique(offsets, return_counts=True)
-    return [*_runs_of(unique[counts > 1]), *_runs_of(unique)]
+    return [*_stretches_of(unique[counts > 1]), *_stretches_of(unique)]
 
 
 def first_doubled(held: Iterable[tuple[int, int, str]], wanted: Interval) -> tuple[int, str, str] | None:
-    """Return the first offset within an interval that two files hold, with both files; None if there is none.
+    """Return the first offset in `wanted` that two files hold, with both files; None if there is none.
 
     Args:
         held: intervals, each with the file that holds it; they may interleave.
@@ -40,7 +40,7 @@ def first_doubled(held: Iterable[tuple[int, int, str]], wanted: Interval) -> tup
     return next(doubled, None)
 
 
-def _runs_of(rising: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
+def _stretches_of(rising: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
     """Return rising offsets as intervals without a gap."""
     if len(rising) == 0:
         return []

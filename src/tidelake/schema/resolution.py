@@ -11,7 +11,7 @@ from tidelake.schema.types import is_promotion, scalar_type
 
 
 @dataclass(frozen=True)
-class Taken:
+class ColumnSource:
     """The source of a column: the written value, promoted to the column's type if it is narrower, or a default."""
 
     written: bool = True
@@ -19,7 +19,7 @@ class Taken:
     default: Any = None
 
 
-def resolve(record: dict[str, Any], writer: dict[str, Any]) -> dict[str, Taken]:
+def resolve(record: dict[str, Any], writer: dict[str, Any]) -> dict[str, ColumnSource]:
     """Return the source of each column of `record` in the records of `writer`.
 
     Raises:
@@ -27,35 +27,36 @@ def resolve(record: dict[str, Any], writer: dict[str, Any]) -> dict[str, Taken]:
 
     >>> def of(**fields):
     ...     return {"type": "record", "name": "r", "fields": [{"name": name, "type": fields[name]} for name in fields]}
-    >>> resolve(of(id="long", note=["null", "string"]), of(id="int"))
-    {'id': Taken(written=True, widened=True, default=None), 'note': Taken(written=False, widened=False, default=None)}
+    >>> sources = resolve(of(id="long", note=["null", "string"]), of(id="int"))
+    >>> sources["id"], sources["note"].written
+    (ColumnSource(written=True, widened=True, default=None), False)
     >>> resolve(of(id="int"), of(id="int", extra="int"))
     Traceback (most recent call last):
     tidelake.errors.SchemaRefused: column 'extra' is refused: it is not one of the collection's columns
     """
     theirs = {column.name: column for column in column_types(writer)}
     defaults = {field["name"]: field["default"] for field in record["fields"] if "default" in field}
-    taken = {ours.name: _take(ours, theirs.pop(ours.name, None), defaults) for ours in column_types(record)}
+    sources = {ours.name: _source_of(ours, theirs.pop(ours.name, None), defaults) for ours in column_types(record)}
     for name in theirs:
         raise SchemaRefused(name, "it is not one of the collection's columns")
-    return taken
+    return sources
 
 
-def _take(ours: Column, theirs: Column | None, defaults: dict[str, Any]) -> Taken:
+def _source_of(ours: Column, theirs: Column | None, defaults: dict[str, Any]) -> ColumnSource:
     if theirs is None:
         if ours.name in defaults and _is_of(ours, defaults[ours.name]):
-            return Taken(written=False, default=defaults[ours.name])
+            return ColumnSource(written=False, default=defaults[ours.name])
         if ours.nullable:
-            return Taken(written=False)
+            return ColumnSource(written=False)
         raise SchemaRefused(ours.name, "it was not written, may not be null, and has no plain default")
     if theirs.nullable and not ours.nullable:
         raise SchemaRefused(ours.name, "it was written as nullable, but the collection's column is not")
     if theirs.type == ours.type:
-        return Taken()
+        return ColumnSource()
     if isinstance(ours.type, Primitive) and isinstance(theirs.type, Primitive):
         plain = ours.type.logical is theirs.type.logical is None
         if plain and is_promotion(theirs.type.name, ours.type.name):
-            return Taken(widened=True)
+            return ColumnSource(widened=True)
     raise SchemaRefused(ours.name, "it was written as a different type, which does not widen to the collection's")
 
 

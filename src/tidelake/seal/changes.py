@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.decode.typed_rows import statement_frame
+from tidelake.decode.entered_statements import statement_frame
 from tidelake.seal.count_arrow import compensating_table
 from tidelake.seal.counts import OpenCounts
 from tidelake.seal.fingerprints import compensating_rows

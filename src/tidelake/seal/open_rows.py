@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.decode.typed_rows import statement_frame
+from tidelake.decode.entered_statements import statement_frame
 from tidelake.forms.form import Form
 from tidelake.protocol.order import INT64_MAX
 from tidelake.seal.count_arrow import count_in_arrow

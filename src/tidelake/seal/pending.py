@@ -43,7 +43,7 @@ class Pending:
 
     def prune(self, upper: int, closed: bool) -> None:
         """Replace the statements with what they say about times at or after `upper`; if `closed`, drop all of them."""
-        left: dict[Any, dict[str, Any]] = {}
+        remaining: dict[Any, dict[str, Any]] = {}
         reaches_below = False  # every seal would compare such a statement with the proofs again
         for row in self.rows.to_pylist():
             reaches_below = reaches_below or (bool(row["lower"]) and min(row["lower"]) < upper)
@@ -58,11 +58,11 @@ class Pending:
             row["lower"] = [max(min(row["lower"]), upper)]
             row["count_times"], row["count_values"] = [time for time, _ in counts], [count for _, count in counts]
             key = (row["lower"][0], tuple(row["upper"]), tuple(sorted(counts)))
-            left.setdefault(key, row)
+            remaining.setdefault(key, row)
         runs = sorted({file.run for file in self.table.files()})
-        if not runs or (len(runs) == 1 and len(left) == self.rows.num_rows and not reaches_below):
+        if not runs or (len(runs) == 1 and len(remaining) == self.rows.num_rows and not reaches_below):
             return
-        self._replace(runs, pa.Table.from_pylist(list(left.values()), schema=PROGRESS_SCHEMA))
+        self._replace(runs, pa.Table.from_pylist(list(remaining.values()), schema=PROGRESS_SCHEMA))
 
     def _replace(self, runs: list[str], rows: pa.Table) -> None:
         run = new_run("pending", self.table.seq)

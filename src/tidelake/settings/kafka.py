@@ -104,7 +104,7 @@ def _checked_hosts(place: Block, servers: str) -> list[str]:
 
 
 def _check_clear_text(block: Block, settings: KafkaSettings, hosts: Sequence[str]) -> None:
-    """Refuse to send the password in clear to another machine, unless the settings allow it by name.
+    """Refuse to send the password in clear to another machine, unless the settings explicitly allow it.
 
     SCRAM never sends the password.
     """

@@ -55,7 +55,7 @@ def read_registry(block: Block) -> RegistrySettings:
 
 
 def _check_clear_text(block: Block, settings: RegistrySettings) -> None:
-    """Refuse to send the password in clear to another machine, unless the settings allow it by name."""
+    """Refuse to send the password in clear to another machine, unless the settings explicitly allow it."""
     is_clear = settings.password is not None and settings.url.startswith("http:")
     if settings.allow_plain_http and not is_clear:
         block.child("allow_plain_http").fail("has no effect: no password is sent over http", "remove it")

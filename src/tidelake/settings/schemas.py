@@ -80,12 +80,12 @@ def read_event_keys(
     block: Block, event: Mapping[str, Any], key: Sequence[str], looks_up: bool
 ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     """Read the writer's schema of the keys of reclocked change events in Avro, and the schemas by id."""
-    of_key = key_row_of(declared_row(event), key)
+    key_row = key_row_of(declared_row(event), key)
 
     def read(place: Block) -> dict[str, Any]:
         schema = load_schema(place)
         try:
-            check_written(Values(of_key, of_changes=True), declared_row(schema.value))
+            check_written(Values(key_row, of_changes=True), declared_row(schema.value))
         except SchemaRefused as error:
             schema.fail(str(error).splitlines()[0], "give the record of the key, with the columns of `key`")
         return dict(schema.value)

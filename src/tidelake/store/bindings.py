@@ -36,8 +36,8 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
         LostRace: a sweep came between.
         Fenced: the writer's epoch has moved.
     """
-    begun = OpenTable(path)
-    run = new_run("binding", begun.seq)
+    initial = OpenTable(path)
+    run = new_run("binding", initial.seq)
     files = write_run(path, run, pa.Table.from_pylist([_row_of(binding)], schema=BINDINGS_SCHEMA))
 
     def commit(table: OpenTable) -> bool:
@@ -50,7 +50,7 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
         return True
 
     failure = f"{ATTEMPTS_MAX} attempts to bind the time {binding.time} failed"
-    return retry_commit(begun, commit, failure, after_conflict=lambda _: reach("append.after_conflict"))
+    return retry_commit(initial, commit, failure, after_conflict=lambda _: reach("append.after_conflict"))
 
 
 def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> list[Binding]:

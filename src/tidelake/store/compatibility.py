@@ -81,12 +81,12 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
             hint = 'make the new column nullable: `type: ["null", …]`, with `default: null`'
         raise ConfigurationError("collections.yaml", field, f"{problem}: {error.fact}", hint) from error
     written = {column["name"] for column in spec.record_schema["fields"]}
-    beyond = [*(column["name"] for column in fresh), *(name for name in entry.added if name not in written)]
-    if beyond and not is_additive:
+    extra = [*(column["name"] for column in fresh), *(name for name in entry.added if name not in written)]
+    if extra and not is_additive:
         raise ConfigurationError(
             "collections.yaml",
             field,
-            f"{problem}: the column '{beyond[0]}' is {'new' if fresh else 'already present'}",
+            f"{problem}: the column '{extra[0]}' is {'new' if fresh else 'already present'}",
             f"`evolution: additive` allows new nullable columns; otherwise {fix}",
         )
     if not fresh:

@@ -26,7 +26,7 @@ from tidelake.storage.location import Location
 from tidelake.store.layout import RUN, TIME
 
 HASHED_BYTES_MAX = 1 << 20
-"""The digest of a file up to this size covers all of it, that of a larger one its footer."""
+"""The digest of a file up to this size covers all of it; the digest of a larger file covers its footer."""
 DIGEST = "sha256"
 """The field of a file's statistics in the log that states its digest."""
 _TAIL_BYTES = 1 << 14
@@ -55,7 +55,7 @@ class RunFile:
     def statistics(self) -> str:
         """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column.
 
-        Readers skip what they do not know, and checkpoints keep it: there the digest is stated.
+        The digest is stated here, because readers skip what they do not know, and checkpoints keep it.
         """
         stated: dict[str, object] = {"numRecords": self.rows}
         if self.time_min is not None and self.time_max is not None:
@@ -78,7 +78,7 @@ def meets(file: RunFile, times: Sequence[int]) -> bool:
 def describe_run(table: Location, run: str) -> list[RunFile]:
     """Describe a run's files by their footers; delete files without rows.
 
-    Cost: small files are read whole, and of larger ones the footer.
+    Cost: small files are read whole; of larger ones, only the footer is read.
     """
     described = []
     for blob in blobs.list_blobs(table / f"{RUN}={run}"):
@@ -96,7 +96,7 @@ def describe_run(table: Location, run: str) -> list[RunFile]:
 
 
 def write_run(table: Location, run: str, rows: pa.Table) -> list[RunFile]:
-    """Write a table of the driver as one file of a run; write nothing if it has no rows."""
+    """Write an Arrow table, which the driver holds, as one file of a run; write nothing if it has no rows."""
     if rows.num_rows == 0:
         return []
     columns = [name for name in rows.column_names if name != RUN]
@@ -192,7 +192,7 @@ def _open_with_digest(location: Location) -> tuple[pa.NativeFile, str]:
 
 
 def _footer_of(source: pa.NativeFile) -> bytes:
-    """The footer of a Parquet file, with its length and the magic bytes; everything if that is no length."""
+    """The footer of a Parquet file, with its length and the magic bytes; the whole file if the length is impossible."""
     size = source.size()
     source.seek(max(size - _TAIL_BYTES, 0))
     tail: bytes = source.read()
@@ -215,7 +215,7 @@ def damage_named(table: Location, file: RunFile) -> Iterator[None]:
 
 
 def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
-    """Refuse a file that is missing, or has another schema than the table or another number of rows than stated.
+    """Refuse a file that is missing, or that does not have the table's schema or the stated number of rows.
 
     Raises:
         CommitRefused: names the file and what does not fit. Delta engines accept such files, and fail later.

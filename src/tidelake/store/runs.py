@@ -98,7 +98,7 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
     Raises:
         DamagedTable: a file does not have the size or the digest that was committed.
 
-    Cost: the driver reads small files, and of larger ones the end.
+    Cost: the driver reads small files whole; of larger ones, only the end is read.
     """
     paths = []
     for file in files:
@@ -126,10 +126,10 @@ def append_run(table: Location, kind: str, write: Callable[[str], list[RunFile]]
     failure = f"{ATTEMPTS_MAX} attempts to append a run failed"
 
     def work() -> list[RunFile]:
-        begun = OpenTable(table)
-        files = write(new_run(kind, begun.seq))
+        initial = OpenTable(table)
+        files = write(new_run(kind, initial.seq))
         retry_commit(
-            begun,
+            initial,
             lambda opened: opened.commit({}, files, epoch=epoch),
             failure,
             after_conflict=lambda _: reach("append.after_conflict"),

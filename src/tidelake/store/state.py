@@ -19,7 +19,7 @@ HAS_UNAVAILABLE = "has_unavailable"
 HAS_ERRORS = "has_errors"
 """Positioned form: 1 from the commit that stored the first row of a key in error."""
 
-SEARCHES = "searches"
+LENGTHS_INSUFFICIENT = "searches"
 """CDCv2: 1 once all messages of a tick were good but their lengths did not prove it; see `decode.lengths`."""
 
 

@@ -61,9 +61,9 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
     if not blobs.list_names(table):
         return
     found.tables += 1
-    in_log = [damage for damage, _ in _damage_in_log(table)]
-    found.damages += in_log
-    if in_log:
+    log_damage = [damage for damage, _ in _damage_in_log(table)]
+    found.damages += log_damage
+    if log_damage:
         return  # which files are live is not known
     try:
         files = OpenTable(table).files()

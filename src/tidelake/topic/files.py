@@ -92,8 +92,8 @@ class FileTopic:
         files = self._files()
         held: dict[int, list[Interval]] = {partition: [] for partition in next_offsets}
         for file in files:
-            for partition, held_here in file.offsets.items():
-                held.setdefault(partition, []).extend(held_here)
+            for partition, intervals_held in file.offsets.items():
+                held.setdefault(partition, []).extend(intervals_held)
         given_up = by_partition(accepted)
         intervals: dict[int, Interval] = {}
         gaps = []
@@ -219,8 +219,8 @@ def _next_interval(
     here = next(((max(low, start), high) for low, high in held if start < high and low < after), None)
     gap = None
     if any(low > after for low, _ in held):
-        beyond = next(low for low, _ in known if low > after)
-        gap = TopicGap(topic, partition, after, beyond, "no file holds these offsets")
+        gap_end = next(low for low, _ in known if low > after)
+        gap = TopicGap(topic, partition, after, gap_end, "no file holds these offsets")
     return here, gap
 
 
@@ -286,9 +286,9 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
         raise MalformedTopic(str(path), "has a null partition or offset", "every message needs both")
     partitions, offsets = table["partition"].to_numpy(), table["offset"].to_numpy()
     for name, values, most in (("partition", partitions, PARTITION_MAX), ("offset", offsets, OFFSET_MAX)):
-        beyond = values[(values < 0) | (values > most)]
-        if len(beyond):
-            raise MalformedTopic(str(path), f"has the {name} {beyond[0]}", f"a {name} is 0 to {most}")
+        invalid = values[(values < 0) | (values > most)]
+        if len(invalid):
+            raise MalformedTopic(str(path), f"has the {name} {invalid[0]}", f"a {name} is 0 to {most}")
     distinct = sorted(table["partition"].unique().to_pylist())
     return {
         partition: intervals_of(offsets if len(distinct) == 1 else offsets[partitions == partition])

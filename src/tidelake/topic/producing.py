@@ -1,4 +1,4 @@
-"""Plays file topics to a broker. Records keep their bytes and offsets."""
+"""Plays file topics to a broker. Records keep their bytes and, unless they are renumbered, their offsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tidelake.errors import CopyRefused, TopicUnreachable
+from tidelake.errors import CopyRefused, TopicUnwritable
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, Place
 from tidelake.topic.cluster import KafkaCluster, librdkafka_settings
@@ -32,7 +32,7 @@ def play_topic(folder: Place, cluster: KafkaCluster, name: str, *, renumber: boo
     Args:
         folder: the file topic.
         cluster: the cluster to play to.
-        name: the topic; it must exist and have at least as many partitions.
+        name: the topic; it must exist and have at least as many partitions as the folder.
         renumber: append everything to what the topic has, under new offsets.
 
     Raises:
@@ -40,20 +40,22 @@ def play_topic(folder: Place, cluster: KafkaCluster, name: str, *, renumber: boo
         CopyRefused: the topic has too few partitions, or a record is larger than it accepts; or, unless `renumber`,
             records would get different offsets.
         TopicGap: offsets are missing in the folder.
-        TopicUnreachable: the brokers did not accept a record.
+        TopicUnreachable: the brokers do not answer, or refuse access.
+        TopicUnwritable: the brokers did not accept a record.
     """
     ends = {partition: end for partition, (_, end) in cluster.topic(name).offsets.items()}
     topic, copied = FileTopic(folder), Copied()
     missing = sorted(set(topic.end_offsets()) - set(ends))
     if missing:
-        raise CopyRefused(f"the topic '{name}' has no partition {missing[0]}", "create it with as many partitions")
+        hint = "create it with as many partitions as the folder has"
+        raise CopyRefused(f"the topic '{name}' has no partition {missing[0]}", hint)
     sender = _Sender(cluster, name)
     positions = {} if renumber else dict(ends)
-    begun_late: list[tuple[int, int, int]] = []
+    missing_starts: list[tuple[int, int, int]] = []
     while True:
-        offsets, gaps = topic.plan(positions, MESSAGES_PER_FILE, begun_late)
+        offsets, gaps = topic.plan(positions, MESSAGES_PER_FILE, missing_starts)
         if renumber and any(gap.from_offset == 0 < gap.to_offset for gap in gaps):
-            begun_late += [(gap.partition, 0, gap.to_offset) for gap in gaps if gap.from_offset == 0]
+            missing_starts += [(gap.partition, 0, gap.to_offset) for gap in gaps if gap.from_offset == 0]
             continue
         if not offsets.intervals:
             if gaps:
@@ -100,9 +102,9 @@ class _Sender:
 
         Raises: what `finish` does, for this record or an earlier one.
         """
-        timestamp: dict[str, Any] = {} if row["timestamp_ms"] is None else {"timestamp": row["timestamp_ms"]}
+        optional: dict[str, Any] = {} if row["timestamp_ms"] is None else {"timestamp": row["timestamp_ms"]}
         if row["headers"] is not None:
-            timestamp["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
+            optional["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is not None:
@@ -111,14 +113,14 @@ class _Sender:
         while True:
             try:
                 self._producer.produce(
-                    self._name, row["value"], row["key"], row["partition"], on_delivery=delivered, **timestamp
+                    self._name, row["value"], row["key"], row["partition"], on_delivery=delivered, **optional
                 )
                 break
             except BufferError:
                 self._poll(0.1)
             except KafkaException as error:  # the client has given up; the report that names the record may still come
                 self._poll(_POLL_S)
-                raise self._unreachable(error.args[0].str()) from error
+                raise self._unwritable(error.args[0].str()) from error
         self._poll(0)
 
     def finish(self) -> None:
@@ -126,13 +128,13 @@ class _Sender:
 
         Raises:
             CopyRefused: a record is larger than the topic accepts.
-            TopicUnreachable: the brokers did not accept a record, or not in time.
+            TopicUnwritable: the brokers did not accept a record, or not in time.
         """
         end = time.monotonic() + self._cluster.settings.request_timeout_s
         while len(self._producer) and time.monotonic() < end:
             self._poll(0.1)
         if left := len(self._producer):
-            raise self._unreachable(f"{left} records were not accepted in time")
+            raise self._unwritable(f"records not accepted in time: {left}")
 
     def _poll(self, seconds: float) -> None:
         """Receive delivery reports. `flush` would continue to call back while an error is raised.
@@ -148,15 +150,15 @@ class _Sender:
         error, row = self._failed[0]
         place = f"offset {row['offset']} of partition {row['partition']}"
         if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-            raise self._unreachable(f"{place}: {error.str()}")
+            raise self._unwritable(f"{place}: {error.str()}")
         size = len(row["value"] or b"")
         raise CopyRefused(
-            f"{place}, with {size} bytes, is larger than the topic '{self._name}' accepts",
+            f"the record at {place}, with {size} bytes, is larger than the topic '{self._name}' accepts",
             "raise its `max.message.bytes`, and play again: records that were already played stay",
         )
 
-    def _unreachable(self, detail: str) -> TopicUnreachable:
-        return TopicUnreachable(self._name, self._cluster.settings.bootstrap_servers, detail)
+    def _unwritable(self, detail: str) -> TopicUnwritable:
+        return TopicUnwritable(self._name, self._cluster.settings.bootstrap_servers, detail)
 
 
 def _messages_of(offsets: OffsetRange) -> Iterator[dict[str, Any]]:

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidelake.decode.entered_statements import statement_frame
 from tidelake.decode.landing import ROW_TEXT
-from tidelake.decode.typed_rows import statement_frame
 from tidelake.errors import Conflict
 from tidelake.plugins.envelope import form_of
 from tidelake.spark.equality import same_in

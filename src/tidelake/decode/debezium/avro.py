@@ -95,7 +95,7 @@ def _read(
         read = read.withColumn(KEY_BYTES, needed)
         read = read.withColumn(KEY_ROW, _key_row(read, shape, keys))
         key_row, steps = F.col(KEY_ROW), [*steps, KEY_BYTES, KEY_ROW]
-    reader = RowReader(tuple((name, wire) for name, wire, _ in columns), of_text=False, key_row=key_row)
+    reader = RowReader(tuple((name, wire) for name, wire, _ in columns), reads_text=False, key_row=key_row)
     return read_events(read, shape, reader).drop(*steps)
 
 
@@ -144,8 +144,8 @@ def _key_row(raw: DataFrame, shape: ChangeShape, keys: Writers) -> Column:
 
 def _decoded_key(body: Column, shape: ChangeShape, record: Mapping[str, Any]) -> Column:
     read = _decoded(body, record)
-    of_key = ChangeShape(tuple((name, wire) for name, wire in shape.columns if name in shape.key), shape.key)
-    columns = _columns(of_key, dict(wire_types(record)))
+    key_shape = ChangeShape(tuple((name, wire) for name, wire in shape.columns if name in shape.key), shape.key)
+    columns = _columns(key_shape, dict(wire_types(record)))
     row = _row(read["m"], columns)
     landed = [land_raw(row[name], wire).value.alias(name) for name, wire, _ in columns]
     return F.when(read["tail"] == F.lit(SENTINEL), F.struct(*landed))

@@ -60,8 +60,8 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
          position, and, if values were read on the fast path, _wrong: whether _error, which is then null, should be set.
          See `tidelake.decode.debezium.columns`.
     """
-    beside_key = [(name, wire) for name, wire in reader.columns if name not in shape.key]
-    steps = {name: is_lacking(place) for place, (name, _) in enumerate(beside_key)}
+    other_columns = [(name, wire) for name, wire in reader.columns if name not in shape.key]
+    steps = {name: is_lacking(place) for place, (name, _) in enumerate(other_columns)}
     lacks = {name: F.col(step) for name, step in steps.items()}
     after, is_row = F.col(f"{EVENT}.after"), F.col(IS_ROW)
     # Columns that are used more than once are computed in an earlier step: Spark would generate their code each time.
@@ -71,12 +71,14 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
             IS_ROW: F.coalesce(
                 ~F.col(EMPTY) & F.col(BROKEN).isNull() & F.col(f"{EVENT}.op").isin(*ROW_OPS), F.lit(False)
             ),
-            **{steps[name]: reader.is_unavailable(after[name], wire, shape.placeholder) for name, wire in beside_key},
+            **{
+                steps[name]: reader.is_unavailable(after[name], wire, shape.placeholder) for name, wire in other_columns
+            },
         }
     )
     landed = {name: reader.land(after[name], name, wire) for name, wire in reader.columns}
     values = {name: F.when(is_row, value.value) for name, value in landed.items()}
-    if reader.of_text:
+    if reader.reads_text:
         # A separate step, as it is used more than once. Decoded Avro is cheap to compute again, and such a step between
         # structs would be copied into each following step until the heap was full.
         columns = F.struct(*(landed[name].value.alias(name) for name in landed))
@@ -148,12 +150,12 @@ def _with_reason(staged: DataFrame, shape: ChangeShape) -> DataFrame:
         # Only a key identifies the row in error.
         .when(F.col(KIND).isin("value", "delete") & keyless, F.lit("no_key"))
     )
-    left, key = F.col(KEY_BEFORE), F.struct(*(F.col(f"{ROW}.{name}") for name in shape.key))
-    is_same = all_of(left[name].eqNullSafe(key[name]) for name in shape.key)
-    has_left = (F.col(f"{EVENT}.op") == "u") & (F.col(KIND) == "value") & left.isNotNull() & ~is_same
+    key_before, key = F.col(KEY_BEFORE), F.struct(*(F.col(f"{ROW}.{name}") for name in shape.key))
+    is_same = all_of(key_before[name].eqNullSafe(key[name]) for name in shape.key)
+    has_previous_key = (F.col(f"{EVENT}.op") == "u") & (F.col(KIND) == "value") & key_before.isNotNull() & ~is_same
     return staged.select(
         "*",
-        F.when(has_left, left).alias(PREVIOUS_KEY),
+        F.when(has_previous_key, key_before).alias(PREVIOUS_KEY),
         reason.alias(REASON),
         F.when(F.col(KIND).isNull() | _is_unknown(), _operation()).otherwise(F.col(BROKEN)).alias(DETAIL),
     )
@@ -172,19 +174,19 @@ def _befores(shape: ChangeShape, reader: RowReader) -> dict[str, Column]:
 
 def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> dict[str, Column]:
     """Return the value of each key column in the record's key, or before the change."""
-    if not reader.of_text:
+    if not reader.reads_text:
         if reader.key_row is None:
             return dict(befores)
         return {name: F.coalesce(reader.key_row[name], value) for name, value in befores.items()}
     wires = dict(reader.columns)
     keys = {}
-    for name, of_event in befores.items():
+    for name, event_value in befores.items():
         if name not in reader.stated_key:
-            keys[name] = of_event
+            keys[name] = event_value
             continue
-        of_record = replace(reader, plain=frozenset()).land(reader.stated_key[name], name, wires[name]).value
+        record_value = replace(reader, plain=frozenset()).land(reader.stated_key[name], name, wires[name]).value
         # For a delete, the event takes precedence, as the fast path has nothing else.
-        parts = F.coalesce(of_event, of_record), F.coalesce(of_record, of_event)
+        parts = F.coalesce(event_value, record_value), F.coalesce(record_value, event_value)
         keys[name] = F.when(F.col(KIND) == "delete", parts[0]).otherwise(parts[1])
     return keys
 

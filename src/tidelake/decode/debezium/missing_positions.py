@@ -28,7 +28,7 @@ from tidelake.store.layout import ERROR, POSITION
 _PLACE = ("topic", "partition", "offset")
 
 
-def with_places(
+def with_positions(
     changes: DataFrame, rows: DataFrame, key: Sequence[str], erased: Sequence[int], width: int
 ) -> DataFrame:
     """Assign a position to each error that has none.
@@ -49,20 +49,20 @@ def with_places(
     by_offset = Window.partitionBy("topic", "partition").orderBy("offset")
     before = F.last(POSITION, ignorenulls=True).over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
     after = F.first(POSITION, ignorenulls=True).over(by_offset.rowsBetween(1, Window.unboundedFollowing))
-    lost = F.col(ERROR).isNotNull() & F.col(REASON).isNull() & F.col(POSITION).isNull()
-    staged = changes.withColumns({IS_LOST: lost, POSITION_BEFORE: before, POSITION_AFTER: after})
+    is_lost = F.col(ERROR).isNotNull() & F.col(REASON).isNull() & F.col(POSITION).isNull()
+    staged = changes.withColumns({IS_LOST: is_lost, POSITION_BEFORE: before, POSITION_AFTER: after})
     alone = staged.where(F.col(IS_LOST) & F.col(POSITION_BEFORE).isNull() & F.col(POSITION_AFTER).isNull())
     placed = staged.join(F.broadcast(_newest_of_keys(alone, rows, key)), list(_PLACE), "left")
     # It is unknown whether the error came before the erasure, unless the next record of its partition did.
     floor = _numbers(erased)
     may_be_above = F.col(POSITION_AFTER).isNull() | (F.col(POSITION_AFTER) > floor)
-    below = F.coalesce(POSITION_BEFORE, NEWEST_POSITION, _numbers([0]))
-    base = F.greatest(below, F.when(may_be_above, floor))
+    lower_bound = F.coalesce(POSITION_BEFORE, NEWEST_POSITION, _numbers([0]))
+    base = F.greatest(lower_bound, F.when(may_be_above, floor))
     whole = F.slice(F.concat(base, _numbers([0] * width)), 1, width)
-    behind = F.concat(whole, F.array("offset"))
-    ahead = F.concat(F.slice(POSITION_AFTER, F.lit(1), F.size(POSITION_AFTER) - 1), F.array("offset"))
+    after_base = F.concat(whole, F.array("offset"))
+    before_next = F.concat(F.slice(POSITION_AFTER, F.lit(1), F.size(POSITION_AFTER) - 1), F.array("offset"))
     is_first = F.col(POSITION_BEFORE).isNull() & F.col(POSITION_AFTER).isNotNull()
-    position = F.coalesce(F.col(POSITION), F.when(F.col(IS_LOST), F.when(is_first, ahead).otherwise(behind)))
+    position = F.coalesce(F.col(POSITION), F.when(F.col(IS_LOST), F.when(is_first, before_next).otherwise(after_base)))
     return placed.withColumn(POSITION, position).drop(IS_LOST, POSITION_BEFORE, POSITION_AFTER, NEWEST_POSITION)
 
 

@@ -48,12 +48,12 @@ def position_of(shape: ChangeShape, snapshots: Sequence[SnapshotStart]) -> Colum
     """
     if shape.position:
         return F.concat(F.col(DECLARED), F.array(F.col("offset")))
-    above = F.greatest(
+    snapshot_lsn = F.greatest(
         F.lit(None).cast("bigint"),
         F.lit(None).cast("bigint"),
         *(F.when(F.col(PROCESSED_MS) >= snapshot.processed_ms, F.lit(snapshot.lsn)) for snapshot in snapshots),
     )
-    committed = F.greatest(F.coalesce(F.col(COMMITTED), above, F.col(LSN)), above)
+    committed = F.greatest(F.coalesce(F.col(COMMITTED), snapshot_lsn, F.col(LSN)), snapshot_lsn)
     streamed = F.array(committed, F.col(LSN), F.col("offset"))
     snapshot_row = F.array(F.col(LSN), F.lit(0).cast("bigint"), F.col("offset"))
     source = F.when(F.col(LSN).isNotNull(), F.when(F.col(IN_SNAPSHOT), snapshot_row).otherwise(streamed))
@@ -79,8 +79,8 @@ def _is_of_snapshot(shape: ChangeShape) -> Column:
     if shape.position:
         return F.lit(False)
     source = F.col(f"{EVENT}.source")
-    of_row = source["snapshot"].isin(*_IN_SNAPSHOT) & (F.col(f"{EVENT}.op") == "r")
-    return F.coalesce(of_row & source["lsn"].try_cast("bigint").isNotNull(), F.lit(False))
+    is_snapshot_row = source["snapshot"].isin(*_IN_SNAPSHOT) & (F.col(f"{EVENT}.op") == "r")
+    return F.coalesce(is_snapshot_row & source["lsn"].try_cast("bigint").isNotNull(), F.lit(False))
 
 
 def _first_of(sequence: Column) -> Column:

@@ -28,10 +28,10 @@ def change_rows(changes: DataFrame, shape: ChangeShape, time: int) -> DataFrame:
     sign = F.when(first & (kind == "value"), 1).when(~first | (kind == "delete"), -1).otherwise(0)
 
     def cell(name: str) -> Column:
-        of_row = F.col(f"{ROW}.{name}")
+        row_value = F.col(f"{ROW}.{name}")
         if name not in shape.key:
-            return F.when(whole, of_row)
-        return F.when(first, F.when(kind != "barrier", of_row)).otherwise(F.col(f"{PREVIOUS_KEY}.{name}"))
+            return F.when(whole, row_value)
+        return F.when(first, F.when(kind != "barrier", row_value)).otherwise(F.col(f"{PREVIOUS_KEY}.{name}"))
 
     return numbered.select(
         F.when(first, F.col(MARKS)).alias(MARKS),

@@ -56,7 +56,7 @@ class RowReader:
 
     Args:
         columns: the written columns; further columns of the shape are null.
-        of_text: whether the values are JSON text.
+        reads_text: whether the values are JSON text.
         key_row: Avro: the key's columns from the record's key, if it is decoded.
         stated_key: JSON: the key's columns as text, from the record's key, if it is read.
         plain: JSON: the wire types whose values were read with their own type, not as text; see
@@ -65,7 +65,7 @@ class RowReader:
     """
 
     columns: tuple[tuple[str, WireType], ...]
-    of_text: bool = True
+    reads_text: bool = True
     key_row: Column | None = None
     stated_key: Mapping[str, Column] = field(default_factory=dict)
     plain: frozenset[str] = frozenset()
@@ -73,7 +73,7 @@ class RowReader:
 
     def land(self, value: Column, name: str, wire: WireType) -> Landed:
         """Convert the value of a column to the column's type."""
-        is_text = self.of_text and is_read_as_text(wire, self.plain)
+        is_text = self.reads_text and is_read_as_text(wire, self.plain)
         land = land_text if is_text else land_raw
         landed = land(value, wire)
         for hashed, columns in self.written.items():
@@ -92,7 +92,7 @@ class RowReader:
 
     def is_unavailable(self, value: Column, wire: WireType, placeholder: str) -> Column:
         """Return whether a value is the placeholder for a value that was not sent."""
-        if self.of_text:
+        if self.reads_text:
             return is_unavailable_text(value, wire, placeholder)
         return is_unavailable_raw(value, wire, placeholder)
 

@@ -1,4 +1,4 @@
-"""Statements typed in by a person as rows, so that Spark can compare them exactly."""
+"""Turns statements that a person typed in into rows, so that Spark can compare them exactly."""
 
 from __future__ import annotations
 
