@@ -89,7 +89,8 @@ def _breaches(form: Form, rulings: Rulings, pending: Pending, counts: OpenCounts
             detail = f"{TWO_VALUES}: {count.doubled}; discard one of each, and count the rest"
             breaches.append(EnvelopeBreach(time, detail))
         elif count.large and time not in rulings.counts:
-            breaches.append(EnvelopeBreach(time, "a statement about a key has a diff other than +1 and -1"))
+            # Stored in `proofs/` and compared with what is stored there: in other words it would be noted again.
+            breaches.append(EnvelopeBreach(time, "what is stated of a key has no other diff than +1 and -1"))
     return breaches
 
 
