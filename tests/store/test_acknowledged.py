@@ -13,11 +13,12 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from tidelake.errors import DamagedLog, DamagedTable
+from tidelake.errors import Conflict, DamagedLog, DamagedTable, Indeterminate
 from tidelake.storage.location import Location, locate
 from tidelake.store import table_log
 from tidelake.store.acknowledged import ACKED, read_markers
 from tidelake.store.commit import OpenTable, create_table, maintain
+from tidelake.store.failpoints import FAILPOINTS, on_reach
 from tidelake.store.files import write_run
 from tidelake.store.table_log import LOG, check_log
 from tidelake.store.verification import Verification, repair_log, verify_table
@@ -277,6 +278,38 @@ def test_entries_stay_until_two_checkpoints_lie_past_them(table: Location) -> No
     checkpoint.write_bytes(checkpoint.read_bytes()[:500])
     assert contents(table) == before, "the second checkpoint and the entries past it serve"
     assert first < second
+
+
+def test_a_writer_that_sleeps_through_a_clean_up_commits_nothing(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wakes up after the entry whose name it is about to take has been cleaned up."""
+    sleeper = OpenTable(table)
+    before: list[tuple[object, ...]] = []
+
+    def others_commit(place: str) -> None:
+        if place != "commit.before_call.t" or before:
+            return
+        on_reach(None)
+        for upper in range(4, 4 + 33 * 2):
+            commit(table, upper)
+            maintain(table)
+        age_log(table)
+        for upper in range(1000, 1000 + 33):
+            commit(table, upper)
+            maintain(table)
+        assert not entry_of(table, sleeper.version + 1).exists()
+        before.append(contents(table))
+
+    monkeypatch.setattr("tidelake.store.failpoints.FAILPOINTS", (*FAILPOINTS, "commit.before_call.t"))
+    on_reach(others_commit)
+    try:
+        with pytest.raises((Conflict, Indeterminate)):  # delta-rs: the version that it builds on is gone
+            sleeper.commit({"upper": 5000})
+    finally:
+        on_reach(None)
+    assert not entry_of(table, sleeper.version + 1).exists()
+    assert [contents(table)] == before
 
 
 def test_a_missing_file_and_another_s_bytes_are_named(table: Location) -> None:
