@@ -281,7 +281,8 @@ class LakeCollection:
         with _engine_errors():
             verify_table(self._catalog.store.catalog, deep, found)
             if not found.damages:
-                for table in self._stored().paths.committed:
+                stored = self._stored()
+                for table in stored.tables:
                     verify_table(table, deep, found)
         return found
 
@@ -292,7 +293,7 @@ class LakeCollection:
         """
         with _engine_errors():
             restored = repair_log(self._catalog.store.catalog)
-            return restored + [damage for table in self._stored().paths.committed for damage in repair_log(table)]
+            return restored + [damage for table in self._stored().tables for damage in repair_log(table)]
 
     def __repr__(self) -> str:
         return f"LakeCollection({self.name!r})"

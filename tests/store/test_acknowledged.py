@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from structlog.testing import capture_logs
 from tidelake.errors import Conflict, DamagedLog, DamagedTable, Indeterminate
 from tidelake.storage.location import Location, locate
 from tidelake.store import table_log
-from tidelake.store.acknowledged import ACKED, read_markers
+from tidelake.store.acknowledged import ACKED, Markers, read_markers
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import FAILPOINTS, on_reach
 from tidelake.store.files import write_run
@@ -162,7 +163,12 @@ def test_a_marker_that_is_missing_is_written_again_and_all_of_them_are_not(table
         OpenTable(table)
     for marker in (table.local / ACKED).iterdir():
         marker.unlink()
-    with pytest.raises(DamagedLog, match="no version has a marker that it was acknowledged"):
+    with pytest.raises(DamagedLog, match="version 2 was not committed after the acknowledged one before it"):
+        OpenTable(table)
+    for marker in (table.local / ACKED).iterdir():
+        marker.unlink()
+    entry_of(table, 0).unlink()
+    with pytest.raises(DamagedLog):
         OpenTable(table)
 
 
@@ -187,7 +193,7 @@ def test_a_log_from_before_there_were_markers_is_taken_once(table: Location, mon
         assert contents(table) == before
     assert [log["event"] for log in logs] == ["a log without markers was taken as it is"]
     commit(table, 4)
-    assert sorted(read_markers(table).entries) == [3, 4]
+    assert sorted(read_markers(table).entries) == [0, 1, 2, 3, 4]
     entry_of(table, 4).unlink()
     with pytest.raises(DamagedLog):
         OpenTable(table)
@@ -310,6 +316,119 @@ def test_a_writer_that_sleeps_through_a_clean_up_commits_nothing(
         on_reach(None)
     assert not entry_of(table, sleeper.version + 1).exists()
     assert [contents(table)] == before
+
+
+# --- what an adversary found -----------------------------------------------------------------------------------------
+
+
+def test_two_commits_by_an_earlier_version_are_named_as_well(table: Location) -> None:
+    commit(table, 4)
+    for version in (3, 4):
+        marker_of(table, version).unlink()
+        forget_before(entry_of(table, version))
+    with pytest.raises(DamagedTable, match="version 4 was committed by an earlier version of Tidelake"):
+        OpenTable(table)
+
+
+@pytest.mark.parametrize("version", [50, 10**12])
+def test_a_checkpoint_of_a_version_that_is_not_there_is_set_aside(table: Location, version: int) -> None:
+    with_checkpoints(table, 1)
+    before = contents(table)
+    (checkpoint,) = (table.local / LOG).glob("*.checkpoint.parquet")
+    stray = checkpoint.with_name(f"{version:020d}.checkpoint.parquet")
+    stray.write_bytes(checkpoint.read_bytes())
+    assert contents(table) == before
+    assert not stray.exists()
+    assert sorted(read_markers(table).checkpoints) == [int(checkpoint.name[:20])]
+
+
+def test_a_table_that_is_gone_is_damage(table: Location) -> None:
+    shutil.rmtree(table.local)
+    assert damages(table) == [("is missing", False)]
+
+
+def test_every_entry_past_the_checkpoint_is_marked_when_an_old_store_is_taken(table: Location) -> None:
+    for marker in (table.local / ACKED).iterdir():
+        marker.unlink()
+    for version in range(4):
+        forget_before(entry_of(table, version))
+    before = contents(table)
+    assert sorted(read_markers(table).entries) == [0, 1, 2, 3]
+    entry_of(table, 2).write_text(entry_of(table, 2).read_text("utf-8").replace('"numRecords', '"munRecords'), "utf-8")
+    with pytest.raises(DamagedLog, match="the entry of version 2 is not the one that was acknowledged"):
+        OpenTable(table)
+    repair_log(table)
+    assert contents(table) == before
+
+
+def test_a_restored_entry_is_young_and_the_clean_up_leaves_no_gap_before_it(table: Location) -> None:
+    with_checkpoints(table, 2)
+    damaged = bytearray(entry_of(table, 5).read_bytes())
+    damaged[40] ^= 1
+    age_log(table)
+    entry_of(table, 5).write_bytes(damaged)
+    assert len(repair_log(table)) == 1
+    for upper in range(1000, 1000 + 33):
+        commit(table, upper)
+        maintain(table)
+    assert damages(table) == []
+    assert min(read_markers(table).entries) == 5
+    assert min(int(entry.name[:20]) for entry in (table.local / LOG).glob("0*")) == 5
+
+
+@pytest.mark.parametrize("killed_after", [0, 10])
+def test_a_clean_up_that_is_killed_leaves_no_damage(
+    table: Location, monkeypatch: pytest.MonkeyPatch, killed_after: int
+) -> None:
+    with_checkpoints(table, 3)
+    age_log(table)
+    before, deleted = contents(table), []
+
+    class Killed(BaseException):
+        pass
+
+    def delete(location: Location) -> None:
+        if len(deleted) == killed_after:
+            raise Killed
+        deleted.append(location)
+        location.local.unlink()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table_log.blobs, "delete", delete)
+        with pytest.raises(Killed):
+            table_log.clean_up(table)
+    assert contents(table) == before
+    assert damages(table) == []
+    table_log.clean_up(table)
+    assert min(int(entry.name[:20]) for entry in (table.local / LOG).glob("0*")) > 0
+    assert contents(table) == before
+
+
+def test_a_table_that_is_created_while_it_is_opened_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = locate(tmp_path) / "t"
+    read = table_log.read_markers
+
+    def read_and_create(table: Location) -> Markers:
+        markers = read(table)
+        monkeypatch.setattr(table_log, "read_markers", read)
+        create_table(path, SCHEMA, {"upper": 0})
+        commit(path, 1)
+        return markers
+
+    monkeypatch.setattr(table_log, "read_markers", read_and_create)
+    create_table(path, SCHEMA, {"upper": 0})
+    assert contents(path)[:3] == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "hint", [b'{"version":1e400}', b"[" * 100_000, b'{"version":-5,"size":1}', b'{"version":null}']
+)
+def test_a_strange_hint_stops_nothing(table: Location, hint: bytes) -> None:
+    with_checkpoints(table, 1)
+    before = contents(table)
+    (table.local / LOG / "_last_checkpoint").write_bytes(hint)
+    maintain(table)
+    assert contents(table) == before
 
 
 def test_a_missing_file_and_another_s_bytes_are_named(table: Location) -> None:

@@ -375,8 +375,9 @@ def maintain(path: Location) -> bool:
     table.create_checkpoint()
     reach("commit.after_checkpoint_write")
     # It must be on disk before the entries behind it are deleted.
-    blobs.make_durable(blob for blob in checkpoints(path) if version_of(blob) == version)
-    blobs.make_durable([path / LOG / "_last_checkpoint"])
+    with suppress(FileNotFoundError):  # another process has set aside what it could not believe
+        blobs.make_durable(blob for blob in checkpoints(path) if version_of(blob) == version)
+        blobs.make_durable([path / LOG / "_last_checkpoint"])
     blobs.make_names_durable([path / LOG])
     reach("commit.after_checkpoint")
     acknowledge_newest_checkpoint(path)

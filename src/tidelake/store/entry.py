@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tidelake.protocol.antichain import Antichain
 from tidelake.settings.terms import envelope_terms, framing_terms
+from tidelake.storage.location import Location
 from tidelake.store.columns import carry_columns
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import StoredDecision
@@ -84,6 +85,13 @@ class Collection:
     def name(self) -> str:
         """The name in the settings and on the command line."""
         return self.entry.name
+
+    @property
+    def tables(self) -> tuple[Location, ...]:
+        """The tables that commits go to; all but `current`."""
+        paths = self.paths
+        tables = (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late)
+        return (*tables, paths.bindings) if self.entry.mints_times else tables
 
     def carry_columns(self) -> OpenTable:
         """Open the updates table with all columns of the entry; see `columns.carry_columns`."""

@@ -170,11 +170,6 @@ class CollectionPaths:
         return self.root / "bindings"
 
     @property
-    def committed(self) -> tuple[Location, ...]:
-        """The tables that delta-rs commits to, whether or not this collection has them all."""
-        return (self.updates, self.progress, self.proofs, self.quarantine, self.late, self.bindings)
-
-    @property
     def current(self) -> Location:
         """The contents at upper, for every Delta reader."""
         return self.root / "current"

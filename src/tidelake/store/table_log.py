@@ -100,7 +100,7 @@ def last_checkpoint(path: Location) -> int:
     """The version of the newest checkpoint, or -1."""
     try:
         return int(json.loads(blobs.read(path / LOG / _HINT))["version"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # none, or a torn mark: a new checkpoint is due
+    except (LookupError, OSError, OverflowError, RecursionError, TypeError, ValueError):  # none, or it is damaged
         return -1
 
 
@@ -160,12 +160,15 @@ def settle(path: Location) -> Tip:
     Cost: the markers are listed; the newest checkpoint and the entries past it are read once.
     """
     markers = read_markers(path)  # first: an entry is there before its marker
-    versions = _versions(path)
+    written = checkpoints(path)
+    versions = _versions(path)  # last: an entry is there before any checkpoint that sums it up
     newest = versions[-1] if versions else -1
     if markers.newest > newest:
         raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
     if not versions:
         return Tip(-1, None)
+    for stray in (location for location in written if version_of(location) > newest):
+        _set_aside(path, stray)
     start, checkpoint = _verified_checkpoint(path, markers, versions)
     past = [version for version in versions if version > start]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
@@ -175,7 +178,8 @@ def settle(path: Location) -> Tip:
     read = [version for version in versions if version >= min(start, markers.newest)] or versions[-1:]
     tip = Tip(-1, None, checkpoint)
     tip = _verify_entries(path, markers, tip, [version for version in read if version <= markers.newest])
-    return _finish_entries(path, markers, tip, [number for number in versions if number > markers.newest])
+    later = [number for number in versions if number > markers.newest]
+    return _finish_entries(path, markers, tip, later if markers.entries else past or versions[-1:])
 
 
 def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
@@ -203,31 +207,32 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
         path: the table's folder.
         markers: its markers.
         tip: the newest acknowledged entry.
-        versions: the later versions. In a store from before there were markers, only the newest entry gets one.
+        versions: the later versions; without any marker, those past the checkpoint, or the newest.
     """
     is_from_before = not markers.entries
-    for version in versions:
+    for index, version in enumerate(versions):
         text = _text_of(path, version)
-        if is_from_before and version != versions[-1] and text is not None:
-            tip = tip.followed_by(version, None, text)
-            continue
         if text is None or not is_whole(text):
             if version != versions[-1]:
                 raise DamagedLog(str(path), f"the entry of version {version} is torn, but later ones follow")
             _set_torn_entry_aside(path, version)
             return settle(path)
         before = before_of(_parse(text))
-        if before is None and not is_from_before:
-            return tip.followed_by(version, None, text)  # another engine's: `OpenTable` names it
-        if before and is_from_before:
+        if is_from_before and before:
+            if read_markers(path).entries:  # another process has just created the table
+                return settle(path)
             raise DamagedLog(str(path), "no version has a marker that it was acknowledged")
-        if before != tip.digest and not is_from_before:
+        if not is_from_before and before is None:  # another engine's, or an earlier version's: `OpenTable` names it
+            for number in versions[index:]:
+                tip = tip.followed_by(number, None, _text_of(path, number) or b"")
+            return tip
+        if not is_from_before and before != tip.digest:
             raise DamagedLog(str(path), f"version {version} was not committed after the acknowledged one before it")
         blobs.make_durable([entry_path(path, version)])
         blobs.make_names_durable([path / LOG])
         tip = tip.followed_by(version, acknowledge_entry(path, version, text), text)
-        if before is None:
-            warn("a log without markers was taken as it is", table=str(path), version=version)
+    if is_from_before and versions and before is None:
+        warn("a log without markers was taken as it is", table=str(path), versions=len(versions))
     return tip
 
 
@@ -260,7 +265,7 @@ def is_whole(text: bytes) -> bool:
         lines = _parse(text)
     except ValueError:
         return False
-    if not lines or not all(isinstance(line, dict) for line in lines):
+    if not lines or not all(isinstance(line, dict) and isinstance(line.get("commitInfo", {}), dict) for line in lines):
         return False
     last = lines[0].get("commitInfo", {}).get("last")
     return last is None or lines[-1].get("txn", {}).get("appId") == last
@@ -273,6 +278,8 @@ def _verified_checkpoint(path: Location, markers: Markers, versions: list[int]) 
     """Return the newest checkpoint that can be believed and its version, or -1; set aside those that cannot."""
     for location in reversed(checkpoints(path)):
         version = version_of(location)
+        if version > versions[-1]:  # another process has just written it
+            continue
         try:
             data = blobs.read(location)
         except FileNotFoundError:  # another process has just set it aside
@@ -281,9 +288,10 @@ def _verified_checkpoint(path: Location, markers: Markers, versions: list[int]) 
             return version, data
         expected = _summed_up(path, version, markers, versions)
         if version not in markers.checkpoints and (stated := _state_of(data)) is not None:
-            if expected is None:
+            is_from_before = expected is None and not markers.entries
+            if is_from_before:
                 warn("a checkpoint without a marker was taken as it is", table=str(path), version=version)
-            if expected is None or stated == expected:
+            if is_from_before or stated == expected:
                 acknowledge_checkpoint(path, version, digest_of(data))
                 return version, data
         if expected is None:
@@ -308,15 +316,14 @@ def clean_up(path: Location) -> None:
         return
     log = path / LOG
     oldest_s = blobs.now_s(log) - RETENTION_S
-    kept = limits[0]
-    for blob in blobs.list_folder(log, hidden=False).blobs:
-        if not blob.location.name[:20].isdigit() or version_of(blob.location) >= limits[0]:
-            continue
-        if blob.changed_s < oldest_s:
+    listed = (blob for blob in blobs.list_folder(log, hidden=False).blobs if blob.location.name[:20].isdigit())
+    old = [blob for blob in listed if version_of(blob.location) < limits[0]]
+    # From the oldest on, up to the first that is too young: there must be no gap.
+    limit = min((version_of(blob.location) for blob in old if blob.changed_s >= oldest_s), default=limits[0])
+    forget_before(path, limit)  # first: an entry without a marker is no damage here, a marker without an entry is
+    for blob in old:
+        if version_of(blob.location) < limit:
             blobs.delete(blob.location)
-        else:
-            kept = min(kept, version_of(blob.location))
-    forget_before(path, kept)
 
 
 def _summed_up(path: Location, version: int, markers: Markers, versions: list[int]) -> LogState | None:

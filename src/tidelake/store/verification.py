@@ -54,13 +54,14 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
     """Verify a table's log and its live files.
 
     Args:
-        table: its folder. One that was never created is left out.
+        table: its folder.
         deep: also read every page of every file and verify its checksum.
         found: gets what was read and what is damaged.
     """
-    if not blobs.list_names(table):
-        return
     found.tables += 1
+    if not blobs.list_names(table):
+        found.damages.append(Damage(table.name, "", "is missing", FROM_A_COPY))
+        return
     log_damage = [damage for damage, _ in _damage_in_log(table)]
     found.damages += log_damage
     if log_damage:
