@@ -420,6 +420,44 @@ def test_a_table_that_is_created_while_it_is_opened_is_sound(tmp_path: Path, mon
     assert contents(path)[:3] == (1, 1, 1)
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b", "\x1e"])
+def test_text_in_an_entry_may_contain_any_line_separator(table: Location, separator: str) -> None:
+    OpenTable(table).commit({f"offset/a{separator}b/0": 7})
+    assert OpenTable(table).value(f"offset/a{separator}b/0") == 7
+    assert damages(table) == []
+
+
+def test_a_marker_of_another_table_is_set_aside_and_restores_nothing(table: Location, tmp_path: Path) -> None:
+    before, other = contents(table), locate(tmp_path) / "other"
+    create_table(other, SCHEMA, {"upper": 0})
+    for upper in (7, 8, 9, 10):
+        commit(other, upper)
+    for version in (2, 4):
+        shutil.copy(marker_of(other, version), table.local / ACKED)
+    with pytest.raises(DamagedLog):
+        OpenTable(table)
+    assert damages(table) == [("marks no commit of this table", True)] * 2
+    assert len(repair_log(table)) == 2
+    assert damages(table) == []
+    assert contents(table) == before
+
+
+def test_directories_in_place_of_files_are_damage(table: Location) -> None:
+    with_checkpoints(table, 1)
+    before = contents(table)
+    (checkpoint,) = (table.local / LOG).glob("*.checkpoint.parquet")
+    marker, entry = marker_of(table, 34), entry_of(table, 35)
+    for file in (checkpoint, marker, entry):
+        file.unlink()
+        file.mkdir()
+    assert sorted(problem for problem, _ in damages(table)) == [
+        "is not a copy of the entry",
+        "is not the one that was acknowledged",
+    ]
+    assert len(repair_log(table)) == 2
+    assert contents(table) == before
+
+
 @pytest.mark.parametrize(
     "hint", [b'{"version":1e400}', b"[" * 100_000, b'{"version":-5,"size":1}', b'{"version":null}']
 )

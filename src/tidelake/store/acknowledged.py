@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -44,16 +45,21 @@ def read_markers(path: Location) -> Markers:
         DamagedLog: a version was acknowledged twice.
     """
     markers = Markers()
-    for name in blobs.list_names(path / ACKED):
-        match = _NAME.fullmatch(name)
-        if match is None:
-            continue
-        version, digest = int(match[1]), match[2]
-        if match[3] == "checkpoint":
+    for version, digest, kind in _list_markers(path):
+        if kind == "checkpoint":
             markers.checkpoints[version].add(digest)
         elif markers.entries.setdefault(version, digest) != digest:
             raise DamagedLog(str(path), f"version {version} was acknowledged twice, with different entries")
     return markers
+
+
+def entry_markers(path: Location) -> dict[int, set[str]]:
+    """List the SHA-256 of each marker of an entry by version, damaged or not."""
+    digests: dict[int, set[str]] = defaultdict(set)
+    for version, digest, kind in _list_markers(path):
+        if kind == "json":
+            digests[version].add(digest)
+    return dict(digests)
 
 
 def entry_marker(path: Location, version: int, digest: str) -> Location:
@@ -89,6 +95,14 @@ def forget_before(path: Location, version: int) -> None:
 def digest_of(data: bytes) -> str:
     """The SHA-256 of a blob, in hexadecimal digits."""
     return sha256(data).hexdigest()
+
+
+def _list_markers(path: Location) -> Iterator[tuple[int, str, str]]:
+    """Yield the version, the SHA-256 and the kind of each marker."""
+    for name in blobs.list_names(path / ACKED):
+        match = _NAME.fullmatch(name)
+        if match is not None:
+            yield int(match[1]), match[2], match[3]
 
 
 def _mark(path: Location, marker: Location, text: bytes) -> None:

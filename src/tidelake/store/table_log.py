@@ -139,7 +139,7 @@ class Tip:
             adds = pc.drop_null(rows["add"].combine_chunks())
             added += zip(*(pc.struct_field(adds, name).to_pylist() for name in ("path", "stats")), strict=True)
         for text in self.entries:
-            lines = (json.loads(line) for line in text.splitlines() if DIGEST.encode() in line)
+            lines = (json.loads(line) for line in text.split(b"\n") if DIGEST.encode() in line)
             added += ((line["add"]["path"], line["add"]["stats"]) for line in lines if "add" in line)
         stated = ((unquote(path), json.loads(stats).get(DIGEST)) for path, stats in added if path and stats)
         return {path: digest for path, digest in stated if digest}
@@ -190,7 +190,7 @@ def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
         stated = markers.entries.get(version)
         if stated is None and version < min(markers.entries):
             continue  # from before there were markers
-        if stated is None and digest == before_of(_parse(texts[version + 1])):
+        if stated is None and digest == stated_before(texts[version + 1]):
             acknowledge_entry(path, version, texts[version])
             warn("a missing marker was written again", table=str(path), version=version)
         elif digest != stated:
@@ -284,6 +284,8 @@ def _verified_checkpoint(path: Location, markers: Markers, versions: list[int]) 
             data = blobs.read(location)
         except FileNotFoundError:  # another process has just set it aside
             continue
+        except IsADirectoryError:
+            data = b""
         if digest_of(data) in markers.checkpoints.get(version, ()):
             return version, data
         expected = _summed_up(path, version, markers, versions)
@@ -341,6 +343,8 @@ def _summed_up(path: Location, version: int, markers: Markers, versions: list[in
         text = _text_of(path, number) or b""
         if markers.entries.get(number, digest_of(text)) != digest_of(text):
             raise DamagedLog(str(path), f"the entry of version {number} is not the one that was acknowledged")
+        if not is_whole(text):
+            raise DamagedLog(str(path), f"the entry of version {number} is torn")
         state.apply(_parse(text))
     return state
 
@@ -429,6 +433,13 @@ def _text_of(path: Location, version: int) -> bytes | None:
         return blobs.read(entry_path(path, version))
     except FileNotFoundError:
         return None
+    except IsADirectoryError:
+        return b""
+
+
+def stated_before(text: bytes) -> str | None:
+    """Return the SHA-256 of the entry before, as an entry states it; None if it states none, or is not whole."""
+    return before_of(_parse(text)) if is_whole(text) else None
 
 
 def _parse(text: bytes) -> Entry:
@@ -437,4 +448,4 @@ def _parse(text: bytes) -> Entry:
     Raises:
         ValueError: it is not JSON lines.
     """
-    return [json.loads(line) for line in text.decode().splitlines() if line]
+    return [json.loads(line) for line in text.split(b"\n") if line.strip()]  # text may contain other line separators

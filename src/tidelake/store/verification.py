@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow.parquet as pq
@@ -15,11 +16,11 @@ import pyarrow.parquet as pq
 from tidelake.errors import DamagedTable
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
-from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, read_markers
+from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_markers
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import RunFile, damage_named, open_verified
 from tidelake.store.notices import warn
-from tidelake.store.table_log import check_log, entry_path
+from tidelake.store.table_log import check_log, entry_path, is_whole, stated_before
 
 FROM_A_COPY = "restore it from a copy of the store, or rebuild the collection from its topic under a new name"
 
@@ -84,16 +85,16 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
 
 
 def repair_log(table: Location) -> list[Damage]:
-    """Restore the damaged entries and markers of a table's log from each other; return what was restored."""
+    """Restore what the entries and markers of a table's log restore of each other; return what was restored."""
     restored = []
-    for damage, copy in _damage_in_log(table):
-        if copy is None:
+    for damage, good in _damage_in_log(table):
+        if not damage.is_restorable:
             continue
         damaged = table / damage.file
-        if blobs.exists(damaged):
-            aside = damaged.parent / f".damaged-{damaged.name}-{secrets.token_hex(4)}"
-            blobs.set_aside(damaged, aside)
-        blobs.create(damaged, copy)
+        with suppress(FileNotFoundError):
+            blobs.set_aside(damaged, damaged.parent / f".damaged-{damaged.name}-{secrets.token_hex(4)}")
+        if good is not None:
+            blobs.create(damaged, good)
         blobs.make_names_durable([damaged.parent])
         warn("a damaged file of a log was restored", table=str(table), file=damage.file)
         restored.append(damage)
@@ -101,19 +102,51 @@ def repair_log(table: Location) -> list[Damage]:
 
 
 def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
-    """Each acknowledged entry that is damaged, and each damaged marker, with the bytes that restore it."""
-    for version, digest in sorted(read_markers(table).entries.items()):
-        entry, marker = entry_path(table, version), entry_marker(table, version, digest)
-        text = blobs.read(entry) if blobs.exists(entry) else None
-        copy = blobs.read(marker)
-        is_good, is_copy_good = text is not None and digest_of(text) == digest, digest_of(copy) == digest
-        if not is_good:
-            problem = "is missing" if text is None else "is not the one that was acknowledged"
-            remedy = f"comes back from its copy in {ACKED}" if is_copy_good else FROM_A_COPY
-            yield Damage(table.name, entry.below(table), problem, remedy, is_copy_good), copy if is_copy_good else None
-        elif not is_copy_good:
-            problem, remedy = "is not a copy of the entry", "is written again from the entry"
-            yield Damage(table.name, marker.below(table), problem, remedy, True), text
+    """Yield each damaged entry and marker, with the bytes that restore it; None to set it aside, or if nothing does."""
+    markers = entry_markers(table)
+    for version, digests in sorted(markers.items()):
+        entry, text = entry_path(table, version), _read(entry_path(table, version))
+        copies = {digest: _read(entry_marker(table, version, digest)) for digest in digests}
+        good = digest_of(text) if text is not None and digest_of(text) in digests else None
+        if good is None:
+            fitting = [digest for digest, copy in copies.items() if _fits(table, markers, version, digest, copy)]
+            sound = [digest for digest, copy in copies.items() if copy is not None and digest_of(copy) == digest]
+            strays = [digest for digest in sound if digest not in fitting and text is None]
+            if len(fitting) == 1:
+                good = fitting[0]
+            if good is not None or len(strays) < len(digests):
+                problem = "is missing" if text is None else "is not the one that was acknowledged"
+                remedy = FROM_A_COPY if good is None else f"comes back from its copy in {ACKED}"
+                damage = Damage(table.name, entry.below(table), problem, remedy, good is not None)
+                yield damage, None if good is None else copies[good]
+        for digest in digests - {good} if good is not None else set(strays):
+            marker = entry_marker(table, version, digest).below(table)
+            yield Damage(table.name, marker, "marks no commit of this table", "is set aside", True), None
+        if good is not None and text is not None and digest_of(text) == good and copies[good] != text:
+            marker = entry_marker(table, version, good).below(table)
+            yield (
+                Damage(table.name, marker, "is not a copy of the entry", "is written again from the entry", True),
+                text,
+            )
+
+
+def _fits(table: Location, markers: dict[int, set[str]], version: int, digest: str, copy: bytes | None) -> bool:
+    """Return whether the copy in a marker is the entry of this version: it follows the one before, and the next it."""
+    if copy is None or digest_of(copy) != digest or not is_whole(copy):
+        return False
+    before, after = markers.get(version - 1), _read(entry_path(table, version + 1))
+    follows = before is None or stated_before(copy) in {*before, None}
+    is_followed = after is None or stated_before(after) in {digest, None}
+    return follows and is_followed
+
+
+def _read(location: Location) -> bytes | None:
+    try:
+        return blobs.read(location)
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError:
+        return b""
 
 
 def _verify_file(table: Location, file: RunFile, deep: bool) -> None:
