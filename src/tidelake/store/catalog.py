@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
-from tidelake.errors import Conflict, FrontierRegression, UnknownCollection, WriterFenced
+from tidelake.errors import Conflict, DamagedTable, FrontierRegression, UnknownCollection, WriterFenced
 from tidelake.settings.collection import CollectionSpec
+from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import EPOCH, OpenTable, create_table, is_table, maintain
 from tidelake.store.compatibility import check_same, with_columns
@@ -54,6 +55,7 @@ class Catalog:
     def entries(self) -> list[Entry]:
         """Return the entries of all collections, sorted by name."""
         if not self.exists():
+            self._check_not_lost()
             return []
         return sorted(self._read(OpenTable(self.store.catalog)).values(), key=lambda entry: entry.name)
 
@@ -91,6 +93,8 @@ class Catalog:
             ConfigurationError: it exists with a different envelope or schema; those are fixed when it is created.
             WriterFenced: it was given to another writer; nothing was written.
         """
+        if not self.exists():
+            self._check_not_lost()
         create_table(self.store.catalog, _SCHEMA)
 
         def create(entries: dict[str, Entry]) -> Entry:
@@ -126,6 +130,15 @@ class Catalog:
             reach("columns.after_catalog")
             opened.carry_columns()
         return opened
+
+    def _check_not_lost(self) -> None:
+        """Check that a store without a catalog has no collections either.
+
+        Raises:
+            DamagedTable: it has some.
+        """
+        if blobs.list_names(self.store.collections):
+            raise DamagedTable(str(self.store.catalog), "it is missing, but there are collections")
 
     def update(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
         """Replace a collection's newest entry with `change(entry)`, and return the new entry.

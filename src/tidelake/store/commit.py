@@ -31,7 +31,7 @@ from tidelake.errors import (
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
-from tidelake.store.acknowledged import acknowledge_entry
+from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, check_file
 from tidelake.store.layout import RUN, begun_at
@@ -275,6 +275,8 @@ class OpenTable:
         nonce = secrets.token_hex(16)
         transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
         reach("commit.before_call", self.path.name)
+        if read_markers(self.path).newest > self.version:  # whatever the log says: its newest entries may be lost
+            raise Conflict(str(self.path), self.version + 1, "another commit is acknowledged already")
         try:
             call(
                 CommitProperties(
@@ -293,7 +295,9 @@ class OpenTable:
         blobs.make_durable([entry])
         blobs.make_names_durable([self.path / LOG])
         reach("commit.after_sync", self.path.name)
-        acknowledge_entry(self.path, self.version + 1, text)
+        digest = acknowledge_entry(self.path, self.version + 1, text)
+        if read_markers(self.path).entries.get(self.version + 1) != digest:
+            raise DamagedLog(str(self.path), f"version {self.version + 1} was acknowledged before, and its entry lost")
         reach("commit.after_marker", self.path.name)
         return Committed(self.version + 1, self.seq + 1, nonce)
 

@@ -166,7 +166,11 @@ def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
     Raises:
         DamagedTable: they differ.
     """
-    source, digest = _open_with_digest(table / file.path)
+    try:
+        source, digest = _open_with_digest(table / file.path)
+    except FileNotFoundError as error:
+        fact = f"the file {file.path} is missing; a read of a version that is older than a day may come too late"
+        raise DamagedTable(str(table), fact) from error
     problem = None
     if source.size() != file.bytes:
         problem = f"has {source.size()} bytes, but {file.bytes} are stated"
@@ -222,11 +226,10 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
         DamagedTable: the file does not have the size or the digest that is stated.
     """
     path = table / file.path
-    try:
-        with open_verified(table, file) as source:
-            metadata = pq.read_metadata(source)
-    except FileNotFoundError as error:
-        raise CommitRefused(f"the file {path} does not exist", "write a run before committing it") from error
+    if not blobs.exists(path):
+        raise CommitRefused(f"the file {path} does not exist", "write a run before committing it")
+    with open_verified(table, file) as source:
+        metadata = pq.read_metadata(source)
     if metadata.num_rows != file.rows:
         raise CommitRefused(f"{path} has {metadata.num_rows} rows, but {file.rows} are stated", "describe it again")
     expected = [field for field in schema if field.name != RUN]

@@ -187,6 +187,11 @@ class Store:
         """The catalog's table."""
         return self.root / "catalog"
 
+    @property
+    def collections(self) -> Location:
+        """The folder of all collections."""
+        return self.root / "c"
+
     def collection(self, collection_id: str) -> CollectionPaths:
         """Return the tables of the collection with this id, which is random and never a user's string."""
-        return CollectionPaths(self.root / "c" / collection_id)
+        return CollectionPaths(self.collections / collection_id)

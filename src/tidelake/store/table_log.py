@@ -8,6 +8,7 @@ damage. Entries stay until two checkpoints lie past them, so a damaged checkpoin
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,11 @@ RETENTION_S = 6 * 3600
 LAST = {"last": SEQ}
 """Each entry states how it ends. Nothing else reveals a cut between two of its lines."""
 _HINT = "_last_checkpoint"
+_ENTRY = re.compile(r"[0-9]{20}\.json")
+_OF_A_VERSION = re.compile(r"[0-9]{20}\.")
+_CHECKPOINT = re.compile(r"[0-9]{20}\.checkpoint\.parquet")
+_UNVERIFIED = re.compile(r"[0-9]{20}\.(crc|[0-9]{20}\.compacted\.json|checkpoint\..+\.(json|parquet))")
+"""Checksums, compacted entries, and checkpoints in several parts: other engines write them, and this one never."""
 
 Entry = list[dict[str, dict[str, Any]]]
 
@@ -75,8 +81,10 @@ def check_log(path: Location) -> int:
     seq_before: int | None = None
     digest: str | None = None
     for version in versions:
-        text = _text_of(path, version) or b""
-        entry = read_entry(path, version) or []
+        text = _text_of(path, version)
+        if text is None:  # a clean-up has deleted it meanwhile
+            continue
+        entry = _parse(text) if is_whole(text) else []
         seq, before = seq_of(entry), before_of(entry)
         if seq is None or (seq_before is not None and seq != seq_before + 1):
             raise DamagedTable(str(path), f"'seq' is {seq} at version {version} after {seq_before}")
@@ -104,10 +112,21 @@ def last_checkpoint(path: Location) -> int:
         return -1
 
 
+def _strays(path: Location, written: list[Location], newest: int) -> list[Location]:
+    """Files that delta-rs would believe without anybody having compared them with the entries.
+
+    Args:
+        path: the table's folder.
+        written: the checkpoints that were there before the entries were listed.
+        newest: the version of the newest entry.
+    """
+    strays = [location for location in written if version_of(location) > newest]
+    return strays + [path / LOG / name for name in blobs.list_names(path / LOG) if _UNVERIFIED.fullmatch(name)]
+
+
 def checkpoints(path: Location) -> list[Location]:
     """The files of the checkpoints in the log, the newest last."""
-    names = (name for name in blobs.list_names(path / LOG) if ".checkpoint" in name and name.endswith(".parquet"))
-    return [path / LOG / name for name in sorted(names) if name[:20].isdigit()]
+    return [path / LOG / name for name in sorted(blobs.list_names(path / LOG)) if _CHECKPOINT.fullmatch(name)]
 
 
 @dataclass(frozen=True)
@@ -167,11 +186,13 @@ def settle(path: Location) -> Tip:
         raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
     if not versions:
         return Tip(-1, None)
-    for stray in (location for location in written if version_of(location) > newest):
+    for stray in _strays(path, written, newest):
         _set_aside(path, stray)
     start, checkpoint = _verified_checkpoint(path, markers, versions)
     past = [version for version in versions if version > start]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
+    if gap and _versions(path) != versions:  # a listing may miss a name that is added meanwhile, and show a later one
+        return settle(path)
     if gap:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
     # The newest acknowledged entry is among them, even if the checkpoint sums it up: the next one states its SHA-256.
@@ -189,15 +210,22 @@ def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
     for version, digest in digests.items():
         stated = markers.entries.get(version)
         if stated is None and version < min(markers.entries):
-            continue  # from before there were markers
+            continue
         if stated is None and digest == stated_before(texts[version + 1]):
             acknowledge_entry(path, version, texts[version])
             warn("a missing marker was written again", table=str(path), version=version)
         elif digest != stated:
             raise DamagedLog(str(path), f"the entry of version {version} is not the one that was acknowledged")
+    _mark_earlier(path, {version: text for version, text in texts.items() if version < min(markers.entries)})
     for version, digest in digests.items():
         tip = tip.followed_by(version, digest, texts[version])
     return tip
+
+
+def _mark_earlier(path: Location, texts: dict[int, bytes]) -> None:
+    """Mark entries from before there were markers, the newest first: so those with markers are always the last ones."""
+    for version in sorted(texts, reverse=True):
+        acknowledge_entry(path, version, texts[version])
 
 
 def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
@@ -209,7 +237,8 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
         tip: the newest acknowledged entry.
         versions: the later versions; without any marker, those past the checkpoint, or the newest.
     """
-    is_from_before = not markers.entries
+    if not markers.entries:
+        return _take_over(path, tip, versions)
     for index, version in enumerate(versions):
         text = _text_of(path, version)
         if text is None or not is_whole(text):
@@ -218,22 +247,44 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
             _set_torn_entry_aside(path, version)
             return settle(path)
         before = before_of(_parse(text))
-        if is_from_before and before:
-            if read_markers(path).entries:  # another process has just created the table
-                return settle(path)
-            raise DamagedLog(str(path), "no version has a marker that it was acknowledged")
-        if not is_from_before and before is None:  # another engine's, or an earlier version's: `OpenTable` names it
+        if before is None:  # another engine's, or an earlier version's: `OpenTable` names it
             for number in versions[index:]:
                 tip = tip.followed_by(number, None, _text_of(path, number) or b"")
             return tip
-        if not is_from_before and before != tip.digest:
+        if before != tip.digest:
             raise DamagedLog(str(path), f"version {version} was not committed after the acknowledged one before it")
-        blobs.make_durable([entry_path(path, version)])
-        blobs.make_names_durable([path / LOG])
-        tip = tip.followed_by(version, acknowledge_entry(path, version, text), text)
-    if is_from_before and versions and before is None:
-        warn("a log without markers was taken as it is", table=str(path), versions=len(versions))
+        tip = tip.followed_by(version, _finish(path, version, text), text)
     return tip
+
+
+def _take_over(path: Location, tip: Tip, versions: list[int]) -> Tip:
+    """Take a log without any marker as it is: that of an earlier version, or of a table that was just created."""
+    texts = {version: _text_of(path, version) or b"" for version in versions}
+    if any(stated_before(text) for text in texts.values()):
+        if read_markers(path).entries:  # another process has just created the table
+            return settle(path)
+        raise DamagedLog(str(path), "no version has a marker that it was acknowledged")
+    newest = versions[-1]
+    if not is_whole(texts[newest]):
+        _set_torn_entry_aside(path, newest)
+        return settle(path)
+    torn = next((version for version, text in texts.items() if not is_whole(text)), None)
+    if torn is not None:
+        raise DamagedLog(str(path), f"the entry of version {torn} is torn, but later ones follow")
+    _finish(path, newest, texts[newest])
+    _mark_earlier(path, {version: text for version, text in texts.items() if version < newest})
+    if before_of(_parse(texts[newest])) is None:
+        warn("a log without markers was taken as it is", table=str(path), versions=len(versions))
+    for version, text in texts.items():
+        tip = tip.followed_by(version, digest_of(text), text)
+    return tip
+
+
+def _finish(path: Location, version: int, text: bytes) -> str:
+    """Make a whole entry durable and acknowledge it, as its writer did not; return its SHA-256."""
+    blobs.make_durable([entry_path(path, version)])
+    blobs.make_names_durable([path / LOG])
+    return acknowledge_entry(path, version, text)
 
 
 def _set_torn_entry_aside(path: Location, version: int) -> None:
@@ -243,7 +294,7 @@ def _set_torn_entry_aside(path: Location, version: int) -> None:
         blobs.set_aside(entry, aside)
     except FileNotFoundError:  # another process moved it
         return
-    moved = blobs.read(aside)
+    moved = _read(aside)
     if is_whole(moved):
         # Between our look and our move another process moved the torn entry and committed a good one. Put it back.
         try:
@@ -281,11 +332,9 @@ def _verified_checkpoint(path: Location, markers: Markers, versions: list[int]) 
         if version > versions[-1]:  # another process has just written it
             continue
         try:
-            data = blobs.read(location)
+            data = _read(location)
         except FileNotFoundError:  # another process has just set it aside
             continue
-        except IsADirectoryError:
-            data = b""
         if digest_of(data) in markers.checkpoints.get(version, ()):
             return version, data
         expected = _summed_up(path, version, markers, versions)
@@ -318,7 +367,7 @@ def clean_up(path: Location) -> None:
         return
     log = path / LOG
     oldest_s = blobs.now_s(log) - RETENTION_S
-    listed = (blob for blob in blobs.list_folder(log, hidden=False).blobs if blob.location.name[:20].isdigit())
+    listed = [blob for blob in blobs.list_folder(log, hidden=False).blobs if _OF_A_VERSION.match(blob.location.name)]
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # From the oldest on, up to the first that is too young: there must be no gap.
     limit = min((version_of(blob.location) for blob in old if blob.changed_s >= oldest_s), default=limits[0])
@@ -430,9 +479,15 @@ def _versions(path: Location) -> list[int]:
 
 def _text_of(path: Location, version: int) -> bytes | None:
     try:
-        return blobs.read(entry_path(path, version))
+        return _read(entry_path(path, version))
     except FileNotFoundError:
         return None
+
+
+def _read(location: Location) -> bytes:
+    """The bytes of a blob; none of a directory in its place."""
+    try:
+        return blobs.read(location)
     except IsADirectoryError:
         return b""
 

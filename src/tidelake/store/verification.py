@@ -76,10 +76,11 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
     for file in files:
         found.files += 1
         found.bytes += file.bytes
+        if not blobs.exists(table / file.path):
+            found.damages.append(Damage(table.name, file.path, "is missing", FROM_A_COPY))
+            continue
         try:
             _verify_file(table, file, deep)
-        except FileNotFoundError:
-            found.damages.append(Damage(table.name, file.path, "is missing", FROM_A_COPY))
         except DamagedTable as error:
             found.damages.append(Damage(table.name, file.path, error.detail, FROM_A_COPY))
 
@@ -107,6 +108,8 @@ def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
     for version, digests in sorted(markers.items()):
         entry, text = entry_path(table, version), _read(entry_path(table, version))
         copies = {digest: _read(entry_marker(table, version, digest)) for digest in digests}
+        if None in (text, *copies.values()) and version not in entry_markers(table):
+            continue  # a clean-up has deleted it meanwhile
         good = digest_of(text) if text is not None and digest_of(text) in digests else None
         if good is None:
             fitting = [digest for digest, copy in copies.items() if _fits(table, markers, version, digest, copy)]
