@@ -1,4 +1,4 @@
-"""The schedules of the jobs, and the sensor that fails dead runs."""
+"""The schedules of the jobs, and the sensor that marks dead runs as failed."""
 
 from __future__ import annotations
 

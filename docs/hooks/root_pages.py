@@ -46,7 +46,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_post_build(config: MkDocsConfig, **_: object) -> None:
-    """Load the script that search needs in a folder from the site itself; the theme would fetch it from elsewhere."""
+    """Load the script that search needs if the site is opened from a folder; the theme would load it from elsewhere."""
     folder = Path(config.site_dir)
     for page in folder.rglob("*.html"):
         script = "../" * (len(page.relative_to(folder).parts) - 1) + "frame_worker.js"

@@ -119,7 +119,7 @@ CASES = list(read_cases())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
-def test_a_script_is_answered_as_it_is_written(case: Case, tmp_path: Path, spark: SparkSession) -> None:
+def test_a_script_gets_the_answers_written_in_it(case: Case, tmp_path: Path, spark: SparkSession) -> None:
     stage = Stage(tmp_path, spark)
     for number, (line, answer) in enumerate(case.steps, start=1):
         assert stage.do(line) == answer, f"step {number}: {line}"

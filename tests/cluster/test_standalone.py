@@ -1,4 +1,4 @@
-"""The jobs by spark-submit on a cluster of two workers make the same tables as in one process."""
+"""Jobs that spark-submit runs on a cluster of two workers make the same tables as in one process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONFIG = "data/tour/collections.yaml"
 MASTER = "MASTER=spark://127.0.0.1:7077"
 OPTION = "-Dtidelake.example=1"
 FIRST_FILES = 3
-"""How many of the generated files a first run in local mode reads; what the other files repeat of them is late."""
+"""How many of the generated files a first run in local mode reads; the others hold late copies of what it seals."""
 
 
 def make_topics(tour: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_cluster_makes_the_tables_that_one_process_makes(
 
 
 def prepare(spark: SparkSession, scratch: Path, local: Path, cluster: Path) -> None:
-    """Make two equal folders whose store has read a part of the orders, and whose topics hold more."""
+    """Make two identical folders, each with a store that holds part of the orders and with topics that hold more."""
     tour = local / CONFIG.rpartition("/")[0]
     make_topics(tour)
     rest = sorted((tour / "topics" / "orders").iterdir())[FIRST_FILES:]

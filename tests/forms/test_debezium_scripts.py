@@ -16,7 +16,7 @@ CASES = list(read_cases("debezium"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
-def test_a_debezium_script_is_answered_as_it_is_written(tmp_path: Path, spark: SparkSession, case: Case) -> None:
+def test_a_debezium_script_gets_the_answers_written_in_it(tmp_path: Path, spark: SparkSession, case: Case) -> None:
     assert replay(tmp_path, spark, case.lines, open_script) == case.lines
 
 

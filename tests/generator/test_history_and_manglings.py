@@ -350,7 +350,7 @@ def test_a_breach_gives_an_order_two_values_at_a_time_with_updates_or_without(tm
         ({"updates": 2, "over_count_at": (1, 2, 3)}, "3 times must have one"),
     ],
 )
-def test_wrong_options_are_refused_by_name_with_a_hint(choices: dict[str, Any], text: str) -> None:
+def test_wrong_options_are_named_and_refused_with_a_hint(choices: dict[str, Any], text: str) -> None:
     with pytest.raises((ArgumentRefused, GeneratorRefused), match="hint: ") as refused:
         GenerateOptions(**{"name": "orders", **choices})
     assert text in str(refused.value)

@@ -91,7 +91,7 @@ def test_offsets_are_contiguous_in_each_partition_and_files_hold_no_more_than_as
     assert max(map(len, by_partition.values())) - min(map(len, by_partition.values())) <= 1
 
 
-def test_a_topic_that_is_not_empty_is_refused_by_name_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_topic_that_is_not_empty_is_named_and_refused_and_left_as_it_is(tmp_path: Path) -> None:
     make(tmp_path, seed=1)
     before = bytes_below(tmp_path)
     with pytest.raises(GeneratorRefused, match=r"topics/orders is not empty(?s:.*)--append"):

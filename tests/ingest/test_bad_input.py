@@ -320,7 +320,7 @@ def test_a_run_ends_although_its_topic_never_pauses(lake: Lake) -> None:
         ("d", {"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 0}, "38"),
     ],
 )
-def test_a_schema_that_cannot_land_is_refused_by_name_before_anything_is_written(
+def test_a_column_that_cannot_land_is_named_and_refused_before_anything_is_written(
     tmp_path: Path, spark: SparkSession, field: str, schema: Any, reason: str
 ) -> None:
     record = {"type": "record", "name": "data", "fields": [{"name": field, "type": schema}]}

@@ -461,7 +461,7 @@ def test_an_error_without_a_position_is_erased_only_by_what_surely_came_later(ch
     assert set(changes.table_of()) == {1, 2, 5}
 
 
-def test_another_connector_is_refused_by_name_unless_its_position_is_declared(
+def test_another_connector_is_named_and_refused_unless_its_position_is_declared(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Changes(tmp_path / "refused", spark)

@@ -58,7 +58,7 @@ BAD_LINES = (
 
 
 def has_integer_times(case: Case) -> bool:
-    """Whether the times of a case are those of a table."""
+    """Whether the times of a case are integers, as in every table."""
     try:
         first_line_with_a_time([line for line, _ in case.steps], case.title)
     except GeneratorRefused:
@@ -95,13 +95,13 @@ def through_memory(lines: Sequence[bytes]) -> list[str]:
 
 
 def lines_of(rng: random.Random, stream: Sequence[Any]) -> list[bytes]:
-    """A stream of the model as lines, with lines between them that say nothing, or nothing that can be used."""
+    """A stream of the model as lines, mixed with other lines that say nothing, or nothing that can be used."""
     lines: list[bytes] = []
     started = False
     for message in stream:
         while rng.random() < 0.25:
             bad = rng.choice(BAD_LINES)
-            if started or bad != PAIR_LINE:  # as the first line with a time it would make a stream of pairs
+            if started or bad != PAIR_LINE:  # if it were the first line with a time, this would be a stream of pairs
                 lines.append(bad)
         started = True
         if message[0] == "updates":
@@ -116,7 +116,7 @@ def lines_of(rng: random.Random, stream: Sequence[Any]) -> list[bytes]:
 
 
 def check_stream(pipeline: Pipeline, folder: Path, seed: int) -> None:
-    """Both engines print the same; and the contents of the collection add up to what was published."""
+    """Both engines print the same output, and the contents of the collection add up to what was published."""
     rng = random.Random(seed)
     lines = lines_of(rng, mangled_stream(rng, LIMIT, pairs=False, contradictory=seed % 2 == 1))
     expected = through_memory(lines)
@@ -182,7 +182,7 @@ def test_a_mangled_stream_gives_the_same_output_through_tables_and_in_memory(
 
 
 @pytest.mark.spark
-def test_a_file_of_product_times_is_refused_by_name_and_stops_no_other(
+def test_a_file_of_product_times_is_named_and_refused_and_stops_no_other(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelake.spark.session.start_session", lambda *_, **__: spark)

@@ -130,7 +130,7 @@ def test_an_expression_over_the_columns_is_accepted(spark: SparkSession, schema:
 
 
 @pytest.mark.parametrize(("where", "problem"), REFUSED, ids=[where[:60] for where, _ in REFUSED])
-def test_whatever_else_could_decide_is_refused_by_name(
+def test_whatever_else_could_decide_is_refused_and_the_error_says_what(
     spark: SparkSession, schema: StructType, where: str, problem: str
 ) -> None:
     with pytest.raises(PredicateRefused) as caught:

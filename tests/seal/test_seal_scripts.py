@@ -15,7 +15,7 @@ CASES = list(read_cases("seal"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
-def test_a_seal_script_is_answered_as_it_is_written(tmp_path: Path, spark: SparkSession, case: Case) -> None:
+def test_a_seal_script_gets_the_answers_written_in_it(tmp_path: Path, spark: SparkSession, case: Case) -> None:
     assert replay(tmp_path, spark, case.lines) == case.lines
 
 

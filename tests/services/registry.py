@@ -37,9 +37,9 @@ class Registry:
 
 @contextmanager
 def schema_registry(folder: Path) -> Iterator[Registry]:
-    """Start a registry; it always ends with the context.
+    """Start a registry; it always stops when the context ends.
 
-    Cost: some seconds, 270 MB, and 130 MB in `folder`.
+    Cost: a few seconds, 270 MB of memory, and 130 MB in `folder`.
     """
     locked = locked_jars(SERVICES_LOCK)
     packed = next(

@@ -1,4 +1,4 @@
-"""The block `registry`: its settings, and that a password goes to no other machine in clear."""
+"""The block `registry`: its settings, and that a password goes to no other machine in the clear."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tidelake.cli.render import print_json, say
 
 
 def generate(**choices: Any) -> None:
-    """Write a CDCv2 file topic from a seeded history, mangled as requested, and the topic's ground truth."""
+    """Write a CDCv2 file topic, mangled as requested, and its ground truth, both from a seeded history."""
     from tidelake.generator.generate import generate as write_topic
     from tidelake.generator.options import GenerateOptions
 

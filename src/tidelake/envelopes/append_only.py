@@ -19,7 +19,7 @@ class AppendOnly(Envelope):
     refusals = (Refusal("append_only_diff", "an append-only collection takes no negative diff", is_negative),)
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
-        """Return the form of sums: diffs add up."""
+        """Return the form of sums: diffs are summed."""
         return SumForm(entry, table)
 
     def records(self, batch: RecordBatch) -> Records:

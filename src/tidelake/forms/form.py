@@ -1,7 +1,7 @@
 """The protocol of forms: how a table's rows give the contents, how a merge combines them, how they break the envelope.
 
-An envelope says what a statement means, and so determines the form: diffs that add up, statements about keys, or change
-events. All code that reads, seals or merges a table asks its form; see `plugins.envelope`.
+An envelope says what a statement means, and so determines the form: diffs that are summed, statements about keys, or
+change events. All code that reads, seals or merges a table asks its form; see `plugins.envelope`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Form(Protocol):
     moves_times: bool
     """Whether a merge moves rows to later times; if not, the remaining rows keep their stated times."""
     key_of_values: Sequence[str] | None
-    """The key's columns if each row states a value of its key, empty if diffs add up.
+    """The key's columns if each row states a value of its key, empty if diffs are summed.
 
     None if the stored rows alone do not show a breach.
     """

@@ -1,7 +1,8 @@
 """The keyed form: statements about keys. The newest statement of each key counts.
 
 Statements are stored as they arrive: nothing is looked up, nothing is added up, and no time moves.
-The model is `tidelake.model.keyed`. At one time a value beats a delete; copies are equal, so either may stay.
+The model is `tidelake.model.keyed`.
+Among a key's statements at the same time, a value beats a delete; copies are equal, so either may stay.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _once_each(base: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def newest_rows(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return the row of each key with the greatest position.
+    """Return, for each key, the row with the greatest position.
 
     In:  the key's columns, _time, _diff, any others.
     Out: the same columns; the key is unique.

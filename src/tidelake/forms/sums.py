@@ -1,4 +1,4 @@
-"""The form of sums: diffs of equal rows add up, exactly, whatever their size."""
+"""The form of sums: the diffs of equal rows are summed, exactly, whatever their size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelake.store.table_schema import data_fields
 
 
 class SumForm(Form):
-    """Diffs add up. A merge moves times up to since, so that equal rows meet and zeros vanish."""
+    """Diffs are summed. A merge moves times up to since, so that equal rows meet and zeros vanish."""
 
     cancels_copies = True
     breaches_stay = True

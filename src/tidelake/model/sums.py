@@ -1,4 +1,4 @@
-"""An in-memory collection whose diffs add up, the model for every stored collection.
+"""An in-memory collection whose diffs are summed, the model for every stored collection.
 
 It is a partial time-varying collection: updates between two frontiers, `since` and `upper`. At every time at or after
 `since` and not at or after `upper`, a read returns the same as from the full history.

@@ -1,7 +1,7 @@
 """The changes that a seal makes to the rows that it proves, in the commit that moves upper: almost always none.
 
-If diffs add up, rows with the opposite diff cancel surplus copies and discarded statements. A statement about a key has
-no opposite, so runs that hold discarded statements are written again without them.
+If diffs are summed, rows with the opposite diff cancel surplus copies and discarded statements. A statement about a key
+has no opposite, so runs that hold discarded statements are written again without them.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def count_in_arrow(
         files: the files that may hold a counted row.
         schema: the table's schema.
         data: the data's columns.
-        key: the key's columns, if a key has one value at a time; empty if diffs add up.
+        key: the key's columns, if a key has one value at a time; empty if diffs are summed.
         within: the times that are counted.
 
     Returns:

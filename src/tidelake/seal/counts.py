@@ -23,7 +23,7 @@ class TimeCount:
     doubled: int = 0
     """The number of keys with two values; 0 without keys."""
     large: int = 0
-    """The number of statements about keys whose diff is neither +1 nor -1; 0 without keys."""
+    """In collections with a key, the number of statements whose diff is neither +1 nor -1; 0 in others."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class OpenCounts:
     suspects: set[int] = field(default_factory=set)
     """The times whose counts are valid only once Spark has compared the statements themselves."""
     surplus: list[pa.Table] = field(default_factory=list)
-    """The statements that have copies, if diffs add up: the data's columns, _time, _diff, and the number of copies."""
+    """If diffs are summed, the statements that have copies: the data's columns, _time, _diff, number of copies."""
     statements: DataFrame | None = None
     """The result of `fingerprints.group_statements` for the times that Spark compared; see `OpenRows.count`."""
 

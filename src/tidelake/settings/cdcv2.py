@@ -25,7 +25,7 @@ class Cdcv2Settings(CollectionSettings):
 
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
-        """Refuse a key of reclocked collections."""
+        """Refuse a settings key that only reclocked collections have."""
         problem = "is not allowed for CDCv2 messages, which are Avro and self-contained"
         if place.field.endswith(".evolution"):
             problem = "is not allowed for CDCv2 messages: their data identifies a statement, so its columns are fixed"

@@ -117,7 +117,7 @@ class CollectionSettings(Frozen):
 
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
-        """Refuse a key of another framing."""
+        """Refuse a settings key that only other framings have."""
         place.fail(f"is not allowed for the framing '{cls.model_fields['framing'].default}'", "leave it out")
 
     @classmethod

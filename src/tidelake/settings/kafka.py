@@ -43,7 +43,7 @@ class KafkaSettings(Frozen):
     sasl_username: str | None = None
     sasl_password: Secret | None = None
     allow_plaintext_password: bool = False
-    """Whether `PLAIN` may send the password over `SASL_PLAINTEXT`, in clear, to another machine."""
+    """Whether `PLAIN` may send the password over `SASL_PLAINTEXT`, in the clear, to another machine."""
     ssl_ca_file: Path | None = None
     """The trusted certificate authorities, in PEM; by default those of the machine."""
     ssl_certificate_file: Path | None = None
@@ -104,7 +104,7 @@ def _checked_hosts(place: Block, servers: str) -> list[str]:
 
 
 def _check_clear_text(block: Block, settings: KafkaSettings, hosts: Sequence[str]) -> None:
-    """Refuse to send the password in clear to another machine, unless the settings explicitly allow it.
+    """Refuse to send the password in the clear to another machine, unless the settings explicitly allow it.
 
     SCRAM never sends the password.
     """

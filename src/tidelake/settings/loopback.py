@@ -1,4 +1,4 @@
-"""Whether a host is this machine: what is sent there in clear does not leave it."""
+"""Whether a host is this machine: what is sent there in the clear does not leave it."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class ReclockSettings(CollectionSettings):
 
     @classmethod
     def refuse(cls, place: Block) -> NoReturn:
-        """Refuse a key of CDCv2 collections."""
+        """Refuse a settings key that only CDCv2 collections have."""
         place.fail("is not allowed for a reclocked topic", "leave it out: each key's newest event counts")
 
     @classmethod

@@ -23,7 +23,7 @@ class RegistrySettings(Frozen):
     username: str | None = None
     password: Secret | None = None
     allow_plain_http: bool = False
-    """Whether the password may be sent over `http://`, in clear, to another machine."""
+    """Whether the password may be sent over `http://`, in the clear, to another machine."""
     ca_file: Path | None = None
     """The trusted certificate authorities, in PEM; by default those of the machine."""
     request_timeout_s: int = Field(default=30, ge=1)
@@ -55,7 +55,7 @@ def read_registry(block: Block) -> RegistrySettings:
 
 
 def _check_clear_text(block: Block, settings: RegistrySettings) -> None:
-    """Refuse to send the password in clear to another machine, unless the settings explicitly allow it."""
+    """Refuse to send the password in the clear to another machine, unless the settings explicitly allow it."""
     is_clear = settings.password is not None and settings.url.startswith("http:")
     if settings.allow_plain_http and not is_clear:
         block.child("allow_plain_http").fail("has no effect: no password is sent over http", "remove it")

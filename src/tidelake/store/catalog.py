@@ -1,7 +1,7 @@
 """The catalog maps names to random ids and stores the schema, since, capabilities, epoch and decisions of collections.
 
-Each row of its table is a collection; a change replaces the row's run. All changes name the same `seq`, so acquiring a
-capability and moving `since` cannot both succeed from the same state.
+Each row of its table is a collection; a change replaces the row's run. Two changes from one state name the same `seq`,
+so acquiring a capability and moving `since` cannot both succeed from it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Catalog:
         return frozenset(entries)
 
     def open_or_create(self, spec: CollectionSpec) -> Collection:
-        """Open the collection that the settings describe for writing; create it with its tables if it does not exist.
+        """Open for writing the collection that the settings describe; create it with its tables if it does not exist.
 
         Raises:
             ConfigurationError: it exists with a different envelope or schema; those are fixed when it is created.

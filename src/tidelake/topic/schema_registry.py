@@ -25,7 +25,7 @@ _NOT_FOUND = 404
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a redirect to another server without the password, which the settings give to this one alone."""
+    """Follows a redirect to another server, but without the password, which is only for the configured registry."""
 
     def redirect_request(self, req: Any, *answer: Any) -> urllib.request.Request | None:
         followed = super().redirect_request(req, *answer)

@@ -14,7 +14,7 @@ from tidelake.store.table_schema import data_fields
 
 
 def recount_statements(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count distinct statements by time: those with an effect if diffs add up, else all.
+    """Count distinct statements by time: those with an effect if diffs are summed, else all.
 
     Cost: one exchange of the rows, and one more if keys may be left with two rows.
     """
