@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 @contextmanager
 def swept_at(place: str, lake: Lake) -> Iterator[CompactReport]:
     """Let a host whose clock is ahead sweep the collection when a failpoint is first reached."""
-    report, tables = CompactReport(), [path for path in lake.collection.paths.committed if is_table(path)]
+    report, tables = CompactReport(), [path for path in lake.collection.tables if is_table(path)]
 
     def meet(reached: str) -> None:
         if reached == place:

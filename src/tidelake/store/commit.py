@@ -226,7 +226,7 @@ class OpenTable:
         self._check_runs(adds, removes)
         try:
             self._make_files_durable(adds)
-        except (CommitRefused, FileNotFoundError):
+        except (CommitRefused, DamagedTable, FileNotFoundError):
             OpenTable(self.path)._check_not_swept(adds)  # a sweep may have deleted them since this table was opened
             raise
         for run in removes:
