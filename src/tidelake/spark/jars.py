@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
 
 PROJECT = Path(__file__).resolve().parents[3]
 SERVICES_LOCK = PROJECT / "services.lock"
@@ -249,6 +248,8 @@ def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
 
 
 def _ivy_file(jars: Sequence[Jar]) -> str:
+    from xml.sax.saxutils import quoteattr  # imported late: it loads urllib, and every command imports this module
+
     dependencies = "\n".join(
         f"    <dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
         f' transitive="false" conf="default-&gt;*"><artifact name={quoteattr(jar.artifact)}'
