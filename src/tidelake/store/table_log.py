@@ -112,21 +112,13 @@ def last_checkpoint(path: Location) -> int:
         return -1
 
 
-def _strays(path: Location, written: list[Location], newest: int) -> list[Location]:
-    """Files that delta-rs would believe without anybody having compared them with the entries.
-
-    Args:
-        path: the table's folder.
-        written: the checkpoints that were there before the entries were listed.
-        newest: the version of the newest entry.
-    """
-    strays = [location for location in written if version_of(location) > newest]
-    return strays + [path / LOG / name for name in blobs.list_names(path / LOG) if _UNVERIFIED.fullmatch(name)]
-
-
 def checkpoints(path: Location) -> list[Location]:
     """The files of the checkpoints in the log, the newest last."""
-    return [path / LOG / name for name in sorted(blobs.list_names(path / LOG)) if _CHECKPOINT.fullmatch(name)]
+    return _matching(path, _CHECKPOINT, blobs.list_names(path / LOG))
+
+
+def _matching(path: Location, pattern: re.Pattern[str], names: list[str]) -> list[Location]:
+    return [path / LOG / name for name in sorted(names) if pattern.fullmatch(name)]
 
 
 @dataclass(frozen=True)
@@ -179,16 +171,19 @@ def settle(path: Location) -> Tip:
     Cost: the markers are listed; the newest checkpoint and the entries past it are read once.
     """
     markers = read_markers(path)  # first: an entry is there before its marker
-    written = checkpoints(path)
+    names = blobs.list_names(path / LOG)
+    written = _matching(path, _CHECKPOINT, names)
     versions = _versions(path)  # last: an entry is there before any checkpoint that sums it up
     newest = versions[-1] if versions else -1
     if markers.newest > newest:
         raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
     if not versions:
         return Tip(-1, None)
-    for stray in _strays(path, written, newest):
+    # What delta-rs would believe without anybody having compared it with the entries.
+    beyond = [location for location in written if version_of(location) > newest]
+    for stray in (*beyond, *_matching(path, _UNVERIFIED, names)):
         _set_aside(path, stray)
-    start, checkpoint = _verified_checkpoint(path, markers, versions)
+    start, checkpoint = _verified_checkpoint(path, written, markers, versions)
     past = [version for version in versions if version > start]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
     if gap and _versions(path) != versions:  # a listing may miss a name that is added meanwhile, and show a later one
@@ -294,7 +289,7 @@ def _set_torn_entry_aside(path: Location, version: int) -> None:
         blobs.set_aside(entry, aside)
     except FileNotFoundError:  # another process moved it
         return
-    moved = _read(aside)
+    moved = read_or_none(aside) or b""
     if is_whole(moved):
         # Between our look and our move another process moved the torn entry and committed a good one. Put it back.
         try:
@@ -325,15 +320,16 @@ def is_whole(text: bytes) -> bool:
 # --- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def _verified_checkpoint(path: Location, markers: Markers, versions: list[int]) -> tuple[int, bytes | None]:
+def _verified_checkpoint(
+    path: Location, written: list[Location], markers: Markers, versions: list[int]
+) -> tuple[int, bytes | None]:
     """Return the newest checkpoint that can be believed and its version, or -1; set aside those that cannot."""
-    for location in reversed(checkpoints(path)):
+    for location in reversed(written):
         version = version_of(location)
         if version > versions[-1]:  # another process has just written it
             continue
-        try:
-            data = _read(location)
-        except FileNotFoundError:  # another process has just set it aside
+        data = read_or_none(location)
+        if data is None:  # another process has just set it aside
             continue
         if digest_of(data) in markers.checkpoints.get(version, ()):
             return version, data
@@ -355,7 +351,8 @@ def _verified_checkpoint(path: Location, markers: Markers, versions: list[int]) 
 
 def acknowledge_newest_checkpoint(path: Location) -> None:
     """Acknowledge the checkpoint that was just written, if it says what the entries say; else set it aside."""
-    _verified_checkpoint(path, read_markers(path), _versions(path))
+    markers, written = read_markers(path), checkpoints(path)
+    _verified_checkpoint(path, written, markers, _versions(path))
 
 
 def clean_up(path: Location) -> None:
@@ -478,16 +475,15 @@ def _versions(path: Location) -> list[int]:
 
 
 def _text_of(path: Location, version: int) -> bytes | None:
-    try:
-        return _read(entry_path(path, version))
-    except FileNotFoundError:
-        return None
+    return read_or_none(entry_path(path, version))
 
 
-def _read(location: Location) -> bytes:
-    """The bytes of a blob; none of a directory in its place."""
+def read_or_none(location: Location) -> bytes | None:
+    """Return the bytes of a blob, none of a directory in its place; None if it is absent."""
     try:
         return blobs.read(location)
+    except FileNotFoundError:
+        return None
     except IsADirectoryError:
         return b""
 

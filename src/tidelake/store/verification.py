@@ -20,7 +20,7 @@ from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_ma
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import RunFile, damage_named, open_verified
 from tidelake.store.notices import warn
-from tidelake.store.table_log import check_log, entry_path, is_whole, stated_before
+from tidelake.store.table_log import check_log, entry_path, is_whole, read_or_none, stated_before
 
 FROM_A_COPY = "restore it from a copy of the store, or rebuild the collection from its topic under a new name"
 
@@ -106,8 +106,8 @@ def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
     """Yield each damaged entry and marker, with the bytes that restore it; None to set it aside, or if nothing does."""
     markers = entry_markers(table)
     for version, digests in sorted(markers.items()):
-        entry, text = entry_path(table, version), _read(entry_path(table, version))
-        copies = {digest: _read(entry_marker(table, version, digest)) for digest in digests}
+        entry, text = entry_path(table, version), read_or_none(entry_path(table, version))
+        copies = {digest: read_or_none(entry_marker(table, version, digest)) for digest in digests}
         if None in (text, *copies.values()) and version not in entry_markers(table):
             continue  # a clean-up has deleted it meanwhile
         good = digest_of(text) if text is not None and digest_of(text) in digests else None
@@ -137,19 +137,10 @@ def _fits(table: Location, markers: dict[int, set[str]], version: int, digest: s
     """Return whether the copy in a marker is the entry of this version: it follows the one before, and the next it."""
     if copy is None or digest_of(copy) != digest or not is_whole(copy):
         return False
-    before, after = markers.get(version - 1), _read(entry_path(table, version + 1))
+    before, after = markers.get(version - 1), read_or_none(entry_path(table, version + 1))
     follows = before is None or stated_before(copy) in {*before, None}
     is_followed = after is None or stated_before(after) in {digest, None}
     return follows and is_followed
-
-
-def _read(location: Location) -> bytes | None:
-    try:
-        return blobs.read(location)
-    except FileNotFoundError:
-        return None
-    except IsADirectoryError:
-        return b""
 
 
 def _verify_file(table: Location, file: RunFile, deep: bool) -> None:
