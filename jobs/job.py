@@ -19,7 +19,6 @@ from tidelake.errors import StepFailed, TidelakeError
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.spark.engine_errors import engine_fact
-from tidelake.spark.jars import JarError
 from tidelake.spark.session import start_session
 from tidelake.store.entry import Collection
 
@@ -95,7 +94,7 @@ def run_main(
     try:
         settings = load_settings(arguments.config).only(tuple(arguments.collection))
         report = run(start_session(), settings)
-    except (TidelakeError, JarError) as error:
+    except TidelakeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(json.dumps(report.as_json(), indent=2))

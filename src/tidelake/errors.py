@@ -11,6 +11,7 @@
 | `DamagedTable` | a table breaks its own invariants | a person, now |
 | `StoreUnreadable` | a file of the store cannot be read | whoever runs the store |
 | `ClockAhead` | the clock of this machine is ahead; nothing was written | whoever runs the machine |
+| `JarError` | a jar is missing or differs from the lock | whoever runs the machine |
 | `StepFailed` | an engine failed, such as Spark | whoever reads the log |
 
 A class is a row of a table: fields, a `fact` and a `hint`. Annotations declare the fields; the constructor takes them
@@ -27,7 +28,6 @@ format string is not enough, a property takes its place.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
 from string import Formatter
 from typing import Any, ClassVar, dataclass_transform
 
@@ -87,19 +87,26 @@ class _Text:
 class TidelakeError(Exception):
     """The root: a fact in lower case, then what to do about it after `hint:`."""
 
+    _types: ClassVar[dict[str, str]] = {}
+    """The fields, in order, each with its annotation."""
+
     def __init_subclass__(cls) -> None:
-        """Turn each subclass, a row of the table, into a dataclass."""
-        dataclass(eq=False, repr=False, match_args=False)(cls)
+        """Read the fields of each subclass, a row of the table; dataclasses would make every import slower."""
+        own = {name: kind for name, kind in cls.__annotations__.items() if not kind.startswith("ClassVar")}
+        cls._types = cls._types | own
         for name in ("fact", "hint"):
             if isinstance(template := vars(cls).get(name), str):
                 setattr(cls, name, _Text(template))
 
-    def __post_init__(self) -> None:
-        """Keep the fields as `args` too; a field declared as an iterable is kept as a tuple."""
-        for field in fields(self):  # type: ignore[arg-type]
-            if str(field.type).startswith("Iterable"):
-                setattr(self, field.name, tuple(getattr(self, field.name)))
-        self.args = tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+    def __init__(self, *values: Any, **named: Any) -> None:
+        """Keep the fields as attributes and as `args`; a field declared as an iterable is kept as a tuple."""
+        fields = dict(zip(self._types, values, strict=False))
+        if len(values) > len(fields) or fields.keys() & named or fields.keys() | named != self._types.keys():
+            raise TypeError(f"{type(self).__name__} takes {list(self._types)}, not {values} and {named}")
+        for name, kind in self._types.items():
+            value = fields[name] if name in fields else named[name]
+            setattr(self, name, tuple(value) if kind.startswith("Iterable") else value)
+        self.args = tuple(getattr(self, name) for name in self._types)
 
     @property
     def fact(self) -> str:
@@ -704,6 +711,15 @@ class ClockAhead(TidelakeError):
         "correct this machine's clock; if it is right, set `clock_ahead_max_s` of '{collection}' to more than "
         "{ahead_s}, and set it back after the next ingest"
     )
+
+
+class JarError(TidelakeError):
+    """The jars on disk differ from the lock and could not be fetched."""
+
+    problem: str
+    advice: str
+    fact = "{problem}"
+    hint = "{advice}"
 
 
 class StepFailed(TidelakeError):
