@@ -19,6 +19,7 @@ from tidelake.errors import StepFailed, TidelakeError
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.spark.engine_errors import engine_fact
+from tidelake.spark.jar_error import JarError
 from tidelake.spark.session import start_session
 from tidelake.store.entry import Collection
 
@@ -94,7 +95,7 @@ def run_main(
     try:
         settings = load_settings(arguments.config).only(tuple(arguments.collection))
         report = run(start_session(), settings)
-    except TidelakeError as error:
+    except (TidelakeError, JarError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(json.dumps(report.as_json(), indent=2))

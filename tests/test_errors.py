@@ -16,7 +16,6 @@ from tidelake.errors import (
     Contradiction,
     DamagedTable,
     InvalidUsage,
-    JarError,
     KeysInError,
     MalformedMessage,
     MixedTimes,
@@ -44,7 +43,6 @@ FAMILIES = {
     DamagedTable,
     StoreUnreadable,
     ClockAhead,
-    JarError,
     StepFailed,
 }
 

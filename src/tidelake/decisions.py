@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelake.codec.typed import read_statement
 from tidelake.errors import (
     TWO_VALUES,
     CodecError,
@@ -162,6 +161,8 @@ def _check_count(collection: Collection, decision: Count) -> Count:
 
 def _check_discard(collection: Collection, decision: Discard) -> Discard:
     _check_time(collection, decision.time)
+    from tidelake.codec.typed import read_statement  # imported late: only this decision needs an Avro codec
+
     statement = read_statement(collection.entry.record_schema, to_text(decision.statement))
     if is_sealed(collection, decision.time):
         _check_settles(collection, decision.time, None, statement)

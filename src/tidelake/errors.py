@@ -11,7 +11,6 @@
 | `DamagedTable` | a table breaks its own invariants | a person, now |
 | `StoreUnreadable` | a file of the store cannot be read | whoever runs the store |
 | `ClockAhead` | the clock of this machine is ahead; nothing was written | whoever runs the machine |
-| `JarError` | a jar is missing or differs from the lock | whoever runs the machine |
 | `StepFailed` | an engine failed, such as Spark | whoever reads the log |
 
 A class is a row of a table: fields, a `fact` and a `hint`. Annotations declare the fields; the constructor takes them
@@ -711,15 +710,6 @@ class ClockAhead(TidelakeError):
         "correct this machine's clock; if it is right, set `clock_ahead_max_s` of '{collection}' to more than "
         "{ahead_s}, and set it back after the next ingest"
     )
-
-
-class JarError(TidelakeError):
-    """The jars on disk differ from the lock and could not be fetched."""
-
-    problem: str
-    advice: str
-    fact = "{problem}"
-    hint = "{advice}"
 
 
 class StepFailed(TidelakeError):

@@ -43,6 +43,19 @@ def test_status_starts_no_jvm_and_imports_no_spark(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.spark
+def test_status_of_a_proven_collection_imports_no_pandas(contradicted: Lake) -> None:
+    code = (
+        f"import sys; sys.argv = ['tidelake', 'status', '--config', {str(contradicted.file)!r}]\n"
+        "from tidelake.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('pandas', 'fastavro', 'pyarrow.dataset') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "held back at time 3" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_reading_a_store_loads_no_log() -> None:
     code = "import sys, tidelake.read.status; print('structlog' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,6 +16,7 @@ from tidelake.cli.status import status
 from tidelake.cli.topic import app as topic_app
 from tidelake.cli.verify import repair, verify
 from tidelake.errors import CapabilityError, CommitError, DamagedTable, TidelakeError
+from tidelake.spark.jar_error import JarError
 
 app = typer.Typer(
     name="tidelake",
@@ -40,7 +41,7 @@ def main() -> None:
     except (CommitError, CapabilityError, DamagedTable) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
-    except TidelakeError as error:
+    except (TidelakeError, JarError) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output has gone, as `head` does

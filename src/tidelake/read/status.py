@@ -14,6 +14,7 @@ from tidelake.errors import DamagedTable, TidelakeError, TopicGap
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
 from tidelake.spark.engine_errors import engine_fact
+from tidelake.storage.arrow import integers
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import counts_in, reasons_in
@@ -129,6 +130,8 @@ def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
     If a time is noted twice, the newest note counts: a seal that stopped before its commit noted an older decision.
     """
     times = sorted(reasons_in(collection.entry.decisions))
+    if not times:
+        return []
     proofs = OpenTable(collection.paths.proofs).files()
     files = [file for file in proofs if file.run.startswith(PROOF_RUN) and meets(file, times)]
     columns = [TIME, "announced", "decision", "at_ms"]
@@ -234,8 +237,7 @@ def _rows_from(table: Location, files: list[RunFile], upper: int) -> int:
         if file.time_min is not None and file.time_min >= upper:
             rows += file.rows
         elif file.time_max is None or file.time_max >= upper:
-            times = read_file(table, file, [TIME])[TIME]
-            rows += pc.sum(pc.greater_equal(times, upper)).as_py() or 0
+            rows += int((integers(read_file(table, file, [TIME])[TIME]) >= upper).sum())
     return rows
 
 

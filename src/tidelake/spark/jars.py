@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelake.errors import JarError
+from tidelake.spark.jar_error import JarError
 
 PROJECT = Path(__file__).resolve().parents[3]
 SERVICES_LOCK = PROJECT / "services.lock"
@@ -71,7 +71,7 @@ def locked_jars(lock: Path | None = None) -> list[Jar]:
     try:
         lines = lock.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
-        raise JarError(f"no lock file at {lock}", "jars are resolved from a checkout") from error
+        raise JarError(f"no lock file at {lock}. hint: jars are resolved from a checkout") from error
     return [_jar_of(line, lock) for line in lines if line.strip() and not line.startswith("#")]
 
 
@@ -181,8 +181,8 @@ def _jar_of(line: str, lock: Path) -> Jar:
     variant = parts.pop().partition("@") if len(parts) == 4 else ("", "@", "jar")
     if len(parts) != 3 or not all((*parts, variant[2])) or len(sums) > 1:
         raise JarError(
-            f"{lock.name} has the line {line!r}",
-            "write group:artifact:version sha256, or group:artifact:version:classifier@extension sha256",
+            f"{lock.name} has the line {line!r}. hint: write group:artifact:version sha256, or "
+            "group:artifact:version:classifier@extension sha256"
         )
     group, artifact, version = parts
     return Jar(group, artifact, version, sums[0].lower() if sums else "", variant[0], variant[2])
@@ -198,8 +198,8 @@ def _check(jar: Jar, path: Path) -> None:
     if actual != jar.sha256:
         expected = jar.sha256 or "nothing yet"
         raise JarError(
-            f"{jar.coordinate} has sha256 {actual}, the lock says {expected} ({path})",
-            "do not use this file; remove it and set up again; if the error persists, find out who changed the jar",
+            f"{jar.coordinate} has sha256 {actual}, the lock says {expected} ({path}). hint: do not use this file; "
+            f"remove it and set up again; if the error persists, find out who changed the jar"
         )
 
 
@@ -230,9 +230,11 @@ def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
                 check=False,
             )
         except FileNotFoundError as error:
-            raise JarError(f"there is no Java at {java!r}", "install Java 17 or 21, or correct JAVA_HOME") from error
+            raise JarError(
+                f"there is no Java at {java!r}. hint: install Java 17 or 21, or correct JAVA_HOME"
+            ) from error
         except subprocess.TimeoutExpired as error:
-            raise JarError(f"fetching took more than {RESOLVE_TIMEOUT_S:.0f} s", "try again") from error
+            raise JarError(f"fetching took more than {RESOLVE_TIMEOUT_S:.0f} s. hint: try again") from error
         fetched = {jar: scratch / "out" / jar.file_name for jar in jars}
         absent = [jar.coordinate for jar, path in fetched.items() if not path.exists()]
         if done.returncode == 0 and not absent:
@@ -240,7 +242,7 @@ def _fetch(jars: Sequence[Jar], scratch: Path, java: str) -> dict[Jar, Path]:
         if attempt < ATTEMPTS_MAX:
             print(f"jars: attempt {attempt} of {ATTEMPTS_MAX} did not fetch all jars, trying again", file=sys.stderr)
     output = "\n".join(done.stdout.splitlines()[-20:])
-    raise JarError(f"could not fetch {', '.join(absent) or 'the jars'}", f"the last output of Ivy:\n{output}")
+    raise JarError(f"could not fetch {', '.join(absent) or 'the jars'}. hint: the last output of Ivy:\n{output}")
 
 
 def _ivy_file(jars: Sequence[Jar]) -> str:
@@ -267,12 +269,10 @@ def _ivy_jar() -> Path:
     # Located, not imported: importing PySpark costs more than everything else here.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarError("PySpark is not installed", "install requirements.lock before the jars")
+        raise JarError("PySpark is not installed. hint: install requirements.lock before the jars")
     candidates = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not candidates:
-        raise JarError(
-            f"PySpark at {spec.origin} has no Ivy", "install the version of PySpark that requirements.lock names"
-        )
+        raise JarError(f"PySpark at {spec.origin} has no Ivy. hint: install the version that requirements.lock names")
     return candidates[-1]
 
 

@@ -168,7 +168,8 @@ class OpenTable:
 
     def files(self) -> list[RunFile]:
         """All live files, as their log entries describe them."""
-        actions = pa.table(self._table.get_add_actions(flatten=True))
+        # from_stream, as pa.table() would import pandas, which takes longer than a whole `status`
+        actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=True)).read_all()
         columns = {name: actions[name].to_pylist() for name in actions.column_names}
         nothing: list[None] = [None] * actions.num_rows
         if self._digests is None:

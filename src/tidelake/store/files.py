@@ -22,6 +22,7 @@ from tidelake.errors import CommitRefused, DamagedTable
 from tidelake.protocol.order import INT64_MAX
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage import blobs
+from tidelake.storage.arrow import repeated
 from tidelake.storage.location import Location
 from tidelake.store.layout import RUN, TIME
 
@@ -141,9 +142,9 @@ def read_rows(
     parts = []
     for file in files:
         part = read_file(table, file, stored, where)
-        parts.append(part.append_column(pa.field(RUN, pa.string()), pa.array([file.run] * part.num_rows, pa.string())))
+        parts.append(part.append_column(pa.field(RUN, pa.string()), repeated(file.run, part.num_rows)))
     if not parts:
-        return schema.empty_table()
+        return pa.Table.from_batches([], schema=schema)
     return pa.concat_tables([part.select(schema.names).cast(schema) for part in parts])
 
 

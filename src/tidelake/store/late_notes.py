@@ -107,8 +107,10 @@ class LateNotes:
         files = [file for file in OpenTable(collection.paths.proofs).files() if kind_of(file.run) == CONTRADICTED_RUN]
         columns = [TIME, "kind", "detail"]
         rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA, [*columns, "counted"])
-        distinct = rows.group_by(columns).aggregate([("counted", "max")])
-        self.rows = distinct.rename_columns([*columns, "counted"]).sort_by([(name, "ascending") for name in columns])
+        if rows:  # usually not, and Arrow's engine takes longer to import than a whole `status`
+            distinct = rows.group_by(columns).aggregate([("counted", "max")])
+            rows = distinct.rename_columns([*columns, "counted"]).sort_by([(name, "ascending") for name in columns])
+        self.rows = rows
         self.settled = _Settled(collection)
 
     @property
@@ -119,6 +121,8 @@ class LateNotes:
     @property
     def undecided(self) -> int:
         """Number of unsettled contradictions. Only notes that a decision may settle are parsed."""
+        if not self.rows:
+            return 0
         late = (contradiction for row in self._maybe_settled().to_pylist() for contradiction in self._read(row))
         settled = sum(1 + contradiction.more for contradiction in late if contradiction.decision is not None)
         return self.contradictions - settled

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from tidelake.errors import FolderMissing, MalformedTopic, RepeatedOffset, TopicGap
 from tidelake.protocol.intervals import Interval, first_doubled, intervals_of, merge_intervals
 from tidelake.storage import blobs
+from tidelake.storage.arrow import integers
 from tidelake.storage.location import Location, Place, locate
 from tidelake.topic.lines import OFFSET_MAX, PARTITION_MAX, is_lines_file, parse_lines, partition_of
 from tidelake.topic.recorded_file import covered_offsets
@@ -284,7 +285,7 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
         ) from error
     if table["partition"].null_count or table["offset"].null_count:
         raise MalformedTopic(str(path), "has a null partition or offset", "every message needs both")
-    partitions, offsets = table["partition"].to_numpy(), table["offset"].to_numpy()
+    partitions, offsets = integers(table["partition"]), integers(table["offset"])
     for name, values, most in (("partition", partitions, PARTITION_MAX), ("offset", offsets, OFFSET_MAX)):
         invalid = values[(values < 0) | (values > most)]
         if len(invalid):
