@@ -163,7 +163,7 @@ def test_what_is_stored_of_a_statement_loses_nothing(column: str, form: Any, mea
         ("place", {}, "column 'place.city' is missing"),
         ("place", {"city": "x", "more": 1}, "column 'place.more' is not in the schema"),
         ("i", None, "column 'i' is None, not of type int"),
-        ("two", None, "column 'two' is null, but its type has no null"),
+        ("two", None, "column 'two' is null, but is not nullable"),
         ("two", {"float": None, "double": None}, "column 'two' has a value in 0 branches"),
         ("several", 5, "column 'several' is 5, without a branch: name one of int, long, string, place"),
         ("several", {"int": 5, "long": 5}, "column 'several' has a value in 2 branches"),

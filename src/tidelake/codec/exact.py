@@ -1,9 +1,9 @@
 """Reads bytes that no common encoder writes, byte by byte, with the same verdict as the JVM's decoder.
 
-Avro allows non-canonical varints and arrays in several blocks, and does not define a boolean encoded as 2. The fast
-library and Java's decoder treat these differently, and also numbers out of range for their type: the library takes
-branch -1 for the last branch, and Java's decoder silently drops high bits. Neither may accept what the other refuses,
-so the rules are:
+Avro allows non-canonical varints and arrays in several blocks, and does not define a boolean encoded as 2. fastavro
+and Java's decoder treat these differently, and also numbers out of range for their type: fastavro takes branch -1 for
+the last branch, and Java's decoder silently drops high bits. Neither may accept what the other refuses, so the rules
+are:
 
 - a number has at most ten bytes; an `int`, and the index of a branch or of an enum's symbol, has at most five;
 - a boolean is true only if its byte is 1;
@@ -191,7 +191,7 @@ class _Body:
         """Read the index of one of `size` branches or symbols."""
         index = self.read_number(_INT_BYTES)
         if not 0 <= index < size:
-            raise CodecError("undecodable", f"the index before byte {self.at} is {index}, not 0 to {size - 1}")
+            raise CodecError("undecodable", f"the index before byte {self.at} is {index}, not one of 0 to {size - 1}")
         return index
 
     def read_items(self, read_item: Callable[[], Any]) -> list[Any]:

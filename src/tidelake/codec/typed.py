@@ -1,4 +1,4 @@
-"""Converts statements that a person enters to the types of the collection, so that Spark can compare them exactly.
+"""Converts manually entered statements to the collection's types, so that Spark can compare them exactly.
 
 A value may be written as `tidelake read --json` prints it, or in Avro's JSON encoding. A statement is stored in one
 canonical form: JSON whose numbers no reader rounds.
@@ -107,7 +107,7 @@ def _names(branch: dict[str, Any]) -> set[str]:
 def _union(branches: list[Any], value: Any, column: str) -> Any:
     others = [branch for branch in branches if branch != "null"]
     if value is None:
-        return None if len(others) < len(branches) else _refuse(column, "is null, but its type has no null")
+        return None if len(others) < len(branches) else _refuse(column, "is null, but is not nullable")
     if len(others) == 1:
         return _only_branch(others[0], value, column)
     names = ", ".join(branch_name(branch) for branch in others)

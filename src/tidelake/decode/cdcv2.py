@@ -30,10 +30,13 @@ PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
 
 
 class Reading(Enum):
-    """How closely update messages are examined. All but the last require checking rows with `Decoder.broken`."""
+    """How closely update messages are searched for trailing bytes and numbers out of range for their type.
+
+    All but the last reading require that rows are checked with `Decoder.broken`.
+    """
 
     MEASURED = "measured"
-    """Not at all: the total length of all messages reveals trailing bytes and numbers out of range for their type."""
+    """Messages are not searched: their total length reveals both."""
     COMPARED = "compared"
     """Each message is searched for both. It is also measured, which shows whether lengths would have sufficed."""
     TRUSTING = "trusting"

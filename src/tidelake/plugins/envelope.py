@@ -75,7 +75,7 @@ class Records(Protocol):
 
 
 class Envelope(Protocol):
-    """An envelope, which is fixed when a collection is created. Methods that few envelopes need have a default."""
+    """An envelope, which is fixed when a collection is created. Methods that few envelopes need have defaults."""
 
     terms: ClassVar[EnvelopeTerms]
     """The terms for settings and the store."""

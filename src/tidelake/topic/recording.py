@@ -48,8 +48,8 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
 
     Raises:
         TopicMissing: the topic does not exist.
-        CopyRefused: the folder holds a different topic, JSON lines, or more than the topic; or JSON lines are
-            requested, and an offset has no record, which they cannot express.
+        CopyRefused: the folder holds a different topic, JSON lines, or more of a partition than the topic; or JSON
+            lines are requested, and an offset has no record, which they cannot express.
         TopicUnreachable: the brokers do not answer, or stop answering.
 
     Cost: as Parquet, bounded memory; as JSON lines, one partition at a time in memory.

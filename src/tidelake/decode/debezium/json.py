@@ -79,7 +79,10 @@ def embedded_schema_hash(parsed: Column, shape: ChangeShape, value: Column) -> C
 
 
 def _is_wrapped_null(text: Column, parsed: Column) -> Column:
-    """Return whether a value is null with an embedded schema, as some converters write a tombstone; never null."""
+    """Return whether a value is null with an embedded schema; never null.
+
+    Some converters write tombstones in this form.
+    """
     variant = F.try_parse_json(text)
     has_schema = F.try_variant_get(variant, "$.schema", "variant").isNotNull()
     is_null = F.is_variant_null(F.try_variant_get(variant, "$.payload", "variant"))
