@@ -89,7 +89,7 @@ def test_a_record_that_the_topic_refuses_is_named_and_no_later_record_takes_its_
     folder = tmp_path / "topics" / first
     assert call(config, "record", first, str(folder))["messages"] == 3
     refused = f"the record at offset 1 of partition 0, with 1048576 bytes, is larger than the topic '{second}' accepts"
-    with pytest.raises(CopyRefused, match=f"{refused}\nhint: raise its `max.message.bytes`"):
+    with pytest.raises(CopyRefused, match=f"{refused}\nhint: raise the topic's `max.message.bytes`"):
         call(config, "play", str(folder), second)
     assert [record.value for _, record in broker.consume(second)[0]] == [b"a"]
     resource = ConfigResource(ConfigResource.Type.TOPIC, second)

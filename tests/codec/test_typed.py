@@ -136,14 +136,14 @@ def test_what_is_stored_of_a_statement_loses_nothing(column: str, form: Any, mea
         ("i", 2**31, "column 'i' is 2147483648, not of type int"),
         ("i", True, "column 'i' is True, not of type int"),
         ("l", JsonFloat("1.0"), "column 'l' is .*, not of type long"),
-        ("f", 1e39, "column 'f' is beyond the type float"),
-        ("d", JsonFloat("1e309"), "column 'd' is beyond the type double"),
-        ("d", 10**400, "column 'd' is beyond the type double"),
+        ("f", 1e39, "column 'f' is out of range for the type float"),
+        ("d", JsonFloat("1e309"), "column 'd' is out of range for the type double"),
+        ("d", 10**400, "column 'd' is out of range for the type double"),
         ("d", "nan", "column 'd' is 'nan', not of type double"),
         ("by", "Ā", "column 'by' is .* nor text of code points from 0 to 255"),
-        ("by", {"b64": "!"}, "column 'by' is not base64 text"),
-        ("by", {"b64": 5}, "column 'by' is not base64 text"),
-        ("s", "\ud800", "column 's' is not text"),
+        ("by", {"b64": "!"}, "column 'by' is not valid base64"),
+        ("by", {"b64": 5}, "column 'by' is not valid base64"),
+        ("s", "\ud800", "column 's' is not valid text"),
         ("day", "2022-02-29", "column 'day' is '2022-02-29', not of type date"),
         ("day", "٢٠٢٢-٠١-٠١", "column 'day'"),
         ("ms", "1970-01-01T00:00:00", "column 'ms' is .*, not of type timestamp-millis"),
@@ -151,8 +151,8 @@ def test_what_is_stored_of_a_statement_loses_nothing(column: str, form: Any, mea
         ("ms", 2**63 // 1000 + 1, "column 'ms' is .*, not of type timestamp-millis"),
         ("us", "1970-01-01T24:00:00Z", "column 'us' is"),
         ("us", "+294247-01-10T04:00:54.775808Z", "column 'us' is"),
-        ("dec", "1.0001", "column 'dec' is '1.0001', with more than 3 digits after the point"),
-        ("dec", "1e17", "column 'dec' is '1e17', with more than 17 digits before the point"),
+        ("dec", "1.0001", "column 'dec' is '1.0001', which has more than 3 digits after the point"),
+        ("dec", "1e17", "column 'dec' is '1e17', which has more than 17 digits before the point"),
         ("dec", "1e9999999999999999999999", "column 'dec' is .*, not a decimal"),
         ("dec", "NaN", "column 'dec' is 'NaN', not a decimal"),
         ("dec", b64(b""), "column 'dec' is not the bytes of a decimal"),
@@ -163,9 +163,9 @@ def test_what_is_stored_of_a_statement_loses_nothing(column: str, form: Any, mea
         ("place", {}, "column 'place.city' is missing"),
         ("place", {"city": "x", "more": 1}, "column 'place.more' is not in the schema"),
         ("i", None, "column 'i' is None, not of type int"),
-        ("two", None, "column 'two' is null, and may not be"),
+        ("two", None, "column 'two' is null, but is not nullable"),
         ("two", {"float": None, "double": None}, "column 'two' has a value in 0 branches"),
-        ("several", 5, "column 'several' is 5, of no branch: name one of int, long, string, place"),
+        ("several", 5, "column 'several' is 5, without a branch: name one of int, long, string, place"),
         ("several", {"int": 5, "long": 5}, "column 'several' has a value in 2 branches"),
         ("several", {"short": 5}, "column 'several' has no branch 'short'"),
         ("several", {"int": 2**31}, "column 'several.int' is 2147483648"),
@@ -183,7 +183,7 @@ def test_columns_that_are_missing_or_too_many_are_named() -> None:
         encode_data(ALL, data)
     with pytest.raises(DataRefused, match="column '_diff' is not in the schema"):
         encode_data(ALL, typed(_diff=1))
-    with pytest.raises(DataRefused, match=r"it is \[\], not an object"):
+    with pytest.raises(DataRefused, match=r"the record is \[\], not an object"):
         encode_data(ALL, [])
 
 

@@ -111,7 +111,7 @@ def test_an_event_beyond_the_parsers_bound_is_named_with_its_size(spark: SparkSe
     value = event(row_of({"id": "3", "text": f'"{"x" * (TEXT_CHARACTERS_MAX + 1)}"'}))
     ((is_plain, _, exact),) = both(spark, [value])
     fact = (
-        f"undecodable, it has {len(value)} bytes, and a text of more than {TEXT_CHARACTERS_MAX} characters is not read"
+        f"undecodable, it has {len(value)} bytes, and strings longer than {TEXT_CHARACTERS_MAX} characters are not read"
     )
     assert (is_plain, exact["_detail"], exact["_error"]) == (False, fact, f"the event cannot be read: {fact}")
 

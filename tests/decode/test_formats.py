@@ -212,7 +212,7 @@ def test_a_text_beyond_the_parsers_bound_is_named_with_its_size(spark: SparkSess
     value = b'{"name":"' + b"x" * (TEXT_CHARACTERS_MAX + 1) + b'"}'
     ((_, reason, detail),) = answers(decode_json(frame_of(spark, [value]), "value", "_v", record))
     assert reason == "undecodable"
-    assert detail == f"it has {len(value)} bytes, and a text of more than {TEXT_CHARACTERS_MAX} characters is not read"
+    assert detail == f"it has {len(value)} bytes, and strings longer than {TEXT_CHARACTERS_MAX} characters are not read"
 
 
 def test_the_quarantine_decodes_each_record_once(spark: SparkSession) -> None:

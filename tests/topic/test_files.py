@@ -233,7 +233,7 @@ def test_a_line_is_bounded_however_small_its_gzip_is(tmp_path: Path) -> None:
     assert (tmp_path / "0.jsonl.gz").stat().st_size < 2**20
     tracemalloc.start()
     try:
-        refused(tmp_path, rf"line 2: it is longer than {LINE_BYTES_MAX} bytes, the maximum of a line", "0.jsonl.gz")
+        refused(tmp_path, rf"line 2: it is longer than {LINE_BYTES_MAX} bytes, the maximum for a line", "0.jsonl.gz")
         assert tracemalloc.get_traced_memory()[1] < 4 * LINE_BYTES_MAX < 2**23 * pieces
     finally:
         tracemalloc.stop()

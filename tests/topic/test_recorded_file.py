@@ -86,8 +86,8 @@ def _text(table: pa.Table) -> pa.ChunkedArray:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        pytest.param(lambda table: table.slice(0, 3), "rows were recorded, and it has 3", id="sliced"),
-        pytest.param(lambda table: table.slice(0, 0), "rows were recorded, and it has 0", id="emptied"),
+        pytest.param(lambda table: table.slice(0, 3), "rows were recorded, but it has 3", id="sliced"),
+        pytest.param(lambda table: table.slice(0, 0), "rows were recorded, but it has 0", id="emptied"),
         pytest.param(lambda table: table.filter(pc.field("offset") != 2), "rows were recorded", id="filtered"),
         pytest.param(lambda table: pa.concat_tables([table, table]), "it has (20 rows|8)", id="doubled"),
         pytest.param(lambda table: table.sort_by([("value", "descending")]), "its pages are not", id="sorted"),
@@ -197,5 +197,5 @@ def test_an_older_recording_is_refused_if_its_footer_contradicts_it(tmp_path: Pa
 def test_metadata_that_cannot_be_read_are_refused(tmp_path: Path, name: str, text: str | bytes) -> None:
     metadata = {COVERED_OFFSETS: '{"0": [0, 10]}'} | {name: text}
     pq.write_table(messages(DENSE).replace_schema_metadata(metadata), tmp_path / NAME)
-    with pytest.raises(MalformedTopic, match="does not say what it stands for"):
+    with pytest.raises(MalformedTopic, match="does not say which offsets it covers"):
         FileTopic(tmp_path).end_offsets()

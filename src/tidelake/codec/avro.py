@@ -1,8 +1,8 @@
-"""Encodes and decodes CDCv2 messages in bare Avro, and in Avro after the five bytes of Confluent framing.
+"""Encodes and decodes CDCv2 messages in Avro, either bare or after the five bytes of Confluent framing.
 
-Data are dictionaries. Every value stays as it is encoded: a timestamp is its integer, a decimal its bytes, and a value
-of a union of several branches is `{branch: value}`, so that an `int` 5 and a `long` 5 remain different data. A union of
-null and one type is the value itself, or None.
+Data are dictionaries. Every value stays as it is encoded: a timestamp is its integer, a decimal its bytes. A value of a
+union of several branches is `{branch: value}`, so that an `int` 5 and a `long` 5 remain different data. A value of a
+union of null and one type is the value itself, or None.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AvroCodec:
         """Write a message.
 
         Raises:
-            EncodingRefused: its data do not fit the schema, or its times are not integers.
+            EncodingRefused: the data do not fit the schema, or the times are not integers.
         """
         if isinstance(message, Updates):
             value: Any = [{"data": data, "time": time, "diff": diff} for data, time, diff in message.batch]
@@ -126,8 +126,8 @@ class AvroCodec:
     def identity(self, data: Any) -> bytes:
         """Return bytes that are equal for equal data, for use as `Reader(identity=...)`.
 
-        As when tables are grouped, all zeros are equal whatever their sign, all NaNs are equal whatever their bits, and
-        decimals are equal if their numbers are, in any number of bytes.
+        As in Spark's `GROUP BY`, all zeros are equal whatever their sign, and all NaNs whatever their bits. Decimals
+        are equal if they are the same number, whatever their number of bytes.
 
         Raises:
             EncodingRefused: the data do not fit the schema.
@@ -136,14 +136,14 @@ class AvroCodec:
 
 
 class SchemaLookup(Protocol):
-    """A function that looks schema ids up."""
+    """A function that looks up schemas by id."""
 
     def __call__(self, schema_id: int) -> Any | None:
         """Return the schema with this id, of a record or of CDCv2; None if the id is unknown."""
 
 
 class ConfluentCodec:
-    """Avro after a zero byte and a big-endian schema id of four bytes.
+    """Avro in Confluent framing: after a zero byte and a big-endian schema id of four bytes.
 
     Args:
         lookup: returns the schema of an id; called once for each known id.
@@ -172,8 +172,8 @@ class ConfluentCodec:
         if value is None:
             return None
         if not value or value[0] != MAGIC_BYTE:
-            first = f"{value[0]:#04x}" if value else "nothing"
-            raise CodecError("wrong_magic_byte", f"the first byte is {first}, not 0x00")
+            detail = f"the first byte is {value[0]:#04x}, not 0x00" if value else "the message is empty"
+            raise CodecError("wrong_magic_byte", detail)
         if len(value) < HEADER_BYTES:
             raise CodecError("undecodable", f"{len(value)} bytes are too few for a header of {HEADER_BYTES}")
         return self._codec(int.from_bytes(value[1:HEADER_BYTES], "big")).decode(value[HEADER_BYTES:])
@@ -188,9 +188,10 @@ class ConfluentCodec:
 
 
 class _Plain:
-    """Builds the schema that is actually read and written: the same bytes, without logical types and shared names.
+    """Builds the schema that is actually read and written: the same bytes, without logical types or shared names.
 
-    A branch among several becomes a record with one field of the branch's name: a record has the bytes of its field.
+    Each of several branches becomes a record with one field of the branch's name: such a record has the bytes of its
+    field.
     """
 
     def __init__(self) -> None:

@@ -1,13 +1,16 @@
 """Reads bytes that no common encoder writes, byte by byte, with the same verdict as the JVM's decoder.
 
-Avro allows non-canonical varints and arrays in several blocks, and does not define a boolean encoded as 2. The fast
-library and Java's decoder treat these differently, and numbers out of range for their type as well: one takes branch -1
-for the last branch, the other silently drops high bits. Neither may accept what the other refuses, so the rules are:
+Avro allows non-canonical varints and arrays in several blocks, and does not define a boolean encoded as 2. fastavro
+and Java's decoder treat these differently, and also numbers out of range for their type: fastavro takes branch -1 for
+the last branch, and Java's decoder silently drops high bits. Neither may accept what the other refuses, so the rules
+are:
 
-- a number has at most ten bytes, an `int`, a branch or an enum's index at most five; a boolean is true if it is 1;
+- a number has at most ten bytes; an `int`, and the index of a branch or of an enum's symbol, has at most five;
+- a boolean is true only if its byte is 1;
 - bytes that are not exactly what an encoder would write, and look as if a number were out of range for its type, are
   `undecodable`;
-- so are a decimal of no bytes or too many digits, and milliseconds that do not fit when converted to microseconds;
+- a decimal with no bytes or too many digits is `undecodable`, as are milliseconds that do not fit when converted to
+  microseconds;
 - the first byte of a progress statement is 2.
 
 See docs/decisions/non-canonical-varints.md.
@@ -48,9 +51,9 @@ _INDEX_BEYOND_INT32 = _HIGH * 2 + r"\x80\x80[\x10\x20\x30\x40\x50\x60\x70]"
 
 
 def suspect_pattern(resolved: Any) -> str:
-    """Return a regular expression, for Python and Java, of bytes that may be a number out of range for its type.
+    """Return a regular expression, for Python and Java, to find bytes that may be a number out of range for its type.
 
-    Every message is searched for it, so it is optimised for Java's engine: the common prefix of both kinds of numbers
+    Every message is searched with it, so it is optimised for Java's engine: the common prefix of both kinds of numbers
     comes before the alternatives, without a quantifier. Most bytes then take one comparison, and a search takes a
     quarter of the time.
 
@@ -58,7 +61,7 @@ def suspect_pattern(resolved: Any) -> str:
         resolved: the record schema as `resolved_schema` returns it.
     """
     if _holds_int(resolved):
-        return _BEYOND_INT32  # nine high bytes and a byte other than 0 and 1 begin like this
+        return _BEYOND_INT32  # this also matches whatever the other two match
     patterns = (pattern.removeprefix(_HIGH * 2) for pattern in (_BEYOND_INT64, _INDEX_BEYOND_INT32))
     return f"{_HIGH * 2}(?:{'|'.join(patterns)})"
 
@@ -137,7 +140,7 @@ class _Body:
         self._value = value
 
     def read(self, kind: Any) -> Any:
-        """Read a value of a resolved type, in the codec's form."""
+        """Read a value of a resolved type, and return it in the codec's form."""
         if isinstance(kind, list):
             return self._read_union(kind)
         name = kind["type"]
@@ -164,12 +167,12 @@ class _Body:
     def _read_sized(self, is_text: bool) -> str | bytes:
         size = self.read_number()
         if size < 0:
-            raise CodecError("undecodable", f"a negative length at byte {self.at}")
+            raise CodecError("undecodable", f"the length before byte {self.at} is negative")
         content = self._take(size)
         return self._text(content) if is_text else content
 
     def read_number(self, bytes_max: int = _LONG_BYTES) -> int:
-        """Read a number as Java does: excess bits are dropped, and mark the body as non-canonical."""
+        """Read a number as Java does: excess bits are dropped, and the body then counts as non-canonical."""
         start, number = self.at, 0
         while True:
             byte = self._take(1)[0]
@@ -177,7 +180,7 @@ class _Body:
             if byte < 0x80:
                 break
             if self.at - start == bytes_max:
-                raise CodecError("undecodable", f"a number of more than {bytes_max} bytes at byte {start}")
+                raise CodecError("undecodable", f"the number at byte {start} has more than {bytes_max} bytes")
         bits = 64 if bytes_max == _LONG_BYTES else 32
         needed = max(1, -(-number.bit_length() // 7))
         self.is_canonical = self.is_canonical and number < 1 << bits and self.at - start == needed
@@ -188,7 +191,7 @@ class _Body:
         """Read the index of one of `size` branches or symbols."""
         index = self.read_number(_INT_BYTES)
         if not 0 <= index < size:
-            raise CodecError("undecodable", f"there is no branch or symbol {index} at byte {self.at}")
+            raise CodecError("undecodable", f"the index before byte {self.at} is {index}, not one of 0 to {size - 1}")
         return index
 
     def read_items(self, read_item: Callable[[], Any]) -> list[Any]:
@@ -200,7 +203,7 @@ class _Body:
             if count < 0:
                 self.read_number()  # the block's size in bytes, for readers that skip it
             if abs(count) > len(self._value) - self.at:  # every item takes at least one byte
-                raise CodecError("undecodable", f"an array of {abs(count)} items at byte {self.at}")
+                raise CodecError("undecodable", f"the array at byte {self.at} has too many items: {abs(count)}")
             self.is_canonical = self.is_canonical and count > 0 and blocks == 1
             items.extend(read_item() for _ in range(abs(count)))
         return items
@@ -223,7 +226,7 @@ class _Body:
     def _take(self, size: int) -> bytes:
         content = self._value[self.at : self.at + size]
         if len(content) < size:
-            raise CodecError("undecodable", f"the bytes end where {size} more are needed at byte {self.at}")
+            raise CodecError("undecodable", f"the bytes end too early: {size} are needed from byte {self.at} on")
         self.at += size
         return content
 

@@ -1,7 +1,8 @@
 """Encodes and decodes CDCv2 messages as lines of Avro's JSON encoding, as in the protocol's published example.
 
-A batch is `{"array": [...]}`, a statement is `{"com.materialize.cdc.progress": {...}}`, and a non-null value of a union
-is `{type: value}`. Data in memory have the form of `AvroCodec`, so that each codec writes what the other reads.
+A batch is `{"array": [...]}`, a progress statement is `{"com.materialize.cdc.progress": {...}}`, and a non-null value
+of a union is `{type: value}`. In memory, data have the same form as in `AvroCodec`, so each codec can write what the
+other reads.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class AvroJsonCodec:
         """Read one line.
 
         Raises:
-            CodecError: `undecodable`: the line is not JSON, or not a message of this schema.
+            CodecError: the line is not JSON, or not a message of this schema: `undecodable`.
             MalformedMessage: the message is malformed.
         """
         try:
@@ -54,13 +55,13 @@ class AvroJsonCodec:
                 return _decode_progress(value[_PROGRESS])
         except RecursionError:
             raise CodecError("undecodable", "the message is nested too deeply") from None
-        raise CodecError("undecodable", f"neither an array of updates nor {_PROGRESS}")
+        raise CodecError("undecodable", f"the message is neither an array of updates nor {_PROGRESS}")
 
     def encode(self, message: Message) -> bytes:
         """Write one line, without a line break.
 
         Raises:
-            EncodingRefused: its data do not fit the schema.
+            EncodingRefused: the data do not fit the schema.
         """
         if isinstance(message, Progress):
             counts = [{"time": time, "count": count} for time, count in message.counts.items()]
@@ -87,7 +88,7 @@ def _decode_progress(value: Any) -> Progress:
 
 def _check_fields(value: Any, names: list[str]) -> None:
     if not isinstance(value, dict) or sorted(value) != sorted(names):
-        raise CodecError("undecodable", f"an object has fields other than {', '.join(names)}")
+        raise CodecError("undecodable", f"an object does not have exactly the fields {', '.join(names)}")
 
 
 def _decode(kind: Any, value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Statements that a person types, as data of the collection's own types, so that Spark can compare them exactly.
+"""Converts manually entered statements to the collection's types, so that Spark can compare them exactly.
 
 A value may be written as `tidelake read --json` prints it, or in Avro's JSON encoding. A statement is stored in one
-canonical form: JSON that no reader rounds.
+canonical form: JSON whose numbers no reader rounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DECIMAL = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 
 
 def read_statement(record_schema: dict[str, Any], text: str) -> dict[str, Any]:
-    """Read `{"data": {…}, "diff": 1}` and return its stored form: plain JSON values, without loss.
+    """Read `{"data": {…}, "diff": 1}` and return its stored form: plain JSON values that lose nothing.
 
     Raises:
         StatementRefused: the text is not JSON, or does not have this shape.
@@ -52,7 +52,7 @@ def encode_data(record_schema: dict[str, Any], data: Any) -> bytes:
         record_schema: the collection's record schema.
         data: a row as `tidelake read --json` prints it, or as Avro's JSON: bytes are `{"b64": "…"}` or text of code
             points up to 255, decimals are numbers or text, dates and timestamps are integers or ISO text, and a value
-            of several branches is `{branch: value}`.
+            of a union of several branches is `{branch: value}`.
 
     Raises:
         DataRefused: the data do not fit the collection's schema; the error names the column.
@@ -68,7 +68,7 @@ def encode_data(record_schema: dict[str, Any], data: Any) -> bytes:
 
 
 def _refuse(column: str, problem: str) -> NoReturn:
-    raise DataRefused(f"{f'column {column!r}' if column else 'it'} {problem}")
+    raise DataRefused(f"{f'column {column!r}' if column else 'the record'} {problem}")
 
 
 def _from_json(kind: Any, value: Any, column: str) -> Any:
@@ -107,18 +107,18 @@ def _names(branch: dict[str, Any]) -> set[str]:
 def _union(branches: list[Any], value: Any, column: str) -> Any:
     others = [branch for branch in branches if branch != "null"]
     if value is None:
-        return None if len(others) < len(branches) else _refuse(column, "is null, and may not be")
+        return None if len(others) < len(branches) else _refuse(column, "is null, but is not nullable")
     if len(others) == 1:
         return _only_branch(others[0], value, column)
     names = ", ".join(branch_name(branch) for branch in others)
     if not isinstance(value, dict):
-        _refuse(column, f"is {show(value)}, of no branch: name one of {names}, as in {{branch: value}}")
+        _refuse(column, f"is {show(value)}, without a branch: name one of {names}, as in {{branch: value}}")
     for name in value:
         if not any(name in _names(branch) for branch in others):
-            _refuse(column, f"has no branch {name!r}, but {names}")
+            _refuse(column, f"has no branch {name!r}, only {names}")
     present = [(name, inner) for name, inner in value.items() if inner is not None]
     if len(present) != 1:
-        _refuse(column, f"has a value in {len(present)} branches, not in one of {names}")
+        _refuse(column, f"has a value in {len(present)} branches, not in exactly one of {names}")
     ((name, inner),) = present
     branch = next(branch for branch in others if name in _names(branch))
     return {branch_name(branch): _from_json(branch, inner, f"{column}.{branch_name(branch)}")}
@@ -140,7 +140,8 @@ def _only_branch(branch: dict[str, Any], value: Any, column: str) -> Any:
         raise misfit
     if any(reading != readings[0] for reading in readings):
         _refuse(
-            column, f"can be read in two ways; write it as {{{branch_name(branch)!r}: {{…}}}}, and what is in it too"
+            column,
+            f"can be read in two ways; write it as {{{branch_name(branch)!r}: {{…}}}}, and the values in it likewise",
         )
     return readings[0]
 
@@ -164,7 +165,7 @@ def _scalar(kind: dict[str, Any], value: Any, column: str) -> Any:
             return value
         case Family.TEXT if isinstance(value, str):
             if any(0xD800 <= ord(character) <= 0xDFFF for character in value):
-                _refuse(column, "is not text: half of a character is missing")
+                _refuse(column, "is not valid text: it contains half of a surrogate pair")
             return value
     _refuse(column, f"is {show(value)}, not of type {scalar.base}")
 
@@ -191,7 +192,7 @@ def _float(scalar: ScalarType, value: Any, column: str) -> float:
             struct.pack(scalar.float_format, value)
             return value
     except OverflowError:
-        _refuse(column, f"is beyond the type {scalar.base}")
+        _refuse(column, f"is out of range for the type {scalar.base}")
     _refuse(column, f"is {show(value)}, not of type {scalar.base}")
 
 
@@ -199,7 +200,7 @@ def _from_b64(value: Any, column: str) -> bytes:
     try:
         return base64.b64decode(value["b64"], validate=True)
     except (ValueError, TypeError):
-        _refuse(column, "is not base64 text")
+        _refuse(column, "is not valid base64")
 
 
 def _binary(kind: dict[str, Any], value: Any, column: str) -> bytes:
@@ -208,7 +209,7 @@ def _binary(kind: dict[str, Any], value: Any, column: str) -> bytes:
     elif isinstance(value, str) and all(ord(character) < 256 for character in value):
         content = value.encode("latin-1")
     else:
-        _refuse(column, f'is {show(value)}, not {{"b64": "…"}}, nor text of code points from 0 to 255')
+        _refuse(column, f'is {show(value)}, neither {{"b64": "…"}} nor text of code points from 0 to 255')
     if kind["type"] == "fixed" and len(content) != kind["size"]:
         _refuse(column, f"has {len(content)} bytes, not {kind['size']}")
     return content
@@ -219,7 +220,7 @@ def _decimal(kind: dict[str, Any], value: Any, column: str) -> bytes:
     if isinstance(value, dict) and value.keys() == {"b64"}:
         content = _binary(kind, value, column)
         if not content or abs(int.from_bytes(content, "big", signed=True)) >= 10**precision:
-            _refuse(column, f"is not the bytes of a decimal of {precision} digits")
+            _refuse(column, f"is not the bytes of a decimal of at most {precision} digits")
         return content
     text = value.text if isinstance(value, JsonFloat) else repr(value) if isinstance(value, float) else value
     if isinstance(text, bool) or not isinstance(text, int | str):
@@ -234,14 +235,14 @@ def _decimal(kind: dict[str, Any], value: Any, column: str) -> bytes:
     significant = "".join(map(str, digits)).lstrip("0").rstrip("0")
     places = exponent + len(digits) - len("".join(map(str, digits)).rstrip("0")) + scale
     if significant and places < 0:
-        _refuse(column, f"is {show(text)}, with more than {scale} digits after the point")
+        _refuse(column, f"is {show(text)}, which has more than {scale} digits after the point")
     if significant and len(significant) + places > precision:
-        _refuse(column, f"is {show(text)}, with more than {precision - scale} digits before the point")
+        _refuse(column, f"is {show(text)}, which has more than {precision - scale} digits before the point")
     unscaled = int(significant) * 10**places * (-1 if sign else 1) if significant else 0
     size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
     if kind["type"] == "fixed":
         if size > kind["size"]:
-            _refuse(column, f"is {show(text)}, beyond {kind['size']} bytes")
+            _refuse(column, f"is {show(text)}, which does not fit into {kind['size']} bytes")
         size = kind["size"]
     return unscaled.to_bytes(size, "big", signed=True)
 

@@ -1,4 +1,4 @@
-"""Decodes Avro records on the JVM: the bare body of one record, or a body after Confluent's five bytes.
+"""Decodes Avro records on the JVM, either bare or after the five bytes of Confluent framing.
 
 As in `cdcv2`, a sentinel after the body reveals a body that is too short or has trailing bytes. Numbers out of range
 for their type, which Java's decoder silently truncates, are detected by encoding the record again.
@@ -35,7 +35,7 @@ def decode_avro(
 ) -> DataFrame:
     """Decode Avro records.
 
-    In:  `source` binary, any others.
+    In:  `source` binary, and any other columns.
     Out: the same, `target` struct of the record's columns, `<target>_reason` and `<target>_detail` string. The struct
          is null if there is a reason, and if `source` is null.
 
@@ -62,7 +62,7 @@ def decode_avro(
         .when(schema_id.isin(list(refused)), F.lit("schema_not_resolved"))
         .when(~schema_id.isin(list(by_id)), F.lit("unknown_schema_id")),
     )
-    # Typed nulls, as a registry may have no schema yet.
+    # Typed nulls, because a registry may have no schema yet.
     value: Column = F.lit(None).cast(spark_schema(pa.schema(data_fields(record))))
     detail = F.when(framing == "unknown_schema_id", F.concat(F.lit("schema id "), schema_id))
     detail = F.when(framing == "schema_not_resolved", reason_by(schema_id, refused)).otherwise(detail)
@@ -101,7 +101,7 @@ def _bare(frame: DataFrame, body: str, columns: Target, record: dict[str, Any], 
 
 
 def _columns(stored: Column, record: dict[str, Any], writer: dict[str, Any]) -> list[Column]:
-    """Return the collection's columns, in its order, from the written record."""
+    """Return the columns of the written record in the collection's order."""
     types = {field.name: field.dataType for field in spark_schema(pa.schema(data_fields(record)))}
     columns = []
     for name, source in resolve(record, writer).items():

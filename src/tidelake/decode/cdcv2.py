@@ -30,16 +30,19 @@ PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
 
 
 class Reading(Enum):
-    """How closely update messages are examined. All but the last require checking rows with `Decoder.broken`."""
+    """How closely update messages are searched for trailing bytes and numbers out of range for their type.
+
+    All but the last reading require that rows are checked with `Decoder.broken`.
+    """
 
     MEASURED = "measured"
-    """Not at all: the total length of all messages reveals trailing bytes and numbers out of range for their type."""
+    """Messages are not searched: their total length reveals both."""
     COMPARED = "compared"
-    """Each message is searched for these, and measured, which shows whether lengths would have sufficed."""
+    """Each message is searched for both. It is also measured, which shows whether lengths would have sufficed."""
     TRUSTING = "trusting"
-    """Each message is searched for these."""
+    """Each message is searched for both, and not measured."""
     CAREFUL = "careful"
-    """Each message is searched for these, and each of its statements is examined."""
+    """Each message is searched for both, and each of its statements is examined."""
 
     @property
     def measures(self) -> bool:
@@ -53,8 +56,8 @@ class Decoder:
 
     Args:
         record_schema: the schema of the collection's `data`.
-        writer_schemas: Confluent framing: the writers' schemas of `data`, by schema id; None means bare Avro.
-        refused_ids: Confluent framing: why messages of a known schema id cannot be read, by schema id.
+        writer_schemas: for Confluent framing, the writers' schemas of `data`, by schema id; None means bare Avro.
+        refused_ids: for Confluent framing, why messages of a known schema id cannot be read, by schema id.
     """
 
     record_schema: dict[str, Any]
@@ -62,7 +65,7 @@ class Decoder:
     refused_ids: Mapping[int, str] = field(default_factory=dict)
 
     def progress(self, raw: DataFrame) -> DataFrame:
-        """Decode the progress statements; one byte distinguishes them from updates, which are not decoded.
+        """Decode the progress statements; one byte tells them apart from updates, which are not decoded.
 
         In:  partition, offset, timestamp_ms, key, value.
         Out: the same, reason string (null if the statement is good), lower, upper, count_times, count_values
@@ -108,7 +111,7 @@ class Decoder:
 
     @property
     def readings(self) -> list[Reading]:
-        """The readings to try in turn: the fastest first, the always correct one last.
+        """The readings to try in turn: the fastest first, and the one that is always correct last.
 
         Rows can be checked instead of their messages only if all messages decode to the same columns.
         """
@@ -122,10 +125,11 @@ class Decoder:
         return [Reading.TRUSTING, Reading.CAREFUL]
 
     def lengths(self, statement: Column) -> Lengths:
-        """Return the length of a statement of a measured reading.
+        """Return the length of a statement that a measuring reading decoded.
 
-        If the total length of all statements is the sum of `bytes` in `updates`, and none is doubtful, the messages are
-        exactly what an encoder would write: there are no trailing bytes, and no number was truncated.
+        If the total length of all statements equals the sum of the column `bytes` of `updates`, and no statement is
+        doubtful, the messages are exactly what an encoder would write: they have no trailing bytes, and no number was
+        truncated.
         """
         measure = lengths_of_statement(land_record(self.record_schema).decoding)
         assert measure is not None
@@ -138,7 +142,7 @@ class Decoder:
         return rules if broken is None else rules | broken(statement["data"])
 
     def detail_of_refusal(self) -> Column:
-        """Return which schema of a message does not fit, and why; null if its `reason` is a different one."""
+        """Return why the schema of a message does not fit; null if the message has a different `reason`, or none."""
         detail = reason_by(schema_id_of(F.col("value")), self.refused_ids)
         return F.when(F.col("reason") == "schema_not_resolved", detail)
 
@@ -208,7 +212,7 @@ def _columns_of_updates(
 
 @cached
 def _is_progress() -> Column:
-    """Return whether the first byte marks a framed message as a progress statement; never null: no message is lost."""
+    """Return whether the first byte marks a message as a progress statement; never null, so that no message is lost."""
     first_byte = F.substring(F.col(BODY), 1, 1)
     return F.coalesce(F.col(BODY_REASON).isNull() & (first_byte == F.lit(PROGRESS_BYTE)), F.lit(False))
 
@@ -220,7 +224,7 @@ def _from_avro(body: Column, decoding: Any, sealed: bool = True) -> Column:
 
 
 def _overflow_reason(record_schema: dict[str, Any]) -> Column:
-    """Detect numbers beyond int64 (int32), of which Java's decoder silently drops high bits.
+    """Detect numbers beyond int64 (int32), whose high bits Java's decoder silently drops.
 
     Such a number has nine (four) bytes of 0x80 or more, followed by a byte that is too large. Bytes that look like one,
     as text may, are decoded without logical types and encoded again: they differ only if a number was truncated, or if
@@ -235,7 +239,7 @@ def _overflow_reason(record_schema: dict[str, Any]) -> Column:
 
 
 def _schema(data: Any, sealed: bool = True) -> dict[str, Any]:
-    """Return the schema of a body and the sentinel after it. Names of records do not matter: bytes hold no names."""
+    """Return the schema of a body and the sentinel after it. The names do not matter: the bytes hold none."""
     update = {
         "type": "record",
         "name": "update",
@@ -294,7 +298,7 @@ def _progress_reason(statement: Column) -> Column:
 
 
 def _stored(batch: Column, landing: Landing, record_schema: dict[str, Any]) -> Column:
-    """Return the decoded updates with `data` in stored form, columns in the collection's order."""
+    """Return the decoded updates with `data` in stored form and its columns in the collection's order."""
     names = [column.name for column in land_record(record_schema).arrow]
     in_order = names == [column.name for column in landing.arrow]
     if landing.project is None and in_order:

@@ -16,7 +16,7 @@ MESSAGE = "_m"
 STATEMENT = "_u"
 """struct. One update of a message: data, time and diff; null if the message has none."""
 PLACE = "_at"
-"""int. The place of the update in its message."""
+"""int. The index of the update in its message."""
 PARTITION = "_partition"
 """int. The partition from which the message was read."""
 OFFSET = "_offset"
@@ -110,7 +110,7 @@ class Target:
 
     @property
     def broken(self) -> str:
-        """String. JSON: why the text is not a record of these types, or null."""
+        """String. JSON: why the text is not a record of the expected types, or null."""
         return f"{self.name}_broken"
 
     @property
@@ -135,7 +135,7 @@ class Target:
 
     @property
     def json_steps(self) -> tuple[str, ...]:
-        """The temporary columns of JSON."""
+        """The temporary columns for JSON."""
         return (
             *(self.text, self.is_wrapped, self.plain, self.payload, self.wire),
             *(self.is_rounded, self.plain_quoted, self.payload_quoted),

@@ -13,7 +13,7 @@ from tidelake.decode.writers import Part
 def decode_values(frame: DataFrame, values: Part) -> DataFrame:
     """Decode the values of records.
 
-    In:  value binary, any others.
+    In:  value binary, and any other columns.
     Out: the same, _value struct of the value's columns, _value_reason string (why it cannot be used, or null),
          _value_detail string (details for a person, or null). The struct is null if there is a reason, and if the
          value is null or JSON's null.
@@ -24,7 +24,7 @@ def decode_values(frame: DataFrame, values: Part) -> DataFrame:
 def decode_keys(frame: DataFrame, source: str, keys: Part) -> DataFrame:
     """Decode the keys of records.
 
-    In:  `source` binary, any others.
+    In:  `source` binary, and any other columns.
     Out: the same, _key struct of the key's columns, _key_reason and _key_detail string, as for values.
     """
     return _decode(frame, source, KEY, keys)

@@ -25,7 +25,7 @@ def body_of(framed: Column) -> Column:
 
 
 def holds_id_in_header(frame: DataFrame, part: str) -> Column:
-    """Return whether a header has the schema of a record's `key` or `value`, as newer producers may do; never null."""
+    """Return whether a header states the schema of a record's `key` or `value`; never null."""
     if "headers" not in frame.columns:
         return F.lit(False)
     name = F.lit(ID_HEADER.format(part))
@@ -33,7 +33,7 @@ def holds_id_in_header(frame: DataFrame, part: str) -> Column:
 
 
 def reason_by(number: Column, reasons: Mapping[int, str]) -> Column:
-    """Return the reason for a number; null if the number has none."""
+    """Return the reason that is given for a number; null if there is none."""
     text: Column = F.lit(None).cast("string")
     for known, reason in reasons.items():
         text = F.when(number == known, F.lit(reason)).otherwise(text)

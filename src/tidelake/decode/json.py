@@ -33,9 +33,9 @@ STRICT = {
 }
 """Options with which `from_json` accepts only standard JSON."""
 TEXT_CHARACTERS_MAX = 20_000_000
-"""Maximum length of one text inside JSON: the parser below Spark refuses a longer one, and says nothing of it."""
+"""Maximum length of a string inside JSON: the parser that Spark uses refuses longer ones without saying why."""
 PAYLOAD = '"payload":'
-"""The text between the schema of a message and the rest; no string contains it, as quotes are escaped in strings."""
+"""The text between a message's schema and its payload; no string contains it, because strings escape quotes."""
 WRAPPING = frozenset({"schema", "payload"})
 """A value with columns of these names cannot be distinguished from a value with an embedded schema."""
 _HASH_MAX = 2**63 - 1
@@ -47,11 +47,11 @@ _SURROGATE = (
     r"\A(?:[^\\]++|\\[^u]|\\u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"
     r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+\\u"
 )
-"""Whole characters, then a lone surrogate; possessive, so that long strings cannot overflow the stack."""
+"""Whole characters, then a lone surrogate. Possessive quantifiers, so that long strings cannot overflow the stack."""
 _LONG_NUMBER = r"[:,\[\s]-?[0-9](?:[0-9.]{16}|[0-9.]*+[eE])"
 """A number that a double may not hold exactly: 16 digits and a point, or an exponent; 15 digits are always exact."""
 _NUMBERS = r'\G((?:[^"0-9-]++|"(?:[^"\\]++|\\.)*+")*+)(-?[0-9][0-9.eE+-]*+)'
-"""Everything up to a number, with strings skipped whole, then the number; possessive, as above."""
+"""Everything up to a number, with strings skipped whole, then the number. Possessive quantifiers, as above."""
 
 
 def decode_json(
@@ -59,7 +59,7 @@ def decode_json(
 ) -> DataFrame:
     """Decode JSON objects, with or without Kafka Connect's `schema` and `payload` around them.
 
-    In:  `source` binary, any others.
+    In:  `source` binary, and any other columns.
     Out: the same, `target` struct of the record's columns, `<target>_reason` and `<target>_detail` string. The struct
          is null if there is a reason, and if `source` or the JSON in it is null.
 
@@ -180,7 +180,7 @@ def schema_hash(value: Column, lengths: Mapping[int, int] | None = None) -> Colu
         lengths: the number of bytes before the payload for known schemas, by hash.
 
     Cost: for a known schema, little more than a copy of those bytes; for any other, a search for the payload, which
-    reads each byte; one parse if the schema does not come first.
+    reads every byte, or a parse if the schema does not come first.
     """
     text = value.cast("string")
     schema = _hash_by_search(text)
@@ -213,14 +213,14 @@ def refusal_of(value: Column, refused: Mapping[int, str]) -> Column:
 
 
 def bound_of(text: Column) -> Column:
-    """Name the bound and the size of a record that may hold a longer text than is read; null for every smaller record.
+    """State the size of a record that may contain a string too long to be read, and the limit; null if it is smaller.
 
     Args:
         text: a record that could not be read.
     """
     size = F.octet_length(text)
     named = F.concat(
-        F.lit("it has "), size, F.lit(f" bytes, and a text of more than {TEXT_CHARACTERS_MAX} characters is not read")
+        F.lit("it has "), size, F.lit(f" bytes, and strings longer than {TEXT_CHARACTERS_MAX} characters are not read")
     )
     return F.when(size > TEXT_CHARACTERS_MAX, named)
 
@@ -233,7 +233,7 @@ def read_object(text: Column, ddl: str) -> Column:
 
 
 def defect_of(text: Column, read: Column, *, surrogates: bool = True) -> Column:
-    """Return why a record is not one JSON object of these types; null if it is.
+    """Return why a record is not one JSON object of the expected types; null if it is.
 
     Args:
         text: the record.
@@ -263,7 +263,7 @@ def has_lone_surrogate(text: Column) -> Column:
 def _is_suspect(text: Column, wire: Column, form: JsonForm) -> Column:
     """Return whether a record may repeat a name, or hold a non-string where a string is expected."""
     assert form.name_count is not None
-    # Two characters for each name; those inside strings only increase the count.
+    # Each name ends with these two characters; any that are inside strings only increase the count.
     counted = (F.length(text) - F.length(F.replace(text, F.lit('":'), F.lit("")))) / 2
     suspect = (counted != form.name_count(wire)) | any_of(F.contains(text, F.lit(ending)) for ending in _SPACED_NAMES)
     return suspect if form.suspect is None else suspect | form.suspect(wire)

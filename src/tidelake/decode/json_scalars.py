@@ -1,9 +1,9 @@
 """Reads scalar values from JSON: the type that Spark reads, the stored value, and the check that it fits.
 
 Spark's reader is lenient with text: it reads a number or an object as its text. Text that looks like one is therefore
-*suspect*, and read again as a variant, which preserves the type. Decimals, dates and timestamps are read as text, then
-converted without rounding. A number with a point is read as the text of a double: if it may have been written with more
-digits, the record is read again with its numbers in quotes.
+*suspect*: it is read again as a variant, which preserves the type. Decimals, dates and timestamps are read as text,
+then converted without rounding. A number with a point is read as the text of a double: if it may have been written with
+more digits, the record is read again with its numbers in quotes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class JsonForm:
         ddl: the type that Spark reads.
         stored: converts the value read to the stored one.
         problem: `<reason> <column>` if a value is present and does not fit, else null. None: every value fits.
-        suspect: whether a value may not have been text; never null. None: it was always text.
+        suspect: whether a value read as text may have been something else; never null. None: it was always text.
         variant_ddl: the type to read from a variant, to check a suspect value. None: no value is suspect.
-        not_text: the name of the column of the variant that was not text; null if all are text.
+        not_text: the name of the first column of the variant that is not text; null if all are text.
         name_count: the number of object names in a value, or fewer if some were lost.
-        has_point: whether it holds a number with a point, which was read as a double; never null. None: it cannot.
+        has_point: whether a value holds a number with a point, which was read as a double; never null. None: it cannot.
         quoted_ddl: the type of the parts that may have a point, read again with numbers in quotes.
-        with_quoted: the value with the parts that were read again.
+        with_quoted: returns a value with the parts that were read again.
     """
 
     ddl: str
@@ -83,7 +83,7 @@ def enum_form(kind: Any, column: str) -> JsonForm:
 
 
 def bytes_form(kind: Any, column: str) -> JsonForm:
-    """Return the form of bytes in base64; for a fixed type, exactly its number of bytes."""
+    """Return the form of bytes in base64; a fixed type takes exactly its number of bytes."""
     size = kind.get("size")
 
     def stored(value: Column) -> Column:
@@ -138,15 +138,15 @@ def _unchanged(value: Column) -> Column:
 
 
 def _text(column: str, stored: Expression, fits: Expression | None) -> JsonForm:
-    """Return the form of text, but not of other values read as text; `fits` checks the text for its type."""
+    """Return the form of text, which refuses other values that were read as text; `fits` checks the text itself."""
 
     def not_text(value: Column) -> Column:
         kind = F.schema_of_variant(value)
         return F.when(~kind.isin("STRING", "VOID"), F.lit(column))
 
     def suspect(value: Column) -> Column:
-        starts_so = F.substring(value, 1, 1).isin(*_OTHER_TYPE_STARTS)
-        return F.when(starts_so, value.rlike(_OTHER_TYPE)).otherwise(F.lit(False))
+        may_be_other = F.substring(value, 1, 1).isin(*_OTHER_TYPE_STARTS)
+        return F.when(may_be_other, value.rlike(_OTHER_TYPE)).otherwise(F.lit(False))
 
     return JsonForm(
         ddl="string",

@@ -20,7 +20,7 @@ def json_form(kind: Any, column: str) -> JsonForm:
     """Return how a resolved Avro type, without null, is read.
 
     Raises:
-        SchemaRefused: it cannot be represented in JSON.
+        SchemaRefused: the type cannot be represented in JSON.
     """
     match kind["type"]:
         case "record":
@@ -75,13 +75,13 @@ class _Field:
         branches = kind if isinstance(kind, list) else [kind]
         types = [branch for branch in branches if branch != "null"]
         if len(types) > 1:
-            raise SchemaRefused(column, "JSON does not say which branch of a union of several types a value is")
+            raise SchemaRefused(column, "JSON does not say which type of a union a value has")
         self.name, self.column, self.nullable = name, column, len(types) < len(branches)
         self.form = json_form(types[0], column)
 
     @property
     def problem(self) -> Expression | None:
-        """The check for a missing or unfitting value of the field."""
+        """The check for a value of the field that is missing or does not fit."""
         type_problem = self.form.problem
         if self.nullable:
             return type_problem
@@ -93,7 +93,7 @@ class _Field:
         return problem
 
     def name_count(self, value: Column) -> Column:
-        """Count the field's own name, if it has a value, and the names inside."""
+        """Count the field's own name, if it has a value, and the names inside the value."""
         inside = self.form.name_count
         count = F.lit(1) if inside is None else F.lit(1) + inside(value)
         return F.when(value.isNotNull(), count).otherwise(F.lit(0))

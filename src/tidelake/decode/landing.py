@@ -2,7 +2,7 @@
 
 A column whose union has several branches lands as a struct with one nullable field for each branch. Spark would merge
 some branches (`int` with `long`) and number the rest, so each branch is decoded as a record with one field of the
-branch's name: a record has the bytes of its field.
+branch's name: such a record has the bytes of its field.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Landing:
     not_text: _Check | None = None
     """Whether a string inside is not UTF-8, which Spark's decoder accepts; None if the type has no string."""
     too_large: _Check | None = None
-    """Whether a decimal inside, decoded with more digits, has too many; None if the type has no such decimal."""
+    """Whether a decimal inside, decoded as a wider type, has too many digits; None if there is no such decimal."""
     fields: tuple[tuple[str, Landing], ...] = ()
     """The landings of a record's fields."""
 
@@ -69,7 +69,7 @@ def land_record(record_schema: AvroType) -> Landing:
     """Return the landing of the whole record; its Arrow type is a struct of the table's data columns.
 
     Raises:
-        SchemaRefused: names the column and the reason.
+        SchemaRefused: a table cannot hold a column; the error names the column and the reason.
     """
     return _land(record_schema, _Names(), "data", "")
 

@@ -1,10 +1,10 @@
-"""Computes the number of bytes that an encoder writes for statements: lengths alone prove that messages are good.
+"""Computes the number of bytes that an encoder writes for statements: lengths alone can prove that messages are good.
 
 Trailing bytes and non-canonical varints make a body longer than the encoding of its contents, and nothing makes a body
 shorter. So if the bodies of a tick have exactly the expected total length, each has its expected length and hides
-nothing. Two cases need more: a list in several blocks may be as long as in one block, so a body must begin with the
-number of all its statements; and a number that takes as many bytes as its type allows may have lost high bits without
-a change of length, so such numbers are counted as doubtful. See docs/decisions/lengths.md.
+nothing. Two cases need more. A list in several blocks may be as long as in one block, so a body must begin with the
+number of all its statements. A number that takes as many bytes as its type allows may have lost high bits without a
+change of length, so such numbers count as doubtful. See docs/decisions/lengths.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _NotMeasured(Exception):
 
 @dataclass(frozen=True)
 class Lengths:
-    """The number of bytes of a value: a constant part, further parts, and whether they may be wrong."""
+    """The number of bytes of a value: a constant part, variable parts, and whether they may be wrong."""
 
     constant: int = 0
     variable: Sequence[Column] = ()
@@ -60,11 +60,11 @@ _Measure = Callable[[Column], Lengths]
 
 
 def lengths_of_statement(decoding: Any) -> _Measure | None:
-    """Return a function for the Avro length of a statement (data, time, diff); None if values do not determine it.
+    """Return a function that gives the Avro length of a statement; None if the values do not determine it.
 
     Args:
-        decoding: the Avro type that decodes its data, with every named type written out at each use. Values were read
-            with this type and no number was truncated, or with the `measured_type` of it.
+        decoding: the Avro type that decodes the data, with every named type written out at each use. The values must
+            have been read with this type and no number truncated, or with its `measured_type`.
     """
     fields = [("data", _with_int_columns(decoding, _INT_COLUMN)), ("time", "long"), ("diff", "long")]
     try:
@@ -74,7 +74,7 @@ def lengths_of_statement(decoding: Any) -> _Measure | None:
 
 
 def measured_type(decoding: Any) -> Any:
-    """Return the same record with long for each int column: it reads the same bytes without truncating to 32 bits."""
+    """Return the same record with `long` for each `int` column: it reads the same bytes, and truncates no number."""
     return _with_int_columns(decoding, "long")
 
 
@@ -88,15 +88,15 @@ def _with_int_columns(decoding: Any, name: str) -> Any:
 
 
 def bytes_of_statements(body: Column, statements: Column) -> Column:
-    """Return the number of bytes of the statements in a body (bigint), without union branch, block count and end mark.
+    """Return the number of bytes of a body (bigint) without its union branch, block count and end mark.
 
     Args:
         body: the body of an update message.
         statements: the decoded list.
 
     Returns:
-        That number; or the length of the whole body, which is too large, if the body does not begin as an encoder would
-        begin it; null if either argument is null.
+        The number of bytes of the statements alone. If the body does not begin as an encoder would begin it, the length
+        of the whole body, which is too large; null if either argument is null.
     """
     number = F.size(statements).cast("bigint")
     low, middle = number * 2 % 128, F.shiftright(number, 6)

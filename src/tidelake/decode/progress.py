@@ -1,8 +1,8 @@
-"""Reads the progress statements of a tick on the driver, if its topic is in files.
+"""Reads the progress statements of a tick on the driver, if the topic is in files.
 
 Few messages are progress statements, and one byte identifies them, so Arrow finds them in one scan of a column; a Spark
-job would spend most of its time on planning. The core's codec decodes each statement, with the same verdict as the
-JVM's decoder. Spark reads them if there are many, or if the topic is on a broker.
+job would spend most of its time on planning. `AvroCodec` decodes each statement, with the same verdict as the JVM's
+decoder. Spark reads the statements if there are many, or if the topic is on a broker.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sentinel bytes after an Avro body, which prove that it was read exactly to its end.
 
-Sixteen bytes are appended to the body, and a `fixed` field `tail` to its schema, which must read exactly these bytes: a
-body that is too short runs out of bytes, and trailing bytes shift the sentinel. The sentinel has no border (no proper
-suffix equals a prefix), so trailing bytes of any number are detected.
+Sixteen bytes are appended to the body. Its schema gets another field, `tail`, which must hold exactly these bytes: a
+body that is too short runs out of bytes, and trailing bytes shift the sentinel. No proper prefix of the sentinel is
+also a suffix, so any number of trailing bytes is detected.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def explode_messages(
         record_schema: the collection's record schema, which names the columns.
         reading: how the messages were decoded.
         extra: further columns, computed from the message, from `_u`, an element of `updates`, and from `_at`, its
-            place; both are null for a message without updates.
+            index; both are null for a message without updates.
     """
     exploded = messages.select("*", F.posexplode_outer("updates").alias(PLACE, STATEMENT))
     return exploded.select(*_statement_columns(record_schema, reading), *extra)

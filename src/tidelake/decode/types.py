@@ -33,10 +33,10 @@ class AvroForm:
     """How Spark decodes one type from Avro, and the checks and conversions afterwards.
 
     Args:
-        properties: the properties in addition to the base type, in the schema that Spark decodes with.
+        properties: what the schema that Spark decodes with has in addition to the base type.
         project: converts the decoded value to the stored one; None if they are the same.
         not_text: whether a string is not UTF-8, which Spark's decoder accepts; None if the type is not a string.
-        beyond: whether a decimal has too many digits; None if Spark's decoder checks it.
+        too_large: whether a decimal has too many digits; None if Spark's decoder checks this.
     """
 
     properties: Mapping[str, Any] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def _text(kind: Any) -> AvroForm:
 
 
 def _decimal(kind: Any) -> AvroForm:
-    """Return a decimal's form. If it may have more bytes than Spark reads, it is decoded as if it had more digits."""
+    """Return a decimal's form. If it may have more bytes than Spark reads, it is decoded as a type with more digits."""
     precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
     may_be_long = kind["type"] != "fixed" or int(kind["size"]) > _DECIMAL_BYTES_READ
     if not may_be_long or precision >= _DECIMAL_DIGITS_EXACT:

@@ -1,4 +1,4 @@
-"""The writers' schemas of a topic's keys or values, and the record that they are read as."""
+"""The writers' schemas of a topic's keys or values, and the record schema that they are read as."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Writers:
     """The schemas with which records were written.
 
     Args:
-        bare: the record of bare bodies; unused if `by_id` is set.
-        by_id: Confluent framing: the records by schema id; None means bare bodies.
+        bare: the record schema of bare bodies; unused if `by_id` is set.
+        by_id: for Confluent framing, the record schemas by schema id; None means bare bodies.
         refused: why records cannot be read, by schema id, or by the hash of the schema in a JSON message.
     """
 
@@ -28,7 +28,7 @@ class Part:
 
     Args:
         format: `avro` or `json`.
-        record: the record that they are read as; for change events, the row.
+        record: the record schema that they are read as; for change events, the schema of the row.
         writers: the schemas with which they were written.
     """
 
@@ -42,9 +42,9 @@ class SourceSchemas:
     """How the keys and values of a source's records are read, and the table's columns for them.
 
     Args:
-        table: the columns of the table, with those that are new.
+        table: the columns of the table, including new ones.
         values: how values are read.
-        keys: how keys are read; None if they are not.
+        keys: how keys are read; None if they are not read.
     """
 
     table: dict[str, Any]

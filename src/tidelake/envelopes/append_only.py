@@ -23,10 +23,10 @@ class AppendOnly(Envelope):
         return SumForm(entry, table)
 
     def records(self, batch: RecordBatch) -> Records:
-        """Return records of which each becomes a row if it can be decoded."""
+        """Return records, each of which becomes a row if it can be decoded."""
         return PlainRecords(batch, read_events, append_only_rows)
 
 
 def register() -> None:
-    """Register the envelope: the entry point of its name."""
+    """Register the envelope; `pyproject.toml` names this function as its entry point."""
     register_envelope(AppendOnly())

@@ -17,7 +17,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Entry
 
 _REPEATED_WITHIN_MS = 7 * 24 * 3600 * 1000
-"""How long after its first reading an event may be repeated: a restarted connector does so, at the old position."""
+"""How long after it was first read an event may be repeated: a restarted connector repeats it at the old position."""
 
 
 def _is_without_rows(statement: SparkColumn) -> SparkColumn:
@@ -44,7 +44,7 @@ class Debezium(Envelope):
         return EventForm(entry, table)
 
     def records(self, batch: RecordBatch) -> Records:
-        """Return records of which each becomes a row of its key, at its position in the source."""
+        """Return records, each of which becomes a row of its key, at its position in the source."""
         return ChangeRecords(batch)
 
     def contents_types(self, entry: Entry) -> tuple[Column, ...]:
@@ -53,5 +53,5 @@ class Debezium(Envelope):
 
 
 def register() -> None:
-    """Register the envelope: the entry point of its name."""
+    """Register the envelope; `pyproject.toml` names this function as its entry point."""
     register_envelope(Debezium())

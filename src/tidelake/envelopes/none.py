@@ -21,5 +21,5 @@ class NoEnvelope(Envelope):
 
 
 def register() -> None:
-    """Register the envelope: the entry point of its name."""
+    """Register the envelope; `pyproject.toml` names this function as its entry point."""
     register_envelope(NoEnvelope())

@@ -18,15 +18,15 @@ class Upsert(Envelope):
     terms = ENVELOPES["upsert"]
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
-        """Return a form in which each key's newest statement counts, by its time or by its record's position."""
-        # The tick assigns the position: a repeated record is new.
+        """Return a form in which the newest statement of each key counts, by time or by the position of the record."""
+        # The tick assigns the positions, so a repeated record counts as new.
         return PositionedForm(entry, table, resent_within_ms=0) if entry.positioned else KeyedForm(entry, table)
 
     def records(self, batch: RecordBatch) -> Records:
-        """Return records of which the last of each key becomes a row."""
+        """Return records; the last record of each key becomes a row."""
         return PlainRecords(batch, read_upserts, upsert_rows)
 
 
 def register() -> None:
-    """Register the envelope: the entry point of its name."""
+    """Register the envelope; `pyproject.toml` names this function as its entry point."""
     register_envelope(Upsert())

@@ -30,7 +30,7 @@ class Cdcv2(Framing):
     def tick(
         self, spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
     ) -> StreamTick:
-        """Make a tick of the topic. Its times are stated, and seal proves them."""
+        """Make a tick of the topic. Its messages state the times, and seal proves that they are complete."""
         return StreamTick(spark, collection, settings, topics[0], refusals_of(settings.envelope))
 
     def proofs(self, collection: Collection, lower: int) -> dict[int, dict[str, Any]]:
@@ -44,5 +44,5 @@ class Cdcv2(Framing):
 
 
 def register() -> None:
-    """Register the framing: the entry point of its name."""
+    """Register the framing; `pyproject.toml` names this function as its entry point."""
     register_framing(Cdcv2())

@@ -51,5 +51,5 @@ class Reclock(Framing):
 
 
 def register() -> None:
-    """Register the framing: the entry point of its name."""
+    """Register the framing; `pyproject.toml` names this function as its entry point."""
     register_framing(Reclock())

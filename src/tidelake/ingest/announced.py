@@ -16,24 +16,24 @@ from tidelake.store.layout import PROGRESS_SCHEMA
 
 
 def are_stated_twice(progress: pa.Table) -> bool:
-    """Return whether two statements cover the same time; then redundant or restarted writers also repeat updates."""
+    """Return whether two statements cover the same time; if so, redundant or restarted writers also repeat updates."""
     ends = [(min(lower), min(upper, default=INT64_MAX)) for lower, upper in _intervals_of(progress)]
     ends.sort()
     return any(after[0] < before[1] for before, after in pairwise(ends))
 
 
 def _intervals_of(statements: pa.Table) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield lower and upper of the statements that cover any time."""
+    """Yield `lower` and `upper` of the statements that cover any time."""
     for lower, upper in zip(statements["lower"].to_pylist(), statements["upper"].to_pylist(), strict=True):
         if lower:
             yield lower, upper
 
 
 def bounds_of_future(collection: Collection, progress: pa.Table, upper: int) -> tuple[int, int] | None:
-    """Find two times that divide the times to seal soon, later times, and the far future.
+    """Find two times that separate the times to seal soon, later times, and the far future.
 
-    The first is the end of the interval that statements cover from upper on or, if there is none, of the last interval
-    that they cover. None if there are no statements, or if one closes the stream.
+    The first is the end of the interval that statements cover from `upper` on or, if there is none, of the last
+    interval that they cover. None if there are no statements, or if one closes the stream.
     """
     table = OpenTable(collection.paths.progress)
     pending = read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA)

@@ -18,7 +18,7 @@ from tidelake.decode.statements import explode_messages, explode_updates
 from tidelake.decode.writers import SourceSchemas
 from tidelake.forms.refusals import Refusal, reason_against
 from tidelake.ingest.announced import are_stated_twice, bounds_of_future
-from tidelake.ingest.position import plan_next, values_behind
+from tidelake.ingest.position import plan_next, values_after
 from tidelake.ingest.source_schemas import resolve_stream
 from tidelake.plugins.tick import Tick, TickReport
 from tidelake.settings.collection import CollectionSettings
@@ -103,7 +103,7 @@ class StreamTick(Tick):
 
     def read(self) -> None:
         """Read the schemas of the range and its progress statements."""
-        # The registry is asked after the end offsets are known, so it knows every schema id before them.
+        # The registry is asked after the end offsets, so it knows the schema id of every message before them.
         self.decoder = decoder_of(resolve_stream(self.settings, self.schema))
         self.reading = self.decoder.readings[0]
         if self.table.value(LENGTHS_INSUFFICIENT) and self.reading is Reading.MEASURED:
@@ -262,7 +262,7 @@ class StreamTick(Tick):
         self.report.count_reasons({row["values"]: row["counts"] for row in reasons.to_pylist()})
 
     def _detail(self) -> Column:
-        """Return the text of the envelope's reason; null for any other reason."""
+        """Return the detail of a reason that the envelope gives; null for any other reason."""
         details = (F.when(F.col("reason") == refusal.reason, F.lit(refusal.detail)) for refusal in self.refusals)
         return F.coalesce(*details, F.lit(None).cast("string"))
 
@@ -275,7 +275,7 @@ class StreamTick(Tick):
         append_run(path, "progress", lambda run: write_run(path, run, rows), self.collection.entry.epoch)
 
     def _set_late_aside(self, rows: DataFrame, sealed: _Sealed) -> int:
-        """Store statements about sealed times in `late/`, with their place; return their number."""
+        """Store statements about sealed times in `late/`, with their place; return how many there are."""
         late = rows.where(sealed.holds(F.col(TIME))).withColumn("_topic", F.lit(self.topic.name)).coalesce(1)
         path = self.collection.paths.late
         schema = late_schema(self.schema)
@@ -285,14 +285,14 @@ class StreamTick(Tick):
     def commit(self) -> None:
         """Commit the run and the offsets; retry after a conflict, unless another ingest read the same offsets."""
 
-        def fit_to_seals(table: OpenTable) -> None:
+        def adapt_to_seals(table: OpenTable) -> None:
             now = _Sealed(table.value(UPPER) or 0, bool(table.value(CLOSED)))
             if any(now.reaches(file) for file in self.files):
                 self.files = self._take_out_sealed(self.files, now)
             self.sealed = now
 
         def commit(table: OpenTable) -> None:
-            values = values_behind(table, self.topic.name, self.offsets) | (
+            values = values_after(table, self.topic.name, self.offsets) | (
                 {LENGTHS_INSUFFICIENT: 1} if self.lengths_insufficient else {}
             )
             self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version
@@ -303,9 +303,9 @@ class StreamTick(Tick):
                 reach("ingest.after_lost_offsets")
                 raise LostRace
             reach("ingest.after_conflict")
-            fit_to_seals(table)
+            adapt_to_seals(table)
 
-        fit_to_seals(self.table)
+        adapt_to_seals(self.table)
         failure = f"{ATTEMPTS_MAX} attempts to commit a tick failed"
         retry_commit(self.table, commit, failure, after_conflict=check_still_valid)
         reach("ingest.after_commit")
@@ -382,7 +382,7 @@ def _row_columns(decoder: Decoder, refusals: Sequence[Refusal], reading: Reading
 
 @cached
 def _counts(reading: Reading) -> list[Column]:
-    """Return the counts of `_row_columns`."""
+    """Return the counts over the columns of `_row_columns`."""
     names = {
         "updates": _ACCEPTED,
         "null_records": _NULL,

@@ -71,7 +71,7 @@ class ChangeRecords:
 
     @property
     def row(self) -> Record:
-        """The columns of a row, with Connect's names of types."""
+        """The columns of a row, with Connect's type names."""
         return self.batch.schemas.values.record
 
     @property
@@ -181,7 +181,7 @@ class ChangeRecords:
 
     def _write_once(self) -> tuple[list[RunFile], dict[str, Any]]:
         """Write the run and observe its records; rare facts are counted in another pass."""
-        # Rows are counted while they are narrow, as Spark copies each row for it.
+        # Rows are counted while they are narrow, because Spark copies each row to count it.
         seen = Observed(
             change_rows(self.decoded().withColumn("_marks", self._marks()), self.shape, self.batch.time),
             F.count("_marks").alias("records"),
@@ -239,7 +239,7 @@ class ChangeRecords:
         if self.batch.settings.format != "json" or self.schemas.complete:
             return F.lit(False)
         known = sorted({*self.schemas.agreed, *self.refused_schemas})
-        # Generated code takes a list as data, so a different schema does not change the code.
+        # Generated code takes a list as data, so a new schema does not change the code.
         is_known = F.array_contains(F.array(*(F.lit(hashed).cast("bigint") for hashed in known)), F.col(SCHEMA))
         return F.coalesce(~is_known, F.lit(False)) if known else F.col(SCHEMA).isNotNull()
 
@@ -285,7 +285,7 @@ class ChangeRecords:
             noted = self._topic_ends()
             values |= {_SNAPSHOT_NOTED: last.lsn} | {_end_value(*place): end for place, end in noted.items()}
         elif self.batch.table.value(_SNAPSHOT_NOTED) == last.lsn:
-            # Including partitions that no tick has read yet, which have no end.
+            # Partitions that no tick has read yet are included; they have no stored end.
             places = {*self.batch.ends, *self._topic_ends()}
             noted = {place: self.batch.table.value(_end_value(*place)) or 0 for place in places}
         else:

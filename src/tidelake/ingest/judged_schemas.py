@@ -21,9 +21,9 @@ from tidelake.schema.evolution import Record
 from tidelake.store.commit import OpenTable
 
 _KNOWN_MAX = 20
-"""Each message is compared with these one by one."""
+"""Maximum number of known schemas whose lengths are used: each message is compared with them one by one."""
 _AGREED_MAX = 100
-"""If there are more, they are not schemas."""
+"""Maximum number of schemas to cache; if there are more, they are not really schemas."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class JudgedSchemas:
     unreadable_keys: frozenset[int] = frozenset()
     written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
     lengths: Mapping[int, int] = field(default_factory=dict)
-    """The length in bytes of the newest schemas that precede the payload."""
+    """For the newest schemas that precede the payload, the number of bytes before it."""
     complete: bool = False
     """Whether the schemas of all messages of the tick were judged."""
 
@@ -46,7 +46,7 @@ def judge_schemas(raw: DataFrame, row: Record, key: Sequence[str], known: Judged
 
     Args:
         raw: the records; see `schemas_of`.
-        row: the columns, with Connect's names of types.
+        row: the columns, with Connect's type names.
         key: the key's columns.
         known: the schemas that are known to agree.
     """

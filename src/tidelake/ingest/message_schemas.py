@@ -17,7 +17,7 @@ from tidelake.decode.json import PAYLOAD, schema_hash
 from tidelake.spark.conditions import all_of
 
 _SCHEMAS_MAX = 1_000
-"""Maximum number of schemas in a tick; if there are more, they are not schemas."""
+"""Maximum number of schemas in a tick; if there are more, they are not really schemas."""
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from tidelake.topic.open import open_topics
 
 
 def ask_for_new_topics(known: Collection[str], settings: Settings) -> dict[str, TopicUnreachable]:
-    """Refuse a new collection that has a topic in Kafka that does not exist.
+    """Refuse a new collection if one of its Kafka topics does not exist.
 
     Args:
         known: the names of the collections that the store has.
         settings: all settings.
 
     Returns:
-        By collection, why its brokers do not answer. It cannot be created now, but others can.
+        The collections whose brokers do not answer, with the reason. They cannot be created now, but others can.
 
     Raises:
         ConfigurationError: a topic does not exist, or no client can be created from the settings.

@@ -28,7 +28,7 @@ class PlainRecords:
 
     batch: RecordBatch
     read: Callable[[DataFrame, ReclockSettings, SourceSchemas], DataFrame]
-    """Decodes records. In: the raw columns, topic. Out: the result of `Records.decoded`."""
+    """Decodes records. In: the raw columns and topic. Out: the result of `Records.decoded`."""
     rows: Callable[[DataFrame, ReclockSettings, SourceSchemas, int], DataFrame]
     """Makes rows of the table, all at the same time."""
 
@@ -63,7 +63,7 @@ class PlainRecords:
 def read_events(raw: DataFrame, settings: ReclockSettings, schemas: SourceSchemas) -> DataFrame:
     """Decode the values of an append-only topic; a record without a value is unusable.
 
-    In:  the columns of `topic.RAW_SCHEMA`, topic.
+    In:  the columns of `topic.RAW_SCHEMA`, and topic.
     Out: the same, _value struct of the value's columns, _reason, _detail, _error string.
     """
     decoded = decode_values(raw, schemas.values)
@@ -97,7 +97,7 @@ def append_only_rows(decoded: DataFrame, settings: ReclockSettings, schemas: Sou
 def read_upserts(raw: DataFrame, settings: ReclockSettings, schemas: SourceSchemas) -> DataFrame:
     """Decode the keys and values of an upsert topic; a record without a readable key is unusable.
 
-    In:  the columns of `topic.RAW_SCHEMA`, topic.
+    In:  the columns of `topic.RAW_SCHEMA`, and topic.
     Out: the same, _key struct of the key's columns, _value struct of the value's columns (null if the key is
          deleted or in error), _reason, _detail, _error string.
     """

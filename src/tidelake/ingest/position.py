@@ -46,7 +46,7 @@ def unread(
 
     Accepted offsets count only while a gap stops ingest.
 
-    Raises: what `plan_next` does. The range is planned only if the ends differ from the offsets that were read.
+    Raises: what `plan_next` raises. The range is planned only if the ends differ from the offsets that were read.
     """
     read = next_offsets(table, topic.name)
     if all(ends.get(partition, 0) == read.get(partition, 0) for partition in {*ends, *read}):
@@ -58,10 +58,10 @@ def unread(
     return sum(max(0, end - starts[partition]) for partition, end in ends.items()), gaps
 
 
-def values_behind(table: OpenTable, topic: str, offsets: OffsetRange) -> dict[str, int]:
+def values_after(table: OpenTable, topic: str, offsets: OffsetRange) -> dict[str, int]:
     """Return the values that the commit of a range sets for its topic: next offsets, number of partitions, identity.
 
-    Values only rise: an accepted recreated topic has a different name here.
+    Values only rise. A recreated topic that was accepted has a different name here.
     """
     values = {offset_value(topic, partition): end for partition, (_, end) in offsets.intervals.items()}
     values[partitions_value(topic)] = max(table.value(partitions_value(topic)) or 0, 1 + max(offsets.intervals))

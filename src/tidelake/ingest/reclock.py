@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.errors import ClockAhead, TopicGap
-from tidelake.ingest.position import plan_next, values_behind
+from tidelake.ingest.position import plan_next, values_after
 from tidelake.ingest.source_schemas import resolve_records
 from tidelake.plugins.envelope import Envelope, RecordBatch
 from tidelake.plugins.tick import Tick, TickReport
@@ -67,7 +67,7 @@ def unusable_rows(decoded: DataFrame) -> DataFrame:
     In:  the result of `Records.decoded`.
     Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
     """
-    # The optimizer pushes no filter below an observation. Otherwise each use of a record would decode it again.
+    # The optimizer pushes no filter below an observation. Without it, each use of a record would decode it again.
     seen = Observed(decoded, F.count(F.lit(1)).alias("records"))
     return seen.frame.where(F.col("_reason").isNotNull()).select(
         "topic",
@@ -111,11 +111,11 @@ class RecordTick(Tick):
         """Mint the time of the range, and read its schemas. New columns go to the catalog, and the tick starts over.
 
         Raises:
-            ClockAhead: the clock cannot be believed.
+            ClockAhead: the clock cannot be trusted.
             LostRace: the schemas add columns to the table.
         """
         self.time = self.mint()
-        # The registry is asked after the end offsets were, so it knows every id before them.
+        # The registry is asked after the end offsets, so it knows the schema id of every record before them.
         self.schemas = resolve_records(self.settings, self.collection.entry, self._messages)
         if self.schemas.table != self.collection.entry.record_schema:
             spec = self.settings.spec(self.schemas.values.record)
@@ -128,7 +128,7 @@ class RecordTick(Tick):
         Raises:
             ClockAhead: the time is far ahead of the last one and of every record of the range.
 
-        Cost: the timestamps of the range are read only if the last time is that long ago.
+        Cost: the timestamps of the range are read only if the time is that far ahead of the last one.
         """
         minted = minted_time(self.collection.paths.bindings)
         time, last = mint_time(self.lower, self.start_ms, minted), max(self.lower - 1, minted)
@@ -141,8 +141,8 @@ class RecordTick(Tick):
         return time
 
     def _newest_ms(self) -> int | None:
-        """The newest timestamp of the range's records; None if they have none."""
-        stamp = F.col("timestamp_ms")  # Kafka writes -1 for none
+        """Return the newest timestamp of the range's records; None if they have none."""
+        stamp = F.col("timestamp_ms")  # Kafka writes -1 if there is none
         newest = self._messages().agg(F.max(F.when(stamp >= 0, stamp)).alias("_newest")).collect()[0]["_newest"]
         return None if newest is None else int(newest)
 
@@ -233,7 +233,7 @@ class RecordTick(Tick):
         def commit(table: OpenTable) -> None:
             values: dict[str, int] = {}
             for topic, offsets in self.ranges:
-                values |= values_behind(table, topic.name, offsets)
+                values |= values_after(table, topic.name, offsets)
             sealed_at_ms = max(int(clock.time() * 1000), table.value(SEALED_AT_MS) or 0)
             values |= {UPPER: self.time + 1, CLOSED: 0, SEALED_AT_MS: sealed_at_ms} | self.written.values
             self.report.version = table.commit(values, self.files, epoch=self.collection.entry.epoch).version

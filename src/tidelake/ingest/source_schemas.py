@@ -1,7 +1,7 @@
 """Resolves the schemas of a source's writers and the table's columns: once per tick, passed down, never written back.
 
-The settings have the schema that a user wrote, and the catalog the columns added since. Writers' schemas are listed in
-the settings, looked up in a registry, or embedded in messages. A collection that grows gets the columns that these
+The settings have the schema that a user wrote, and the catalog has the columns added since. Writers' schemas are listed
+in the settings, looked up in a registry, or embedded in messages. A collection that grows gets the columns that these
 schemas add.
 """
 
@@ -96,12 +96,12 @@ def resolve_records(settings: ReclockSettings, entry: Entry, messages: Callable[
 
 
 def resolve_spec(spark: SparkSession, settings: CollectionSettings, is_known: bool) -> CollectionSpec:
-    """Make the specification of a collection; take a schema that the settings omit from the source.
+    """Make the specification of a collection. If the settings omit the schema, it is taken from the source.
 
     Args:
         spark: the session.
         settings: the collection's settings.
-        is_known: whether the store has the collection; then the source is not asked.
+        is_known: whether the store has the collection; if so, the source is not asked.
 
     Raises:
         ConfigurationError: the source has no schema yet.
@@ -121,7 +121,7 @@ def resolve_spec(spark: SparkSession, settings: CollectionSettings, is_known: bo
         problem = f"is missing, and no message of {settings.topic} has an embedded schema"
     place.child("schema").fail(
         problem,
-        "add `schema:`, the record of a row; or have the converter write it (`value.converter.schemas.enable=true`)",
+        "add `schema:`, the record of a row, or have the converter write it (`value.converter.schemas.enable=true`)",
     )
 
 
@@ -155,23 +155,23 @@ class _Resolved:
 
 
 def _known_values(settings: ReclockSettings, entry: Entry, table: Record) -> Values:
-    """Return the columns of values, with those added since the collection was created."""
+    """Return the columns of values, including those added since the collection was created."""
     record: Record = settings.row or entry.value_schema
     names = {column["name"] for column in record["fields"]}
     added = [column for column in entry.value_schema.get("fields", ()) if column["name"] not in names]
     record = {**record, "fields": [*record["fields"], *added]}
     names |= {column["name"] for column in added}
     elsewhere = tuple(column["name"] for column in table["fields"] if column["name"] not in names)
-    # A topic may lack the columns of another.
+    # A topic may lack the columns of another topic.
     may_lack = entry.added if len(settings.topics) > 1 else ()
     return Values(record, settings.terms.of_changes, elsewhere, may_lack)
 
 
 def _row_of(of_changes: bool, schema: Any) -> Record:
-    """Return the record of values in a writer's schema.
+    """Return the record schema of the values in a writer's schema.
 
     Raises:
-        SchemaRefused: the schema has none.
+        SchemaRefused: the schema has no record.
     """
     if schema is None:
         raise SchemaRefused("", "it is not Avro, or refers to other schemas")
@@ -232,7 +232,7 @@ def _newest_row(settings: ReclockSettings) -> Record | None:
 
 
 def _read_messages(known: Values, raw: DataFrame) -> _Resolved:
-    """Resolve the schemas embedded in JSON messages. Those that are not additive are refused, by their hash."""
+    """Resolve the schemas embedded in JSON messages. Schemas that are not additive are refused by hash."""
     if not known.of_changes:
         names = [column["name"] for column in known.record["fields"]]
         raw = raw.where(is_wrapped(F.col("value").cast("string"), names))
@@ -252,8 +252,8 @@ def _row_of_message(known: Values, schema: Any) -> Record:
     """Return the row in a message's schema.
 
     Raises:
-        SchemaRefused: it has no row, has types that differ from the known change events, or has a column with which
-            wrapped values could not be distinguished from bare values.
+        SchemaRefused: the schema has no row, has types that differ from the known change events, or has a column with
+            which wrapped values could not be distinguished from bare values.
     """
     if known.of_changes:
         differing_wire_types(known.record, schema)
@@ -262,7 +262,7 @@ def _row_of_message(known: Values, schema: Any) -> Record:
     for column in row["fields"]:
         if column["name"] in WRAPPING:
             raise SchemaRefused(
-                column["name"], "it is new, but with it a value with an embedded schema would look like a row"
+                column["name"], "it is new, but would make a value with an embedded schema look like a row"
             )
     return row
 

@@ -34,7 +34,7 @@ class RecordBatch:
     table: OpenTable
     time: int
     raw: DataFrame
-    """The columns of `topic.RAW_SCHEMA`, topic string."""
+    """The columns of `topic.RAW_SCHEMA`, and topic string."""
     topics: Sequence[Topic]
     ends: Mapping[Place, int]
     """By place, the next offset after the tick."""
@@ -75,7 +75,7 @@ class Records(Protocol):
 
 
 class Envelope(Protocol):
-    """An envelope, which is fixed when a collection is created. Methods that few envelopes need have a default."""
+    """An envelope, which is fixed when a collection is created. Methods that few envelopes need have defaults."""
 
     terms: ClassVar[EnvelopeTerms]
     """The terms for settings and the store."""
@@ -87,8 +87,8 @@ class Envelope(Protocol):
 
         Args:
             entry: the collection's entry.
-            table: its updates table, at the version that the form is used for. If None, the form expects every kind of
-                row: the results are the same, but may cost more.
+            table: the collection's updates table, at the version that the form is used for. If None, the form expects
+                every kind of row: the results are the same, but may cost more.
         """
 
     def records(self, batch: RecordBatch) -> Records:

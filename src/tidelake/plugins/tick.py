@@ -11,7 +11,7 @@ from tidelake.store.commit import OpenTable, maintain
 
 @dataclass
 class Counts:
-    """What was read and where it went. Counts are of messages unless their name says otherwise."""
+    """What was read and where it went. Counts are of messages, unless their names say otherwise."""
 
     messages: int = 0
     null_records: int = 0
@@ -22,7 +22,7 @@ class Counts:
     updates_late: int = 0
     bytes_stored: int = 0
     values_in_error: int = 0
-    """Reclocked keys: number of values that could not be decoded; each leaves its key in error until a later record."""
+    """Reclocking with a key: values that could not be decoded; each leaves its key in error until a later record."""
     reasons: dict[str, int] = field(default_factory=dict)
     """Quarantined messages by reason."""
 
@@ -32,7 +32,7 @@ class Counts:
             self.reasons[reason] = self.reasons.get(reason, 0) + count
 
     def add(self, other: Counts) -> None:
-        """Add each count to its own."""
+        """Add each count of another report to the same count here."""
         for count in fields(Counts):
             if count.name != "reasons":
                 setattr(self, count.name, getattr(self, count.name) + getattr(other, count.name))
@@ -64,7 +64,7 @@ class Tick(ABC):
         Raises:
             LostRace: another tick read the same offsets; nothing was committed.
             Fenced: the writer's epoch has moved.
-            Indeterminate: it is unknown whether the commit succeeded; the offsets show it to the next tick.
+            Indeterminate: it is unknown whether the commit succeeded; the next tick learns it from the offsets.
         """
         if not self.plan():
             return self.report if self.report.gaps else None

@@ -97,7 +97,7 @@ class KafkaCluster:
         """Commit offsets for a consumer group, for monitoring. They are never read back.
 
         Raises:
-            TopicUnreachable: they could not be stored.
+            TopicUnreachable: the offsets could not be stored.
         """
         consumer = Consumer({**librdkafka_settings(self.settings), "group.id": group, "enable.auto.commit": False})
         try:
@@ -119,7 +119,7 @@ class KafkaCluster:
                 "collections.yaml",
                 "kafka",
                 f"no client can be created from the settings: {error.args[0].str()}",
-                "fix the setting it names",
+                "fix the setting that the error names",
             ) from error
 
     def _note(self, error: KafkaError) -> None:
@@ -170,7 +170,10 @@ def librdkafka_settings(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def java_settings(settings: KafkaSettings) -> dict[str, str]:
-    """Return the Java client's settings, with file contents, as it also runs on executors. They contain secrets."""
+    """Return the settings for the Java client. They contain secrets.
+
+    They hold the contents of files instead of their paths, because the client also runs on executors.
+    """
     options = {
         "bootstrap.servers": settings.bootstrap_servers,
         "security.protocol": settings.security_protocol,
@@ -201,7 +204,7 @@ def read_secret(secret: Secret, field: str) -> str:
     """Read a secret from its environment variable, or from its file without the last line break.
 
     Raises:
-        ConfigurationError: names the place, never its content.
+        ConfigurationError: the secret cannot be read; the error names the place, never the content.
     """
     if secret.env is not None:
         value = os.environ.get(secret.env)

@@ -1,6 +1,6 @@
 """File topics: their offsets, the gaps, and a bounded range of messages as a frame.
 
-A topic is a folder of Parquet files with the schema of Spark's Kafka source, or of hand-written
+A topic is a folder of Parquet files with the schema of Spark's Kafka source, or of hand-written files
 `<partition>.jsonl[.gz]`. Files may appear at any time. Names that start with `.` or `_` are ignored; everything else is
 read or refused.
 """
@@ -51,7 +51,7 @@ class _File:
 
 
 class FileTopic:
-    """A topic in a folder. It caches the index of each file, as files never change."""
+    """A topic in a folder. It caches the index of each file, because files never change."""
 
     def __init__(self, folder: Place) -> None:
         """Take the folder; nothing is read yet."""
@@ -81,10 +81,10 @@ class FileTopic:
         """Return the next range to read, at most `messages_max` offsets, and the gaps that stop it.
 
         Args:
-            next_offsets: by partition, the first offset that has not been read; 0 if it is missing.
+            next_offsets: by partition, the first offset that has not been read; 0 for a missing partition.
             messages_max: maximum size of the whole range, at least 1.
-            accepted: (partition, start, end) of accepted gaps. Offsets that no file holds are skipped,
-                so an interval may start after its next offset; messages in files are read.
+            accepted: (partition, start, end) of accepted gaps. Offsets in them that no file holds are skipped, so an
+                interval may start after its next offset; messages that a file holds are read.
 
         Raises:
             MalformedTopic: a file is not a valid topic file.
@@ -129,7 +129,7 @@ class FileTopic:
 
         Out: partition int, offset bigint, timestamp_ms bigint, key binary, value binary,
              headers array<struct<key string, value binary>>. All but the first two may be null.
-        Cost: opens only the files that `offsets` names; `json_lines` are read by the driver, within the range's bound.
+        Cost: opens only the files that `offsets` names; lines are read by the driver, which holds the range in memory.
         """
         parts = [self._read_parquet(spark, offsets)] if offsets.parquet else []
         if offsets.json_lines:
@@ -143,7 +143,7 @@ class FileTopic:
     def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of the messages of a range, in batches, on the driver.
 
-        In, out: columns of `RAW_SCHEMA` but `timestamp_ms`; partition and offset always among them.
+        In, out: columns of `RAW_SCHEMA` except `timestamp_ms`, always including partition and offset.
         """
         for path in offsets.parquet:
             file = pq.ParquetFile(blobs.open_file(path))
@@ -183,7 +183,9 @@ class FileTopic:
             listing = blobs.list_folder(self.folder, hidden=False)
         except OSError as error:
             raise MalformedTopic(
-                error.filename, f"cannot be opened: {error.strerror}", "restore what the link points to, or remove it"
+                error.filename,
+                f"cannot be opened: {error.strerror}",
+                "restore what the link points to, or remove the link",
             ) from error
         for folder in listing.folders:
             if folder.suffix == ".parquet" or is_lines_file(folder):
@@ -194,7 +196,7 @@ class FileTopic:
                 )
         for other in listing.others:
             raise MalformedTopic(
-                str(other), "is a pipe, a socket or a device, not a file", "write what comes from it to a file"
+                str(other), "is a pipe, a socket or a device, not a file", "write its output to a file"
             )
         files = []
         for blob in listing.blobs:
@@ -210,7 +212,7 @@ def _next_interval(
 ) -> tuple[Interval | None, TopicGap | None]:
     """Return the first contiguous offsets from `start` on that files hold, and the gap before or after them.
 
-    Accepted offsets are skipped only if no file holds them, as such messages may come back.
+    Accepted offsets are skipped only if no file holds them, because their messages may come back.
     """
     held, known = merge_intervals(held), merge_intervals([*held, *given_up])
     end_of_topic = known[-1][1] if known else 0
@@ -226,7 +228,7 @@ def _next_interval(
 
 
 def _refuse_doubled(topic: str, partition: int, wanted: Interval, files: Iterable[_File]) -> None:
-    """Refuse offsets that two messages share: neither can be preferred."""
+    """Refuse offsets that two messages share: neither message can be preferred."""
     held = [(start, end, str(file.path)) for file in files for start, end in file.offsets.get(partition, ())]
     doubled = first_doubled(held, wanted)
     if doubled is not None:
@@ -249,7 +251,7 @@ def _is_within(file: _File, intervals: Mapping[int, Interval]) -> bool:
 
 
 def _within(rows: pa.Table, offsets: OffsetRange) -> pa.ChunkedArray:
-    """Mask the messages in a range."""
+    """Return a mask of the messages in a range."""
     inside = pa.chunked_array([pa.repeat(pa.scalar(False), rows.num_rows)])
     for partition, (start, end) in offsets.intervals.items():
         at = pc.and_(pc.greater_equal(rows["offset"], start), pc.less(rows["offset"], end))
@@ -281,7 +283,9 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
         table = file.read(columns=["partition", "offset"])
     except (pa.ArrowException, OSError) as error:
         raise MalformedTopic(
-            str(path), f"is not a whole Parquet file: {error}", "write to a name that starts with '_', then rename"
+            str(path),
+            f"is not a whole Parquet file: {error}",
+            "write to a name that starts with '_', then rename the file",
         ) from error
     if table["partition"].null_count or table["offset"].null_count:
         raise MalformedTopic(str(path), "has a null partition or offset", "every message needs both")
@@ -289,7 +293,7 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
     for name, values, most in (("partition", partitions, PARTITION_MAX), ("offset", offsets, OFFSET_MAX)):
         invalid = values[(values < 0) | (values > most)]
         if len(invalid):
-            raise MalformedTopic(str(path), f"has the {name} {invalid[0]}", f"a {name} is 0 to {most}")
+            raise MalformedTopic(str(path), f"has the {name} {invalid[0]}", f"a {name} is an integer from 0 to {most}")
     distinct = sorted(table["partition"].unique().to_pylist())
     return {
         partition: intervals_of(offsets if len(distinct) == 1 else offsets[partitions == partition])

@@ -1,8 +1,8 @@
 """Kafka topics: the offsets to read next, the gaps, and a bounded range of messages as a frame.
 
 Only a collection's own commits say how far it has read. Some offsets between the first and the end have no record:
-compaction removed it, its transaction was aborted, or they mark the end of a transaction. They are not a gap, as nobody
-can read them.
+compaction removed it, its transaction was aborted, or they mark the end of a transaction. They are not a gap, because
+nobody can read them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class KafkaTopic:
         """Take the topic's name; nothing is requested yet.
 
         Each decision to accept a recreated or truncated topic gives it a new name in the collection's tables, such as
-        `orders#1`, because its offsets mean different records than before.
+        `orders#1`, because its offsets now mean different records.
         """
         accepted = [decision for decision in decisions if isinstance(decision, AcceptTopic) and decision.topic == topic]
         self.cluster, self.topic = cluster, topic
@@ -90,7 +90,7 @@ class KafkaTopic:
         """Return the messages of a range, without those of aborted transactions.
 
         Out: the columns of `RAW_SCHEMA`; all but partition and offset may be null.
-        Raises, when it is read: Spark's own error if the brokers have deleted a part of it in the meantime.
+        Raises, when it is evaluated: Spark's own error if the brokers have deleted a part of the range in the meantime.
         """
         from pyspark.sql import functions as F  # imported late: `status` reads topics without Spark
 
@@ -120,7 +120,7 @@ class KafkaTopic:
         """Commit the offsets for a consumer group, if the settings name one, for monitoring. They are never read back.
 
         Raises:
-            TopicUnreachable: they could not be stored.
+            TopicUnreachable: the offsets could not be stored.
         """
         group = self.cluster.settings.monitoring_group
         if group is not None and offsets:

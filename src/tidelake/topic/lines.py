@@ -21,7 +21,7 @@ PARTITION_MAX = 99_999
 OFFSET_MAX = INT64_MAX - 1
 """The offset after the last one must also be an int64."""
 LINE_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum length of a line, without its end. A megabyte of gzip can hold a gigabyte, so no more is read."""
+"""Maximum length of a line, without its line break. A megabyte of gzip can hold a gigabyte, so reading stops there."""
 
 _NAMES = re.compile(r"([0-9]+)\.jsonl(\.gz)?")
 _FIELDS = {"offset", "timestamp_ms", "key", "key_b64", "value", "value_b64", "headers"}
@@ -40,13 +40,14 @@ def partition_of(path: Location) -> int:
     """Return the partition in the name of a hand-written file.
 
     Raises:
-        MalformedTopic: it is out of bounds.
+        MalformedTopic: the partition is out of bounds.
     """
     match = _NAMES.fullmatch(path.name)
     assert match is not None
     digits = match.group(1).lstrip("0") or "0"
     if len(digits) > len(str(PARTITION_MAX)) or int(digits) > PARTITION_MAX:
-        raise MalformedTopic(str(path), f"names the partition {digits}", f"a partition is 0 to {PARTITION_MAX}")
+        hint = f"a partition is an integer from 0 to {PARTITION_MAX}"
+        raise MalformedTopic(str(path), f"names the partition {digits}", hint)
     return int(digits)
 
 
@@ -59,7 +60,7 @@ def parse_lines(path: Location) -> Iterator[dict[str, Any]]:
             while line := lines.readline(LINE_BYTES_MAX + 1):
                 number += 1
                 if len(line) - line.endswith(b"\n") > LINE_BYTES_MAX:
-                    raise ValueError(f"it is longer than {LINE_BYTES_MAX} bytes, the maximum of a line")
+                    raise ValueError(f"it is longer than {LINE_BYTES_MAX} bytes, the maximum for a line")
                 if line.strip():
                     yield parse_line(line)
     except (ValueError, binascii.Error, EOFError, OSError, RecursionError, zlib.error) as error:
@@ -71,7 +72,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
     """Return the message of one line.
 
     Raises:
-        ValueError: says what is wrong with the line.
+        ValueError: the line is malformed; the error says what is wrong.
     """
     text = line.decode(json.detect_encoding(line), "surrogatepass")
     if not isinstance(json.loads(text), dict):
@@ -85,7 +86,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
     if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
         raise ValueError(f"offset is {show(offset)}, not an integer from 0 to {OFFSET_MAX}")
     if timestamp is not None and (type(timestamp) is not int or not INT64_MIN <= timestamp <= INT64_MAX):
-        raise ValueError(f"timestamp_ms is {show(timestamp)}, not an integer of 64 bits")
+        raise ValueError(f"timestamp_ms is {show(timestamp)}, not a 64-bit integer")
     return {
         "offset": offset,
         "timestamp_ms": timestamp,
@@ -98,7 +99,8 @@ def parse_line(line: bytes) -> dict[str, Any]:
 def _fields_once(text: str) -> dict[str, tuple[Any, str]]:
     """Return the fields of a JSON object, each with its value and its JSON text.
 
-    `json.loads` would silently keep the last of two equal names, and would not preserve how a number is written.
+    `json.loads` would silently keep only the last of two fields with the same name, and would not preserve how a number
+    is written.
     """
     fields: dict[str, tuple[Any, str]] = {}
     at = _after_space(text, _after_space(text, 0) + 1)
@@ -122,7 +124,7 @@ def _after_space(text: str, at: int) -> int:
 
 
 def _bytes_of(fields: Mapping[str, tuple[Any, str]], name: str) -> bytes | None:
-    """Return the bytes of a key or value. For a JSON object, they are those of its text, as written."""
+    """Return the bytes of a key or value. For a JSON object, they are the bytes of its text, as written."""
     (value, text), (encoded, _) = fields.get(name, _NOTHING), fields.get(f"{name}_b64", _NOTHING)
     if value is not None and encoded is not None:
         raise ValueError(f"{name} and {name}_b64 are both given")

@@ -22,7 +22,7 @@ from tidelake.topic.topic import OffsetRange
 _POLL_S = 1.0
 _MESSAGE_BYTES_MAX = 1_000_000_000
 """The client's maximum, so that the topic's own setting decides."""
-_unheard = logging.Logger("tidelake.playing", logging.CRITICAL + 1)
+_silent_log = logging.Logger("tidelake.playing", logging.CRITICAL + 1)
 """Discards the client's log, which Tidelake's own errors repeat."""
 
 
@@ -37,8 +37,8 @@ def play_topic(folder: Place, cluster: KafkaCluster, name: str, *, renumber: boo
 
     Raises:
         TopicMissing: the topic does not exist.
-        CopyRefused: the topic has too few partitions, or a record is larger than it accepts; or, unless `renumber`,
-            records would get different offsets.
+        CopyRefused: the topic has too few partitions, or a record is larger than the topic accepts; or, unless
+            `renumber`, records would get different offsets.
         TopicGap: offsets are missing in the folder.
         TopicUnreachable: the brokers do not answer, or refuse access.
         TopicUnwritable: the brokers did not accept a record.
@@ -80,7 +80,7 @@ def play_topic(folder: Place, cluster: KafkaCluster, name: str, *, renumber: boo
 
 
 class _Sender:
-    """Sends records in order. It stops after a rejected record, whose offset the next one would get."""
+    """Sends records in order. It stops after a rejected record, whose offset the next record would get."""
 
     def __init__(self, cluster: KafkaCluster, name: str) -> None:
         self._cluster, self._name = cluster, name
@@ -93,14 +93,14 @@ class _Sender:
                 "message.max.bytes": _MESSAGE_BYTES_MAX,
                 "linger.ms": 20,
                 "log_level": 0,
-                "logger": _unheard,
+                "logger": _silent_log,
             }
         )
 
     def send(self, row: Mapping[str, Any]) -> None:
         """Pass one record to the client. Only `finish` ensures that the brokers have it.
 
-        Raises: what `finish` does, for this record or an earlier one.
+        Raises: what `finish` raises, for this record or an earlier one.
         """
         optional: dict[str, Any] = {} if row["timestamp_ms"] is None else {"timestamp": row["timestamp_ms"]}
         if row["headers"] is not None:
@@ -137,9 +137,9 @@ class _Sender:
             raise self._unwritable(f"records not accepted in time: {left}")
 
     def _poll(self, seconds: float) -> None:
-        """Receive delivery reports. `flush` would continue to call back while an error is raised.
+        """Receive delivery reports. `flush` would go on calling back while an error is raised.
 
-        Raises: what `finish` does.
+        Raises: what `finish` raises.
         """
         try:
             self._producer.poll(seconds)
@@ -154,7 +154,7 @@ class _Sender:
         size = len(row["value"] or b"")
         raise CopyRefused(
             f"the record at {place}, with {size} bytes, is larger than the topic '{self._name}' accepts",
-            "raise its `max.message.bytes`, and play again: records that were already played stay",
+            "raise the topic's `max.message.bytes`, and play again: records that were already played stay",
         )
 
     def _unwritable(self, detail: str) -> TopicUnwritable:

@@ -1,7 +1,7 @@
-"""A recorded Parquet file: what its metadata state about its offsets, and whether the file still is what was recorded.
+"""A recorded Parquet file: what its metadata state about its offsets, and whether the file is still what was recorded.
 
 Tools that rewrite a file with Arrow keep its metadata, whatever they do to its rows. So the metadata also state how the
-rows are stored, which the footer repeats for every file; only the recorded rows fit that.
+rows are stored. The footer of every Parquet file states this as well, and only the recorded rows match.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ RECORDED = "tidelake.recorded"
 """Metadata: the number of rows, and a digest of the covered offsets and of the layout. Older recordings lack it."""
 _OPTIONS = {"compression": "zstd", "write_page_checksum": True}
 _FIX = (
-    "restore the file that was recorded, or record the topic again; a rewritten file is taken by its rows alone if its "
-    f"metadata do not have '{COVERED_OFFSETS}', and missing offsets are a gap then"
+    "restore the file that was recorded, or record the topic again; a rewritten file without "
+    f"'{COVERED_OFFSETS}' in its metadata is judged by its rows alone, and missing offsets are then a gap"
 )
 
 
@@ -35,7 +35,7 @@ def write_recorded_file(path: Location, table: pa.Table, covered: dict[int, Inte
     """Write messages and state which offsets they cover.
 
     In: the columns of `TOPIC_SCHEMA`; every message lies within `covered`.
-    Cost: encodes the rows twice, as the metadata that are written describe the pages.
+    Cost: encodes the rows twice, because the metadata describe the pages.
     """
     stated = json.dumps(covered)
     footers: list[pq.FileMetaData] = []
@@ -49,7 +49,7 @@ def write_recorded_file(path: Location, table: pa.Table, covered: dict[int, Inte
 
 
 def covered_offsets(path: Location, file: pq.ParquetFile) -> dict[int, list[Interval]] | None:
-    """The offsets that a recorded file covers, including those without a record; None if it is not a recording.
+    """Return the offsets that a recorded file covers, including those without a record; None if it is not a recording.
 
     Raises:
         MalformedTopic: the metadata cannot be read, or the rows are not those that were recorded.
@@ -67,12 +67,12 @@ def covered_offsets(path: Location, file: pq.ParquetFile) -> dict[int, list[Inte
         rows, digest = (None, None) if recorded is None else _recorded(json.loads(recorded))
     except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
         raise MalformedTopic(
-            str(path), f"does not say what it stands for: {error}", "record the topic again"
+            str(path), f"does not say which offsets it covers: {error}", "record the topic again"
         ) from error
     problem = _contradiction(covered, file.metadata)
     if problem is None and recorded is not None:
         if rows != file.metadata.num_rows:
-            problem = f"{rows} rows were recorded, and it has {file.metadata.num_rows}"
+            problem = f"{rows} rows were recorded, but it has {file.metadata.num_rows}"
         elif digest != _digest(offsets, file.metadata):
             problem = "its pages are not those that were recorded"
     if problem is not None:
@@ -98,9 +98,9 @@ def _recorded(document: dict[str, int | str]) -> tuple[int, str]:
 
 
 def _contradiction(covered: dict[int, Interval], footer: pq.FileMetaData) -> str | None:
-    """Why the rows, as the footer describes them, cannot be a recording of these offsets; None if they can.
+    """Return why the rows, as the footer describes them, cannot be a recording of these offsets; None if they can.
 
-    Offsets without a record make fewer rows; nothing makes more.
+    If offsets have no record, there are fewer rows than offsets; there are never more.
     """
     size = sum(end - start for start, end in covered.values())
     if footer.num_rows > size:
@@ -122,7 +122,7 @@ def _contradiction(covered: dict[int, Interval], footer: pq.FileMetaData) -> str
 
 
 def _digest(stated: str, footer: pq.FileMetaData) -> str:
-    """The SHA-256 of what the metadata state, and of the place and the sizes of each column's pages.
+    """Return the SHA-256 of what the metadata state, and of the place and the sizes of each column's pages.
 
     A row that is missing or repeated changes the size of a dictionary or of a page.
     """

@@ -1,7 +1,7 @@
 """Records Kafka topics as file topics. Records keep their bytes and offsets; `producing` plays them back.
 
 A recording keeps keys, values, headers, timestamps, partitions and offsets. Its Parquet files state which offsets they
-cover, so offsets without a record (of transactions or compaction) leave no gap.
+cover, so offsets without a record (because of transactions or compaction) leave no gap.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Copied:
 
 
 def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = "parquet") -> Copied:
-    """Record the messages of a topic that the folder does not have yet. Recordings in Parquet can be continued.
+    """Record those messages of a topic that the folder does not have yet. Recordings in Parquet can be continued.
 
     Raises:
         TopicMissing: the topic does not exist.
-        CopyRefused: the folder holds a different topic, JSON lines, or more than the topic; or JSON lines are
-            requested, and an offset has no record, which they cannot express.
+        CopyRefused: the folder holds a different topic, JSON lines, or more of a partition than the topic; or JSON
+            lines are requested, and an offset has no record, which they cannot express.
         TopicUnreachable: the brokers do not answer, or stop answering.
 
-    Cost: bounded memory as Parquet; one partition at a time in memory as JSON lines.
+    Cost: as Parquet, bounded memory; as JSON lines, one partition at a time in memory.
     """
     folder = locate(place)
     blobs.make_folder(folder)
@@ -217,7 +217,7 @@ def _field(name: str, data: bytes | None, *, text: bool = False) -> str:
 
 
 def _parses_to(field: str, name: str, data: bytes) -> bool:
-    """Return whether a line with this field parses to these bytes; invalid JSON or a repeated name does not."""
+    """Return whether a line with this field parses to these bytes; not if it is invalid JSON or repeats a name."""
     try:
         return bool(parse_line(f'{{"offset": 0, {field}}}'.encode())[name] == data)
     except (ValueError, RecursionError):

@@ -42,17 +42,17 @@ class SchemaRegistry:
         self.settings = settings
 
     def schemas_of(self, subject: str) -> dict[int, Any]:
-        """Return by schema id every schema ever registered under a subject; empty if the subject does not exist.
+        """Return every schema ever registered under a subject, by schema id; empty if the subject does not exist.
 
         Raises:
-            RegistryUnreachable: it did not answer, or its answer is unusable.
+            RegistryUnreachable: the registry did not answer, or its answer is unusable.
 
         Cost: two requests, and one for each version that is not cached.
         """
         # Messages outlive versions that are marked as deleted.
         versions = self._get(f"/subjects/{quote(subject, safe='')}/versions?deleted=true") or []
         if versions and self._fetch(subject, versions[-1]) != self._cached(subject, versions[-1]):
-            # The subject was removed permanently and starts again with version 1.
+            # The subject was removed permanently, and has started again with version 1.
             shutil.rmtree(self._folder_of(subject), ignore_errors=True)
         registered = [
             self._cached(subject, version) or self._cache(self._fetch(subject, version), version)

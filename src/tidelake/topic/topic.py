@@ -73,7 +73,7 @@ class Topic(Protocol):
 
 
 def by_partition(intervals: Iterable[tuple[int, int, int]]) -> dict[int, list[Interval]]:
-    """Return intervals `(partition, start, end)`, by partition.
+    """Group intervals `(partition, start, end)` by partition.
 
     >>> by_partition([(0, 3, 5), (1, 0, 1), (0, 7, 9)])
     {0: [(3, 5), (7, 9)], 1: [(0, 1)]}

@@ -1,4 +1,4 @@
-"""Reads change events from Avro: bare bodies, or bodies after Confluent's five bytes, each with its writer's schema.
+"""Reads change events from Avro, bare or after the five bytes of Confluent framing, each with its writer's schema.
 
 Decoding ignores logical types, so values arrive as they were sent; `values` converts them. The key of a record has its
 own schema, and is decoded only if the event does not contain the row's key.
@@ -36,7 +36,7 @@ def read_avro_changes(raw: DataFrame, shape: ChangeShape, values: Writers, keys:
         raw: the records.
         shape: the columns, key and options of the events.
         values: the schemas of the events; a missing column of the shape is null, and a narrower type is widened.
-        keys: the schemas of the records' keys; None if they are not decoded.
+        keys: the schemas of the records' keys; None if keys are not decoded.
     """
     if values.by_id is None:
         bare = raw.withColumn(BODY, F.col("value"))
@@ -100,7 +100,7 @@ def _read(
 
 
 def _event_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an event's record, built from its row's record if the registry has no event yet; that decodes nothing."""
+    """Return the schema of an event; if the registry has none yet, one is built from the row's, and decodes nothing."""
     if declared_row(record) is not record:
         return record
     fields = {"before": ["null", record], "after": ["null", record["name"]], "op": "string", "ts_ms": "long"}
@@ -129,7 +129,7 @@ def _row(row: Column, columns: list[tuple[str, WireType, str | None]]) -> Column
 
 
 def _key_row(raw: DataFrame, shape: ChangeShape, keys: Writers) -> Column:
-    """Return the key's columns from a record's key; null if it cannot be decoded."""
+    """Return the key's columns from the record's key; null if that cannot be decoded."""
     key = F.col(KEY_BYTES)
     if keys.by_id is None:
         return _decoded_key(key, shape, keys.bare)

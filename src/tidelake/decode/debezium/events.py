@@ -54,7 +54,7 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
     """Interpret events.
 
     In:  _event struct, as `event_struct` returns it, or as JSON was read for the reader; _broken string, _empty
-         boolean; any others.
+         boolean; any other columns.
     Out: the same, and _kind, _row, _error string (why the row of this key cannot be read, or null), _unavailable
          array<string> (the columns whose values were not sent, or null), _left, _reason, _detail, the columns of a
          position, and, if values were read on the fast path, _wrong: whether _error, which is then null, should be set.
@@ -88,7 +88,7 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
     keys = _keys_of(shape, reader, befores)
     row = F.struct(*(_value_of(name, values, lacks, keys).alias(name) for name, _ in shape.columns))
     faults = [*_faults(shape, landed, values, lacks, after), *_faults_before(shape, reader, befores)]
-    # Names of columns contain no comma; a lambda would prevent Spark from compiling the step.
+    # Column names contain no comma, so they can be split again. A lambda would prevent Spark from compiling the step.
     unavailable = F.split(F.concat_ws(",", *(F.when(lack, F.lit(name)) for name, lack in lacks.items())), ",")
     staged = staged.select(
         "*",
@@ -173,7 +173,7 @@ def _befores(shape: ChangeShape, reader: RowReader) -> dict[str, Column]:
 
 
 def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> dict[str, Column]:
-    """Return the value of each key column in the record's key, or before the change."""
+    """Return the value of each key column, from the record's key or from before the change."""
     if not reader.reads_text:
         if reader.key_row is None:
             return dict(befores)
@@ -220,7 +220,7 @@ def _faults(
         bad = landed[name].bad if nested else is_present & values[name].isNull()
         faults.append((was_sent & bad, partial(_unread_text, after[name], name, wire)))
         if not wire.nullable and name not in shape.key:
-            faults.append((was_sent & ~is_present, partial(F.lit, f"{name} is missing, and is not null")))
+            faults.append((was_sent & ~is_present, partial(F.lit, f"{name} is missing, but is not nullable")))
     return faults
 
 
@@ -231,7 +231,7 @@ def _unread_text(value: Column, name: str, wire: WireType) -> Column:
 
 
 def _faults_before(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> list[_Fault]:
-    """Return the possible faults of the key before an update: if it is unreadable, its row stays in the table."""
+    """Return the possible faults of the key before an update: if it is unreadable, the old key's row stays."""
     wires, before = dict(reader.columns), F.col(f"{EVENT}.before")
     is_update = F.coalesce(F.col(f"{EVENT}.op") == "u", F.lit(False))
     faults: list[_Fault] = []

@@ -1,7 +1,7 @@
-"""Reads change events from JSON as Debezium writes it, at the cost of parsing: numbers as numbers, and each byte once.
+"""Reads change events from JSON as Debezium writes it, at little more than the cost of parsing.
 
-A record written in any other way is left to `read_changes`, which reports everything that does not fit. See
-docs/decisions/plain.md.
+Numbers are read as numbers, and each byte is read once. A record written in any other way is left to `read_changes`,
+which reports everything that does not fit. See docs/decisions/plain.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelake.schema.types import scalar_type
 from tidelake.spark.conditions import all_of, any_of
 
 _SENTINEL = "_3b0d"
-"""Short, as it is parsed with each event; no event has a field of this name next to `op`."""
+"""Short, because it is parsed with each event; no event has a field of this name next to `op`."""
 _PLAIN = {name: spark_type(scalar_type(name)).sql for name in ("boolean", "int", "long", "double")}
 """The wire types that JSON's own types hold exactly, except float, which would be rounded twice."""
 
@@ -60,14 +60,14 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     read = read.withColumns({IS_WHOLE: is_whole, EVENT: event_of(parsed)})
     read = read.withColumn(IS_PLAIN, F.coalesce(F.col(IS_WHOLE) & _is_plain(shape), F.lit(False)))
     changes = read_events(read, shape, RowReader(shape.columns, plain=frozenset(_PLAIN), written=shape.written))
-    # The event's key did not land; the record's own key may.
+    # The key in the event is unusable, but the record's own key may be usable.
     keyless = F.coalesce(F.col(REASON) == "no_key", F.lit(False))
     changes = changes.withColumn(IS_UNREAD, ~F.col(EMPTY) & (~F.col(IS_PLAIN) | F.col(IS_WRONG) | keyless))
     return changes.drop(PARSED, IS_UTF8, SEALED, IS_WHOLE, EVENT, IS_PLAIN, IS_WRONG, BROKEN, EMPTY)
 
 
 def _is_plain(shape: ChangeShape) -> Column:
-    """Return whether a whole event contains nothing that the fast path would misread; null means no."""
+    """Return whether an event contains nothing that the fast path would misread; null means no."""
     event = F.col(EVENT)
     is_plain = _contains_key(event, shape) & ~_holds_infinity(event, shape)
     is_plain = is_plain & ~has_lone_surrogates(event, shape, F.col(SEALED), _PLAIN)
@@ -84,6 +84,6 @@ def _contains_key(event: Column, shape: ChangeShape) -> Column:
 
 
 def _holds_infinity(event: Column, shape: ChangeShape) -> Column:
-    """Return whether a number exceeds a double, and was read as infinite; JSON has no infinity. Never null."""
+    """Return whether a number is beyond a double's range, and was therefore read as infinite; never null."""
     names = [name for name, wire in shape.columns if wire.name == "double" and not is_read_as_text(wire, _PLAIN)]
     return F.coalesce(any_of(F.abs(cell) == float("inf") for cell in cells_of(event, names, shape)), F.lit(False))

@@ -31,8 +31,8 @@ _PARTS = ("before", "after", "source", "op", "ts_ms")
 def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     """Read change events from JSON, with or without an embedded schema.
 
-    In:  topic, partition, offset, key and value binary, any others.
-    Out: the columns that `read_events` returns, without _event, _broken and _empty; and _schema bigint.
+    In:  topic, partition, offset, key and value binary, and any other columns.
+    Out: the columns that `read_events` returns, without _event, _broken and _empty, and _schema bigint.
     """
     text = F.col("value").cast("string")
     read = raw.withColumn(PARSED, read_object(text, event_ddl(shape)))
@@ -44,7 +44,7 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
         defect_of(text, F.col(PARSED), surrogates=False),
         surrogates,
     )
-    # Skips a bound that is null, so that only a large event names it.
+    # A null limit is skipped, so only the reason of a large event states it.
     undecodable = F.concat_ws(", ", F.lit("undecodable"), bound_of(text))
     broken = F.when(broken == "undecodable", undecodable).otherwise(broken)
     read = read.withColumn(BROKEN, F.when(text.isNotNull(), broken))
@@ -74,12 +74,15 @@ def _with_record_key(read: DataFrame, text: Column, shape: ChangeShape) -> tuple
 
 
 def embedded_schema_hash(parsed: Column, shape: ChangeShape, value: Column) -> Column:
-    """Return the hash of the schema embedded in an event that was read from this value as `event_ddl`, or null."""
+    """Return the hash of the schema embedded in `value`, which was parsed with `event_ddl`; null if it has none."""
     return F.when(parsed["payload"].isNotNull(), schema_hash(value, shape.schema_lengths))
 
 
 def _is_wrapped_null(text: Column, parsed: Column) -> Column:
-    """Return whether a value is a null with an embedded schema, as a converter may write a tombstone; never null."""
+    """Return whether a value is null with an embedded schema; never null.
+
+    Some converters write tombstones in this form.
+    """
     variant = F.try_parse_json(text)
     has_schema = F.try_variant_get(variant, "$.schema", "variant").isNotNull()
     is_null = F.is_variant_null(F.try_variant_get(variant, "$.payload", "variant"))
@@ -123,7 +126,8 @@ def has_lone_surrogates(event: Column, shape: ChangeShape, text: Column, not_tex
     """Return whether a string in an event may hold a lone surrogate; never null.
 
     A lone surrogate was read as a question mark; in lists and records, which are read later, it is still an escape.
-    Searching the columns costs a fraction of searching the whole text, so only an event with either is searched.
+    Searching the columns costs a fraction of searching the whole text, so the text is searched only if a column
+    contains either.
 
     Args:
         event: the event, as `event_ddl` reads it.

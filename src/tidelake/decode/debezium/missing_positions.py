@@ -38,7 +38,7 @@ def with_positions(
 
     Args:
         changes: the tick's records.
-        rows: the rows of the table: the key's columns, _position, and any others.
+        rows: the rows of the table: the key's columns, _position, and any other columns.
         key: the columns that identify a row.
         erased: the greatest position below which rows are, or will be, erased; empty if nothing is erased.
         width: the number of integers in an event's own position.

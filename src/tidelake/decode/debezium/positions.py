@@ -1,8 +1,9 @@
 """The position of a change event: its place in the source's own order.
 
-For PostgreSQL it is the end of the transaction committed before its own (`source.sequence`), then its place in the log
-(`source.lsn`): transactions overlap in the log, but arrive whole, in the order of their commits. Events read after a
-snapshot come after it, even if they were written before. See docs/decisions/positions.md.
+For PostgreSQL, it is the end of the transaction that was committed before the event's own (`source.sequence`), then the
+event's place in the log (`source.lsn`): transactions overlap in the log, but arrive whole, in the order of their
+commits. Events read after a snapshot come after it, even if they were written earlier. See
+docs/decisions/positions.md.
 """
 
 from __future__ import annotations

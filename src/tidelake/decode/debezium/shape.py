@@ -23,14 +23,14 @@ class ChangeShape:
     Args:
         columns: the wire types of a row's columns.
         key: the columns that identify a row.
-        position: paths of the numbers in an event that order events of one key, such as `source.pos`; not needed for
-            PostgreSQL.
+        position: the paths of the numbers in an event that order the events of a key, such as `source.pos`; not needed
+            for PostgreSQL.
         placeholder: Debezium's placeholder for a value that was not sent.
         refused_schemas: JSON: why messages cannot be read, by the hash of their embedded schema.
         unreadable_keys: JSON: the hashes of the schemas whose key cannot be read either.
         written: JSON: the columns whose wire types differ from the collection's, by the hash of the schema.
         schema_lengths: JSON: the lengths of known schemas; see `tidelake.decode.json.schema_hash`.
-        extra: further columns of the table, computed from those of records.
+        extra: further columns of the table, computed from the columns of records.
     """
 
     columns: tuple[tuple[str, WireType], ...]
@@ -98,5 +98,5 @@ class RowReader:
 
 
 def is_read_as_text(wire: WireType, plain: Collection[str]) -> bool:
-    """Return whether a JSON value is read as text: always, unless its wire type is in `plain` and suffices."""
+    """Return whether a JSON value is read as text: always, unless its wire type is in `plain` and loses no digits."""
     return wire.name not in plain or wire.conversion == "decimal_text"

@@ -33,7 +33,7 @@ _DECIMAL_BYTES_MAX = 16
 _SCALE_MAX = 16_383
 """Maximum number of digits after the point of a PostgreSQL numeric; it also bounds the length of the text."""
 _DOUBLE_DIGITS_FROM = 1e16
-"""From here on, Java may write a double with more digits than identify it."""
+"""From here on, Java may write a double with more digits than are needed to identify it."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def land_raw(raw: Column, wire: WireType) -> Landed:
 
 
 def is_infinite(value: Column, wire: WireType) -> Column:
-    """Return whether a value is PostgreSQL's infinite date or time; never null."""
+    """Return whether a value is one of PostgreSQL's infinite dates and times; never null."""
     if wire.conversion not in _INFINITE:
         return F.lit(False)
     return F.coalesce(value.cast("string").isin(*_INFINITE[wire.conversion]), F.lit(False))
