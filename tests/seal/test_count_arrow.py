@@ -13,12 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tidelake.errors import DamagedTable
 from tidelake.seal import count_arrow as counting_in_arrow
 from tidelake.seal.count_arrow import SURPLUS, compensating_table, count_in_arrow
 from tidelake.seal.counts import TimeCount
 from tidelake.seal.fingerprints import compensating_rows, count_statements, group_statements
 from tidelake.storage.location import Location, locate
-from tidelake.store.files import RunFile, write_run
+from tidelake.store.files import HASHED_BYTES_MAX, RunFile, write_run
 from tidelake.store.layout import DIFF, TIME
 from tidelake.store.runs import read_files
 
@@ -161,3 +162,16 @@ def test_nested_columns_and_too_many_rows_are_left_to_spark(table: Location, mon
         with monkeypatch.context() as patched:
             patched.setattr(counting_in_arrow, bound, 1)
             assert count_in_arrow(table, files, KEYED, ["id", "price"], (), range(10)) is None
+
+
+def test_a_flipped_bit_in_a_large_file_is_not_counted(table: Location) -> None:
+    random = Random(5)
+    rows = [{"id": random.getrandbits(62), "price": 1, TIME: n // 50_000, DIFF: 1} for n in range(200_000)]
+    (file,) = write(table, "a", rows, KEYED)
+    assert file.bytes > HASHED_BYTES_MAX  # the digest covers only its footer
+    path = Path(str(table / file.path))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamagedTable, match=f"the file {file.path} cannot be read"):
+        count_in_arrow(table, [file], KEYED, ["id", "price"], (), range(10))

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidelake.storage import blobs
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
+from tidelake.store.files import open_parquet
 from tidelake.store.layout import DIFF, ERROR, POSITION, TIME
 from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS
 
@@ -50,7 +50,7 @@ def keys_in_error(collection: Collection) -> KeyErrors:
     if not table.value(HAS_ERRORS):
         return KeyErrors()
     key = collection.entry.key
-    files = [pq.ParquetFile(blobs.open_file(collection.paths.updates / file.path)) for file in table.files()]
+    files = [open_parquet(collection.paths.updates, file) for file in table.files()]
     stated = [_rows(file, key, pc.is_valid(pc.field(ERROR))) for file in files if _holds_errors(file)]
     suspects = {_key_of(row, key): row for rows in stated for row in rows}
     examined = sorted(suspects, key=repr)[:KEYS_EXAMINED_MAX]

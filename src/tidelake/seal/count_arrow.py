@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.seal.counts import OpenCounts, TimeCount
-from tidelake.storage import blobs
 from tidelake.storage.location import Location
-from tidelake.store.files import RunFile
+from tidelake.store.files import RunFile, damage_named, open_parquet, read_file
 from tidelake.store.layout import DIFF, TIME
 
 BUCKET_ROWS = 100_000
@@ -121,19 +120,18 @@ class _Buckets:
         return distinct[starts], np.add.reduceat(rows, starts).tolist()
 
     def _times(self, file: RunFile) -> np.ndarray:
-        times: np.ndarray = (
-            pq.ParquetFile(blobs.open_file(self.table / file.path)).read(columns=[TIME])[TIME].to_numpy()
-        )
+        times: np.ndarray = read_file(self.table, file, [TIME])[TIME].to_numpy()
         return times[(times >= self.within.start) & (times <= self.within.stop - 1)]
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
         for file in self.files:
-            stored = pq.ParquetFile(blobs.open_file(self.table / file.path))
-            for batch in stored.iter_batches(_batch_rows(stored, schema.names), columns=schema.names):
-                rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-                times = rows[TIME].to_numpy()
-                inside = (times >= self.within.start) & (times <= self.within.stop - 1)
-                yield rows if inside.all() else rows.filter(pa.array(inside))
+            stored = open_parquet(self.table, file)
+            with damage_named(self.table, file):
+                for batch in stored.iter_batches(_batch_rows(stored, schema.names), columns=schema.names):
+                    rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+                    times = rows[TIME].to_numpy()
+                    inside = (times >= self.within.start) & (times <= self.within.stop - 1)
+                    yield rows if inside.all() else rows.filter(pa.array(inside))
 
 
 def _batch_rows(file: pq.ParquetFile, names: list[str]) -> int:
@@ -204,6 +202,6 @@ def _is_flat(kind: pa.DataType) -> bool:
 
 def _has_large_rows(table: Location, file: RunFile) -> bool:
     """Return whether rows are large on average, before compression."""
-    metadata = pq.read_metadata(blobs.open_file(table / file.path))
+    metadata = open_parquet(table, file).metadata
     size: int = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     return size > _ROW_BYTES_MAX * file.rows

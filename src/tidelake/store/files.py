@@ -156,9 +156,23 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
     """
     with damage_named(table, file), open_verified(table, file) as source:
         if where is None:
-            return pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns)
+            return _pages_verified(source).read(columns=columns)
         # without partitioning, which would read `_run` off the path
         return pq.read_table(source, columns=columns, filters=where, partitioning=None, page_checksum_verification=True)
+
+
+def open_parquet(table: Location, file: RunFile) -> pq.ParquetFile:
+    """Open a file for Arrow, which verifies each page that it reads; use `damage_named` around reads.
+
+    Raises:
+        DamagedTable: the file is not what was committed, or cannot be read.
+    """
+    with damage_named(table, file):
+        return _pages_verified(open_verified(table, file))
+
+
+def _pages_verified(source: pa.NativeFile) -> pq.ParquetFile:
+    return pq.ParquetFile(source, page_checksum_verification=True)
 
 
 def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
