@@ -1,4 +1,4 @@
-"""The progress statements that no seal has used up yet, in one version of `progress/`."""
+"""The progress statements that seals still need, in one version of `progress/`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Pending:
         files = write_run(self.path, run, rows)
         try:
             self.table.commit({}, files, runs, epoch=self.epoch)
-        except Conflict:  # an ingest has just appended; the next seal prunes
+        except Conflict:  # an ingest has just appended; the next seal prunes the statements
             discard_run(self.path, run)
             return
         maintain(self.path)
