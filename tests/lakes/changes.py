@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.lakes.raw_lake import RawLake
 from tidelake.errors import KeysInError
 from tidelake.forms.key_errors import keys_in_error
-from tidelake.read.snapshot import snapshot, describe_unknown
+from tidelake.read.snapshot import describe_unknown, snapshot
 
 ROW = {
     "type": "record",

@@ -90,7 +90,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
         keep: `all`, or how far before upper times stay readable.
 
     Raises:
-        Fenced: another writer has raised the epoch; since did not move.
+        Fenced: the epoch was raised in the meantime; since did not move.
     """
     table = OpenTable(collection.paths.updates)
     upper = table.value(UPPER) or 0

@@ -69,7 +69,7 @@ def snapshot(
     Raises:
         KeysInError: there are such keys at that time, and `skip_errors` is false.
         SinceError: `as_of` is before since.
-        UpperError: `as_of` is at or after upper; or nothing is sealed yet.
+        UpperError: `as_of` is at or after upper, or nothing is sealed yet.
         UnknownColumn: the collection has no such column.
         PredicateRefused: the predicate does not fit the columns, or something else could change its value.
     """
@@ -86,7 +86,7 @@ def snapshot(
     if unknown:
         raise UnknownColumn(collection.name, unknown[0], names)
     if where is not None:
-        # On the columns of the contents: a predicate on `_time` or `_diff` would not commute with adding up.
+        # Only on the columns of the contents: a predicate on `_time` or `_diff` would not commute with adding up.
         check_predicate(spark, where, spark_schema(pa.schema(form.fields)))
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
     schema = collection.updates_schema()

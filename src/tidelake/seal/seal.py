@@ -34,7 +34,7 @@ def seal(spark: SparkSession, collection: Collection) -> SealReport:
 
     Raises:
         Conflict: other writers won every attempt; nothing was sealed.
-        Fenced: another writer has raised the epoch.
+        Fenced: the epoch was raised in the meantime.
     """
     if collection.entry.mints_times:
         return _nothing_to_seal(collection)

@@ -34,7 +34,7 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
     Raises:
         Conflict: every attempt lost.
         LostRace: a sweep may have deleted the binding's run before it was committed.
-        Fenced: another writer has raised the epoch.
+        Fenced: the epoch was raised in the meantime.
     """
     initial = OpenTable(path)
     run = new_run("binding", initial.seq)

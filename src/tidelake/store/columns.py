@@ -19,7 +19,7 @@ def carry_columns(path: Location, wanted: pa.Schema, epoch: int) -> OpenTable:
 
     Raises:
         Conflict: every attempt lost.
-        Fenced: another writer has raised the epoch.
+        Fenced: the epoch was raised in the meantime.
 
     Cost: nothing if no column is missing; else one commit. No file is rewritten.
     """

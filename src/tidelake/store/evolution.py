@@ -22,7 +22,7 @@ def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
 
     Raises:
         Conflict: other processes kept adding columns.
-        Fenced: the table lacks a column, and another writer has raised the epoch.
+        Fenced: the table lacks a column, and the epoch was raised in the meantime.
 
     Cost: one read of the catalog.
     """
@@ -44,7 +44,7 @@ def evolve(collection: Collection, spec: CollectionSpec) -> None:
 
     Raises:
         ConfigurationError: a different column of the same name has been added in the meantime.
-        Fenced: another writer has raised the epoch.
+        Fenced: the epoch was raised in the meantime.
     """
 
     def add(entry: Entry) -> Entry:

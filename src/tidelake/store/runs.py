@@ -121,7 +121,7 @@ def append_run(table: Location, kind: str, write: Callable[[str], list[RunFile]]
 
     Raises:
         Conflict: every attempt lost; the files stay, but no log names them.
-        Fenced: another writer has raised the epoch.
+        Fenced: the epoch was raised in the meantime.
     """
     failure = f"{ATTEMPTS_MAX} attempts to append a run failed"
 
