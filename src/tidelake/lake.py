@@ -127,7 +127,7 @@ class LakeCollection:
 
         Args:
             spark: the session; `tidelake.spark.session.start_session()` starts a suitable one.
-            as_of: a time in [since, upper), or at or after since if the stream is closed; by default the last.
+            as_of: a time in [since, upper), or at or after `since` if the stream is closed; by default the last.
             columns: the columns to read; empty means all. Rows that are equal in them add up.
             where: a Spark SQL predicate on the columns of the contents, and nothing else.
             skip_errors: leave out keys whose newest value could not be decoded.

@@ -1,7 +1,7 @@
-"""Compaction: fewer runs, and no history before since.
+"""Compaction: fewer runs, and no history before `since`.
 
 First `since` moves in the catalog, in a commit that conflicts with every acquisition of a capability. Only then are
-runs merged, and the commit that swaps them records that since. The form decides how a merge combines sealed rows
+runs merged, and the commit that swaps them records that `since`. The form decides how a merge combines sealed rows
 (`forms.form`). Rows at or after upper are copied unchanged, into a run of their own.
 """
 
@@ -79,7 +79,7 @@ class Run:
 
 
 def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Entry:
-    """Move the critical capability as the retention rule says, and since to the meet of all capabilities.
+    """Move the critical capability as the retention rule says, and `since` to the meet of all capabilities.
 
     Minted times are milliseconds since 1970. `keep` counts from upper or from now, whichever is earlier, so that recent
     history is not forgotten if upper is in the future.
@@ -90,7 +90,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
         keep: `all`, or how far before upper times stay readable.
 
     Raises:
-        Fenced: the epoch was raised in the meantime; since did not move.
+        Fenced: the epoch was raised in the meantime; `since` did not move.
     """
     table = OpenTable(collection.paths.updates)
     upper = table.value(UPPER) or 0
@@ -129,7 +129,7 @@ def merge_runs(
     Args:
         spark: the session.
         collection: the collection.
-        since: the collection's since, as the catalog has it.
+        since: the collection's `since`, as the catalog has it.
         full: whether to merge everything that is sealed into one run.
         rows_max: maximum number of rows that merges may read if not full.
     """

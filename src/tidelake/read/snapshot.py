@@ -1,4 +1,4 @@
-"""Reads the contents AS OF a time in [since, upper), from the version of the table that the reader planned on."""
+"""Reads the contents AS OF a time in [since, upper), from the version of the table for which the read was planned."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def snapshot(
 
     Raises:
         KeysInError: there are such keys at that time, and `skip_errors` is false.
-        SinceError: `as_of` is before since.
+        SinceError: `as_of` is before `since`.
         UpperError: `as_of` is at or after upper, or nothing is sealed yet.
         UnknownColumn: the collection has no such column.
         PredicateRefused: the predicate does not fit the columns, or something else could change its value.

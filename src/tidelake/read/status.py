@@ -52,7 +52,7 @@ class CollectionStatus:
     lag_messages: int | None
     """Unread messages in the topic; None if the topic cannot be read."""
     lag_s: float | None
-    """Time since upper last moved; None if it never did."""
+    """How long ago upper last moved; None if it never did."""
     statements_pending: int
     contradictions: list[dict[str, Any]]
     damaged: str | None

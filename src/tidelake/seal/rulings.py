@@ -17,7 +17,7 @@ class Rulings:
         self.counts = {time: decision.count for time, decision in counts_in(decisions).items()}
         """By time, the number of distinct updates, whatever was announced."""
         self.discards = discards_in(decisions)
-        """The decisions that a statement at one time has no effect."""
+        """The decisions to discard a statement."""
 
     def discarded_times(self, first: int) -> set[int]:
         """Return the times at or after `first` that have a discard."""

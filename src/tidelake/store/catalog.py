@@ -1,4 +1,4 @@
-"""The catalog maps names to random ids and stores the schema, since, capabilities, epoch and decisions of collections.
+"""The catalog maps names to random ids and stores their schema, `since`, capabilities, epoch and decisions.
 
 Each row of its table is a collection; a change replaces the row's run. Two changes from one state name the same `seq`,
 so acquiring a capability and moving `since` cannot both succeed from it.
@@ -145,7 +145,7 @@ class Catalog:
 
         Raises:
             UnknownCollection: the store has no such collection.
-            FrontierRegression: the change would move since backwards.
+            FrontierRegression: the change would move `since` backwards.
         """
 
         def apply(entries: dict[str, Entry]) -> Entry:

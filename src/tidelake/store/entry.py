@@ -98,7 +98,7 @@ class Collection:
         return carry_columns(self.paths.updates, self.updates_schema(), self.entry.epoch)
 
     def readable_range(self, table: OpenTable) -> tuple[tuple[int, ...], int, bool]:
-        """Return since (empty if unreadable), upper and whether the stream is closed, at a version of `updates/`."""
+        """Return `since` (empty if unreadable), upper and whether the stream is closed, at a version of `updates/`."""
         since = self.entry.since
         if since:
             since = (max(since[0], table.value(SINCE) or 0),)

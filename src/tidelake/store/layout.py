@@ -1,6 +1,6 @@
 """The folders of a store, and the schemas of a collection's tables.
 
-<store>/catalog/                   names, ids, schemas, since, capabilities, epochs, decisions
+<store>/catalog/                   names, ids, schemas, `since`, capabilities, epochs, decisions
 <store>/c/<collection_id>/
     updates/                       the data's columns, `_time`, `_diff` (positioned form: `_position`, `_unavailable`
                                    and `_error` too); partitioned by `_run`

@@ -190,7 +190,7 @@ def settle(path: Location) -> Tip:
         return settle(path)
     if gap:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
-    # They include the newest acknowledged entry, even if the checkpoint sums it up: the next entry states its SHA-256.
+    # Read the newest acknowledged entry even if the checkpoint sums it up: the next entry states its SHA-256.
     read = [version for version in versions if version >= min(start, markers.newest)] or versions[-1:]
     tip = Tip(-1, None, checkpoint)
     tip = _verify_entries(path, markers, tip, [version for version in read if version <= markers.newest])
@@ -242,7 +242,7 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
             _set_torn_entry_aside(path, version)
             return settle(path)
         before = before_of(_parse(text))
-        if before is None:  # by another engine or an earlier version of Tidelake: `OpenTable` names it
+        if before is None:  # another engine or an earlier version wrote it: `OpenTable` names it
             for number in versions[index:]:
                 tip = tip.followed_by(number, None, _text_of(path, number) or b"")
             return tip
@@ -371,7 +371,7 @@ def clean_up(path: Location) -> None:
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # From the oldest on, up to the first that is too young: there must be no gap.
     limit = min((version_of(blob.location) for blob in old if blob.changed_s >= oldest_s), default=limits[0])
-    forget_before(path, limit)  # first: here, an entry without a marker is not damage, but the reverse is
+    forget_before(path, limit)  # first: here, an entry without a marker is no damage, but a marker without an entry is
     for blob in old:
         if version_of(blob.location) < limit:
             blobs.delete(blob.location)

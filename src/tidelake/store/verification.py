@@ -57,7 +57,7 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
     Args:
         table: its folder.
         deep: also read every page of every file and verify its checksum.
-        found: gets what was read and what is damaged.
+        found: receives what was read and what is damaged.
     """
     found.tables += 1
     if not blobs.list_names(table):

@@ -218,7 +218,7 @@ def _try_beyond_upper(spark: SparkSession, collection: Collection, report: Valid
             answered = snapshot(spark, collection, as_of)
         except UpperError:
             continue
-        if answered.closed or as_of < answered.upper:  # a seal has moved upper since
+        if answered.closed or as_of < answered.upper:  # a seal has moved upper in the meantime
             continue
         report.readable_beyond_upper += 1
         report.mismatches.append(f"a read as of {as_of} was answered, but upper is {report.upper}")
