@@ -1,4 +1,4 @@
-"""The rules of `resolve`: which decisions a collection accepts now, and what is stored of them.
+"""The rules of `resolve`: which decisions a collection accepts now, and what of them is stored.
 
 A decision is accepted only if it can have an effect: its time waits, its gap stops ingest, its message is in the
 quarantine. What is sealed never changes, so a decision about a sealed time may only repeat what was published there.
@@ -63,7 +63,7 @@ def check_decision(collection: Collection, settings: CollectionSettings, decisio
     Args:
         collection: with its newest catalog entry.
         settings: the collection's settings, which say where to look up a gap or a topic.
-        decision: the requested decision. Of an `AcceptTopic`, only the name and the reason count.
+        decision: the requested decision. In an `AcceptTopic`, only the name and the reason are used.
 
     Returns:
         The decision to store: its statement in lossless JSON, its topic as it is now, its reason without surrounding
@@ -104,7 +104,7 @@ def check_withdrawal(collection: Collection, subject: int | Offsets) -> None:
     decisions = collection.entry.decisions
     known: list[Any]
     if isinstance(subject, Offsets):
-        about, hint = f"'{subject}'", "; name the offsets as they were decided"
+        about, hint = f"'{subject}'", "; give the offsets exactly as they were decided"
         known = [decision.offsets for decision in decisions if isinstance(decision, Acknowledge)]
     else:
         if is_sealed(collection, subject):
@@ -151,7 +151,7 @@ def parse_statement(text: str) -> dict[str, Any]:
 def _check_count(collection: Collection, decision: Count) -> Count:
     _check_time(collection, decision.time)
     if not 0 <= decision.count <= INT64_MAX:
-        raise DecisionRefused(f"the count is {decision.count}", f"a count is from 0 to {INT64_MAX}")
+        raise DecisionRefused(f"the count is {decision.count}", f"a count must be from 0 to {INT64_MAX}")
     if is_sealed(collection, decision.time):
         _check_settles(collection, decision.time, decision.count, None)
     else:
@@ -171,22 +171,22 @@ def _check_discard(collection: Collection, decision: Discard) -> Discard:
 
 def _check_time(collection: Collection, time: int) -> None:
     if not 0 <= time <= INT64_MAX:
-        raise DecisionRefused(f"the time is {time}", f"a time is from 0 to {INT64_MAX}")
+        raise DecisionRefused(f"the time is {time}", f"a time must be from 0 to {INT64_MAX}")
     if collection.entry.mints_times:
         raise DecisionRefused(
-            f"'{collection.name}' mints its times itself, and each is sealed by the tick that reads it",
-            "nothing waits for a decision; acknowledge a quarantined message by `tidelake resolve quarantine`",
+            f"'{collection.name}' mints its times itself, and the tick that mints a time also seals it",
+            "nothing waits for a decision; acknowledge a quarantined message with `tidelake resolve quarantine`",
         )
 
 
 def _check_settles(collection: Collection, time: int, count: int | None, discard: dict[str, Any] | None) -> None:
-    """Accept a decision about a sealed time only if it confirms what was published, against a late fact."""
+    """Accept a decision about a sealed time only if it confirms what was published and so settles a late fact."""
     if not any(settles(collection, fact, time, count, discard) for fact in LateNotes(collection).at(time)):
         raise DecisionRefused(
-            f"time {time} of '{collection.name}' is already sealed, and no late statement contradicts it in this way",
+            f"time {time} of '{collection.name}' is already sealed, and this would settle no late contradiction",
             "what is sealed is never changed; "
             f"a statement that `tidelake late {collection.name}` shows can be discarded, "
-            "and a count that it shows be settled by the published count",
+            "and a count that it shows can be settled with the published count",
         )
 
 
@@ -200,7 +200,7 @@ def _check_count_helps(collection: Collection, time: int) -> None:
         ambiguity = "one update has two diffs" if diffs else "a key has two values"
         raise DecisionRefused(
             f"at time {time} {ambiguity}, but a count does not say which one is right",
-            f"leave one statement out first: `tidelake resolve discard {collection.name} --time {time} "
+            f"discard one statement first: `tidelake resolve discard {collection.name} --time {time} "
             '--statement \'{"data": {…}, "diff": 1}\'`',
         )
 
@@ -220,7 +220,7 @@ def _check_gap(collection: Collection, settings: CollectionSettings, decision: A
     ):
         raise DecisionRefused(
             f"'{asked}' is not within a gap that ingest stops at now; gaps: {', '.join(map(str, open_gaps)) or 'none'}",
-            "accept what ingest names, or a part of it",
+            "accept the offsets that ingest names, or a part of them",
         )
     return decision.model_copy(update={"offsets": asked._replace(topic=topic.name)})
 

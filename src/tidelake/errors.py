@@ -4,7 +4,7 @@
 |---|---|---|
 | `ProtocolError` | what a source states contradicts itself | whoever writes the stream |
 | `CodecError` | bytes do not fit | nobody: they are quarantined |
-| `SourceError` | a topic or a registry is unreachable or broken | whoever runs it; what was read stays good |
+| `SourceError` | a topic or a registry is unreachable or broken | whoever runs it; what was read stays valid |
 | `InvalidUsage` | the caller broke a rule; nothing was changed | the caller |
 | `CapabilityError` | a right is unknown or gone | its holder |
 | `CommitError` | a commit did not happen, or perhaps did | the writer: retry, stop, or read back |
@@ -54,7 +54,7 @@ def show_frontier(elements: Iterable[_Time]) -> str:
     return "[" + ", ".join(show(element) for element in elements) + "]"
 
 
-class _Texts(Formatter):
+class _AttributeFormatter(Formatter):
     """Fills in the attributes of an error."""
 
     def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
@@ -72,14 +72,14 @@ class _Texts(Formatter):
                 return str(format(value, format_spec))
 
 
-class _Text:
-    """A format string: on an error it gives the filled-in text, on the class the format string itself."""
+class _Template:
+    """A format string: on an error it gives the filled-in text; on the class, the format string itself."""
 
     def __init__(self, template: str) -> None:
         self.template = template
 
     def __get__(self, error: TidelakeError | None, owner: type) -> str:
-        return self.template if error is None else _Texts().vformat(self.template, (), {"error": error})
+        return self.template if error is None else _AttributeFormatter().vformat(self.template, (), {"error": error})
 
 
 @dataclass_transform(eq_default=False)
@@ -95,7 +95,7 @@ class TidelakeError(Exception):
         cls._types = cls._types | own
         for name in ("fact", "hint"):
             if isinstance(template := vars(cls).get(name), str):
-                setattr(cls, name, _Text(template))
+                setattr(cls, name, _Template(template))
 
     def __init__(self, *values: Any, **named: Any) -> None:
         """Keep the fields as attributes and as `args`; a field declared as an iterable is kept as a tuple."""
@@ -166,13 +166,13 @@ class MalformedMessage(ProtocolError):
 
 
 class Contradiction(ProtocolError):
-    """Two facts about one time cannot both be true; the time does not seal until there is a decision."""
+    """Two facts about one time cannot both be true; the time is not sealed until there is a decision."""
 
     kind: ClassVar[str] = "contradiction"
     time: _Time
     hint = (
-        "earlier times still seal; settle this one with `tidelake resolve count NAME --time {time:line} --count N "
-        "--reason …`, or leave a statement out with `tidelake resolve discard`"
+        "earlier times are still sealed; settle this one with `tidelake resolve count NAME --time {time:line} "
+        "--count N --reason …`, or discard a statement with `tidelake resolve discard`"
     )
 
 
@@ -231,7 +231,7 @@ class CodecError(TidelakeError):
 
 
 class SourceError(TidelakeError):
-    """A source of a collection cannot be read any further; nothing was skipped, and what was read stays good."""
+    """A source of a collection cannot be read any further; nothing was skipped, and what was read stays valid."""
 
 
 class TopicGap(SourceError):
@@ -254,8 +254,8 @@ class TopicChanged(TopicGap):
     """A topic was recreated, or ends before what was read: it was read up to `to_offset`, but ends at `from_offset`."""
 
     fact = (
-        "topic '{topic}', partition {partition}, was read up to offset {to_offset}, of which {from_offset} still "
-        "exist: {why}"
+        "topic '{topic}', partition {partition}, was read up to offset {to_offset}, but only {from_offset} of these "
+        "offsets still exist: {why}"
     )
     hint = (
         "correct the topic or its name, or continue with the topic as it is: `tidelake resolve topic NAME --topic "
@@ -338,7 +338,7 @@ class TopicUnwritable(SourceError):
 
 
 class RegistryUnreachable(SourceError):
-    """The schema registry gave no answer, or not that of a registry; nothing was read, and nothing is lost."""
+    """The schema registry did not answer, or not as a registry does; nothing was read, and nothing is lost."""
 
     url: str
     detail: str
@@ -354,7 +354,7 @@ class InvalidUsage(TidelakeError):
 
 
 class MixedTimes(InvalidUsage):
-    """Two times of different width were compared, or a value is not a time."""
+    """Two times of different widths were compared, or a value is not a time."""
 
     first: object
     second: object
@@ -409,7 +409,7 @@ class UnknownPlugin(InvalidUsage):
     name: str
     group: str
     fact = "the {kind} '{name}' is not installed"
-    hint = "install the package that provides it (entry points `{group}`); for the built-in ones: make setup"
+    hint = "install the package that provides it (entry point group `{group}`); for the built-in ones: make setup"
 
 
 class NewerFormat(InvalidUsage):
@@ -501,17 +501,17 @@ class SealedTime(InvalidUsage):
 
     time: _Time
     upper: Iterable[_Time]
-    fact = "time {time} is before upper {upper:frontier}, and so sealed"
+    fact = "time {time} is before upper {upper:frontier}, so it is already sealed"
 
 
 class FrontierRegression(InvalidUsage):
-    """A frontier was asked to go backwards."""
+    """A frontier would move backwards."""
 
     role: str
     """Which frontier: `since`, `upper`, `frontier`."""
     current: Iterable[_Time]
     asked: Iterable[_Time]
-    fact = "{role} is {current:frontier} and never goes back to {asked:frontier}"
+    fact = "{role} is {current:frontier} and cannot move back to {asked:frontier}"
 
 
 class EncodingRefused(InvalidUsage):
@@ -546,7 +546,7 @@ class NoCheckout(InvalidUsage):
 
 
 class Refusal(InvalidUsage):
-    """A refused request whose sentence is written where it is raised; each subclass is one kind of request."""
+    """A refused request; the code that raises the error writes its text. Each subclass is one kind of request."""
 
     problem: str
     """The fact, in lower case, with its values."""
@@ -609,7 +609,7 @@ class Conflict(CommitError):
 
 
 class RunSwept(Conflict):
-    """A run was begun before a sweep that may delete it; nothing was written."""
+    """A run began before a sweep that may delete it; nothing was written."""
 
     hint = "load the table again and write the rows into a new run"
 
@@ -640,7 +640,7 @@ class WriterFenced(CommitError):
 
     @property
     def hint(self) -> str:
-        """How it is let in."""
+        """How this writer can be admitted."""
         name = "set `writer:` in its settings, then " if self.writer is None else ""
         return (
             f"stop this writer; to let it in instead, {name}run "
@@ -678,8 +678,8 @@ class DamagedLog(DamagedTable):
     """A table's log is not what was acknowledged; a copy of each acknowledged entry may restore it."""
 
     hint = (
-        "run nothing that writes to it; `tidelake repair COLLECTION` says what its acknowledged copies restore, "
-        "and --apply restores it"
+        "run nothing that writes to it; `tidelake repair COLLECTION` shows what can be restored from acknowledged "
+        "copies, and --apply restores it"
     )
 
 
@@ -721,4 +721,4 @@ class StepFailed(TidelakeError):
     """The engine's own error."""
     detail: str
     fact = "{step} of '{collection}' failed: {kind}: {detail}"
-    hint = "nothing was committed by the step that failed; the whole error is in the log"
+    hint = "nothing was committed by the step that failed; the full error is in the log"

@@ -52,12 +52,12 @@ class Lake:
         """Read a `collections.yaml`; by default the file that TIDELAKE_CONFIG names, or else ./collections.yaml.
 
         Raises:
-            ConfigurationError: naming the file, the field or line, what is wrong and what to do.
+            ConfigurationError: the error names the file, the field or line, what is wrong and what to do.
         """
         return cls(load_settings(Path(file or os.environ.get(CONFIG_VARIABLE) or CONFIG_FILE)))
 
     def collections(self) -> list[LakeCollection]:
-        """Return the collections in the order of the file, including those that were never ingested."""
+        """Return the collections in the order of the file, including those that have never been ingested."""
         return [LakeCollection(self, settings) for settings in self.settings.collections]
 
     def collection(self, name: str) -> LakeCollection:
@@ -101,7 +101,7 @@ class LateReport:
 class LakeCollection:
     """One collection of a lake. Every call reads the newest state of the store.
 
-    If nothing was ingested yet, `status` is None, and every other call raises `UnknownCollection`.
+    If nothing has been ingested yet, `status` is None, and every other call raises `UnknownCollection`.
     """
 
     def __init__(self, lake: Lake, settings: CollectionSettings) -> None:
@@ -127,14 +127,14 @@ class LakeCollection:
 
         Args:
             spark: the session; `tidelake.spark.session.start_session()` starts a suitable one.
-            as_of: a time in [since, upper), or at or after since if the stream is closed; by default the last.
+            as_of: a time in [since, upper), or at or after `since` if the stream is closed; by default the last.
             columns: the columns to read; empty means all. Rows that are equal in them add up.
             where: a Spark SQL predicate on the columns of the contents, and nothing else.
             skip_errors: leave out keys whose newest value could not be decoded.
 
         Returns:
-            `contents` has the columns and `_diff` bigint, the multiplicity of a row, never 0; next to it `as_of`,
-            `since`, `upper`, `closed` and the `version` of the table.
+            A snapshot: `contents` has the columns and `_diff` bigint, the multiplicity of a row, never 0; the other
+            fields are `as_of`, `since`, `upper`, `closed` and the `version` of the table.
 
         Raises:
             SinceError, UpperError: the time cannot be read any more, or not yet.
@@ -169,13 +169,13 @@ class LakeCollection:
 
     @property
     def path(self) -> str:
-        """Where its tables are, a path or a URI; `{path}/current` is a plain Delta table, for every engine."""
+        """Where its tables are: a path or a URI. `{path}/current` is a plain Delta table, for every engine."""
         return str(self._stored().paths.root)
 
     # --- its state ---------------------------------------------------------------------------------------------------
 
     def status(self) -> CollectionStatus | None:
-        """Return its state and what it waits for; None if it was never ingested. Its topics are asked for their ends.
+        """Return its state and what it waits for; None if it was never ingested. The ends of its topics are looked up.
 
         Raises:
             TidelakeError: the store cannot be read, or is damaged.
@@ -225,8 +225,8 @@ class LakeCollection:
     def decide(self, decision: Decision) -> Decision:
         """Store a standing rule that the next ingest or seal applies; see `tidelake.decisions` for the kinds.
 
-        A new count for a time replaces the earlier one. `AcceptTopic` needs only the topic's name: what the topic is
-        now, and where to begin in it, is looked up.
+        A new count for a time replaces the earlier one. `AcceptTopic` needs only the topic's name: its current identity
+        and the offsets to start from are looked up.
 
         Returns:
             The decision as it is stored.
@@ -254,10 +254,10 @@ class LakeCollection:
     # --- who may write to it -----------------------------------------------------------------------------------------
 
     def fence(self, writer: str | None) -> int:
-        """Let in one writer, and keep out every other, restarted or not; processes that run now have to start again.
+        """Admit one writer and keep out every other, restarted or not; processes that are running have to restart.
 
         Args:
-            writer: the name that its settings give as `writer`; None lets in any writer.
+            writer: the name that its settings give as `writer`; None admits any writer.
 
         Returns:
             The new epoch.
@@ -272,7 +272,7 @@ class LakeCollection:
     # --- whether it is still what was committed ----------------------------------------------------------------------
 
     def verify(self, deep: bool = False) -> Verification:
-        """Verify the catalog and the collection's tables: every log entry, and size, rows and digest of every file.
+        """Verify the catalog and the collection's tables: each log entry, and the size, rows and digest of each file.
 
         Args:
             deep: also read every page of every file, and verify its checksum.
@@ -287,9 +287,9 @@ class LakeCollection:
         return found
 
     def repair(self) -> list[Damage]:
-        """Restore damaged log entries from their acknowledged copies, and these from the entries; return which.
+        """Restore damaged log entries from acknowledged copies, and copies from entries; return what was restored.
 
-        Damaged bytes are set aside. What `verify` still finds afterwards cannot be restored here.
+        Damaged bytes are set aside. What `verify` still finds afterwards cannot be restored in this way.
         """
         with _engine_errors():
             restored = repair_log(self._catalog.store.catalog)

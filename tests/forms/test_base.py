@@ -53,12 +53,12 @@ def test_reads_with_a_base_equal_reads_of_all_rows(
         send_phase(lake, rng, family, live, phase * TIMES_PER_PHASE)
         if phase < 2:
             lake.compact()
-    in_base, later = base.part_base(lake.table.files())
+    in_base, later = base.split_base(lake.table.files())
     assert in_base and later
     asked: list[dict[str, Any]] = [{}, {"columns": ["price"]}, {"where": "price = 1"}, {"where": "price is null"}]
     with_base = [answers(lake, **more) for more in asked]
     assert len(with_base[0]) > TIMES_PER_PHASE
-    monkeypatch.setattr("tidelake.read.snapshot.part_base", lambda files: ([], list(files)))
+    monkeypatch.setattr("tidelake.read.snapshot.split_base", lambda files: ([], list(files)))
     assert with_base == [answers(lake, **more) for more in asked]
 
 
@@ -96,21 +96,21 @@ def test_a_base_is_not_used_if_other_rows_are_not_later_or_too_many(
 ) -> None:
     lake = Lake(tmp_path, spark, "upsert", keep=1, key=["id"])
     send_phase(lake, Random(0), "upsert", {}, 0)
-    assert base.part_base(lake.table.files()) == ([], lake.table.files()), "nothing was merged yet"
+    assert base.split_base(lake.table.files()) == ([], lake.table.files()), "nothing was merged yet"
     lake.compact()
     send_phase(lake, Random(1), "upsert", {}, TIMES_PER_PHASE)
     files = lake.table.files()
-    in_base, later = base.part_base(files)
+    in_base, later = base.split_base(files)
     assert {file.path for file in in_base + later} == {file.path for file in files} and in_base
     monkeypatch.setattr(base, "LATER_ROWS_MAX", sum(file.rows for file in later) - 1)
-    assert base.part_base(files) == ([], files)
+    assert base.split_base(files) == ([], files)
 
 
 def test_a_collection_that_keeps_every_time_has_no_base(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, "upsert", keep="all", key=["id"])
     send_phase(lake, Random(0), "upsert", {}, 0)
     lake.compact()
-    assert base.part_base(lake.table.files())[0] == []
+    assert base.split_base(lake.table.files())[0] == []
 
 
 def test_a_predicate_means_the_same_columns_with_a_base(tmp_path: Path, spark: SparkSession) -> None:
@@ -125,7 +125,7 @@ def test_a_predicate_means_the_same_columns_with_a_base(tmp_path: Path, spark: S
         lake.run()
         if time == 1:
             lake.compact()
-    assert base.part_base(lake.table.files())[0]
+    assert base.split_base(lake.table.files())[0]
     for where, ids in (("base.x = 1", [1, 2]), ("x = 1", []), ("base.x = 7", [])):
         read = snapshot(spark, lake.collection, 2, ["id", "id"], where).contents.collect()
         assert sorted(row["id"] for row in read) == ids, where

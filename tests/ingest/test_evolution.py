@@ -153,7 +153,7 @@ def test_a_new_column_of_a_writer_appears_and_a_column_that_does_not_fit_is_refu
     assert "'m' is refused: it is new, cannot be null and has no default" in refused[6]
     assert "'id' is refused: it was written as a different type" in refused[7]
     lake.configure(evolution="none", schema_ids={1: VISIT})
-    with pytest.raises(ConfigurationError, match="the column 'seconds' is already present"):
+    with pytest.raises(ConfigurationError, match="the column 'seconds' is missing"):
         lake.ingest()
 
 

@@ -223,7 +223,8 @@ def test_a_topic_that_a_broker_restores_shorter_stops_ingest_and_continues_from_
     broker.start()
     broker.wait_for_topic(lake.name, 1)
     lake.send(updates((9, 2, 1)), b"not read")
-    shorter = f"'{lake.name}', partition 0, was read up to offset 5, of which 2 still exist: the partition ends before"
+    read = f"'{lake.name}', partition 0, was read up to offset 5"
+    shorter = f"{read}, but only 2 of these offsets still exist: the partition ends before"
     with pytest.raises(TopicChanged, match=shorter):
         lake.ingest()
     resolve(lake, "topic", "--topic", lake.name)

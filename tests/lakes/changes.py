@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.lakes.raw_lake import RawLake
 from tidelake.errors import KeysInError
 from tidelake.forms.key_errors import keys_in_error
-from tidelake.read.snapshot import snapshot, unknown_texts
+from tidelake.read.snapshot import describe_unknown, snapshot
 
 ROW = {
     "type": "record",
@@ -69,4 +69,4 @@ class Changes(RawLake):
 
     def unknown(self) -> tuple[int, list[str]]:
         """The number of rows with values that were never stated, and their keys and columns."""
-        return unknown_texts(snapshot(self.spark, self.collection))
+        return describe_unknown(snapshot(self.spark, self.collection))

@@ -47,7 +47,7 @@ def test_a_contradiction_fails_its_check_stops_nothing_and_is_sealed_by_decision
     }
     late = check_metadata(wrong, "late_statements_are_copies")
     place = "(topic 'prices', partition 0, offset 7)"
-    evidence = f'{{"id":1,"price":10}} is stated with diff 5 and was published with 1 {place}'
+    evidence = f'{{"id":1,"price":10}} is stated with diff 5, but was published with 1 {place}'
     assert evidence in late["evidence"]
     assert evidence in late["description"]
     assert (late["late_copies"], late["late_contradictions"], late["upper"]) == (1, 1, 7)

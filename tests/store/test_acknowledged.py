@@ -127,7 +127,7 @@ def test_an_entry_of_another_table_is_not_taken_for_the_next(table: Location, tm
     for upper in (7, 8, 9, 10):
         commit(other, upper)
     entry_of(table, 4).write_bytes(entry_of(other, 4).read_bytes())
-    with pytest.raises(DamagedLog, match="version 4 was not committed after the acknowledged one before it"):
+    with pytest.raises(DamagedLog, match="version 4 does not follow the acknowledged version before it"):
         OpenTable(table)
 
 
@@ -165,7 +165,7 @@ def test_a_marker_that_is_missing_is_written_again_and_all_of_them_are_not(table
         marker.unlink()
     for damage in (lambda: None, lambda: entry_of(table, 3).write_bytes(b"{"), lambda: entry_of(table, 3).unlink()):
         damage()
-        with pytest.raises(DamagedLog, match="no version has a marker that it was acknowledged"):
+        with pytest.raises(DamagedLog, match="no version is marked as acknowledged"):
             OpenTable(table)
 
 
@@ -188,7 +188,7 @@ def test_a_log_from_before_there_were_markers_is_taken_once(table: Location, mon
     with capture_logs() as logs:
         before = contents(table)
         assert contents(table) == before
-    assert [log["event"] for log in logs] == ["a log without markers was taken as it is"]
+    assert [log["event"] for log in logs] == ["a log without markers was accepted as it is"]
     commit(table, 4)
     assert sorted(read_markers(table).entries) == [0, 1, 2, 3, 4]
     entry_of(table, 4).unlink()
@@ -433,7 +433,7 @@ def test_a_version_that_was_acknowledged_is_never_committed_again(table: Locatio
     writer = OpenTable(table)
     commit(table, 4)
     entry_of(table, 4).unlink()
-    with pytest.raises(Conflict, match="another commit is acknowledged already"):
+    with pytest.raises(Conflict, match="another commit was acknowledged already"):
         writer.commit({"upper": 9})
     assert len(repair_log(table)) == 1
     assert contents(table)[:3] == (4, 4, 4)

@@ -17,7 +17,7 @@ def test_since_never_goes_back_and_the_entry_stays_as_it_is(tmp_path: Path) -> N
     catalog = Catalog(Store(tmp_path))
     catalog.open_or_create(settings("plain").spec())
     entry = catalog.update("prices", lambda old: old.model_copy(update={"since": (5,)}))
-    with pytest.raises(FrontierRegression, match=r"since of 'prices' is \[5\] and never goes back to \[3\]"):
+    with pytest.raises(FrontierRegression, match=r"since of 'prices' is \[5\] and cannot move back to \[3\]"):
         catalog.update("prices", lambda old: old.model_copy(update={"since": (3,)}))
     assert catalog.find("prices").entry == entry
 

@@ -75,7 +75,7 @@ def test_a_moved_epoch_fences_the_writer(table: Location) -> None:
 def test_values_only_rise(table: Location) -> None:
     with pytest.raises(InvalidUsage, match="'upper' would fall from 5 to 4"):
         OpenTable(table).commit({"upper": 4})
-    with pytest.raises(InvalidUsage, match="'seq' is the commit's own value"):
+    with pytest.raises(InvalidUsage, match="'seq' is set by the commit itself"):
         OpenTable(table).commit({"seq": 99})
 
 
@@ -258,7 +258,7 @@ def test_a_table_that_may_forget_its_values_is_refused(tmp_path: Path, monkeypat
     forgets = "delta.setTransactionRetentionDuration"
     monkeypatch.setitem(commit._CONFIGURATION, forgets, "interval 1 day")
     create_table(locate(tmp_path) / "t", SCHEMA, {"epoch": 3})
-    with pytest.raises(DamagedTable, match=f"the property {forgets} forgets"):
+    with pytest.raises(DamagedTable, match=f"the property {forgets} makes the table forget"):
         OpenTable(locate(tmp_path) / "t")
 
 

@@ -86,8 +86,8 @@ def test_a_statement_that_contradicts_every_sealed_time_writes_one_note_however_
         (t, 0, 1, 7) for t in range(20)
     ]
     assert listed[-1].fact == (
-        f"time 19 is said to have 0 updates and was sealed with 1 (topic '{NAME}', partition 0, offset 7), "
-        "and so at 980 more times"
+        f"time 19 is said to have 0 updates, but was sealed with 1 (topic '{NAME}', partition 0, offset 7), "
+        "and 980 more times are contradicted"
     )
     assert [note.time for note in notes.first(3)] == [0, 1, 2]
     status = read_status(catalog.find(NAME), "plain")

@@ -86,7 +86,7 @@ def test_a_swept_run_is_refused_on_every_later_state_and_the_work_starts_over(ta
         (table / path).local.parent.mkdir()
         (table / path).local.write_bytes(data)
     OpenTable(table).commit({"other": 1})
-    with pytest.raises(RunSwept, match=r"begun before a sweep \(seq 0, the floor is 1\)[\s\S]*hint: .* new run"):
+    with pytest.raises(RunSwept, match=r"began before a sweep \(at seq 0; the floor is 1\)[\s\S]*hint: .* new run"):
         OpenTable(table).commit({}, files)
     with pytest.raises(LostRace):
         retry_commit(table, lambda newest: newest.commit({}, files), "no attempt won")

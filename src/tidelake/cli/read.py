@@ -43,7 +43,7 @@ def read(
 ) -> None:
     """Show the contents of a collection AS OF a time; `_diff` is the multiplicity of a row."""
     from tidelake.protocol.json_values import to_text
-    from tidelake.read.snapshot import unknown_texts
+    from tidelake.read.snapshot import describe_unknown
     from tidelake.spark.session import LOG, start_session
 
     collection = open_lake(config).collection(name)
@@ -56,7 +56,7 @@ def read(
         snapshot = collection.snapshot(session, as_of, wanted, where, skip_errors)
         rows = _rows_of(snapshot, rows_max)
         total = snapshot.contents.count() if rows_max is not None and not as_json else None
-        lacking, named = unknown_texts(snapshot)
+        lacking, named = describe_unknown(snapshot)
     about = {
         "name": name,
         "as_of": snapshot.as_of,

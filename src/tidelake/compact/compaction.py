@@ -1,8 +1,8 @@
-"""Compaction: fewer runs, and no history before since.
+"""Compaction: fewer runs, and no history before `since`.
 
-First `since` moves in the catalog, in a commit that conflicts with every acquire; only then runs are merged, and the
-commit that swaps them records that since. The form decides how a merge combines sealed rows (`forms.form`). Rows at or
-after upper are copied unchanged, into a run of their own.
+First `since` moves in the catalog, in a commit that conflicts with every acquisition of a capability. Only then are
+runs merged, and the commit that swaps them records that `since`. The form decides how a merge combines sealed rows
+(`forms.form`). Rows at or after upper are copied unchanged, into a run of their own.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """The number of its rows."""
+        """The number of rows in the run."""
         return sum(file.rows for file in self.files)
 
     @property
@@ -79,10 +79,10 @@ class Run:
 
 
 def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Entry:
-    """Move the critical capability as the retention rule says, and since to the meet of all capabilities.
+    """Move the critical capability as the retention rule says, and `since` to the meet of all capabilities.
 
-    Minted times are milliseconds since 1970. `keep` counts from upper or from now, whichever is earlier, so that an
-    upper in the future forgets nothing that is young.
+    Minted times are milliseconds since 1970. `keep` counts from upper or from now, whichever is earlier, so that recent
+    history is not forgotten if upper is in the future.
 
     Args:
         catalog: holds both; they move in one commit.
@@ -90,7 +90,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
         keep: `all`, or how far before upper times stay readable.
 
     Raises:
-        Fenced: the writer's epoch has moved; since did not.
+        Fenced: the epoch was raised in the meantime; `since` did not move.
     """
     table = OpenTable(collection.paths.updates)
     upper = table.value(UPPER) or 0
@@ -129,7 +129,7 @@ def merge_runs(
     Args:
         spark: the session.
         collection: the collection.
-        since: the collection's since, as the catalog has it.
+        since: the collection's `since`, as the catalog has it.
         full: whether to merge everything that is sealed into one run.
         rows_max: maximum number of rows that merges may read if not full.
     """
@@ -315,11 +315,11 @@ def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
 
     def raise_floor(opened: OpenTable) -> list[str]:
         live = {file.run for file in opened.files()}
-        # A name from the future is of a store that was restored from an older copy: it waits for its `seq`.
+        # A run whose `seq` is still to come is from a store that was restored from an older copy; it stays until then.
         dead = [run for run in runs if run not in live and begun_at(run) <= opened.seq]
         floor = max((begun_at(run) + 1 for run in dead), default=0)
         if floor > (opened.value(SWEEP_FLOOR) or 0):
-            opened.commit({SWEEP_FLOOR: floor})  # from just the state whose live runs are known
+            opened.commit({SWEEP_FLOOR: floor})  # builds on exactly the state whose live runs are known
             reach("sweep.after_floor")
             maintain(table)
         return dead

@@ -16,7 +16,7 @@ from tidelake.spark.equality import same_in
 from tidelake.store.files import RunFile
 
 BASE = "_base"
-"""A merge splits its rows by this boolean; the files of the base are in the folder of its true value."""
+"""A merge splits its rows by this boolean; the files of the base are in the folder for `true`."""
 _FOLDER = f"/{BASE}=true/"
 LATER_ROWS_MAX = 1_000_000
 """Maximum number of rows outside the base: every task holds them, or in keyed forms their keys, in memory."""
@@ -24,8 +24,8 @@ _LATER_BYTES_MAX = 64 << 20
 """Maximum size of these rows on disk, which is at most a tenth of their size in memory."""
 
 
-def part_base(files: Sequence[RunFile]) -> tuple[list[RunFile], list[RunFile]]:
-    """Split files into those of the base and all others; the base is empty unless the others are later, and few."""
+def split_base(files: Sequence[RunFile]) -> tuple[list[RunFile], list[RunFile]]:
+    """Split files into those of the base and all others; the base is empty unless the others are all later and few."""
     base = [file for file in files if _FOLDER in f"/{file.path}"]
     later = [file for file in files if _FOLDER not in f"/{file.path}"]
     is_one_run = len({file.run for file in base}) == 1

@@ -111,11 +111,12 @@ def row_updates(events: DataFrame, key_before: Sequence[str] = ()) -> DataFrame:
     """Turn events into updates of rows.
 
     In:  before, after struct, _time, _diff, any others.
-    Out: the columns of a row, _time, _diff: `before` with the diff's negation, and `after` with the diff.
+    Out: the columns of a row, _time, _diff: `before` with the negated diff, and `after` with the diff.
 
     Args:
         events: the events.
-        key_before: the key's columns if `before` has only those; `before` then counts only if its key has no row after.
+        key_before: the key's columns if `before` has only those; `before` then counts only if `after` is not a row with
+            the same key.
     """
     before = F.col(BEFORE)
     if key_before:
@@ -223,7 +224,7 @@ def keys_touched(events: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def suspect_times_of_keys(unsealed: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Find the times at which several events, or copies of one, are about the same key, or a diff is not +1.
+    """Find the times at which several events, or copies of one, are about the same key, or at which a diff is not +1.
 
     In:  the columns of an event, _time, _diff.
     Out: _time (unique).

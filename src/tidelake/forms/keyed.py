@@ -1,8 +1,8 @@
 """The keyed form: statements about keys. The newest statement of each key counts.
 
-Statements are stored as they arrive: nothing is looked up, nothing is added up, and no time moves.
-The model is `tidelake.model.keyed`.
-Among a key's statements at the same time, a value beats a delete; copies are equal, so either may stay.
+Statements are stored as they arrive: nothing is looked up, nothing is added up, and no time moves. Among a key's
+statements at the same time, a value beats a delete; copies are equal, so either may stay. The model is
+`tidelake.model.keyed`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: 
     """Merge sealed rows, now that no reader can distinguish times at or before `through`.
 
     In:  the data's columns, _time, _diff.
-    Out: the same columns: for each key its newest row at or before `through`, with its own time, and every later row,
+    Out: the same columns: the newest row of each key at or before `through`, with its own time, and every later row
          once.
 
     Args:

@@ -71,7 +71,7 @@ class PositionedForm(Form):
         Args:
             entry: the collection's entry.
             table: its updates table; if None, every kind of row is possible.
-            resent_within_ms: how long after it was first read a record may come again with its old position.
+            resent_within_ms: for how long after its first read a record may be sent again with its old position.
         """
         self.fields = data_fields(entry.record_schema)
         self.resent_within_ms = resent_within_ms
@@ -128,7 +128,7 @@ def resolved_rows(rows: DataFrame, shape: Shape) -> DataFrame:
 
 
 def contents(rows: DataFrame, shape: Shape) -> DataFrame:
-    """Compute the contents from rows at or before a time; keys in error are left out, so ask for them too.
+    """Compute the contents from rows at or before a time; keys in error are left out, see `keys_in_error`.
 
     Out: the data's columns, and _diff, which is 1.
     """
@@ -164,7 +164,7 @@ def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, re
         shape: the shape of the table.
         through: the last of those times.
         takes_all: whether no other run holds a row at or before `through`.
-        resent_within: how long after it was first read a statement may come again; until then its delete stays.
+        resent_within: for how long after its first read a statement may be sent again; a delete stays that long.
     """
     old, later = rows.where(F.col(TIME) <= through), rows.where(F.col(TIME) > through)
     newest = newest_rows(old, shape)
@@ -181,7 +181,7 @@ def merged_rows(rows: DataFrame, shape: Shape, through: int, takes_all: bool, re
 
 def _filled(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
     """Fill the columns that the newest rows lack and earlier rows state."""
-    by_key = _by_key_in_need(rows, lacking, shape)
+    by_key = _candidates_by_key(rows, lacking, shape)
     values = {name: F.col(f"_found_{place}") for place, name in enumerate(shape.fillable)}
     unknown = F.filter(
         F.array(*(F.when(~_is_known(value), F.lit(name)) for name, value in values.items())),
@@ -197,11 +197,11 @@ def _filled(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _fillers(old: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
-    """Find the rows below the newest row of their key that its unavailable columns still need.
+    """Find the rows below the newest row of each key that are still needed for its unavailable columns.
 
-    These are the rows that fill them, and the delete or error at which the search for another column ends.
+    These are the rows that fill the columns, and the delete or error at which the search for a column's value ends.
     """
-    by_key = _by_key_in_need(old, lacking, shape)
+    by_key = _candidates_by_key(old, lacking, shape)
     needed = F.array_distinct(
         F.filter(
             F.array(
@@ -226,7 +226,7 @@ def _fillers(old: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
     )
 
 
-def _by_key_in_need(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
+def _candidates_by_key(rows: DataFrame, lacking: DataFrame, shape: Shape) -> DataFrame:
     """Collect the columns of keys whose newest row lacks values.
 
     Out: the key's columns (unique), _top struct (the newest row's system columns), _top_rank, _stop (the rank of the

@@ -18,7 +18,7 @@ from tidelake.store.table_schema import data_fields
 
 
 class SumForm(Form):
-    """Diffs are summed. A merge moves times up to since, so that equal rows meet and zeros vanish."""
+    """Diffs are summed. A merge moves times up to `since`, so that equal rows meet and zeros vanish."""
 
     cancels_copies = True
     breaches_stay = True

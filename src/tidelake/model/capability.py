@@ -45,7 +45,7 @@ class MemoryCapability:
         Antichain([7])
         >>> held.downgrade(Antichain.of(2), token="t")
         Traceback (most recent call last):
-        tidelake.errors.FrontierRegression: since is [3] and never goes back to [2]
+        tidelake.errors.FrontierRegression: since is [3] and cannot move back to [2]
         """
         self.check_token(token)
         if not self.since.less_equal_frontier(since):

@@ -1,4 +1,4 @@
-"""`current`: the contents at upper as a plain Delta table for every engine; the only table that Spark commits."""
+"""`current`: the contents at upper as a plain Delta table for every engine; the only table that Spark commits to."""
 
 from __future__ import annotations
 

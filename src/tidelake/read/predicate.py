@@ -1,10 +1,10 @@
-"""Which predicates a read takes: expressions over the columns of the contents, and nothing else.
+"""Which predicates a read accepts: expressions over the columns of the contents, and nothing else.
 
 A read AS OF a time gives the same rows whenever it is repeated. So a predicate must not see a clock, a random number, a
-session, a file or a table, and must not call code of its own. It is judged twice, before any row is read. As it is
-written, it may consist of known operators and functions only; whatever Spark adds later is refused until it is listed
-here. As Spark understands it, none of Spark's own rules that put in the time or the session may find anything to do,
-because a clock also hides in `day = 'today'`.
+session, a file or a table, and must not call code of its own. It is checked twice, before any row is read. First, as it
+is written: it may consist only of known operators and functions; whatever Spark adds later is refused until it is
+listed here. Then, as Spark understands it: Spark's own rules that insert the time or values of the session must find
+nothing to replace, because `day = 'today'` also depends on a clock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FUNCTIONS = (
     degrees div e exp expm1 factorial floor getbit hex hypot ln log log10 log1p log2 mod negative pi pmod positive pow
     power radians rint round sec shiftleft shiftright shiftrightunsigned sign signum sin sinh sqrt tan tanh try_add
     try_divide try_mod try_multiply try_subtract unhex width_bucket"""
-    # texts and bytes
+    # strings and bytes
     """ ascii base64 bit_length btrim char char_length character_length chr collate collation concat concat_ws contains
     crc32 decode elt encode endswith find_in_set hash initcap instr is_valid_utf8 lcase left len length levenshtein
     locate lower ltrim luhn_check make_valid_utf8 mask md5 octet_length overlay parse_url position regexp_count
@@ -45,7 +45,7 @@ _FUNCTIONS = (
     sha sha1 sha2 soundex split split_part startswith substr substring substring_index to_binary to_char to_number
     to_varchar translate trim try_to_binary try_to_number try_url_decode try_validate_utf8 ucase unbase64 upper
     url_decode url_encode validate_utf8 xxhash64"""
-    # dates and times; without an argument, `unix_timestamp` and its like are the clock, which Spark's rules find
+    # dates and times; without an argument, functions like `unix_timestamp` read the clock, which Spark's rules detect
     """ add_months convert_timezone date_add date_diff date_format date_from_unix_date date_part date_sub date_trunc
     dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear extract from_unixtime from_utc_timestamp hour
     last_day make_date make_dt_interval make_interval make_timestamp make_timestamp_ltz make_timestamp_ntz
@@ -74,14 +74,14 @@ OPERATORS = frozenset(_OPERATORS.split())
 """What Spark's parser makes of accepted syntax."""
 _NAMED = {
     "Alias": "ends with a name, or is cut off",
-    "AggregateExpression": "calls a function of several rows",
-    "WindowExpression": "calls a function of several rows",
+    "AggregateExpression": "calls a function over several rows",
+    "WindowExpression": "calls a function over several rows",
     **dict.fromkeys(("Exists", "InSubquery", "LateralSubquery", "ListQuery", "ScalarSubquery"), "contains a subquery"),
 }
-"""What to say of refused syntax that people write; the rest goes by Spark's name."""
+"""How an error describes refused syntax that people write; it gives other syntax the name that Spark has for it."""
 _DATES = frozenset({"date", "timestamp", "timestamp_ntz"})
 _WRITTEN_OUT = re.compile(r"""\w+\s*r?(['"])\s*[+-]?[0-9][^\\'"]*\1""", re.IGNORECASE)
-"""A date or time in digits. `date 'today'` becomes a date as well, and only its text shows from where."""
+"""A date or time in digits. `date 'today'` becomes a date as well; only its text shows that it has no digits."""
 
 _FIX = "compare the columns with values that you write out; docs/reference/python.md says what a predicate may contain"
 
@@ -118,26 +118,26 @@ def _misfit(where: str, fact: str, names: Sequence[str]) -> PredicateRefused:
 
 
 def _problems_of_syntax(spark: SparkSession, parsed: Any, where: str, names: Sequence[str]) -> Iterator[str]:
-    """What the predicate contains that is not known to be harmless.
+    """Yield each problem with a part of the predicate that is not known to be harmless.
 
     Raises:
-        PredicateRefused: it names a column that is not there.
+        PredicateRefused: it names a column that does not exist.
     """
     nodes = json.loads(parsed.toJSON())
     for node in nodes:
         kind = node["class"].rpartition(".")[2].partition("$")[0]  # an operator may be an anonymous class
         if kind not in OPERATORS:
-            yield _NAMED.get(kind, f"contains what is not accepted: {kind}")
+            yield _NAMED.get(kind, f"contains {kind}, which is not accepted")
         elif kind == "UnresolvedFunction":
             name = node["nameParts"].strip("[]")
             if name.lower() not in FUNCTIONS:
                 yield f"calls '{name}', which is not accepted"
             elif not _is_built_in(spark, name):
-                yield f"calls '{name}', which this session has replaced by its own"
+                yield f"calls '{name}', which this session has replaced"
     known = {name.lower() for name in names}
     for node in nodes:
         if node["class"].endswith(".UnresolvedAttribute"):
-            # Without this, `current_date` and `user` would be functions without parentheses.
+            # Without this, `current_date` and `user` would pass, as functions without parentheses.
             name = node["nameParts"].removeprefix("[").removesuffix("]")
             if not known & {name.lower(), name.lower().partition(", ")[0]}:
                 raise _misfit(where, f"'{name.replace(', ', '.')}' is not a column", names)
@@ -154,7 +154,7 @@ def _is_built_in(spark: SparkSession, name: str) -> bool:
 
 
 def _dates_of(parsed: Any) -> Iterator[str]:
-    """The text of each date or time that is written as such."""
+    """Yield the text of each literal that is a date or a time."""
     waiting = [parsed]
     while waiting:
         node = waiting.pop()
@@ -167,7 +167,7 @@ def _dates_of(parsed: Any) -> Iterator[str]:
 
 
 def _problems_of_meaning(spark: SparkSession, where: str, schema: StructType) -> Iterator[str]:
-    """What Spark would put in place of a part of the predicate when it runs it."""
+    """Yield each problem with what Spark would make of the predicate when it runs it."""
     assert spark._jvm is not None
     rules = spark._jvm.org.apache.spark.sql.catalyst.optimizer
     empty = spark.createDataFrame([], schema).where(where)
@@ -178,7 +178,7 @@ def _problems_of_meaning(spark: SparkSession, where: str, schema: StructType) ->
         yield "depends on the clock: it uses a word such as 'now' or 'today' as a date or time"
     if not rules.ReplaceCurrentLike(spark._jsparkSession.sessionState().catalogManager()).apply(plan).equals(plan):
         yield "depends on the session"
-    # Only inside a lambda: elsewhere a name that is no column is refused as it is written.
+    # Only inside a lambda: elsewhere, a name that is not a column has already been refused.
     if "->" in where and ".VariableReference" in plan.condition().toJSON():
         yield "depends on the session: it names one of its variables"
     if not plan.deterministic():

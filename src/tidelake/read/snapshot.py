@@ -1,4 +1,4 @@
-"""Reads the contents AS OF a time in [since, upper), from the version of the table that the reader planned on."""
+"""Reads the contents AS OF a time in [since, upper), from the version of the table for which the read was planned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tidelake.decode.landing import ROW_TEXT
 from tidelake.errors import KeysInError, SinceError, UnknownColumn, UpperError
-from tidelake.forms.base import part_base
+from tidelake.forms.base import split_base
 from tidelake.plugins.envelope import form_of
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.predicate import check_predicate
@@ -68,8 +68,8 @@ def snapshot(
 
     Raises:
         KeysInError: there are such keys at that time, and `skip_errors` is false.
-        SinceError: `as_of` is before since.
-        UpperError: `as_of` is at or after upper; or nothing is sealed yet.
+        SinceError: `as_of` is before `since`.
+        UpperError: `as_of` is at or after upper, or nothing is sealed yet.
         UnknownColumn: the collection has no such column.
         PredicateRefused: the predicate does not fit the columns, or something else could change its value.
     """
@@ -86,13 +86,13 @@ def snapshot(
     if unknown:
         raise UnknownColumn(collection.name, unknown[0], names)
     if where is not None:
-        # On the columns of the contents: a predicate on `_time` or `_diff` would not commute with adding up.
+        # Only on the columns of the contents: a predicate on `_time` or `_diff` would not commute with adding up.
         check_predicate(spark, where, spark_schema(pa.schema(form.fields)))
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
     schema = collection.updates_schema()
     # A column added after the entry was read is unknown here: rows that differ only in that column add up.
     has_all_columns = len(schema) == len(table.schema())
-    whole, later = part_base(files) if form.makes_base and has_all_columns else ([], files)
+    whole, later = split_base(files) if form.makes_base and has_all_columns else ([], files)
     rows = _rows_until(spark, collection, later, schema, at)
     errors = None if skip_errors else form.keys_in_error(rows)
     if errors is not None:
@@ -110,7 +110,7 @@ def snapshot(
     return Snapshot(at, since[0], upper, closed, table.version, contents, form.unknown_values(rows))
 
 
-def unknown_texts(snapshot: Snapshot) -> tuple[int, list[str]]:
+def describe_unknown(snapshot: Snapshot) -> tuple[int, list[str]]:
     """Count the rows with a value that was never stated, and show some: the key as JSON, and the columns.
 
     Cost: nothing if no row ever lacked a value; else one more reduction of the rows.

@@ -53,7 +53,7 @@ class CollectionStatus:
     lag_messages: int | None
     """Unread messages in the topic; None if the topic cannot be read."""
     lag_s: float | None
-    """Time since upper last moved; None if it never did."""
+    """How long ago upper last moved; None if it never did."""
     statements_pending: int
     contradictions: list[dict[str, Any]]
     damaged: str | None
@@ -74,7 +74,7 @@ class CollectionStatus:
     late_evidence: list[str] = field(default_factory=list)
     """The first undecided late facts, each in a sentence."""
     late_problem: str | None = None
-    """Why the notes of late facts cannot be read, or None. If they cannot, the other `late_` fields mean nothing."""
+    """Why the notes about late facts cannot be read, or None. If they cannot, the other `late_` fields mean nothing."""
     keys_in_error: int = 0
     """Number of keys whose newest record could not be decoded; reads refuse them or leave them out."""
     keys_in_error_first: list[str] = field(default_factory=list)
@@ -111,16 +111,16 @@ class CollectionStatus:
         if self.late_undecided:
             return "contradicted late", f"a decision about late facts: {self.late_undecided}"
         if self.late_problem:
-            return "late facts cannot be read", "the notes of late facts"
+            return "late facts cannot be read", "the notes about late facts"
         if self.keys_in_error:
             keys = "1 key" if self.keys_in_error == 1 else f"{self.keys_in_error} keys"
-            return f"{keys} in error", "a later good value, or a delete, of each key in error"
+            return f"{keys} in error", "a later good value, or a delete, for each key in error"
         if self.times_ahead_s:
             return "times are ahead of the clock", f"the clock: {self.times_ahead_s} s until it reaches the last time"
         return "in order", None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as JSON values, with `state` and `waits_for`."""
+        """Return all fields as JSON values, and `state` and `waits_for`."""
         return asdict(self) | {"state": self.state, "waits_for": self.waits_for}
 
 
@@ -145,7 +145,7 @@ def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
 
 
 def read_status(collection: Collection, family: str, topics: Sequence[Topic] = ()) -> CollectionStatus:
-    """Read what `status` shows, without a JVM; the lag only with topics.
+    """Read what `status` shows, without a JVM; without topics, it has no lag.
 
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
     of the files that hold both sealed and unsealed rows.

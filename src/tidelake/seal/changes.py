@@ -1,4 +1,4 @@
-"""The changes that a seal makes to the rows that it proves, in the commit that moves upper: almost always none.
+"""The changes that a seal makes to the rows that it proves, in the commit that moves upper; almost always none.
 
 If diffs are summed, rows with the opposite diff cancel surplus copies and discarded statements. A statement about a key
 has no opposite, so runs that hold discarded statements are written again without them.
@@ -73,7 +73,8 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
         table: its updates table, in the state that was counted.
         discards: the discards at times that this seal proves.
 
-    Cost: nothing if there are no discards; else one scan of the files that reach their times, and the affected runs.
+    Cost: nothing if there are no discards; else one scan of the files that may hold their times, and of the runs to
+        rewrite.
     """
     entry = collection.entry
     discarded_rows = statement_frame(

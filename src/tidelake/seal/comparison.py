@@ -40,14 +40,14 @@ def compare(
     upper: int,
     end: int | None,
 ) -> Comparison:
-    """Announce and count in a fresh ledger, and advance it.
+    """Enter what was announced and counted into a fresh ledger, and advance it.
 
     Args:
         collection: the collection.
         form: the form of its table.
         rulings: the operators' decisions.
         pending: what was announced.
-        counts: what is stored from `upper` on, and before `end` if it is not None.
+        counts: what is stored at or after `upper`, and before `end` if that is not None.
         upper: the first time that is not sealed.
         end: the first time that was not counted; None if all were.
     """
@@ -89,7 +89,7 @@ def _breaches(form: Form, rulings: Rulings, pending: Pending, counts: OpenCounts
             detail = f"{TWO_VALUES}: {count.doubled}; discard one of each, and count the rest"
             breaches.append(EnvelopeBreach(time, detail))
         elif count.large and time not in rulings.counts:
-            # Stored in `proofs/` and compared with what is stored there: in other words it would be noted again.
+            # This text is stored in `proofs/` and compared with those there: a different wording would be noted again.
             breaches.append(EnvelopeBreach(time, "what is stated of a key has no other diff than +1 and -1"))
     return breaches
 

@@ -26,13 +26,13 @@ BATCH_ROWS = 16_384
 _BATCH_BYTES = 16 * 1024 * 1024
 _ROWS_TO_WEIGH = 1_024
 _ROWS_MAX = 20_000_000
-"""Maximum number of rows; more are for executors."""
+"""Maximum number of rows; if there are more, executors count them."""
 _ROW_BYTES_MAX = 16_384
 """Maximum average size of a file's rows on the driver."""
 HELD_BYTES_MAX = 256 * 1024 * 1024
 """Maximum size of the buckets that wait for their last row."""
 _FACTOR_MAX = 2**31
-"""The product of a diff and a number of copies that are both below this fits in an int64."""
+"""If a diff and a number of copies are both below this, their product fits in an int64."""
 SURPLUS = "_surplus"
 
 
@@ -77,7 +77,7 @@ def count_in_arrow(
 
 
 def compensating_table(surplus: pa.Table) -> pa.Table:
-    """Return rows that cancel surplus copies: the data's columns, _time, and as _diff the negation of their sum."""
+    """Return rows that cancel surplus copies: the data's columns, _time, and _diff, the negated sum of the copies."""
     diffs = pc.negate(pc.multiply(surplus[DIFF], surplus[SURPLUS]))
     return surplus.drop_columns([SURPLUS]).set_column(surplus.column_names.index(DIFF), DIFF, diffs)
 
@@ -135,7 +135,7 @@ class _Buckets:
 
 
 def _batch_rows(file: pq.ParquetFile, names: list[str]) -> int:
-    """Choose the number of rows per batch by the memory of the first rows: on disk, repeated values hide their size."""
+    """Choose the number of rows per batch by the first rows' size in memory: repeats take little space on disk."""
     first = next(file.iter_batches(_ROWS_TO_WEIGH, columns=names), None)
     if first is None:
         return BATCH_ROWS
@@ -155,7 +155,7 @@ def _split(rows: pa.Table, firsts: np.ndarray) -> Iterator[tuple[int, pa.Table]]
 
 
 def _count(rows: pa.Table, data: Sequence[str], key: Sequence[str]) -> OpenCounts:
-    """Count all rows of some times."""
+    """Count the rows of a bucket, which holds all rows of its times."""
     counts = OpenCounts()
     groups = _comparable(rows).group_by([TIME, *data]).aggregate([(DIFF, "min"), (DIFF, "max"), ([], "count_all")])
     least, greatest, copies = (groups[name] for name in (f"{DIFF}_min", f"{DIFF}_max", "count_all"))

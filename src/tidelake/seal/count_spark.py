@@ -23,7 +23,7 @@ from tidelake.store.files import RunFile
 from tidelake.store.layout import TIME
 
 TIMES_LISTED_MAX = 500
-"""Maximum number of times that are written into a plan; more are joined."""
+"""Maximum number of times that are written into a plan; longer lists are joined."""
 ROWS_OF_A_TASK_MIN = 500_000
 _OVERLAP_MAX = 0.25
 _COUNTS = ("rows", "distinct", "conflicts")
@@ -61,7 +61,7 @@ def count_open_times(
 
 
 def rows_at(spark: SparkSession, rows: DataFrame, times: Sequence[int]) -> DataFrame:
-    """Keep the rows of some times."""
+    """Keep the rows at these times."""
     if len(times) <= TIMES_LISTED_MAX:
         return rows.where(F.col(TIME).isin(list(times)))
     listed = spark.createDataFrame(pa.table({TIME: pa.array(times, pa.int64())}))

@@ -1,7 +1,7 @@
 """Counts by fingerprint: the number of rows and of distinct statements at each time, without moving the rows.
 
-Equal statements have equal fingerprints. If a time has as many distinct fingerprints as rows, no row is a copy of
-another: a proof. Otherwise the statements themselves are compared; a fingerprint alone never removes anything.
+Equal statements have equal fingerprints. If a time has as many distinct fingerprints as rows, this proves that no row
+is a copy of another. Otherwise the statements themselves are compared; a fingerprint alone never removes anything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def group_statements(rows: DataFrame, data: Sequence[str], discards: DataFrame |
     """Compare the statements themselves.
 
     In:  the data's columns, _time, _diff; `discards` has the same columns, one row for each discarded statement.
-    Out: the same columns (unique), _copies bigint (the number of times it was stated), _discarded boolean.
+    Out: the same columns (unique), _copies bigint (how often the statement was made), _discarded boolean.
     Cost: one exchange of whole rows.
     """
     grouped = rows.groupBy(*(f"`{name}`" for name in data), TIME, DIFF).agg(F.count(F.lit(1)).alias("_copies"))
@@ -85,7 +85,7 @@ def compensating_rows(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
     """Return rows that cancel every surplus copy and every discarded statement.
 
     In:  the result of `group_statements`, for sealed times.
-    Out: the data's columns, _time, _diff; with the rows that were grouped they add up to each statement once.
+    Out: the data's columns, _time, _diff; together with the grouped rows they add up to each statement once.
     """
     surplus = F.when(F.col("_discarded"), F.col("_copies")).otherwise(F.col("_copies") - 1)
     return (

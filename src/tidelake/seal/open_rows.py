@@ -1,4 +1,4 @@
-"""The rows at unsealed times, counted in Arrow or by Spark; the counts are exact wherever it matters."""
+"""The rows at unsealed times, counted by Arrow or by Spark; the counts are exact wherever it matters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidelake.store.table_schema import data_fields
 
 @dataclass(frozen=True)
 class OpenRows:
-    """The rows from upper on, in one state of a table.
+    """The rows at or after upper, in one state of a table.
 
     Args:
         spark: the session.
@@ -84,7 +84,7 @@ class OpenRows:
                 counts.statements.unpersist()
 
     def _count_all(self, files: list[RunFile]) -> OpenCounts:
-        """Count in Arrow, or by Spark if Arrow cannot."""
+        """Count with Arrow, or with Spark if Arrow cannot."""
         key = self.form.key_of_values
         if key is not None:
             within = range(self.upper, INT64_MAX + 1 if self.end is None else self.end)

@@ -1,4 +1,4 @@
-"""The progress statements that no seal has used up yet, in one version of `progress/`."""
+"""The progress statements that seals still need, in one version of `progress/`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pending:
     def __init__(self, collection: Collection) -> None:
         """Read the statements.
 
-        Cost: the table has one run from the last seal, and one or more for each tick since.
+        Cost: the table has one run from the last seal, and one or more from each tick after it.
         """
         self.path, self.epoch = collection.paths.progress, collection.entry.epoch
         self.table = OpenTable(self.path)
@@ -69,7 +69,7 @@ class Pending:
         files = write_run(self.path, run, rows)
         try:
             self.table.commit({}, files, runs, epoch=self.epoch)
-        except Conflict:  # an ingest has just appended; the next seal prunes
+        except Conflict:  # an ingest has just appended; the next seal prunes the statements
             discard_run(self.path, run)
             return
         maintain(self.path)

@@ -13,16 +13,16 @@ class Rulings:
     def __init__(self, decisions: Sequence[Decision]) -> None:
         """Group decisions by what they do."""
         self.reasons = reasons_in(decisions)
-        """By time, the reason of the decision."""
+        """By time, the reason of the newest decision."""
         self.counts = {time: decision.count for time, decision in counts_in(decisions).items()}
         """By time, the number of distinct updates, whatever was announced."""
         self.discards = discards_in(decisions)
-        """The decisions that a statement of one time has no effect."""
+        """The decisions to discard a statement."""
 
     def discarded_times(self, first: int) -> set[int]:
-        """Return the times from `first` on that have a discard."""
+        """Return the times at or after `first` that have a discard."""
         return {discard.time for discard in self.discards if discard.time >= first}
 
     def discards_within(self, first: int, end: int) -> list[Discard]:
-        """Return the discards about times from `first` on and before `end`."""
+        """Return the discards at times at or after `first` and before `end`."""
         return [discard for discard in self.discards if first <= discard.time < end]

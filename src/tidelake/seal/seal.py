@@ -34,7 +34,7 @@ def seal(spark: SparkSession, collection: Collection) -> SealReport:
 
     Raises:
         Conflict: other writers won every attempt; nothing was sealed.
-        Fenced: the writer's epoch has moved.
+        Fenced: the epoch was raised in the meantime.
     """
     if collection.entry.mints_times:
         return _nothing_to_seal(collection)
@@ -108,7 +108,7 @@ class _Seal:
         return self.report
 
     def _finish(self, pending: Pending, prunes: bool) -> SealReport:
-        """Drop what pending statements announce for times before upper."""
+        """Drop what pending statements announce for times before upper, if `prunes`; return the report."""
         if prunes:
             pending.prune(self.report.upper, self.report.closed)
         return self.report
@@ -145,7 +145,7 @@ class _Seal:
         return cancel(self.table, self.collection.updates_schema(), counts, end)
 
     def _commit(self, counts: OpenCounts, changes: Changes) -> None:
-        """Commit. After a conflict, commit again, but only the times before any rows that others have added."""
+        """Commit. After a conflict, commit again, but seal only times before any rows that others have added."""
         counted_files = {file.path for file in self.table.files()}
         now_ms = int(clock.time() * 1000)
 
@@ -190,9 +190,9 @@ class _Seal:
         return self._change_rows(counts, upper)
 
     def earlier_end(self) -> int | None:
-        """Return an earlier end after an ingest has added to the first open time: half as many times, half the work.
+        """Return an earlier end if an ingest has added rows at the first open time, so that half the times are left.
 
-        Otherwise, an ingest that is faster than a count would overtake every further attempt as well.
+        With the same end, an ingest that is faster than a count would overtake every further attempt as well.
         """
         if not self.overtaken or not self.settled:
             return None

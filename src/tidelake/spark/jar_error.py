@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class JarError(Exception):
-    """The jars on disk differ from the lock and could not be fetched."""
+    """A jar differs from the lock or could not be fetched, or the lock itself is missing or malformed."""

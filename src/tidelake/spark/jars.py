@@ -1,4 +1,4 @@
-"""Fetch the jars of a lock file into their folder, and check their sha256: `jars.lock` into the project's `.jars`."""
+"""Fetch the jars that a lock file lists and check their sha256; by default, those in `jars.lock` into `.jars`."""
 
 import argparse
 import hashlib
@@ -28,7 +28,7 @@ _IVY_SETTINGS = """<ivysettings>
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of a lock; `sha256` is empty if the line was never locked.
+    """One line of a lock; `sha256` is empty if the line has none yet.
 
     >>> Jar("io.delta", "delta-storage", "4.4.0", "").file_name
     'delta-storage-4.4.0.jar'
@@ -109,15 +109,15 @@ def resolve(folder: Path | None = None, *, java: str = "java", jars: Sequence[Ja
 
 
 def verify(paths: Iterable[Path], jars: Sequence[Jar] | None = None, verified: Set[Path] = frozenset()) -> set[Path]:
-    """Check the files that have the name of a locked jar, also as Ivy gives it for `--packages`. Others are ignored.
+    """Check the files that are named like a locked jar, or as Ivy names it for `--packages`; ignore all others.
 
     Args:
-        paths: folders and paths that do not exist may be among them.
+        paths: the paths; they may include folders, and paths that do not exist.
         jars: the locked jars; by default `locked_jars()`.
-        verified: files that are not checked again, as paths without links.
+        verified: files that need no second check, as paths without symbolic links.
 
     Returns:
-        The files that were checked, as paths without links.
+        The files that were checked, as paths without symbolic links.
 
     Raises:
         JarError: a jar's sha256 differs from the lock.
@@ -151,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Resolve the checkout's jars, or those of its services; print nothing if none is missing."""
     parser = argparse.ArgumentParser(prog="python -m tidelake.spark.jars", description=__doc__)
     parser.add_argument("--relock", action="store_true", help="rewrite the sha256 of every jar in the lock")
-    parser.add_argument("--services", action="store_true", help="the services' jars: services.lock, .jars/services")
+    parser.add_argument("--services", action="store_true", help="use services.lock and .jars/services")
     arguments = parser.parse_args(argv)
     lock, folder = (SERVICES_LOCK, SERVICES_FOLDER) if arguments.services else (PROJECT / "jars.lock", jars_folder())
     java = java_command()
@@ -198,8 +198,8 @@ def _check(jar: Jar, path: Path) -> None:
     if actual != jar.sha256:
         expected = jar.sha256 or "nothing yet"
         raise JarError(
-            f"{jar.coordinate} has sha256 {actual}, the lock says {expected} ({path}). hint: do not use this file; "
-            f"remove it and set up again; if the error persists, find out who changed the jar"
+            f"{jar.coordinate} has sha256 {actual}, but the lock says {expected} ({path}). hint: do not use this file; "
+            f"remove it and run the set-up again; if the error persists, find out who changed the jar"
         )
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks that there is a Java that Spark supports. If so, prints nothing and exits with 0; else says how to get one and
-# exits with 1. Like Spark, uses $JAVA_HOME/bin/java if JAVA_HOME is set, else the java on PATH.
+# Checks that there is a Java that Spark supports. If so, prints nothing and exits with 0; if not, says how to get one
+# and exits with 1. Like Spark, uses $JAVA_HOME/bin/java if JAVA_HOME is set, and otherwise the java on PATH.
 
 if [ -n "${JAVA_HOME:-}" ]; then
     java=$JAVA_HOME/bin/java
@@ -15,8 +15,8 @@ version=$("$java" -version 2>&1 | sed -n 's/.* version "\([0-9][0-9]*\).*/\1/p' 
 
 case $version in
     17 | 21) exit 0 ;;
-    "") echo "java: none found by $where; Spark needs Java 17 or 21." ;;
-    *) echo "java: found version $version by $where; Spark needs Java 17 or 21." ;;
+    "") echo "java: none found via $where; Spark needs Java 17 or 21." ;;
+    *) echo "java: found version $version via $where; Spark needs Java 17 or 21." ;;
 esac >&2
 
 cat >&2 <<'HOW'

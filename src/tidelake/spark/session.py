@@ -32,7 +32,7 @@ _EXACT = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # The first two would shorten a plan that turns out to be empty, and remove the counting of `Observed` with it. The
-    # third would put a filter before an explode, which decodes every message a dozen times more.
+    # third would put a filter before an explode, which decodes every message a dozen more times.
     "spark.sql.optimizer.excludedRules": (
         "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation,"
         "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation,"
@@ -91,8 +91,8 @@ def start_session(
         settings: Spark settings that override the defaults.
 
     Raises:
-        JarError: a jar of the lock has another sha256, wherever the driver's JVM has it from: `--jars`, `--packages`, a
-            class path or `.jars`. If the JVM runs already, as with spark-submit, nothing was started.
+        JarError: a locked jar has a different sha256, wherever the driver's JVM loads it from: `--jars`, `--packages`,
+            a class path or `.jars`. If the JVM is already running, as with spark-submit, nothing was started.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     verified: set[Path] = set()
@@ -158,7 +158,7 @@ def _local_paths(jars: Iterable[str]) -> list[Path]:
 
 
 def _jvm_runs() -> bool:
-    """Whether a JVM was started already: by spark-submit, or by this process."""
+    """Whether a JVM has already been started, by spark-submit or by this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None
 
 
@@ -166,7 +166,7 @@ def _jvm_runs() -> bool:
 def _engine_output_to_log() -> Iterator[None]:
     """Redirect the standard error of a JVM started inside to `LOG`; if it does not start, print its output.
 
-    Its own warnings, about a module and a missing native library, come before logging is configured, so no log4j
+    The JVM's own warnings, about a module and a missing native library, come before logging is configured, so no log4j
     setting affects them.
     """
     if _jvm_runs():
@@ -218,8 +218,8 @@ class _CachedClass(JavaClass):  # type: ignore[misc]
 def _cache_lookups(jvm: Any) -> None:
     """Cache the classes that PySpark looks up by name in each call, and their members on first use.
 
-    Each lookup makes the JVM try the name in every imported package, and search every jar for packages without it; each
-    member costs one more round trip before every call.
+    Each lookup makes the JVM try the name in every imported package, and search every jar for each package that lacks
+    it; each member costs one more round trip before every call.
     """
     for name in _CACHED_NAMES:
         value = getattr(jvm, name)

@@ -1,1 +1,1 @@
-"""The bytes of stores and topics: on a local disk, or in an object store. Everything above goes through `blobs`."""
+"""The bytes of stores and topics: on a local disk, or in an object store. All other packages go through `blobs`."""

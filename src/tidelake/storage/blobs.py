@@ -87,7 +87,7 @@ def delete_folder(folder: Location) -> None:
 def set_aside(location: Location, aside: Location) -> None:
     """Move a damaged blob to another name.
 
-    Only a local disk tears blobs, and there the move is atomic. An object store copies and deletes.
+    Blobs can only be torn on a local disk, where the move is atomic. An object store copies and deletes.
 
     Raises:
         FileNotFoundError: it is absent; another process may have moved it.
@@ -139,7 +139,7 @@ def list_blobs(folder: Location) -> list[Blob]:
     return sorted(_backend(folder).list_blobs(folder), key=lambda blob: blob.location.path)
 
 
-# --- safety and ages
+# --- durability and ages
 
 
 def make_durable(locations: Iterable[Location]) -> None:
@@ -165,7 +165,7 @@ def last_change_s(folder: Location) -> float:
 
 
 def renew(folder: Location) -> None:
-    """Restart the age of a folder.
+    """Reset the age of a folder to zero.
 
     Raises:
         FileNotFoundError: the folder is absent. Only a local disk raises it.

@@ -36,7 +36,7 @@ class LocalDisk:
         return open(str(location), "rb")
 
     def create(self, location: Location, data: bytes) -> None:
-        """Write to another name, sync, and link. The link succeeds for one of several callers."""
+        """Write to another name, sync, and link. Of several callers, the link succeeds for exactly one."""
         path = location.local
         path.parent.mkdir(parents=True, exist_ok=True)
         for left in reversed(range(_CREATE_ATTEMPTS_MAX)):
@@ -48,7 +48,7 @@ class LocalDisk:
                     os.fsync(file.fileno())
                 os.link(unfinished, path)
                 return
-            except FileNotFoundError:  # a sweep by a clock that is ahead deleted it
+            except FileNotFoundError:  # a sweep whose clock is ahead deleted it
                 if not left:
                     raise
             finally:
@@ -133,7 +133,7 @@ class LocalDisk:
                 _sync(str(above))
 
     def now_s(self, folder: Location) -> float:
-        """Write a file and read its time: a shared disk has a clock of its own."""
+        """Write a file and read its modification time: a shared disk has a clock of its own."""
         probe = folder.local / f"{UNFINISHED}{secrets.token_hex(16)}"
         try:
             probe.parent.mkdir(parents=True, exist_ok=True)

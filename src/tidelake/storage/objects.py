@@ -99,7 +99,7 @@ class Objects:
         pass
 
     def now_s(self, folder: Location) -> float:
-        """Write a blob and read its time: the store's clock may differ from this machine's."""
+        """Write a blob and read its modification time: the store's clock may differ from this machine's."""
         probe = (folder / f"{UNFINISHED}{secrets.token_hex(16)}").path
         obstore.put(self._store, probe, b"")
         try:

@@ -1,9 +1,9 @@
-"""What of a table's log was acknowledged: a marker for each entry, and one for each checkpoint.
+"""Which entries and checkpoints of a table's log were acknowledged: each of them has a marker.
 
 `_acked/<version>-<SHA-256 of the entry>.json` holds a copy of the entry. It is durable before the commit returns, so
 an entry that differs from its marker, or is missing, is damage and can be restored from the copy; only an entry without
 a marker may be torn. `_acked/<version>-<SHA-256 of the checkpoint>.checkpoint` is empty: what a checkpoint holds can be
-computed again from the entries, which stay until two checkpoints lie past them. See docs/decisions/acknowledged.md.
+recomputed from the entries, which stay until there are two later checkpoints. See docs/decisions/acknowledged.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Markers:
     entries: dict[int, str] = field(default_factory=dict)
     """The SHA-256 of each entry."""
     checkpoints: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """The SHA-256 of each checkpoint; several processes may have written the same one in different bytes."""
+    """The SHA-256 of each checkpoint; a version has several if processes wrote the same state as different bytes."""
 
     @property
     def newest(self) -> int:
@@ -54,7 +54,7 @@ def read_markers(path: Location) -> Markers:
 
 
 def entry_markers(path: Location) -> dict[int, set[str]]:
-    """List the SHA-256 of each marker of an entry by version, damaged or not."""
+    """List by version the SHA-256 that each entry marker names, whether or not the marker is damaged."""
     digests: dict[int, set[str]] = defaultdict(set)
     for version, digest, kind in _list_markers(path):
         if kind == "json":
@@ -73,19 +73,19 @@ def checkpoint_marker(path: Location, version: int, digest: str) -> Location:
 
 
 def acknowledge_entry(path: Location, version: int, text: bytes) -> str:
-    """Make it a durable fact that a durable entry was acknowledged; return its SHA-256."""
+    """Durably record that an entry, which is durable itself, was acknowledged; return its SHA-256."""
     digest = digest_of(text)
     _mark(path, entry_marker(path, version, digest), text)
     return digest
 
 
 def acknowledge_checkpoint(path: Location, version: int, digest: str) -> None:
-    """Make it a durable fact that a checkpoint equals the entries that it sums up."""
+    """Durably record that a checkpoint equals the entries that it sums up."""
     _mark(path, checkpoint_marker(path, version, digest), b"")
 
 
 def forget_before(path: Location, version: int) -> None:
-    """Delete the markers of versions before this one, whose entries are gone as well."""
+    """Delete the markers of versions before this one. The caller deletes their entries afterwards."""
     for name in blobs.list_names(path / ACKED):
         match = _NAME.fullmatch(name)
         if match is not None and int(match[1]) < version:
@@ -107,6 +107,6 @@ def _list_markers(path: Location) -> Iterator[tuple[int, str, str]]:
 
 def _mark(path: Location, marker: Location, text: bytes) -> None:
     is_first = not blobs.is_folder(path / ACKED)
-    with suppress(FileExistsError):  # another process has acknowledged the same
+    with suppress(FileExistsError):  # another process has acknowledged it already
         blobs.create(marker, text)
     blobs.make_names_durable([path / ACKED, path] if is_first else [path / ACKED])

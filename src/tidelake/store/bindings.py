@@ -19,7 +19,7 @@ from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 from tidelake.store.state import UPPER, next_offsets
 
 _MINTED = "minted"
-"""The greatest bound time, including those of ticks that later lost a race or crashed."""
+"""The greatest time that any tick has bound, even if that tick later lost a race or crashed."""
 
 
 def minted_time(path: Location) -> int:
@@ -33,8 +33,8 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
 
     Raises:
         Conflict: every attempt lost.
-        LostRace: a sweep came between.
-        Fenced: the writer's epoch has moved.
+        LostRace: a sweep may have deleted the binding's run before it was committed.
+        Fenced: the epoch was raised in the meantime.
     """
     initial = OpenTable(path)
     run = new_run("binding", initial.seq)

@@ -1,4 +1,4 @@
-"""The catalog maps names to random ids and stores the schema, since, capabilities, epoch and decisions of collections.
+"""The catalog maps names to random ids and stores their schema, `since`, capabilities, epoch and decisions.
 
 Each row of its table is a collection; a change replaces the row's run. Two changes from one state name the same `seq`,
 so acquiring a capability and moving `since` cannot both succeed from it.
@@ -44,12 +44,12 @@ class Catalog:
 
         Args:
             store: the store.
-            writer: the name under which collections are opened for writing; None without a name.
+            writer: this writer's name when it opens collections for writing; None if it has none.
         """
         self.store, self.writer = store, writer
 
     def exists(self) -> bool:
-        """Return whether the store has a catalog whose creation was finished."""
+        """Return whether the store has a catalog that was created completely."""
         return is_table(self.store.catalog)
 
     def entries(self) -> list[Entry]:
@@ -74,7 +74,7 @@ class Catalog:
         """Refuse settings that do not fit what the store holds, before anything is written.
 
         Returns:
-            The names of the collections that the store has.
+            The names of all collections in the store.
 
         Raises:
             ConfigurationError: a collection exists with a different envelope or schema; those are fixed.
@@ -145,7 +145,7 @@ class Catalog:
 
         Raises:
             UnknownCollection: the store has no such collection.
-            FrontierRegression: the change would move since backwards.
+            FrontierRegression: the change would move `since` backwards.
         """
 
         def apply(entries: dict[str, Entry]) -> Entry:
@@ -184,11 +184,11 @@ class Catalog:
         return self.update(name, remove)
 
     def fence(self, name: str, writer: str | None) -> Entry:
-        """Raise the epoch, so that no process that has opened the collection can commit any more, and name its writer.
+        """Raise the epoch, so that processes that have the collection open can no longer commit, and set its writer.
 
         Args:
             name: the collection.
-            writer: the only writer that may open it from now on, restarted or not; None lets in any writer.
+            writer: the only writer that may open it from now on, restarted or not; None allows any writer.
         """
 
         def replace(newest: Entry) -> Entry:
@@ -200,7 +200,7 @@ class Catalog:
         return entry
 
     def _carry_epoch(self, entry: Entry) -> None:
-        """Write the entry's epoch to the tables that it fences. If this is interrupted, the next opening continues."""
+        """Write the entry's epoch to the tables that it fences. If interrupted, the next opening completes this."""
         paths = self.store.collection(entry.id)
         bindings = [paths.bindings] if entry.mints_times else []
         for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):

@@ -1,4 +1,4 @@
-"""Adds the columns of the catalog to a table that lacks them, in a commit of its own.
+"""Adds to a table the columns that the catalog has and it lacks, in a separate commit.
 
 The catalog is changed first. If a process stops in between, the next process that opens the collection adds them.
 """
@@ -19,7 +19,7 @@ def carry_columns(path: Location, wanted: pa.Schema, epoch: int) -> OpenTable:
 
     Raises:
         Conflict: every attempt lost.
-        Fenced: the writer's epoch has moved.
+        Fenced: the epoch was raised in the meantime.
 
     Cost: nothing if no column is missing; else one commit. No file is rewritten.
     """

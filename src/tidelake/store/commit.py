@@ -1,9 +1,9 @@
 """The only module that commits: what a table's log says, and the one call that adds to it.
 
-Every commit carries `seq` (one more each time) as a Delta application transaction, alongside the other small values
-that its caller keeps there (`upper`, offsets, …), and a random nonce. Two commits from one state both name `seq`, so at
-most one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt, because delta-rs
-rebases a stale append that names no common id, and does not check that versions rise.
+Every commit carries `seq`, which rises by one each time, as a Delta application transaction, alongside the other small
+values that its caller keeps there (`upper`, offsets, …), and a random nonce. Two commits from the same state both name
+`seq`, so at most one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt, because
+delta-rs rebases a stale append if the two commits name no common transaction, and does not check that values rise.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ from tidelake.store.table_log import (
 
 EPOCH = "epoch"
 FORMAT, FORMAT_VERSION = "format", 1
-"""The value that states a table's format, and the newest that this version knows. A table without it is from before
-formats were stated; it is read like format 1."""
+"""The value that states a table's format, and the newest format that this version of Tidelake knows. A table without
+the value was created before formats were stated; it is read as format 1."""
 SWEEP_FLOOR = "sweep_floor"
-"""Runs that were begun below it and are not live may be deleted at any moment; no commit adds them any more."""
+"""Runs that began at a `seq` below it and are not live may be deleted at any moment; no commit adds them any more."""
 
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
@@ -113,7 +113,7 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
 
 
 def is_table(path: Location) -> bool:
-    """Whether a table exists and its creation was finished; raises as `settle` does."""
+    """Whether a table exists and was created completely; raises what `settle` raises."""
     return settle(path).version >= 0
 
 
@@ -135,7 +135,7 @@ class OpenTable:
         Raises:
             DamagedTable: the newest entry is not one of ours, `seq` does not rise by one, or state is missing.
             DamagedLog: what was acknowledged is missing or has changed.
-            NewerFormat: a later version wrote the table in a format that this one does not know.
+            NewerFormat: a later version of Tidelake wrote the table in a format that this one does not know.
         """
         self.path = path
         self._tip, self._table = _load_settled(path)
@@ -153,7 +153,7 @@ class OpenTable:
         self._check_chain()
         configuration = self._table.metadata().configuration
         if _FORBIDDEN_PROPERTY in configuration:
-            raise DamagedTable(str(path), f"the property {_FORBIDDEN_PROPERTY} forgets the table's state")
+            raise DamagedTable(str(path), f"the property {_FORBIDDEN_PROPERTY} makes the table forget its state")
 
     def value(self, name: str) -> int | None:
         """The application transaction of this name, or None if no commit has named it."""
@@ -206,19 +206,19 @@ class OpenTable:
         removes: Sequence[str] = (),
         epoch: int | None = None,
     ) -> Committed:
-        """Add files, swap runs out and move values, all or nothing; return when it is durable.
+        """Add files, remove runs and set values, all or nothing; return once the commit is durable.
 
         Args:
             values: what to set alongside `seq`; no value may be lower than the table's.
             adds: files that lie in the table's folder under `_run=<run>/`.
-            removes: names of live runs that this commit takes out.
+            removes: names of live runs that this commit removes.
             epoch: the writer's epoch, if the table has one.
 
         Raises:
-            Conflict: another commit came first; nothing of this one is there. Start over from fresh state.
-            RunSwept: a file's run was begun below the sweep floor. Write it again, as a new run.
+            Conflict: another commit came first, and nothing of this one was written. Start over from fresh state.
+            RunSwept: a file's run began below the sweep floor. Write it again, as a new run.
             Fenced: the table's epoch is no longer the writer's. Stop.
-            Indeterminate: whether this commit is there is unknown. Open the table again, then decide.
+            Indeterminate: it is unknown whether this commit was written. Open the table again, then decide.
             CommitRefused: a value would fall, a file does not fit, or a run to remove is not live.
         """
         self._spend()
@@ -231,7 +231,7 @@ class OpenTable:
             OpenTable(self.path)._check_not_swept(adds)  # a sweep may have deleted them since this table was opened
             raise
         for run in removes:
-            blobs.renew(self.path / f"{RUN}={run}")  # readers have the retention from now on
+            blobs.renew(self.path / f"{RUN}={run}")  # the time that readers have left starts now
         now_ms = int(time.time() * 1000)
 
         def call(properties: CommitProperties) -> None:
@@ -248,10 +248,10 @@ class OpenTable:
         return self._call(call, values)
 
     def add_columns(self, fields: Sequence[pa.Field], epoch: int | None = None) -> Committed:
-        """Add nullable columns at the end, by a commit of their own.
+        """Add nullable columns at the end, in a separate commit.
 
         Args:
-            fields: new names; all may be null.
+            fields: the columns, all nullable and with new names.
             epoch: the writer's epoch, if the table has one.
 
         Raises:
@@ -272,12 +272,12 @@ class OpenTable:
         self._spent = True
 
     def _call(self, call: Callable[[CommitProperties], None], values: Mapping[str, int]) -> Committed:
-        """Make one call that commits, with the next `seq` and these values; return when it is durable."""
+        """Make one call that commits, with the next `seq` and these values; return once the commit is durable."""
         nonce = secrets.token_hex(16)
         transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
         reach("commit.before_call", self.path.name)
         if read_markers(self.path).newest > self.version:  # whatever the log says: its newest entries may be lost
-            raise Conflict(str(self.path), self.version + 1, "another commit is acknowledged already")
+            raise Conflict(str(self.path), self.version + 1, "another commit was acknowledged already")
         try:
             call(
                 CommitProperties(
@@ -298,12 +298,13 @@ class OpenTable:
         reach("commit.after_sync", self.path.name)
         digest = acknowledge_entry(self.path, self.version + 1, text)
         if read_markers(self.path).entries.get(self.version + 1) != digest:
-            raise DamagedLog(str(self.path), f"version {self.version + 1} was acknowledged before, and its entry lost")
+            fact = f"version {self.version + 1} was acknowledged before, but its entry was lost"
+            raise DamagedLog(str(self.path), fact)
         reach("commit.after_marker", self.path.name)
         return Committed(self.version + 1, self.seq + 1, nonce)
 
     def _settle(self, nonce: str, error: BaseException) -> None:
-        """Look in the log whether a commit call that raised has committed; return only if so."""
+        """Find out from the log whether a commit call that raised an error has committed; return only if it has."""
         version = self.version + 1
         for wait_s in (0.0, 0.05, 0.2, 1.0):
             time.sleep(wait_s)
@@ -339,11 +340,12 @@ class OpenTable:
 
     def _check_values(self, values: Mapping[str, int]) -> None:
         if SEQ in values:
-            raise CommitRefused("'seq' is the commit's own value", "leave it out")
+            raise CommitRefused("'seq' is set by the commit itself", "leave it out")
         for name, value in values.items():
             current = self.value(name)
             if current is not None and value < current:
-                raise CommitRefused(f"'{name}' would fall from {current} to {value} in {self.path}", "values only rise")
+                fact = f"'{name}' would fall from {current} to {value} in {self.path}"
+                raise CommitRefused(fact, "values may only rise")
 
     def _make_files_durable(self, files: Sequence[RunFile]) -> None:
         for file in files:
@@ -352,16 +354,16 @@ class OpenTable:
         blobs.make_names_durable({folder for file in files for folder in _folders_of(self.path, file)})
 
     def _check_not_swept(self, adds: Sequence[RunFile]) -> None:
-        """Refuse runs that a sweep may delete: a clock decides when it does, and the log whether they may be added."""
+        """Refuse runs that a sweep may delete: a clock decides when it does, but the log whether they may be added."""
         floor = self.value(SWEEP_FLOOR) or 0
         swept = sorted({file.run for file in adds if begun_at(file.run) < floor})
         if swept:
-            fact = f"the run {swept[0]} was begun before a sweep (seq {begun_at(swept[0])}, the floor is {floor})"
+            fact = f"the run {swept[0]} began before a sweep (at seq {begun_at(swept[0])}; the floor is {floor})"
             raise RunSwept(str(self.path), self.version + 1, fact)
 
     def _check_runs(self, adds: Sequence[RunFile], removes: Sequence[str]) -> None:
         self._check_not_swept(adds)
-        # delta-rs takes an overwrite with empty filters, or with one that matches nothing, as "remove everything".
+        # delta-rs treats an overwrite with empty filters, or with one that matches nothing, as "remove everything".
         live = {file.run for file in self.files()} if removes else set()
         missing = sorted(set(removes) - live)
         if missing:
@@ -372,15 +374,15 @@ class OpenTable:
 
 
 def maintain(path: Location) -> bool:
-    """Write a checkpoint and clean up the log behind it if enough entries have gathered; return whether it did."""
+    """Write a checkpoint and clean up the log before it if there are enough new entries; return whether it did so."""
     if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:
-        return False  # by names alone: opening the log costs as much as a commit
+        return False  # decided by file names alone: opening the log costs as much as a commit
     _, table = _load_settled(path)
     version = table.version()
     table.create_checkpoint()
     reach("commit.after_checkpoint_write")
-    # It must be on disk before the entries behind it are deleted.
-    with suppress(FileNotFoundError):  # another process has set aside what it could not believe
+    # The checkpoint must be on disk before the entries that it sums up are deleted.
+    with suppress(FileNotFoundError):  # another process does not trust the checkpoint and has set it aside
         blobs.make_durable(blob for blob in checkpoints(path) if version_of(blob) == version)
         blobs.make_durable([path / LOG / "_last_checkpoint"])
     blobs.make_names_durable([path / LOG])
@@ -392,7 +394,7 @@ def maintain(path: Location) -> bool:
 
 
 def _load_settled(path: Location) -> tuple[Tip, DeltaTable]:
-    """Load a table from a log of which every part is verified, up to the same version."""
+    """Load a table and the verified tip of its log, both at the same version."""
     while True:
         tip, table = settle(path), load_table(path)
         if table.version() == tip.version:
@@ -400,7 +402,7 @@ def _load_settled(path: Location) -> tuple[Tip, DeltaTable]:
         if table.version() < tip.version:
             fact = f"delta-rs reads it up to version {table.version()}, but version {tip.version} was acknowledged"
             raise DamagedLog(str(path), fact)
-        # Another process has committed meanwhile.
+        # Another process has committed in the meantime.
 
 
 def _folders_of(table: Location, file: RunFile) -> list[Location]:

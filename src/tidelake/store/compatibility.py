@@ -1,4 +1,4 @@
-"""Checks that settings fit the stored collection, and adds the columns that they add."""
+"""Checks that settings fit the stored collection, and adds their new columns to its entry."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ def check_same(entry: Entry, spec: CollectionSpec) -> None:
             "collections.yaml",
             f"{field}.family",
             f"the collection was created with the envelope '{entry.envelope}'",
-            "a collection's family is fixed: give the new one a different name",
+            "a collection's family is fixed: give the new collection a different name",
         )
     if entry.framing != spec.framing:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.framing",
             f"the collection was created with the framing '{entry.framing}'",
-            "a collection's framing is fixed: give the new one a different name",
+            "a collection's framing is fixed: give the new collection a different name",
         )
     if entry.format != spec.format:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.format",
             f"the collection was created with the format '{entry.format}'",
-            "a collection's format is fixed: give the new one a different name",
+            "a collection's format is fixed: give the new collection a different name",
         )
     if entry.key != spec.key:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.key",
             f"the collection was created with the key {', '.join(entry.key)}",
-            "a collection's key is fixed: give the new one a different name",
+            "a collection's key is fixed: give the new collection a different name",
         )
     if entry.before != spec.before:
         raise ConfigurationError(
             "collections.yaml",
             f"{field}.before",
             f"the collection was created with `before: {entry.before}`",
-            "what `before` holds is fixed: give the new one a different name",
+            "what `before` holds is fixed: give the new collection a different name",
         )
 
 
@@ -61,12 +61,12 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
     """Add the new columns of the settings to an entry.
 
     Raises:
-        ConfigurationError: the schemas differ in any other way, or the settings may not add columns.
+        ConfigurationError: the schemas differ in another way, or the settings do not allow new columns.
     """
     field, is_additive = f"collections.{spec.name}.schema", spec.grows
     if not spec.record_schema or entry.record_schema == spec.record_schema:
         return entry
-    problem, fix = "the collection was created with a different schema", "give the new one a different name"
+    problem, fix = "the collection was created with a different schema", "give the new collection a different name"
     if framing_terms(entry.framing).identifies_by_data:
         raise ConfigurationError("collections.yaml", field, problem, f"a collection's schema is fixed: {fix}")
     try:
@@ -86,7 +86,7 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
         raise ConfigurationError(
             "collections.yaml",
             field,
-            f"{problem}: the column '{extra[0]}' is {'new' if fresh else 'already present'}",
+            f"{problem}: the column '{extra[0]}' is {'new' if fresh else 'missing'}",
             f"`evolution: additive` allows new nullable columns; otherwise {fix}",
         )
     if not fresh:

@@ -1,4 +1,4 @@
-"""Decisions of operators about a collection. Each kind is a class; on disk, all kinds share one document."""
+"""Operators' decisions about a collection. Each kind is a class; on disk, all kinds have the same document type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Offsets(NamedTuple):
         """Read `TOPIC:PARTITION:OFFSET` or `TOPIC:PARTITION:FROM-TO`.
 
         Raises:
-            DecisionRefused: it is neither, or the range is empty.
+            DecisionRefused: the text is neither, or the range is empty.
 
         >>> Offsets.parse("orders:0:7"), str(Offsets.parse("eu:orders:0:7-9"))
         (Offsets(topic='orders', partition=0, start=7, end=8), 'eu:orders:0:7-9')
@@ -41,7 +41,7 @@ class Offsets(NamedTuple):
                 return Offsets(topic, partition, start, end)
         raise DecisionRefused(
             f"'{text}' is not a range of offsets",
-            "write TOPIC:PARTITION:OFFSET or TOPIC:PARTITION:FROM-TO, e.g. orders:0:100-200 (without 200)",
+            "write TOPIC:PARTITION:OFFSET or TOPIC:PARTITION:FROM-TO, e.g. orders:0:100-200 (200 is excluded)",
         )
 
     def holds(self, topic: str, partition: int, offset: int) -> bool:
@@ -91,7 +91,7 @@ class AcceptTopic(_Decided):
 
     topic: str
     identity: int = 0
-    """Identity of the accepted topic; 0 if the cluster gives none."""
+    """The identity of the accepted topic; 0 if the cluster gives none."""
     starts: dict[int, int] = {}
     """By partition, the first offset to read, if it is not 0."""
 
@@ -109,7 +109,7 @@ Decision = Count | Discard | AcceptGap | AcceptTopic | Acknowledge
 class DecisionDocument(BaseModel):
     """A decision as the catalog stores it and `--json` prints it. The field that is set gives its kind.
 
-    The fields, their order and their shapes never change: every version reads the stores of every other.
+    The fields, their order and their shapes never change: every version of Tidelake reads the stores of every other.
 
     >>> document = DecisionDocument(time=3, count=2, reason="both", at_ms=7)
     >>> document.decision()
@@ -155,7 +155,7 @@ class DecisionDocument(BaseModel):
         kinds = (self.count, self.discard, self.accept_gap, self.accept_topic, self.quarantined)
         about_time = self.count is not None or self.discard is not None
         if sum(kind is not None for kind in kinds) != 1 or (self.time is not None) != about_time:
-            raise ValueError(f"not one decision: {self.model_dump_json(exclude_none=True)}")
+            raise ValueError(f"not exactly one decision: {self.model_dump_json(exclude_none=True)}")
         fields: dict[str, Any] = {"reason": self.reason, "at_ms": self.at_ms}
         if self.count is not None:
             return Count(time=self.time, count=self.count, **fields)
@@ -194,7 +194,7 @@ def time_of(decision: Decision) -> int | None:
 
 
 def counts_in(decisions: Iterable[Decision]) -> dict[int, Count]:
-    """Return the decided count, by time."""
+    """Return the decisions that set a count, by time."""
     return {decision.time: decision for decision in decisions if isinstance(decision, Count)}
 
 

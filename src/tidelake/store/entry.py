@@ -50,7 +50,7 @@ class Entry(BaseModel):
     """Change events with a key: whether `before` is the whole row."""
     epoch: int = 0
     writer: str | None = Field(default=None, exclude_if=lambda name: name is None)
-    """The only writer that may commit; None: any. Not stored as None, so that earlier versions read the entry."""
+    """The only writer that may commit; None allows any. None is not stored, so that earlier versions read the entry."""
     since: tuple[int, ...] = (0,)
     capabilities: tuple[Capability, ...]
     decisions: tuple[StoredDecision, ...] = ()
@@ -88,7 +88,7 @@ class Collection:
 
     @property
     def tables(self) -> tuple[Location, ...]:
-        """The tables that commits go to; all but `current`."""
+        """The tables that commits go to: all but `current`."""
         paths = self.paths
         tables = (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late)
         return (*tables, paths.bindings) if self.entry.mints_times else tables
@@ -98,7 +98,7 @@ class Collection:
         return carry_columns(self.paths.updates, self.updates_schema(), self.entry.epoch)
 
     def readable_range(self, table: OpenTable) -> tuple[tuple[int, ...], int, bool]:
-        """Return since (empty if unreadable), upper and whether the stream is closed, at a version of `updates/`."""
+        """Return `since` (empty if unreadable), upper and whether the stream is closed, at a version of `updates/`."""
         since = self.entry.since
         if since:
             since = (max(since[0], table.value(SINCE) or 0),)

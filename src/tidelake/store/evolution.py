@@ -21,8 +21,8 @@ def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
     """Open a collection and its table with the newest columns. The writer's epoch stays as it is.
 
     Raises:
-        Conflict: others kept adding columns.
-        Fenced: the table lacks a column, and the writer's epoch has moved.
+        Conflict: other processes kept adding columns.
+        Fenced: the table lacks a column, and the epoch was raised in the meantime.
 
     Cost: one read of the catalog.
     """
@@ -44,7 +44,7 @@ def evolve(collection: Collection, spec: CollectionSpec) -> None:
 
     Raises:
         ConfigurationError: a different column of the same name has been added in the meantime.
-        Fenced: the writer's epoch has moved.
+        Fenced: the epoch was raised in the meantime.
     """
 
     def add(entry: Entry) -> Entry:

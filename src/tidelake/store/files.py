@@ -1,8 +1,8 @@
 """The files of a run: writing and reading them, what their footers state, and whether they fit the table.
 
 Every page has a checksum, and every reader verifies it. The log states each file's size and a digest: the SHA-256 of a
-small file, or of the footer of a larger one. So damage outside the pages, and another file under the same name, are
-found as well.
+small file, or of the footer of a larger one. So damage outside the pages and a different file under the same name are
+detected as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HASHED_BYTES_MAX = 1 << 20
 DIGEST = "sha256"
 """The field of a file's statistics in the log that states its digest."""
 _TAIL_BYTES = 1 << 14
-"""How much of a file's end is read at first for its footer."""
+"""How many bytes at the end of a file are read first, to find its footer."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ class RunFile:
     time_min: int | None
     time_max: int | None
     digest: str | None = None
-    """Its SHA-256, or that of its footer; None if it was committed before logs stated it."""
+    """Its SHA-256, or that of its footer; None if it was committed before logs stated digests."""
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The least and the greatest time that its rows can have; all of time if the file does not say."""
+        """The least and the greatest time that its rows can have; 0 and the greatest int64 if it states none."""
         low, high = self.time_min, self.time_max
         return 0 if low is None else low, INT64_MAX if high is None else high
 
     def statistics(self) -> str:
         """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column.
 
-        The digest is stated here, because readers skip what they do not know, and checkpoints keep it.
+        The digest is here because readers skip statistics that they do not know, and checkpoints keep them.
         """
         stated: dict[str, object] = {"numRecords": self.rows}
         if self.time_min is not None and self.time_max is not None:
@@ -77,7 +77,7 @@ def meets(file: RunFile, times: Sequence[int]) -> bool:
 
 
 def describe_run(table: Location, run: str) -> list[RunFile]:
-    """Describe a run's files by their footers; delete files without rows.
+    """Describe a run's files from their footers; delete files without rows.
 
     Cost: small files are read whole; of larger ones, only the footer is read.
     """
@@ -97,7 +97,7 @@ def describe_run(table: Location, run: str) -> list[RunFile]:
 
 
 def write_run(table: Location, run: str, rows: pa.Table) -> list[RunFile]:
-    """Write an Arrow table, which the driver holds, as one file of a run; write nothing if it has no rows."""
+    """Write an in-memory Arrow table as one file of a run; write nothing if it has no rows."""
     if rows.num_rows == 0:
         return []
     columns = [name for name in rows.column_names if name != RUN]
@@ -157,7 +157,7 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
     with damage_named(table, file), open_verified(table, file) as source:
         if where is None:
             return _pages_verified(source).read(columns=columns)
-        # without partitioning, which would read `_run` off the path
+        # Partitioning would read `_run` from the path.
         return pq.read_table(source, columns=columns, filters=where, partitioning=None, page_checksum_verification=True)
 
 
@@ -184,7 +184,7 @@ def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
     try:
         source, digest = _open_with_digest(table / file.path)
     except FileNotFoundError as error:
-        fact = f"the file {file.path} is missing; a read of a version that is older than a day may come too late"
+        fact = f"the file {file.path} is missing; a version that is more than a day old may no longer be readable"
         raise DamagedTable(str(table), fact) from error
     problem = None
     if source.size() != file.bytes:
@@ -224,7 +224,7 @@ def _footer_of(source: pa.NativeFile) -> bytes:
 
 @contextmanager
 def damage_named(table: Location, file: RunFile) -> Iterator[None]:
-    """Name the damaged file. Errors of the operating system pass: they have a number, and say nothing about bytes."""
+    """Name the damaged file. Operating system errors, which have a number, pass: they do not mean damaged bytes."""
     try:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -237,7 +237,7 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
     """Refuse a file that is missing, or that does not have the table's schema or the stated number of rows.
 
     Raises:
-        CommitRefused: names the file and what does not fit. Delta engines accept such files, and fail later.
+        CommitRefused: names the file and what does not fit. Delta engines accept such files and fail later.
         DamagedTable: the file does not have the size or the digest that is stated.
     """
     path = table / file.path
@@ -269,7 +269,7 @@ def _time_bounds(metadata: pq.FileMetaData) -> tuple[int | None, int | None]:
 
 
 def _shape(kind: pa.DataType) -> object:
-    """A type without nullability and the names of list elements, which do not matter."""
+    """A type without what does not matter: nullability, and the names of list elements."""
     if pa.types.is_struct(kind):
         return ("struct", tuple((field.name, _shape(field.type)) for field in kind))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

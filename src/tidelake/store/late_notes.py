@@ -66,13 +66,13 @@ class LateContradiction:
         """The contradiction and its place as a sentence."""
         place = f"topic '{self.topic}', partition {self.partition}, offset {self.offset}"
         if self.kind == LATE_COUNT:
-            rest = f", and so at {self.more:,} more times" if self.more else ""
+            rest = f", and {self.more:,} more times are contradicted" if self.more else ""
             return (
-                f"time {self.time} is said to have {self.stated} updates and was sealed with {self.published} "
+                f"time {self.time} is said to have {self.stated} updates, but was sealed with {self.published} "
                 f"({place}){rest}"
             )
         published = f"was published with {self.published}" if self.published else "was never counted there"
-        return f"at time {self.time} {to_text(self.data)} is stated with diff {self.stated} and {published} ({place})"
+        return f"at time {self.time} {to_text(self.data)} is stated with diff {self.stated}, but {published} ({place})"
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON values; `json_values.to_text` preserves the numbers that JSON would round."""
@@ -128,7 +128,7 @@ class LateNotes:
         return self.contradictions - settled
 
     def first(self, limit: int, undecided: bool = False) -> list[LateContradiction]:
-        """Return the first contradictions, or the first undecided ones, by the first time that each contradicts."""
+        """Return the first contradictions, or the first undecided ones, in the order of their notes' first times."""
         late = (
             contradiction for contradiction in self._each(self.rows) if not undecided or contradiction.decision is None
         )
@@ -166,7 +166,7 @@ def _in_order(contradictions: Iterable[LateContradiction]) -> list[LateContradic
 def settles(
     collection: Collection, late: LateContradiction, time: int, count: int | None, discard: dict[str, Any] | None
 ) -> bool:
-    """Return whether a decision about a sealed time confirms what was published, against a late fact.
+    """Return whether a decision about a sealed time confirms what was published and so settles a late fact.
 
     Args:
         collection: the collection.
@@ -223,7 +223,7 @@ class _Settled:
     def _read_counts(self, listed: list[list[int]], facts: int, place: dict[str, Any]) -> list[LateContradiction]:
         reasons = [self.counts.get(time) for time, _, _ in listed]
         last = len(listed) - 1
-        # Settling all listed times of a statement settles the statement; its other times are added to the last of them.
+        # If all listed times of a statement are settled, so are the others, which are counted with the last listed one.
         rest = None if None in reasons else reasons[last]
         contradictions = [
             LateContradiction(LATE_COUNT, time, **place, stated=stated, published=published, data=None, decision=reason)
@@ -237,9 +237,9 @@ class _Settled:
 def note_late_counts(collection: Collection, pending: pa.Table, upper: int, closed: bool) -> bool:
     """Compare late progress statements with the proofs, and note each contradicting statement once.
 
-    A note has the first times that its statement contradicts, their number, and the place where the statement was first
-    read. The same statement at another place adds no note. A time that was sealed by decision keeps the decided count,
-    whatever late statements say.
+    A note has the first times that its statement contradicts, the number of all such times, and the place where the
+    statement was first read. The same statement at another place adds no note. A time that was sealed by decision keeps
+    the decided count, whatever late statements say.
 
     Args:
         collection: the collection.
@@ -298,7 +298,7 @@ def _note_of(row: dict[str, Any], others: list[tuple[int, int, int]]) -> dict[st
 
 
 def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> None:
-    """Append the notes whose facts have not been noted yet, at any place in the topic."""
+    """Append the notes whose facts have not been noted yet, whether from this place in the topic or another."""
     if not notes:
         return
     path = collection.paths.proofs

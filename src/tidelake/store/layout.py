@@ -1,6 +1,6 @@
 """The folders of a store, and the schemas of a collection's tables.
 
-<store>/catalog/                   names, ids, schemas, since, capabilities, epochs, decisions
+<store>/catalog/                   names, ids, schemas, `since`, capabilities, epochs, decisions
 <store>/c/<collection_id>/
     updates/                       the data's columns, `_time`, `_diff` (positioned form: `_position`, `_unavailable`
                                    and `_error` too); partitioned by `_run`
@@ -9,7 +9,7 @@
     quarantine/                    unusable messages, and why
     bindings/                      reclocked: the offsets bound to each minted time
     late/                          statements that arrived after their times were sealed
-    current/                       the contents at upper as a plain Delta table (its own single writer)
+    current/                       the contents at upper as a plain Delta table, which has a single writer of its own
 """
 
 from __future__ import annotations
@@ -109,17 +109,17 @@ _RUN_NAME = re.compile(r"[^-]+-([0-9]{1,19})-[0-9a-f]{24}")
 
 
 def new_run(kind: str, seq: int) -> str:
-    """Return a fresh name for a run: its kind (`ingest`, `seal`, `merge`, …), where it begins, and 96 random bits.
+    """Return a fresh name for a run: its kind (`ingest`, `seal`, `merge`, …), its `seq`, and 96 random bits.
 
     Args:
-        kind: what writes it.
-        seq: the `seq` of the state of its table that its writer has opened, before it writes.
+        kind: what writes the run.
+        seq: the `seq` of the table when the writer opened it, before it writes.
     """
     return f"{kind}-{seq}-{secrets.token_hex(12)}"
 
 
 def begun_at(run: str) -> int:
-    """Return the `seq` at which a run was begun; 0 if its name is from before names had one.
+    """Return the `seq` at which a run began; 0 if its name is so old that it has none.
 
     >>> begun_at(new_run("ingest", 17)), begun_at("ingest-0f3a")
     (17, 0)
@@ -179,7 +179,7 @@ class Store:
     """A folder, local or in an object store, that holds a catalog and its collections."""
 
     def __init__(self, place: Place) -> None:
-        """Take the store's place; nothing is opened."""
+        """Take the store's location; nothing is opened."""
         self.root = locate(place)
 
     @property

@@ -1,6 +1,6 @@
-"""What a table's log adds up to, computed by the protocol's rules alone: a checkpoint is believed only if it agrees.
+"""The state that a table's log describes, computed by Delta's rules alone: a checkpoint is trusted only if it agrees.
 
-delta-rs writes checkpoints without any checksum, and believes what it reads.
+delta-rs writes checkpoints without any checksum, and trusts what it reads.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LogState:
 
 
 def checkpoint_state(data: bytes) -> LogState:
-    """What a checkpoint says.
+    """Return the state that a checkpoint holds.
 
     Raises:
         ValueError, OSError, pa.ArrowException: it cannot be read.

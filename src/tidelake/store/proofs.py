@@ -28,7 +28,7 @@ class Proven(NamedTuple):
 
 
 def read_proven(proofs: Location, intervals: Sequence[tuple[int, int]]) -> dict[int, Proven]:
-    """Read proofs by time. If a time was noted twice, after an interruption or during an ingest, the newest counts.
+    """Read proofs by time. If a time has two, after an interruption or during an ingest, the newest counts.
 
     Args:
         proofs: the table's folder.

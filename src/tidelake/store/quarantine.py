@@ -20,7 +20,7 @@ def quarantine_rows(collection: Collection, columns: Sequence[str] | None = None
 
     Args:
         collection: the collection.
-        columns: the columns to read; None means all. They include the place.
+        columns: the columns to read, which must include the place; None means all.
     """
     table = OpenTable(collection.paths.quarantine)
     rows = read_rows(collection.paths.quarantine, table.files(), QUARANTINE_SCHEMA, columns).to_pylist()
@@ -50,8 +50,8 @@ def quarantine_reasons(collection: Collection, explained: bool | None = None) ->
 def explanation_of(row: dict[str, Any], decisions: Sequence[Decision]) -> str | None:
     """Return the reason why a quarantined message needs no attention, or None.
 
-    Either the message itself was acknowledged, or decisions settle all times that it is known to hold back. Other
-    messages explain nothing.
+    Either the message itself was acknowledged, or decisions settle all times that it is known to hold back. No message
+    explains another.
 
     >>> from tidelake.store.decision import Count
     >>> row = {"topic": "orders", "partition": 0, "offset": 7, "times": [3]}

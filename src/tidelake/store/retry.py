@@ -1,7 +1,7 @@
-"""Retries after a conflict: either the commit alone, or all the work behind it.
+"""Retries after a conflict: either of the commit alone, or of all the work that led to it.
 
-A `Conflict` only says that another process committed first; the caller decides what that means. If the commit is still
-valid after theirs, it is tried again. Otherwise the caller raises `LostRace`, and the work is repeated.
+A `Conflict` only says that another process committed first; the caller decides what that means. If the caller's commit
+is still valid after the other one, it is retried. Otherwise the caller raises `LostRace`, and the work is repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class LostRace(Exception):
-    """Another commit made this attempt's work worthless: repeat the work from fresh state."""
+    """Another commit made this attempt's work useless: repeat the work from fresh state."""
 
 
 def retry_commit(
@@ -47,7 +47,7 @@ def retry_commit(
     Raises:
         Conflict: every attempt lost; its text is `failure`.
         LostRace: a sweep may have deleted the runs to commit, or `commit` or `after_conflict` raised it. Only a
-            `Conflict` of `commit` is caught.
+            `Conflict` that `commit` raises is caught.
 
     Cost: the log is opened once for each attempt.
     """

@@ -1,7 +1,7 @@
 """Writes runs with Spark, reads their files, and appends them to small tables.
 
-delta-rs lists the live files, and Spark reads only those. So a read stays at the version that it was planned on, opens
-no other file, and needs no Spark job over the Delta log.
+delta-rs lists the live files, and Spark reads only those. So a read stays at the version for which it was planned,
+opens no other file, and needs no Spark job over the Delta log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WrittenRun:
 
     @property
     def late_offsets(self) -> tuple[int, int] | None:
-        """The first and the last offset with an update of a sealed time, or None."""
+        """The first and the last offset with an update at a sealed time, or None."""
         offsets = [
             offset
             for counts in self.observed
@@ -121,7 +121,7 @@ def append_run(table: Location, kind: str, write: Callable[[str], list[RunFile]]
 
     Raises:
         Conflict: every attempt lost; the files stay, but no log names them.
-        Fenced: the writer's epoch has moved.
+        Fenced: the epoch was raised in the meantime.
     """
     failure = f"{ATTEMPTS_MAX} attempts to append a run failed"
 

@@ -1,4 +1,4 @@
-"""The names of a collection's state in its table's log, where it is stored as Delta application transactions."""
+"""The names of the values that make up a collection's state: Delta application transactions in its table's log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UPPER = "upper"
 CLOSED = "closed"
 """1 if the stream is closed: an empty upper was sealed, and nothing more will come."""
 SINCE = "since"
-"""The greatest since of any compaction."""
+"""The greatest `since` of any compaction."""
 SEALED_AT_MS = "sealed_at_ms"
 """When upper last moved, in milliseconds since 1970."""
 HAS_BARRIERS = "has_barriers"
@@ -39,7 +39,7 @@ def topic_identity_value(topic: str) -> str:
 
 
 def next_offsets(table: OpenTable, topic: str) -> dict[int, int]:
-    """Return by partition the first offset that has not been read, at a version of the updates table."""
+    """Return the first offset that has not been read, by partition, at a version of the updates table."""
     partitions = range(table.value(partitions_value(topic)) or 0)
     offsets = table.values(f"offset/{topic}/", [str(partition) for partition in partitions])
     return {int(partition): offset for partition, offset in offsets.items()}

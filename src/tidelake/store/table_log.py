@@ -1,8 +1,8 @@
-"""A table's log as files: its entries, and what of them was acknowledged.
+"""A table's log as files: its entries, and which of them were acknowledged.
 
-An entry is durable, and its marker after it, before a commit is acknowledged (`acknowledged`). So an entry without a
-marker that is torn was never acknowledged and is set aside; an entry or a checkpoint that differs from its marker is
-damage. Entries stay until two checkpoints lie past them, so a damaged checkpoint can be set aside, too.
+Before a commit is acknowledged, first its entry and then its marker is made durable (`acknowledged`). So a torn entry
+without a marker was never acknowledged and is set aside; an entry or a checkpoint that differs from its marker is
+damage. Entries stay until there are two later checkpoints, so a damaged checkpoint can be set aside, too.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ SEQ = "seq"
 BEFORE = "before"
 """The field of an entry's `commitInfo` with the SHA-256 of the entry before it; empty in the first entry."""
 RETENTION_S = 6 * 3600
-"""How long entries stay that two checkpoints lie past: a reader may be about to read them."""
+"""How long entries stay even if there are two later checkpoints: a reader may be about to read them."""
 
 LAST = {"last": SEQ}
-"""Each entry states how it ends. Nothing else reveals a cut between two of its lines."""
+"""Each entry states how it ends. Nothing else reveals that it was cut off between two lines."""
 _HINT = "_last_checkpoint"
 _ENTRY = re.compile(r"[0-9]{20}\.json")
 _OF_A_VERSION = re.compile(r"[0-9]{20}\.")
 _CHECKPOINT = re.compile(r"[0-9]{20}\.checkpoint\.parquet")
 _UNVERIFIED = re.compile(r"[0-9]{20}\.(crc|[0-9]{20}\.compacted\.json|checkpoint\..+\.(json|parquet))")
-"""Checksums, compacted entries, and checkpoints in several parts: other engines write them, and this one never."""
+"""Checksums, compacted entries, and checkpoints in several parts: other engines write them; Tidelake never does."""
 
 Entry = list[dict[str, dict[str, Any]]]
 
@@ -72,7 +72,7 @@ def read_entry(path: Location, version: int) -> Entry | None:
 
 
 def check_log(path: Location) -> int:
-    """Check that `seq` rises by one along all entries of the log, and each states the one before; return their number.
+    """Check that `seq` rises by one from entry to entry, and that each states the one before; return their number.
 
     Raises:
         DamagedTable: names the version where the chain breaks.
@@ -82,14 +82,14 @@ def check_log(path: Location) -> int:
     digest: str | None = None
     for version in versions:
         text = _text_of(path, version)
-        if text is None:  # a clean-up has deleted it meanwhile
+        if text is None:  # a clean-up has just deleted it
             continue
         entry = _parse(text) if is_whole(text) else []
         seq, before = seq_of(entry), before_of(entry)
         if seq is None or (seq_before is not None and seq != seq_before + 1):
             raise DamagedTable(str(path), f"'seq' is {seq} at version {version} after {seq_before}")
         if digest is not None and before is not None and before != digest:
-            raise DamagedTable(str(path), f"the entry of version {version} was not committed after the one before it")
+            raise DamagedTable(str(path), f"the entry of version {version} does not follow the one before it")
         seq_before, digest = seq, digest_of(text)
     return len(versions)
 
@@ -138,7 +138,7 @@ class Tip:
         return Tip(version, digest, self.checkpoint, (*self.entries, text))
 
     def newest_entries(self) -> tuple[Entry | None, Entry]:
-        """The newest entry but one, if it is past the checkpoint, and the newest."""
+        """The second newest entry, if it is past the checkpoint, and the newest."""
         before = _parse(self.entries[-2]) if len(self.entries) > 1 else None
         return before, _parse(self.entries[-1])
 
@@ -160,7 +160,7 @@ class Tip:
 
 
 def settle(path: Location) -> Tip:
-    """Bring a log into a state to build on: what was acknowledged is verified, what was not is finished or set aside.
+    """Make a log ready for use: verify what was acknowledged, and finish or set aside what was not.
 
     Returns:
         The newest entry; version -1 if there is none.
@@ -179,18 +179,18 @@ def settle(path: Location) -> Tip:
         raise DamagedLog(str(path), f"version {markers.newest} was acknowledged, but its entry is missing")
     if not versions:
         return Tip(-1, None)
-    # What delta-rs would believe without anybody having compared it with the entries.
+    # delta-rs would trust these files, although nothing has compared them with the entries.
     beyond = [location for location in written if version_of(location) > newest]
     for stray in (*beyond, *_matching(path, _UNVERIFIED, names)):
         _set_aside(path, stray)
     start, checkpoint = _verified_checkpoint(path, written, markers, versions)
     past = [version for version in versions if version > start]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
-    if gap and _versions(path) != versions:  # a listing may miss a name that is added meanwhile, and show a later one
+    if gap and _versions(path) != versions:  # a listing may miss a name that has just been added, and show a later one
         return settle(path)
     if gap:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
-    # The newest acknowledged entry is among them, even if the checkpoint sums it up: the next one states its SHA-256.
+    # Read the newest acknowledged entry even if the checkpoint sums it up: the next entry states its SHA-256.
     read = [version for version in versions if version >= min(start, markers.newest)] or versions[-1:]
     tip = Tip(-1, None, checkpoint)
     tip = _verify_entries(path, markers, tip, [version for version in read if version <= markers.newest])
@@ -199,7 +199,7 @@ def settle(path: Location) -> Tip:
 
 
 def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
-    """Compare acknowledged entries with their markers; return the last one."""
+    """Compare acknowledged entries with their markers; return the tip that follows from them."""
     texts = {version: _text_of(path, version) or b"" for version in versions}
     digests = {version: digest_of(text) for version, text in texts.items()}
     for version, digest in digests.items():
@@ -218,7 +218,7 @@ def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
 
 
 def _mark_earlier(path: Location, texts: dict[int, bytes]) -> None:
-    """Mark entries from before there were markers, the newest first: so those with markers are always the last ones."""
+    """Mark entries that are older than markers, the newest first, so that the marked ones are always the last ones."""
     for version in sorted(texts, reverse=True):
         acknowledge_entry(path, version, texts[version])
 
@@ -230,7 +230,7 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
         path: the table's folder.
         markers: its markers.
         tip: the newest acknowledged entry.
-        versions: the later versions; without any marker, those past the checkpoint, or the newest.
+        versions: the later versions; if there are no markers, those past the checkpoint, or else the newest.
     """
     if not markers.entries:
         return _take_over(path, tip, versions)
@@ -242,23 +242,23 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
             _set_torn_entry_aside(path, version)
             return settle(path)
         before = before_of(_parse(text))
-        if before is None:  # another engine's, or an earlier version's: `OpenTable` names it
+        if before is None:  # another engine or an earlier version wrote it: `OpenTable` names it
             for number in versions[index:]:
                 tip = tip.followed_by(number, None, _text_of(path, number) or b"")
             return tip
         if before != tip.digest:
-            raise DamagedLog(str(path), f"version {version} was not committed after the acknowledged one before it")
+            raise DamagedLog(str(path), f"version {version} does not follow the acknowledged version before it")
         tip = tip.followed_by(version, _finish(path, version, text), text)
     return tip
 
 
 def _take_over(path: Location, tip: Tip, versions: list[int]) -> Tip:
-    """Take a log without any marker as it is: that of an earlier version, or of a table that was just created."""
+    """Accept a log without markers as it is: an earlier version wrote it, or the table was just created."""
     texts = {version: _text_of(path, version) or b"" for version in versions}
     if any(stated_before(text) for text in texts.values()):
         if read_markers(path).entries:  # another process has just created the table
             return settle(path)
-        raise DamagedLog(str(path), "no version has a marker that it was acknowledged")
+        raise DamagedLog(str(path), "no version is marked as acknowledged")
     newest = versions[-1]
     if not is_whole(texts[newest]):
         _set_torn_entry_aside(path, newest)
@@ -269,21 +269,21 @@ def _take_over(path: Location, tip: Tip, versions: list[int]) -> Tip:
     _finish(path, newest, texts[newest])
     _mark_earlier(path, {version: text for version, text in texts.items() if version < newest})
     if before_of(_parse(texts[newest])) is None:
-        warn("a log without markers was taken as it is", table=str(path), versions=len(versions))
+        warn("a log without markers was accepted as it is", table=str(path), versions=len(versions))
     for version, text in texts.items():
         tip = tip.followed_by(version, digest_of(text), text)
     return tip
 
 
 def _finish(path: Location, version: int, text: bytes) -> str:
-    """Make a whole entry durable and acknowledge it, as its writer did not; return its SHA-256."""
+    """Make a whole entry durable and acknowledge it, because its writer did not; return its SHA-256."""
     blobs.make_durable([entry_path(path, version)])
     blobs.make_names_durable([path / LOG])
     return acknowledge_entry(path, version, text)
 
 
 def _set_torn_entry_aside(path: Location, version: int) -> None:
-    """Move a torn newest entry away, which was never acknowledged."""
+    """Move a torn newest entry, which was never acknowledged, to another name."""
     entry, aside = entry_path(path, version), path / LOG / f".torn-{version:020d}-{secrets.token_hex(4)}"
     try:
         blobs.set_aside(entry, aside)
@@ -291,7 +291,7 @@ def _set_torn_entry_aside(path: Location, version: int) -> None:
         return
     moved = read_or_none(aside) or b""
     if is_whole(moved):
-        # Between our look and our move another process moved the torn entry and committed a good one. Put it back.
+        # Between our check and our move, another process moved the torn entry and committed a good one. Put it back.
         try:
             blobs.create(entry, moved)
         except FileExistsError as error:
@@ -306,7 +306,7 @@ def _set_torn_entry_aside(path: Location, version: int) -> None:
 
 
 def is_whole(text: bytes) -> bool:
-    """Whether a log entry is JSON lines to its end. An entry of another engine does not state its end."""
+    """Whether a log entry consists of whole JSON lines up to its stated end. Other engines' entries state no end."""
     try:
         lines = _parse(text)
     except ValueError:
@@ -323,7 +323,10 @@ def is_whole(text: bytes) -> bool:
 def _verified_checkpoint(
     path: Location, written: list[Location], markers: Markers, versions: list[int]
 ) -> tuple[int, bytes | None]:
-    """Return the newest checkpoint that can be believed and its version, or -1; set aside those that cannot."""
+    """Return the version and the bytes of the newest checkpoint that can be trusted; set aside those that cannot.
+
+    Without such a checkpoint, the version is -1.
+    """
     for location in reversed(written):
         version = version_of(location)
         if version > versions[-1]:  # another process has just written it
@@ -335,10 +338,10 @@ def _verified_checkpoint(
             return version, data
         expected = _summed_up(path, version, markers, versions)
         if version not in markers.checkpoints and (stated := _state_of(data)) is not None:
-            is_from_before = expected is None and not markers.entries
-            if is_from_before:
-                warn("a checkpoint without a marker was taken as it is", table=str(path), version=version)
-            if is_from_before or stated == expected:
+            predates_markers = expected is None and not markers.entries
+            if predates_markers:
+                warn("a checkpoint without a marker was accepted as it is", table=str(path), version=version)
+            if predates_markers or stated == expected:
                 acknowledge_checkpoint(path, version, digest_of(data))
                 return version, data
         if expected is None:
@@ -350,13 +353,13 @@ def _verified_checkpoint(
 
 
 def acknowledge_newest_checkpoint(path: Location) -> None:
-    """Acknowledge the checkpoint that was just written, if it says what the entries say; else set it aside."""
+    """Acknowledge the checkpoint that was just written if it agrees with the entries; otherwise set it aside."""
     markers, written = read_markers(path), checkpoints(path)
     _verified_checkpoint(path, written, markers, _versions(path))
 
 
 def clean_up(path: Location) -> None:
-    """Delete entries, markers and checkpoints that two acknowledged checkpoints lie past, once they are old enough."""
+    """Delete entries, markers and checkpoints that have two later acknowledged checkpoints and are old enough."""
     believed = sorted(read_markers(path).checkpoints)
     on_disk = {version_of(location) for location in checkpoints(path)}
     limits = [version for version in believed if version in on_disk][-2:]
@@ -368,14 +371,14 @@ def clean_up(path: Location) -> None:
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # From the oldest on, up to the first that is too young: there must be no gap.
     limit = min((version_of(blob.location) for blob in old if blob.changed_s >= oldest_s), default=limits[0])
-    forget_before(path, limit)  # first: an entry without a marker is no damage here, a marker without an entry is
+    forget_before(path, limit)  # first: here, an entry without a marker is no damage, but a marker without an entry is
     for blob in old:
         if version_of(blob.location) < limit:
             blobs.delete(blob.location)
 
 
 def _summed_up(path: Location, version: int, markers: Markers, versions: list[int]) -> LogState | None:
-    """What a checkpoint of this version has to say; None if an entry for that is gone."""
+    """The state that a checkpoint of this version must hold; None if an entry that it sums up is gone."""
     state, start = LogState(), -1
     for location in reversed(checkpoints(path)):
         if version_of(location) < version:
@@ -403,7 +406,7 @@ def _state_of(data: bytes) -> LogState | None:
 
 
 def _set_aside(path: Location, blob: Location) -> bool:
-    """Move a checkpoint, or the hint that names one, away; return whether it was there."""
+    """Move a checkpoint, or the hint that names one, to another name; return whether it was there."""
     try:
         blobs.set_aside(blob, path / LOG / f".torn-{blob.name}-{secrets.token_hex(4)}")
     except FileNotFoundError:  # absent, or another process moved it
@@ -425,7 +428,7 @@ def load_table(path: Location) -> DeltaTable:
     except BaseException as error:
         if not isinstance(error, DeltaError) and not is_panic(error):
             raise
-        if _set_aside(path, path / LOG / _HINT):  # all else is verified
+        if _set_aside(path, path / LOG / _HINT):  # everything else is verified
             return load_table(path)
         if isinstance(error, TableNotFoundError):
             raise DamagedTable(str(path), "there is no table") from error
@@ -450,7 +453,7 @@ def nonce_of(entry: Entry) -> str | None:
 
 
 def before_of(entry: Entry) -> str | None:
-    """The SHA-256 of the entry before, as an entry states it; None if it is from before entries did."""
+    """The SHA-256 that an entry states for the entry before it; None if it is so old that it states none."""
     return _commit_field(entry, BEFORE)
 
 
@@ -479,7 +482,7 @@ def _text_of(path: Location, version: int) -> bytes | None:
 
 
 def read_or_none(location: Location) -> bytes | None:
-    """Return the bytes of a blob, none of a directory in its place; None if it is absent."""
+    """Return the bytes of a blob: empty if a directory is in its place, None if it is absent."""
     try:
         return blobs.read(location)
     except FileNotFoundError:
@@ -489,7 +492,7 @@ def read_or_none(location: Location) -> bytes | None:
 
 
 def stated_before(text: bytes) -> str | None:
-    """Return the SHA-256 of the entry before, as an entry states it; None if it states none, or is not whole."""
+    """Return the SHA-256 that an entry states for the entry before it; None if it states none, or is not whole."""
     return before_of(_parse(text)) if is_whole(text) else None
 
 

@@ -1,7 +1,7 @@
 """Verifies the files of a collection against what was committed, and restores what can be restored.
 
 A log entry is restored from the copy that its marker holds, and a marker from its entry. Nothing else is changed, and
-damaged bytes are set aside, never deleted. Readers verify on their way what they read; here everything is read.
+damaged bytes are set aside, never deleted. Readers verify only what they read; this module reads everything.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
     Args:
         table: its folder.
         deep: also read every page of every file and verify its checksum.
-        found: gets what was read and what is damaged.
+        found: receives what was read and what is damaged.
     """
     found.tables += 1
     if not blobs.list_names(table):
@@ -66,7 +66,7 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
     log_damage = [damage for damage, _ in _damage_in_log(table)]
     found.damages += log_damage
     if log_damage:
-        return  # which files are live is not known
+        return  # it is not known which files are live
     try:
         files = OpenTable(table).files()
         check_log(table)
@@ -86,7 +86,7 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
 
 
 def repair_log(table: Location) -> list[Damage]:
-    """Restore what the entries and markers of a table's log restore of each other; return what was restored."""
+    """Restore damaged log entries of a table from their markers, and markers from entries; return what was restored."""
     restored = []
     for damage, good in _damage_in_log(table):
         if not damage.is_restorable:
@@ -103,13 +103,13 @@ def repair_log(table: Location) -> list[Damage]:
 
 
 def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
-    """Yield each damaged entry and marker, with the bytes that restore it; None to set it aside, or if nothing does."""
+    """Yield each damaged entry and marker, and the bytes that restore it: None if it is only set aside, or lost."""
     markers = entry_markers(table)
     for version, digests in sorted(markers.items()):
         entry, text = entry_path(table, version), read_or_none(entry_path(table, version))
         copies = {digest: read_or_none(entry_marker(table, version, digest)) for digest in digests}
         if None in (text, *copies.values()) and version not in entry_markers(table):
-            continue  # a clean-up has deleted it meanwhile
+            continue  # a clean-up has just deleted it
         good = digest_of(text) if text is not None and digest_of(text) in digests else None
         if good is None:
             fitting = [digest for digest, copy in copies.items() if _fits(table, markers, version, digest, copy)]
@@ -119,7 +119,7 @@ def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
                 good = fitting[0]
             if good is not None or len(strays) < len(digests):
                 problem = "is missing" if text is None else "is not the one that was acknowledged"
-                remedy = FROM_A_COPY if good is None else f"comes back from its copy in {ACKED}"
+                remedy = FROM_A_COPY if good is None else f"is restored from its copy in {ACKED}"
                 damage = Damage(table.name, entry.below(table), problem, remedy, good is not None)
                 yield damage, None if good is None else copies[good]
         for digest in digests - {good} if good is not None else set(strays):
@@ -128,13 +128,13 @@ def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
         if good is not None and text is not None and digest_of(text) == good and copies[good] != text:
             marker = entry_marker(table, version, good).below(table)
             yield (
-                Damage(table.name, marker, "is not a copy of the entry", "is written again from the entry", True),
+                Damage(table.name, marker, "is not a copy of the entry", "is rewritten from the entry", True),
                 text,
             )
 
 
 def _fits(table: Location, markers: dict[int, set[str]], version: int, digest: str, copy: bytes | None) -> bool:
-    """Return whether the copy in a marker is the entry of this version: it follows the one before, and the next it."""
+    """Return whether the copy in a marker is the entry of this version: it fits the entries before and after it."""
     if copy is None or digest_of(copy) != digest or not is_whole(copy):
         return False
     before, after = markers.get(version - 1), read_or_none(entry_path(table, version + 1))

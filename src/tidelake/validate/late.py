@@ -53,7 +53,7 @@ class LateReport:
     copies: int = 0
     contradictions: int = 0
     settled: int = 0
-    """Statements without an effect by decision."""
+    """Statements that have no effect because of a decision."""
     untold: int = 0
     """Unverifiable statements: compaction has since merged their times with others."""
 
@@ -63,11 +63,12 @@ def compare_late(spark: SparkSession, collection: Collection) -> LateReport:
 
     Rows of a tick that has not committed its offsets wait: a repeated tick would write the same rows again.
 
-    Cost: those rows, and the files of `updates/` that reach their times; one exchange of both by data and time.
+    Cost: the rows to compare, and the files of `updates/` that may hold their times; one exchange of both by data and
+        time.
 
     Raises:
-        Conflict: every attempt lost its runs to a merge, or the commit to others; nothing was compared.
-        Fenced: the writer's epoch has moved.
+        Conflict: every attempt lost its runs to a merge, or a race against other commits; nothing was compared.
+        Fenced: the epoch was raised in the meantime.
     """
 
     def compare() -> LateReport:
@@ -146,7 +147,7 @@ class _Comparison:
         Out: the same, _published decimal(38,0) (null if nothing is stored), _verdict string.
         """
         compacted = self.updates.value(SINCE) or 0
-        # Times up to `compacted` may have moved there; with keys, only the newest row of a key is left.
+        # Times before `compacted` may have moved up to it; with keys, only the newest row of a key is left.
         first = compacted + 1 if compacted else 0
         marked = self._mark_discarded(rows)
         published = self._published(rows, first)

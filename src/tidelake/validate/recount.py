@@ -14,7 +14,7 @@ from tidelake.store.table_schema import data_fields
 
 
 def recount_statements(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count distinct statements by time: those with an effect if diffs are summed, else all.
+    """Count distinct statements by time: if diffs are summed, only those with an effect.
 
     Cost: one exchange of the rows, and one more if keys may be left with two rows.
     """
@@ -63,7 +63,7 @@ def _doubled(rows_by_key: DataFrame) -> dict[int, int]:
 
 
 def _recount_keyed(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
-    """Count by time the distinct stated data, and the keys that have two values."""
+    """Count by time the distinct data that was stated, and the keys that have two values."""
     data = [field.name for field in data_fields(collection.entry.record_schema)]
     key = [f"`{name}`" for name in collection.entry.key]
     distinct = sealed.groupBy(*(f"`{name}`" for name in data), TIME).agg(F.max(DIFF).alias("_effect"))

@@ -56,11 +56,11 @@ class ValidateReport:
     quarantine: dict[str, int] = field(default_factory=dict)
     decided: int = 0
     doubled: int = 0
-    """Tables with keys: how many times a key has two values at one time."""
+    """Tables with keys: how often a key has two values at the same time."""
     diff_sum_recorded: int = 0
-    """The sum of all diffs before upper: this range added to what the last validation recorded."""
+    """The sum of all diffs before upper: that of this range, and what the last validation recorded."""
     diff_sum_found: int | None = None
-    """The same sum from adding up everything; None unless the validation was full."""
+    """The same sum, computed from all rows; None unless the validation was full."""
     readable_beyond_upper: int = 0
     """Number of reads at or after upper that were answered; each of them must be refused."""
     below_zero: int | None = None
@@ -105,7 +105,7 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
             in_range = sealed.where(F.col(TIME) >= lower)
             recounted = framing.recount(in_range, collection, form)
             _compare_times(report, recounted, framing.proofs(collection, lower))
-        if not collection.entry.key:  # what a merge replaces is in no sum
+        if not collection.entry.key:  # with a key, sums would lack the rows that merges have dropped
             rows_of = sealed.select((F.col(DIFF).cast("decimal(38,0)") * form.rows_brought()).alias(DIFF))
             _compare_sums(report, rows_of, proofs, full, unbroken=proofs.validated_upper >= first)
             if full:
@@ -218,7 +218,7 @@ def _try_beyond_upper(spark: SparkSession, collection: Collection, report: Valid
             answered = snapshot(spark, collection, as_of)
         except UpperError:
             continue
-        if answered.closed or as_of < answered.upper:  # a seal has moved upper since
+        if answered.closed or as_of < answered.upper:  # a seal has moved upper in the meantime
             continue
         report.readable_beyond_upper += 1
         report.mismatches.append(f"a read as of {as_of} was answered, but upper is {report.upper}")
