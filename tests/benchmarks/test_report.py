@@ -1,4 +1,4 @@
-"""The benchmarks' statements about samples."""
+"""What the benchmarks report about their samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def took(*seconds: float) -> list[Measured]:
 
 
 def test_a_ratio_compares_neighbours_in_time() -> None:
-    """A busy minute hits both sides of a round; the medians of each side could come from different minutes."""
+    """A busy minute slows both sides of a round equally; the medians of the sides may come from different minutes."""
     samples = Samples({"ours": took(1, 10, 1), "theirs": took(2, 20, 40)})
     assert samples.ratio("ours", "theirs") == 2
 
@@ -42,7 +42,7 @@ def test_no_round_begins_after_the_end_but_one_round_is_kept() -> None:
     assert len(samples.of["a"]) == 1
 
 
-def test_a_contestant_that_fails_is_named_and_the_others_go_on() -> None:
+def test_a_contestant_that_fails_is_named_and_the_others_continue() -> None:
     def fails(number: int) -> Measured:
         raise MemoryError
 
