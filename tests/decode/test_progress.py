@@ -49,7 +49,7 @@ def messages(random: Random, number: int) -> list[bytes]:
 
 
 def write_topic(folder: Path, values: list[bytes | None], headers: dict[int, list[dict[str, Any]]]) -> FileTopic:
-    """Write a topic of two partitions in two Parquet files; `headers` has those of the value at each place."""
+    """Write a topic of two partitions in two Parquet files; `headers` maps the place of a value to its headers."""
     folder.mkdir()
     for number, part in enumerate((range(0, len(values), 2), range(1, len(values), 2))):
         columns = {
