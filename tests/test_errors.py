@@ -91,7 +91,7 @@ def test_an_error_keeps_its_fields_in_order_as_arguments(error_class):
 @pytest.mark.parametrize("error_class", CLASSES)
 def test_an_error_states_a_fact_in_lower_case_and_then_its_hint(error_class):
     error = example(error_class)
-    if error.fact != TidelakeError.fact.fget(error):  # a class that leaves it to its subclasses has no fact
+    if error.fact != TidelakeError.fact.fget(error):  # else the class leaves the fact to its subclasses
         assert not {"{", "}"} & set(error.fact)
     assert not error.fact[:1].isupper() or error.fact.startswith("Kafka")
     assert str(error) == (error.fact if error.hint is None else f"{error.fact}\nhint: {error.hint}")

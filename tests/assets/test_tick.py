@@ -199,7 +199,7 @@ def test_a_refused_commit_fails_its_step_and_does_not_blame_the_topic(instance: 
 
 
 @pytest.mark.sweep
-def test_a_changed_run_file_blocks_as_well(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
+def test_a_changed_run_file_also_blocks(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
     for name in ("prices", "visits"):
         lakes.send(name, *HISTORY)
     assert run_tick_job(lakes.config, instance).success

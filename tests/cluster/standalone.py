@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine: the processes of a master and its workers, for the time of a test."""
+"""A Spark standalone cluster on this machine for a test: a master and its workers, each in a process of its own."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ def test_arrays_in_several_blocks_are_read():
     assert codec.decode(b"\0\2" + first + sized + b"\0") == Updates([({"n": 1}, 2, 3), ({"n": 2}, 2, 3)])
 
 
-def test_a_null_value_is_no_message():
+def test_a_null_value_is_not_a_message():
     assert CODEC.decode(None) is None
     assert CONFLUENT.decode(None) is None
 

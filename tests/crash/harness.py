@@ -60,7 +60,7 @@ class Nursery:
         return self._ask(order)
 
     def wait(self, victim: int) -> int:
-        """Wait until a victim ends, and return its exit code, or the negative number of the signal that killed it."""
+        """Wait until a victim ends, and return its exit code, or minus the number of the signal that killed it."""
         return self._ask({"wait": victim})
 
     def run(self, order: dict[str, Any]) -> int:
@@ -86,7 +86,7 @@ def wait_until_stopped(process: int) -> None:
 
 
 def has_ended(process: int) -> bool:
-    """Whether a victim has ended; nobody may have waited for it yet."""
+    """Whether a victim has ended; this works only until somebody waits for it."""
     return _state_of(process) == "Z"
 
 

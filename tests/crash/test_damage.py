@@ -133,7 +133,7 @@ def answers(lake: Lake) -> dict[str, Any]:
     for name, ask in shown(lake).items():
         try:
             found[name] = ask()
-        except (TidelakeError, Py4JError, PySparkException, OSError):  # an error is no wrong answer
+        except (TidelakeError, Py4JError, PySparkException, OSError):  # an error is not a wrong answer
             found[name] = None
     return found
 

@@ -74,7 +74,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.spark
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_a_full_disk_stops_the_work_and_the_next_run_goes_on(
+def test_a_full_disk_stops_the_work_and_the_next_run_continues(
     small_disk: Path, tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
 ) -> None:
     lives = Lives(small_disk, spark, nursery, seed, words=tmp_path)

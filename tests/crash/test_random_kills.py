@@ -92,7 +92,7 @@ def test_kills_at_random_moments_change_nothing(
     words = said(tmp_path / "killed.jsonl")
     check_steps(words[before:])
     check_acknowledged(killed, words)
-    # Which copies came late depends on how far a seal got before a kill; everything else must be equal.
+    # Which copies came late depends on how far a seal got before a kill. Nothing else may differ.
     states = [state_of(lake) for lake in (killed, whole)]
     late = [{row[:4] for row in state.pop("late")} for state in states]
     assert states[0] == states[1]

@@ -153,7 +153,7 @@ def test_only_one_of_two_ticks_on_the_same_offsets_counts(
 @pytest.mark.sweep
 @pytest.mark.parametrize("envelope", _FAMILIES)
 @pytest.mark.parametrize("seed", seeds())
-def test_racing_ticks_lose_and_double_nothing(
+def test_racing_ticks_lose_and_duplicate_nothing(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, envelope: str
 ) -> None:
     life = _Life(tmp_path, spark, nursery, seed, envelope)
@@ -174,7 +174,7 @@ def test_no_two_bindings_have_the_same_time(tmp_path: Path, spark: SparkSession)
     path = lake.collection.paths.bindings
     assert not append_binding(path, bound, 0)
     assert not append_binding(path, Binding(bound.time - 1, 0), 0)
-    # The binding of a tick that died before its commit is in no chain, and its time is never minted again.
+    # The binding of a tick that died before its commit is not in the chain, and its time is never minted again.
     assert append_binding(path, Binding(bound.time + 10**9, bound.time + 1, bound.ends, bound.ends), 0)
     assert lake.times == [bound]
     lake.put({"id": 2})

@@ -105,7 +105,7 @@ def test_the_schema_of_a_table_also_refuses_what_cannot_land(kind: Any) -> None:
         updates_schema(record)
 
 
-def test_no_beginning_of_the_sentinel_is_also_its_end() -> None:
+def test_no_prefix_of_the_sentinel_is_also_a_suffix() -> None:
     assert all(SENTINEL[size:] != SENTINEL[:-size] for size in range(1, len(SENTINEL)))
 
 

@@ -1,4 +1,4 @@
-"""The fenced blocks of a Markdown page. A comment above a block says how the block is treated:
+"""The fenced blocks of a Markdown page; a comment above a block says how the block is treated.
 
 `<!-- not run: REASON -->`        the block is only shown
 `<!-- own process: REASON -->`    a shell of its own runs the block, not the test's process

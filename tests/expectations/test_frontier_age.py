@@ -1,4 +1,4 @@
-"""The age of a frontier is the time since it last moved or, if it never has, since its collection was created."""
+"""The age of a frontier: since its last move or, if it never moved, since the collection was created; 0 if closed."""
 
 from __future__ import annotations
 

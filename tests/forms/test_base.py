@@ -20,7 +20,7 @@ TIMES_PER_PHASE = 6
 
 
 def send_phase(lake: Lake, rng: Random, family: str, live: dict[tuple[int, int | None], int], first: int) -> None:
-    """Send random updates: a plain collection retracts only rows it has, an upsert one has one value for each key."""
+    """Send random updates: a plain collection retracts only rows it has, an upsert one states one value per key."""
     for time in range(first, first + TIMES_PER_PHASE):
         diffs: dict[tuple[int, int | None], int] = {}
         for key in rng.sample(range(8), 3):

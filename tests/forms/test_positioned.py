@@ -196,7 +196,7 @@ def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark:
     table.tick([PositionedStatement("k9", (None, "new", "c"), (6, 0), 6, 1, frozenset({0}))])
     before = table.read(6)
     table.compact(6, full=True)
-    # Six live keys, the row that fills an unavailable column, and four deletes, as a connector may send old rows again.
+    # Six live keys, the row that fills an unavailable column, and four deletes, kept because rows may be sent again.
     assert table.rows == 6 + 1 + 4
     assert table.read(6) == before
     assert before["k9"] == ("4", "new", "c")
