@@ -1,4 +1,4 @@
-"""Headless Chromium over its debugging pipe, without any network but this machine."""
+"""Headless Chromium, driven over its debugging pipe; it can reach only this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ONLY_THIS_MACHINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 
 class Browser:
-    """A page of a browser; `asked` has every address that it requests."""
+    """A browser page; `asked` lists every address that it has requested."""
 
     def __init__(self, process: subprocess.Popen[bytes], reading: int, writing: int) -> None:
         self.process, self.reading, self.writing = process, reading, writing
@@ -33,7 +33,7 @@ class Browser:
         self.call("Page.enable")
 
     def open(self, address: str, width: int = 1500, height: int = 950) -> None:
-        """Go to a page, which may still be loading afterwards."""
+        """Navigate to a page; it may still be loading when this returns."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         self.call("Page.navigate", url=address)
@@ -47,7 +47,7 @@ class Browser:
             time.sleep(0.2)
 
     def wait_for_text(self, text: str) -> None:
-        """Wait until the page shows a text."""
+        """Wait until the page shows this text."""
         self.wait_for(f"!!document.body && document.body.innerText.includes({json.dumps(text)})")
 
     def click(self, text: str) -> None:
@@ -66,11 +66,11 @@ class Browser:
         return result.get("value")
 
     def picture(self, file: Path) -> None:
-        """Write what the window shows as a PNG."""
+        """Save what the window shows to a PNG file."""
         file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Send a command of the debugging protocol, and return its result."""
+        """Send a command of the debugging protocol and return its result."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
@@ -87,7 +87,7 @@ class Browser:
     def _next_message(self) -> dict[str, Any]:
         while b"\0" not in self._left:
             part = os.read(self.reading, 1 << 16)
-            assert part, f"the browser has ended with {self.process.poll()}"
+            assert part, f"the browser exited with status {self.process.poll()}"
             self._left += part
         message, self._left = self._left.split(b"\0", 1)
         return dict(json.loads(message))
@@ -95,12 +95,12 @@ class Browser:
 
 @contextmanager
 def browser(profile: Path) -> Iterator[Browser]:
-    """A browser whose name resolution knows 127.0.0.1 and nothing else; its files go into `profile`."""
+    """Start a browser that can reach 127.0.0.1 and nothing else; its files go into `profile`."""
     assert CHROMIUM is not None
     to_browser, writing = os.pipe()
     reading, from_browser = os.pipe()
 
-    def pipes() -> None:  # the browser reads from 3 and writes to 4, whichever ours were
+    def pipes() -> None:  # the browser reads from descriptor 3 and writes to 4
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_browser, from_browser)]
         for end, number in zip(ends, (3, 4), strict=True):
             os.dup2(end, number)

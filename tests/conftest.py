@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from tests.services.registry import Registry
 
 
-# Thousands of small plans, each run once: the JVM's first compiler, no verifying of Spark's own classes and one thread
-# to collect garbage take half the processor time here. It applies to the processes that tests start, too.
+# Tests run thousands of small plans, each once. Using only the JVM's first compiler, not verifying Spark's own classes
+# and collecting garbage in one thread halves the processor time. The processes that tests start inherit these options.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:+UseSerialGC",
 )
-# Plans that run once are interpreted: compiling costs more than running them. The processes that tests start, and
-# `make sweep` with TIDELAKE_TEST_CODEGEN=1, compile them as every user's do.
+# Plans that run once are interpreted: compiling them takes longer than running them. The processes that tests start
+# compile their plans, as they do for users, and so does `make sweep` with TIDELAKE_TEST_CODEGEN=1.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Take the cases of a sweep with a time limit in turn; other tests are deselected already."""
+    """Sort the cases of a sweep that has a time limit by `sweep_order`; other tests are already deselected."""
     if seconds() is not None and all(item.get_closest_marker("sweep") is not None for item in items):
         places = {name: place for place, name in enumerate(sweep_order([item.nodeid for item in items]))}
         items.sort(key=lambda item: places[item.nodeid])
@@ -56,7 +56,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     seed = item.callspec.params.get("seed") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
     if report.failed and seed is not None and item.get_closest_marker("sweep") is not None:
-        report.sections.append((f"again, with seed {seed}", command(int(str(seed)), item.nodeid)))
+        report.sections.append((f"to repeat this with seed {seed}", command(int(str(seed)), item.nodeid)))
     return report
 
 
@@ -75,9 +75,9 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def interpreted(spark: SparkSession) -> SparkSession:
-    """A second session, which interprets its plans: a sweep runs each once, and compiling would take half the time.
+    """A second session that interprets its plans: a sweep runs each plan once, and compiling would take half the time.
 
-    The everyday siblings of the sweeps run in the shared session.
+    The everyday versions of these tests run in the shared session.
     """
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "1")
@@ -155,7 +155,7 @@ def registry() -> Iterator[Registry]:
 
 @contextmanager
 def _service_folder(name: str) -> Iterator[Path]:
-    """A folder for a server's data, removed afterwards: folders of pytest stay, and other users cannot read them."""
+    """A folder for a server's data, removed afterwards; pytest keeps its own folders, which other users cannot read."""
     folder = Path(tempfile.mkdtemp(prefix=f"tidelake-{name}-"))
     try:
         yield folder

@@ -23,7 +23,7 @@ def command(seed: int, test: str) -> str:
 
 
 def seconds() -> float | None:
-    """The time limit for starting further cases, from `TIDELAKE_SWEEP_SECONDS`; None if there is none."""
+    """For how many seconds a run starts new cases, from `TIDELAKE_SWEEP_SECONDS`; None if there is no limit."""
     limit = os.environ.get("TIDELAKE_SWEEP_SECONDS")
     return float(limit) if limit else None
 
@@ -35,9 +35,9 @@ def is_over() -> bool:
 
 
 def sweep_order(tests: Sequence[str]) -> list[str]:
-    """The same names in an order that the first seed decides, so that a run cut short has some of every kind.
+    """The same names in an order that depends on the first seed, so that a run cut short has some cases of every kind.
 
-    Cases from a database to a table come first: no others cover as much.
+    Cases that go from a database to a table come first: no others cover as much.
     """
 
     def place(name: str) -> tuple[bool, bytes]:

@@ -1,4 +1,4 @@
-"""Every class in the tree of errors."""
+"""Every class in the error hierarchy."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def example(error: type[TidelakeError]) -> TidelakeError:
 
 
 @pytest.mark.parametrize("error_class", CLASSES)
-def test_an_error_survives_a_pickle_with_all_its_values(error_class):
+def test_an_error_survives_pickling_with_all_its_values(error_class):
     error = example(error_class)
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is error_class
@@ -86,9 +86,9 @@ def test_an_error_keeps_its_fields_in_order_as_arguments(error_class):
 
 
 @pytest.mark.parametrize("error_class", CLASSES)
-def test_an_error_says_a_fact_in_lower_case_and_then_its_hint(error_class):
+def test_an_error_states_a_fact_in_lower_case_and_then_its_hint(error_class):
     error = example(error_class)
-    if error.fact != TidelakeError.fact.fget(error):  # a class that waits for its children has no fact of its own
+    if error.fact != TidelakeError.fact.fget(error):  # else the class leaves the fact to its subclasses
         assert not {"{", "}"} & set(error.fact)
     assert not error.fact[:1].isupper() or error.fact.startswith("Kafka")
     assert str(error) == (error.fact if error.hint is None else f"{error.fact}\nhint: {error.hint}")
@@ -102,7 +102,7 @@ def test_an_error_that_can_be_raised_has_a_fact_of_its_own(error_class):
     assert any("fact" in vars(base) for base in error_class.__mro__[: error_class.__mro__.index(TidelakeError)])
 
 
-def test_only_families_hang_on_the_root():
+def test_only_families_inherit_directly_from_the_root():
     assert set(TidelakeError.__subclasses__()) == FAMILIES
 
 
@@ -119,7 +119,7 @@ def test_a_malformed_message_names_all_its_problems():
     assert "'x'" in str(error)
 
 
-def test_a_value_too_big_to_show_is_no_second_error():
+def test_a_value_too_big_to_show_causes_no_second_error():
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
@@ -129,7 +129,7 @@ def test_a_value_too_big_to_show_is_no_second_error():
         assert len(str(MixedTimes(value, 1))) < 200
 
 
-def test_braces_in_a_value_are_text():
+def test_braces_in_a_value_are_shown_as_they_are():
     assert "{time}" in str(CodecError("undecodable", "{time} {0} {}"))
 
 

@@ -1,4 +1,4 @@
-"""A scheduled tick of reclocked collections: ingest seals, and a check reports keys in error."""
+"""A scheduled tick of reclocked collections: ingest also seals, and a check reports keys in error."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ def test_checks_and_pages_name_a_key_in_error_and_current_stays_as_it_was(
     assert current() == (True, {1: 11, 2: 22})
 
 
-def test_a_lost_binding_fails_every_check_and_blocks_assets_below(instance: DagsterInstance, tmp_path: Path) -> None:
+def test_a_lost_binding_fails_every_check_and_blocks_downstream_assets(
+    instance: DagsterInstance, tmp_path: Path
+) -> None:
     lakes = RawLakes(tmp_path, {"visits": "append_only"})
     for row in range(2):
         lakes.put("visits", item(row, 10))

@@ -1,4 +1,4 @@
-"""A scheduled tick on a real instance: the tables, the event log, and where it stops."""
+"""A scheduled tick on a real Dagster instance: the tables, the event log, and where it stops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TICK_ASSETS = {f"{name}/{verb}" for name in ("prices", "visits") for verb in ("i
 
 
 def commit_wrong_run(lakes: Lakes, name: str, time: int) -> None:
-    """Commit what no job would: a row at a sealed time, in a commit that keeps all rules."""
+    """Commit what no job would: a row at a sealed time, in a commit that is otherwise correct."""
     path = lakes.collection(name).paths.updates
     schema = updates_schema(RECORD).remove(len(updates_schema(RECORD)) - 1)
     rows = pa.Table.from_pylist([{"id": 9, "price": 9, "_time": time, "_diff": 1}], schema=schema)
@@ -115,7 +115,7 @@ def test_a_wrong_setting_stops_the_run_before_anything_is_written(instance: Dags
     assert "collections.visits.topic: the topic 'visits' has no folder" in text
 
 
-def test_errors_of_the_source_fail_checks_that_stop_nothing(
+def test_errors_of_the_source_fail_only_checks_that_block_nothing(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY, b"\xff\xff", updates(((5, 50), 7, 1), ((6, 60), 7, 1)), progress([6], [9], {7: 1}))
@@ -135,7 +135,7 @@ def test_errors_of_the_source_fail_checks_that_stop_nothing(
     assert metadata(shown, "prices", "current")["as_of"] == 6
 
 
-def test_damage_below_upper_blocks_assets_below_until_it_is_repaired(
+def test_damage_below_upper_blocks_downstream_assets_until_it_is_repaired(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     for name in ("prices", "visits"):
@@ -169,7 +169,7 @@ def test_damage_below_upper_blocks_assets_below_until_it_is_repaired(
     assert metadata(shown, "visits", "current")["as_of"] == 8
     assert "prices/announced_is_recounted" in failed_checks(shown)
 
-    # Once the wrong run is taken out, the collection is as before.
+    # Once the wrong run is removed, the collection is as it was before.
     path = lakes.collection("prices").paths.updates
     wrong = {file.run for file in OpenTable(path).files() if file.rows == 1 and file.time_max == 2}
     OpenTable(path).commit({}, [], sorted(wrong))
@@ -199,7 +199,7 @@ def test_a_refused_commit_fails_its_step_and_does_not_blame_the_topic(instance: 
 
 
 @pytest.mark.sweep
-def test_a_changed_run_file_blocks_as_well(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
+def test_a_changed_run_file_also_blocks(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
     for name in ("prices", "visits"):
         lakes.send(name, *HISTORY)
     assert run_tick_job(lakes.config, instance).success
@@ -208,7 +208,7 @@ def test_a_changed_run_file_blocks_as_well(spark: SparkSession, instance: Dagste
     rows = pq.ParquetFile(file).read()
     at = rows["_time"].to_pylist().index(2)
     times = [*rows["_time"].to_pylist()]
-    times[at] = 4  # the same rows, another time: no checksum notices
+    times[at] = 4  # the file is rewritten with new checksums, so that only the time is wrong
     pq.write_table(rows.set_column(rows.column_names.index("_time"), "_time", pa.array(times, pa.int64())), file)
     moved = run_nightly_job(lakes.config, instance)
     assert failed_checks(moved) == {"prices/announced_is_recounted": "ERROR"}

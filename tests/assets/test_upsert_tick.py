@@ -1,4 +1,4 @@
-"""A scheduled tick of an upsert collection, its own check, and damage that only this check detects."""
+"""A scheduled tick of an upsert collection, and damage that the check of its family detects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_upsert_collection_goes_through_the_scheduled_job(
     assert lakes.contents(spark, "prices", 5) == {(1, 30): 1}
     assert materialized(run_current_job(lakes.config, instance)) == {"prices/current"}
 
-    # A second value of one key at a sealed time, with a proof that it was announced.
+    # A second value of one key at a sealed time.
     path = lakes.collection("prices").paths.updates
     schema = pa.schema([field for field in updates_schema(RECORD) if field.name != "_run"])
     row = pa.Table.from_pylist([{"id": 1, "price": 77, "_time": 2, "_diff": 1}], schema=schema)

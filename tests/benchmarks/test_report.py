@@ -1,4 +1,4 @@
-"""The benchmarks' statements about samples."""
+"""What the benchmarks report about their samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def took(*seconds: float) -> list[Measured]:
 
 
 def test_a_ratio_compares_neighbours_in_time() -> None:
-    """A busy minute hits both sides of a round; the medians of each side could come from different minutes."""
+    """A busy minute slows both sides of a round, but the medians of the two sides may come from different minutes."""
     samples = Samples({"ours": took(1, 10, 1), "theirs": took(2, 20, 40)})
     assert samples.ratio("ours", "theirs") == 2
 
@@ -42,7 +42,7 @@ def test_no_round_begins_after_the_end_but_one_round_is_kept() -> None:
     assert len(samples.of["a"]) == 1
 
 
-def test_a_contestant_that_fails_is_named_and_the_others_go_on() -> None:
+def test_a_contestant_that_fails_is_named_and_the_others_continue() -> None:
     def fails(number: int) -> Measured:
         raise MemoryError
 
@@ -78,7 +78,7 @@ def test_a_raw_topic_is_compared_with_parsing_alone_and_its_tick_with_a_smaller_
     assert [(round(line.reached or 0, 2), line.met) for line in lines] == [(0.25, False)] * 2 + [(1.05, True)] * 2
 
 
-def test_a_reversed_ledger_is_compared_with_its_own_order() -> None:
+def test_a_reversed_ledger_is_compared_with_one_in_order() -> None:
     samples = Samples({small.IN_ORDER: took(2), small.REVERSED: took(3)})
     (line,) = lines_of({"ledger": {"40000": samples}})
     assert (line.reached, line.met) == (1.5, False)

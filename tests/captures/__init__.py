@@ -1,4 +1,4 @@
-"""Topics as Debezium wrote them from a real PostgreSQL, with the tables' own contents at several moments.
+"""Topics as Debezium wrote them from a real PostgreSQL server, with the contents of the tables at several moments.
 
-`python -m tests.captures.record` records them again; its docstring describes them.
+`python -m tests.captures.record` records them again; the docstring of that module describes them.
 """

@@ -68,7 +68,7 @@ EVENT: dict[str, Any] = {
         {"name": "ts_ms", "type": ["null", "long"]},
     ],
 }
-"""A change event of the workload's rows, as a converter for Avro writes it."""
+"""The schema of a change event of the workload's rows, as an Avro converter writes it."""
 
 
 def avro_lines(lines: list[str], header: bytes, event: Mapping[str, Any] = EVENT) -> list[str]:
@@ -89,7 +89,7 @@ def avro_lines(lines: list[str], header: bytes, event: Mapping[str, Any] = EVENT
 
 
 def _with_bytes(value: Any, kind: Any) -> Any:
-    """A JSON value in the form of Avro, with bytes decoded from base64."""
+    """A JSON value in the form that an Avro writer expects: bytes are decoded from base64."""
     if isinstance(kind, list):
         kind = next(branch for branch in kind if branch != "null")
     if value is None or isinstance(kind, str):
@@ -102,7 +102,7 @@ def _with_bytes(value: Any, kind: Any) -> Any:
 
 
 def change_collection(topic: str, record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """The block of a collection of raw change events."""
+    """The settings of a collection of raw change events."""
     block = {"topic": topic, "framing": "reclock", "format": "json", "envelope": "debezium", "key": ["id"]}
     return {**block, "schema": dict(record), **more}
 
@@ -136,18 +136,18 @@ class ChangeLake:
                 file.writelines(f"{line}\n" for line in more)
 
     def ingest(self) -> Any:
-        """Read the topic to its end, and return the report."""
+        """Read the topic to its end and return the report."""
         report = ingest.run(self.spark, self.settings)
         if report.errors:
             raise next(iter(report.errors.values()))
         return report.results["table"]
 
     def compact(self) -> None:
-        """Forget what need not be told apart."""
+        """Run a full compaction."""
         assert not compact.run(self.spark, self.settings, True).errors
 
     def validate(self) -> Any:
-        """Recount."""
+        """Run a full validation and return the report."""
         return validate.run(self.spark, self.settings, True).results["table"]
 
     @property
@@ -166,7 +166,7 @@ class ChangeLake:
 
 
 class CaptureLake(ChangeLake):
-    """One table of a capture."""
+    """A collection on the topic of one captured table."""
 
     def __init__(self, root: Path, spark: SparkSession, capture: str, table: str, **more: Any) -> None:
         super().__init__(root, spark, f"{capture}.public.{table}", RECORD, **more)
@@ -174,7 +174,7 @@ class CaptureLake(ChangeLake):
         self._sent = dict.fromkeys(self._lines, 0)
 
     def send_to(self, offsets: Mapping[str, int]) -> None:
-        """Add what comes before these offsets."""
+        """Add the lines before these offsets that are not in the topic yet."""
         ends = {int(partition): end for partition, end in offsets.items()}
         self.send({partition: self._lines[partition][self._sent[partition] : end] for partition, end in ends.items()})
         self._sent |= ends

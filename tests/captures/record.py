@@ -1,8 +1,8 @@
 """Record the captures: `python -m tests.captures.record` starts PostgreSQL, a broker and Debezium, and writes topics.
 
-`steady`: concurrent sessions, while the worker is killed and comes back. `snapshots`: the same, and the connector
-forgets where it was, so that it takes a snapshot again in mid-stream. `types`: one row of every type, with its schema,
-as decimals are `precise`, `string` or `double`.
+`steady`: concurrent sessions, while the worker is killed and restarted. `snapshots`: concurrent sessions, while the
+connector loses its offsets, so that it takes another snapshot in mid-stream. `types`: a row with a column of every
+type, and its schema, once for each way to write decimals (`precise`, `string`, `double`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WAIT_S = 300.0
 
 @dataclass
 class Services:
-    """What a capture needs."""
+    """The services that a capture needs."""
 
     postgres: Postgres
     broker: Broker
@@ -41,7 +41,7 @@ class Services:
 
 @dataclass
 class Capture:
-    """A database whose tables a connector follows, and what it held at several moments."""
+    """A database whose tables a connector follows, and what the tables held at several moments."""
 
     services: Services
     name: str
@@ -69,11 +69,11 @@ class Capture:
                 return
             time.sleep(0.2)
         raise AssertionError(
-            f"{self.name}: the mark {row[0]} does not come within {_WAIT_S:.0f} s; {self._situation()}"
+            f"{self.name}: the mark {row[0]} did not arrive within {_WAIT_S:.0f} s; {self._situation()}"
         )
 
     def _situation(self) -> str:
-        """What an engineer would look at if nothing arrives any more."""
+        """What an engineer would look at if nothing arrived any more."""
         with self.services.postgres.connect(self.database) as session:
             slots = session.execute(
                 "select slot_name, active, confirmed_flush_lsn::text, pg_current_wal_lsn()::text"
@@ -91,7 +91,7 @@ class Capture:
                     yield after
 
     def note(self, tables: tuple[str, ...]) -> None:
-        """Note what the tables hold now, and where the topics end; nothing changes them meanwhile."""
+        """Note what the tables hold now and where the topics end; nothing may change them meanwhile."""
         self.catch_up()
         offsets = {
             self.topic(table): {
@@ -103,7 +103,7 @@ class Capture:
         self.moments.append({"offsets": offsets, "rows": rows})
 
     def forget_offsets(self) -> None:
-        """Let the connector forget where it was, as after a kill before it saved its offsets."""
+        """Delete the connector's offsets, as if it had been killed before it saved them."""
         self.services.connect.pause(self.name, stop=True)
         end = time.monotonic() + _WAIT_S
         while True:
@@ -115,7 +115,7 @@ class Capture:
                 time.sleep(0.3)
 
     def write(self, tables: tuple[str, ...], folder: Path) -> None:
-        """Write the topics as file topics, and the moments."""
+        """Write the topics, as file topics, and the moments."""
         shutil.rmtree(folder, ignore_errors=True)
         for table in tables:
             for partition, records in self.services.broker.consume(self.topic(table)).items():
@@ -126,7 +126,7 @@ class Capture:
 
 @contextmanager
 def services() -> Iterator[Services]:
-    """Start all three, in folders that are removed with them."""
+    """Start all three services, in folders that are removed when the services stop."""
     with ExitStack() as stack:
         folders = []
         for name in ("postgres", "kafka", "connect"):
@@ -138,7 +138,7 @@ def services() -> Iterator[Services]:
 
 
 def capture(running: Services, name: str, **settings: object) -> Capture:
-    """A database with the workload's tables, whose connector is not started yet."""
+    """Create a database with the workload's tables; its connector is not started yet."""
     database = running.postgres.create_database()
     create_tables(running.postgres, database)
     with running.postgres.connect(database) as session:
@@ -148,7 +148,7 @@ def capture(running: Services, name: str, **settings: object) -> Capture:
 
 
 def record_steady(running: Services, name: str, seed: int, truncates: bool = True) -> Capture:
-    """Concurrent sessions; the worker is killed twice; at the end one table is truncated and filled again."""
+    """Record concurrent sessions; the worker is killed twice, and at the end one table is truncated and refilled."""
     recording = capture(running, name)
     recording.start()
     with Workload(running.postgres, recording.database, seed, pause_s=0.03) as work:
@@ -169,7 +169,7 @@ def record_steady(running: Services, name: str, seed: int, truncates: bool = Tru
 
 
 def record_snapshots(running: Services, name: str, seed: int) -> Capture:
-    """The connector forgets where it was, twice, in mid-stream; rows are deleted while it is away."""
+    """Record concurrent sessions; twice the connector loses its offsets, and rows are deleted while it is stopped."""
     recording = capture(running, name)
     recording.start()
     with Workload(running.postgres, recording.database, seed, pause_s=0.03) as work:
@@ -224,7 +224,7 @@ _KINDS = {
     "c_range": ("int4range", "'[1,5)'"),
     "c_point": ("point", "'(1.5,-2)'"),
 }
-"""Columns of every type, each with a value as SQL."""
+"""A column of every type: its type and a value, both in SQL."""
 
 _MODES: dict[str, dict[str, object]] = {
     "precise": {},
@@ -243,7 +243,7 @@ _MODES: dict[str, dict[str, object]] = {
 
 
 def record_types(running: Services, folder: Path) -> None:
-    """A row of every type and a row of nulls, by connectors of each mode, with the schema in each message."""
+    """Record a row with every type and a row of nulls, in each mode of the connector; each message has its schema."""
     database = running.postgres.create_database()
     with running.postgres.connect(database) as session:
         session.execute("create type mood as enum ('ebb', 'high tide')")
@@ -252,7 +252,7 @@ def record_types(running: Services, folder: Path) -> None:
             try:
                 session.execute(f"select {value}::{kind}")
             except psycopg.Error as error:
-                print(f"{name}: left out, as this server does not know it: {error}")
+                print(f"{name}: left out, because this server does not know it: {error}")
                 continue
             kinds[name] = (kind, value)
         columns = ", ".join(f"{name} {kind}" for name, (kind, _) in kinds.items())
@@ -277,7 +277,7 @@ def record_types(running: Services, folder: Path) -> None:
         recording.start()
         end = time.monotonic() + _WAIT_S
         while not (lines := _rows_of(running, recording.topic("kinds"))) or len(lines) < 2:
-            assert time.monotonic() < end, f"{mode}: the rows do not come"
+            assert time.monotonic() < end, f"{mode}: the rows did not arrive"
             time.sleep(0.3)
         recording.write(("kinds",), folder / mode)
         running.connect.remove(recording.name)
@@ -290,13 +290,13 @@ def _rows_of(running: Services, topic: str) -> list[Any]:
 
 
 def payload(value: bytes) -> dict[str, Any]:
-    """The event itself, with or without its schema around it."""
+    """The event itself, without the schema that may be around it."""
     event = json.loads(value)
     return dict(event.get("payload", event))
 
 
 def write_lines(path: Path, records: list[tuple[int, Any]]) -> None:
-    """Records as the lines of a file topic."""
+    """Write records as the lines of a file topic."""
     lines = []
     for offset, record in records:
         line: dict[str, Any] = {"offset": offset, "timestamp_ms": record.timestamp_ms}
@@ -309,13 +309,13 @@ def write_lines(path: Path, records: list[tuple[int, Any]]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text compressed, so that equal text gives equal bytes."""
+    """Write text, compressed so that equal text gives equal bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def main() -> None:
-    """Record them all, or those that are named."""
+    """Record the captures that the command line names, or all of them."""
     names = sys.argv[1:] or ["steady", "snapshots", "types"]
     with services() as running:
         if "types" in names:

@@ -15,7 +15,7 @@ import psycopg
 from tests.services.postgres import Postgres
 
 TABLES = ("people", "papers")
-"""They differ in what the database says of a row before a change: its key (the default), or all of it."""
+"""The tables differ in what the database logs of a row before a change: its key (the default), or the whole row."""
 
 _COLUMNS = """(
     id int primary key, name text not null, big text, bin bytea, price numeric(12, 3), seen timestamptz, day date,
@@ -42,18 +42,18 @@ RECORD: dict[str, Any] = {
         {"name": "note", "type": ["null", "string"]},
     ],
 }
-"""What the tables' rows are, with the names that Debezium gives to types."""
+"""The record schema of the tables' rows, with Debezium's names of types."""
 
 _WORDS = ("Möwe", "Sturm", "海", "Ebbe & Flut", 'a "quoted" word', "line\nbreak", "🌊", "", "\\ backslash", "0")
 _KEYS = 30
 
 
 def create_tables(postgres: Postgres, database: str) -> None:
-    """Make the tables, with some rows."""
+    """Create the tables, with a few rows in each."""
     with postgres.connect(database) as session:
         for table in TABLES:
             session.execute(f"create table {table} {_COLUMNS}")
-            for column in ("big", "bin"):  # large values lie outside of the row, uncompressed
+            for column in ("big", "bin"):  # large values are stored outside the row, uncompressed
                 session.execute(f"alter table {table} alter {column} set storage external")
         session.execute("alter table papers replica identity full")
         rng = Random(0)
@@ -63,18 +63,18 @@ def create_tables(postgres: Postgres, database: str) -> None:
 
 
 def contents(postgres: Postgres, database: str, table: str) -> list[list[Any]]:
-    """The rows of a table in the order of keys, by `COLUMNS`: bytes in hex, decimals as text, times in microseconds."""
+    """The rows of a table in the order of their keys: bytes in hex, decimals as text, timestamps in microseconds."""
     with postgres.connect(database) as session:
         return [list(row) for row in session.execute(f"select {_SHOWN} from {table} order by id").fetchall()]
 
 
 Session = psycopg.Connection[Any]
 Change = Callable[[Session, str, Random], int]
-"""Changes rows of a table, and returns how many."""
+"""Changes rows of a table and returns how many it has changed."""
 
 
 class Workload:
-    """Sessions that work until they are stopped, and may be held between two transactions."""
+    """Sessions that work until they are stopped, and that can be held between two transactions."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Workload:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Inside, no transaction is open."""
+        """Hold all sessions; inside the `with` block, no transaction is open."""
         for gate in self._gates:
             assert gate.acquire(timeout=60)
         try:
@@ -123,7 +123,7 @@ class Workload:
 
     @property
     def events(self) -> int:
-        """How many rows committed transactions have changed; the error of a session is raised here."""
+        """How many rows the committed transactions have changed; fails if a session has failed."""
         assert not self._errors, self._errors[0]
         return sum(self._events)
 
@@ -136,12 +136,12 @@ class Workload:
                         self._events[place] += self._transaction(session, rng)
                     ahead_s = self.events / self._rate - (time.monotonic() - self._started)
                     self._stop.wait(max(ahead_s, self._pause_s * rng.random()))
-        except Exception as error:  # a thread's error is the test's
+        except Exception as error:  # an error in a thread must fail the test
             self._errors.append(error)
             raise
 
     def _transaction(self, session: Session, rng: Random) -> int:
-        """Run a transaction, and return how many rows it has changed: none if it was rolled back."""
+        """Run a transaction and return how many rows it has changed: none if it was rolled back."""
         try:
             events = 0
             for _ in range(rng.randint(1, 5)):
@@ -158,7 +158,7 @@ class Workload:
 
 
 def change_one(session: Session, table: str, rng: Random) -> int:
-    """Run a random statement about a random key, and return how many rows it has changed."""
+    """Run a random statement on a random key and return how many rows it has changed."""
     key, choice = rng.randint(1, _KEYS), rng.random()
     if choice < 0.25:
         return _insert(session, table, rng, key)
@@ -171,7 +171,8 @@ def change_one(session: Session, table: str, rng: Random) -> int:
     if choice < 0.7:
         return _rows(session, f"update {table} set big = %s, bin = %s where id = %s", [*_large(rng), key])
     if choice < 0.8:
-        # Without the whole row before, nobody could know what large values the new key has: they are sent anew.
+        # Debezium sends only large values that a statement writes. Where it does not know the whole old row, this
+        # statement writes them again; otherwise nobody could know the large values of the new key.
         anew = ", big = big || '', bin = bin || ''::bytea" if table == "people" else ""
         return _rows(session, f"update {table} set id = %s{anew} where id = %s", [rng.randint(1, _KEYS), key])
     if choice < 0.85:
@@ -182,9 +183,9 @@ def change_one(session: Session, table: str, rng: Random) -> int:
 
 
 def change_many(session: Session, table: str, rng: Random) -> int:
-    """Run a random statement about a range of a thousand keys, and return how many rows it has changed.
+    """Run a random statement on a range of keys, among about a thousand, and return how many rows it has changed.
 
-    A table that is truncated is filled again in the same transaction, so that no snapshot finds it empty.
+    A truncated table is refilled in the same transaction, so that no snapshot finds it empty.
     """
     first, choice = rng.choice((0, 2 * _MANY)) + rng.randrange(_MANY), rng.random()
     within = "id between %s and %s"
@@ -197,7 +198,7 @@ def change_many(session: Session, table: str, rng: Random) -> int:
         return _rows(session, f"update {table} set {sets} where {within}", [*values, *span])
     if choice < 0.7:
         return _rows(session, f"update {table} set big = %s, bin = %s where {within}", [*_large(rng), first, first + 3])
-    if choice < 0.85:  # to another key and back: exclusive or is its own inverse
+    if choice < 0.85:  # to another key or back: exclusive or is its own inverse
         anew = ", big = big || '', bin = bin || ''::bytea" if table == "people" else ""
         free = f"not exists (select from {table} other where other.id = {table}.id # {2 * _MANY})"
         return _rows(
@@ -210,11 +211,11 @@ def change_many(session: Session, table: str, rng: Random) -> int:
 
 
 _MANY = 512
-"""Keys lie below this, or above twice this: a change of a key moves it from one range to the other."""
+"""Keys are in two ranges: one begins at 0, the other at twice this. An update of a key moves it to the other range."""
 
 
 def _insert_many(session: Session, table: str, rng: Random, span: Sequence[int]) -> int:
-    """Insert or rename the rows of a range of keys; the first of them has large values."""
+    """Insert or rename the rows of a range of keys; the first row has large values."""
     big, bin_ = _large(rng)
     return _rows(
         session,

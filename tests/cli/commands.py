@@ -1,4 +1,4 @@
-"""Commands of the command line, as tests call them."""
+"""Runs commands of the command line for tests."""
 
 from __future__ import annotations
 

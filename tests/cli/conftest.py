@@ -1,4 +1,4 @@
-"""A lake on which several commands are tried."""
+"""A lake for the tests of several commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidelake fence` names the only writer of a collection. No JVM."""
+"""`tidelake fence` names the only writer of a collection. These tests start no JVM."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def open_for_writing(settings: Settings, writer: str | None) -> None:
     Catalog(Store(settings.store), writer).open_or_create(settings.collection(NAME).spec())
 
 
-def test_a_fence_lets_in_one_writer_by_name_and_anyone_again(tmp_path: Path) -> None:
-    """The store is of an earlier version, whose entries name no writer."""
+def test_a_fence_admits_only_the_named_writer_until_it_is_lifted(tmp_path: Path) -> None:
+    """The store is from an earlier version of Tidelake, whose entries name no writer."""
     config = unpack(tmp_path)
     settings = open_lake(config).settings
-    open_lake(config).collection(NAME).verify()  # it notices once that there are no markers
+    open_lake(config).collection(NAME).verify()  # the warning about missing markers comes only here
     open_for_writing(settings, "old")
     fenced = json.loads(call("fence", NAME, "--writer", "new", "--json", "--config", str(config)))
     assert fenced == {"name": NAME, "epoch": 1, "writer": "new"}

@@ -1,4 +1,4 @@
-"""`tidelake quarantine` and `tidelake late`: what is noted about a collection."""
+"""`tidelake quarantine` and `tidelake late`: the messages and statements that a collection has set aside."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_quarantine_shows_the_message_its_place_and_its_reason(contradicted: Lak
 
 
 @pytest.mark.spark
-def test_a_late_contradiction_is_shown_with_its_place_and_settled_by_what_was_published(
+def test_a_late_contradiction_is_shown_with_its_place_and_settling_it_changes_nothing_published(
     contradicted: Lake, spark: SparkSession
 ) -> None:
     config = ("--config", str(contradicted.file))
@@ -82,12 +82,12 @@ def test_a_late_contradiction_is_shown_with_its_place_and_settled_by_what_was_pu
 
 
 @pytest.mark.spark
-def test_a_table_that_is_no_folder_is_an_error_and_no_traceback(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_table_that_is_not_a_folder_is_reported_without_a_traceback(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.ingest()
     table = lake.collection.paths.quarantine.local
     shutil.rmtree(table)
-    table.write_text("no folder")
+    table.write_text("not a folder")
     done = run("quarantine", NAME, "--config", lake.file)
     assert done.returncode == 1
     assert done.stderr.startswith("error: [Errno 20] Not a directory")
@@ -95,7 +95,7 @@ def test_a_table_that_is_no_folder_is_an_error_and_no_traceback(tmp_path: Path, 
     assert "Traceback" not in done.stderr
 
 
-def test_a_damaged_table_ends_with_status_1_and_a_hint(tmp_path: Path) -> None:
+def test_a_command_on_a_damaged_table_exits_with_status_1_and_a_hint(tmp_path: Path) -> None:
     (tmp_path / "topics" / "t").mkdir(parents=True)
     schema = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
     block = {"family": "plain", "topic": "t", "schema": schema}

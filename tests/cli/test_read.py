@@ -85,7 +85,7 @@ def test_read_prints_every_type_without_loss_and_what_it_prints_can_be_discarded
         ("element_at(array(id), 2) > 0", "INVALID_ARRAY_INDEX"),
     ],
 )
-def test_a_predicate_that_fails_on_the_data_is_named_with_the_reason(
+def test_a_predicate_that_fails_on_the_data_is_reported_with_the_reason(
     contradicted: Lake, where: str, message: str
 ) -> None:
     with pytest.raises(PredicateRefused, match=message) as caught:

@@ -1,4 +1,4 @@
-"""`tidelake resolve`: its options, and names of collections that are names of sub-commands; the rest is in scripts."""
+"""`tidelake resolve`: its options, and collections that are named like sub-commands; the rest is tested by scripts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
         (("--time", "3", "--count", "1", "--reason", " "), "the reason is missing or empty"),
     ],
 )
-def test_a_decision_that_makes_no_sense_is_refused(
+def test_a_decision_that_does_not_make_sense_is_refused(
     contradicted: Lake, arguments: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(TidelakeError, match=message):
@@ -132,7 +132,7 @@ def test_a_collection_may_have_the_name_of_a_sub_command(
     config.write_text(json.dumps({"collections": blocks}), encoding="utf-8")
     result = CliRunner().invoke(app, ["resolve", *words, "--config", str(config)])
     assert isinstance(result.exception, TidelakeError)
-    if named == "by-options":  # no name of a collection, and no sub-command that a user can call
+    if named == "by-options":  # neither a collection nor a sub-command that a user can call
         assert "there is no collection of this name" in str(result.exception)
     else:
         assert isinstance(result.exception, UnknownCollection)
@@ -152,7 +152,7 @@ def test_a_sub_command_without_a_name_says_what_is_missing() -> None:
         assert "Missing argument 'NAME'" in result.stderr
 
 
-def test_help_shows_the_sub_commands_and_not_the_form_by_options() -> None:
+def test_help_shows_the_sub_commands_and_hides_the_old_form_with_options() -> None:
     shown = CliRunner().invoke(app, ["resolve", "--help"]).stdout
     assert all(kind in shown for kind in ("count", "discard", "gap", "topic", "quarantine", "withdraw", "list"))
     assert "by-options" not in shown

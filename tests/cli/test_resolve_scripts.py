@@ -1,10 +1,11 @@
-"""The scripts of `resolve`: each case is a title, and line by line a command and its answer, on its own lake.
+"""The scripts of `resolve`: each case has a title and its own lake, and each command is followed by its answer.
 
 `lake FAMILY KEY=VALUE…` chooses the collection's settings and comes first; without it the family is `plain`.
-`u ID:PRICE TIME DIFF …` sends updates, `p lower upper time:count…` a statement, `bytes` a message in hexadecimal,
-`lose N` leaves N offsets out. `run` runs the jobs `ingest` and `seal`, and answers with `upper` or what stopped it;
-`compare` looks at late statements; `contents TIME` is what a reader sees. Everything else is a command of `tidelake`
-and answers with all that it prints, with ` / ` between lines; `state` is what `status --json` says in words.
+`u ID:PRICE TIME DIFF …` sends updates, `p LOWER UPPER TIME:COUNT…` a progress statement, and `bytes` a message in
+hexadecimal; `lose N` skips N offsets. `run` runs the jobs `ingest` and `seal`, and answers with `upper` or with what
+stopped them; `compare` compares late statements with the table; `contents TIME` shows what a reader sees; `state`
+shows the state in the output of `status --json`, and what the collection waits for. Everything else is a command of
+`tidelake`, and the answer is all that it prints, with ` / ` between lines.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ def read_cases() -> Iterator[Case]:
 
 
 class Stage:
-    """The lake of a case, and what can be done to it."""
+    """The lake of a case, and the commands that change or show it."""
 
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self.root, self.spark = root, spark
         self.lake: Lake | None = None
 
     def do(self, line: str) -> str:
-        """Do what a line says, and return its answer."""
+        """Run the command on a line and return its answer."""
         word, _, rest = line.partition(" ")
         if word == "lake":
             family, *settings = rest.split()
@@ -100,7 +101,7 @@ def _count(text: str) -> tuple[int, int]:
 
 
 def call(*words: str) -> str:
-    """All that a command prints, as a person reads it."""
+    """All that a command prints, as a user sees it."""
     if words[0] == "state":
         text = CliRunner().invoke(app, ["status", "--json", *words[1:]]).stdout
         shown: dict[str, Any] = json.loads(text)["collections"][NAME]

@@ -1,4 +1,4 @@
-"""`tidelake status`: numbers and words, without a JVM."""
+"""`tidelake status` shows numbers and states, and starts no JVM."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_status_of_a_proven_collection_imports_no_pandas(contradicted: Lake) -> 
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_reading_a_store_loads_no_log() -> None:
+def test_reading_a_store_does_not_import_the_logging_library() -> None:
     code = "import sys, tidelake.read.status; print('structlog' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
 @pytest.mark.spark
-def test_a_contradiction_is_shown_decided_and_gone(contradicted: Lake) -> None:
+def test_a_contradiction_is_shown_until_it_is_decided(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
     shown: dict[str, Any] = json.loads(call("status", "--json", *config))["collections"]["prices"]
     assert (shown["upper"], shown["pending"], shown["quarantine"], shown["lag_messages"]) == (3, 2, 1, 0)

@@ -1,4 +1,4 @@
-"""`verify` names every damaged file of a store, and `repair` restores what its acknowledged copies restore. No JVM."""
+"""`verify` names every damaged file of a store, and `repair` restores files that have an acknowledged copy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = "plain"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A store of an earlier version, opened once, so that its newest entries are acknowledged."""
+    """A store from an earlier version of Tidelake, opened once, so that its newest entries are acknowledged."""
     file = unpack(tmp_path)
     assert run("verify", "--config", file).returncode == 0
     return file
@@ -42,7 +42,7 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
-def test_a_warning_of_the_store_is_not_part_of_the_output(tmp_path: Path) -> None:
+def test_a_warning_about_the_store_is_not_part_of_the_output(tmp_path: Path) -> None:
     done = run("verify", NAME, "--json", "--config", unpack(tmp_path))
     assert json.loads(done.stdout)[NAME]["damages"] == []
     assert "a log without markers was accepted as it is" in done.stderr
@@ -58,7 +58,7 @@ def test_a_whole_store_is_verified_and_counted(config: Path) -> None:
         assert result["files"] > 0, name
 
 
-def test_a_damaged_entry_is_named_restored_and_the_others_go_on(config: Path) -> None:
+def test_a_damaged_entry_is_named_and_restored_and_other_collections_are_unaffected(config: Path) -> None:
     entry = newest_entry(config, "updates")
     before = entry.read_bytes()
     flip(entry)
@@ -72,7 +72,7 @@ def test_a_damaged_entry_is_named_restored_and_the_others_go_on(config: Path) ->
     assert f"tidelake repair {NAME}" in (done.stdout + done.stderr).replace("COLLECTION", NAME)
 
     done = run("repair", NAME, "--config", config)
-    assert (done.returncode, entry.read_bytes() == before) == (1, False), "without --apply nothing is changed"
+    assert (done.returncode, entry.read_bytes() == before) == (1, False), "without --apply, nothing changes"
     assert f"1 of 1 damaged files can be restored: tidelake repair {NAME} --apply" in done.stderr
     done = run("repair", NAME, "--apply", "--config", config)
     assert (done.returncode, entry.read_bytes() == before) == (0, True)
@@ -103,7 +103,7 @@ def test_a_lost_file_is_named_and_cannot_be_restored(config: Path) -> None:
     assert "from a copy of the store" in damage["remedy"]
 
 
-def test_a_flipped_bit_in_a_page_is_found_by_deep_alone(config: Path) -> None:
+def test_a_flipped_bit_in_a_page_is_found_only_by_a_deep_verification(config: Path) -> None:
     table = tables_of(config) / "updates"
     file = max(OpenTable(table).files(), key=lambda file: file.bytes)
     collection: LakeCollection = open_lake(config).collection(NAME)

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine: a master and its workers, as processes that end with the block."""
+"""A Spark standalone cluster on this machine for a test: a master and its workers, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Standalone:
     url: str
     """The URL of the master."""
     workers: tuple[Path, ...]
-    """The folder of each worker; it has a folder for each application whose executor it ran."""
+    """The folder of each worker; it contains a folder for each application that had an executor there."""
 
 
 @contextmanager
 def standalone(folder: Path, workers: int, memory: str) -> Iterator[Standalone]:
-    """Start a master and workers of one core each on free ports of 127.0.0.1; end them whatever happens."""
+    """Start a master and workers with one core each, on free ports of 127.0.0.1; always stop them at the end."""
     with ExitStack() as running:
         log = folder / "master.log"
         running.enter_context(_process(log, f"{_DEPLOY}.master.Master"))
@@ -46,7 +46,7 @@ def standalone(folder: Path, workers: int, memory: str) -> Iterator[Standalone]:
 
 @contextmanager
 def _process(log: Path, java_class: str, *options: str) -> Iterator[None]:
-    """Run one of Spark's daemons in the foreground; spark-class becomes the JVM, so its pid is the daemon's."""
+    """Run one of Spark's daemons in the foreground; `spark-class` becomes the JVM, so its pid is that of the daemon."""
     command = [str(_SPARK_HOME / "bin" / "spark-class"), java_class]
     command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}

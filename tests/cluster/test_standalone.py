@@ -1,4 +1,4 @@
-"""Jobs that spark-submit runs on a cluster of two workers make the same tables as in one process."""
+"""Jobs that spark-submit runs on a cluster of two workers make the same tables as jobs in a single process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FIRST_FILES = 3
 
 
 def make_topics(tour: Path) -> None:
-    """Make a topic of mangled orders in Parquet files, and empty topics for upserts and change events in JSON lines."""
+    """Make a topic of mangled orders in Parquet files, and empty topics for upserts and change events as JSON lines."""
     options = GenerateOptions(
         name="orders",
         updates=6000,
@@ -85,7 +85,7 @@ def stock() -> list[bytes]:
 
 
 def changes() -> list[bytes]:
-    """The messages of the topic of events: rows that come, change and go, a copy, an undecodable message."""
+    """The messages of the topic of events: rows are inserted, updated and deleted; a copy, an undecodable message."""
     values = [events(*((None, (key, 0), 1) for key in range(6)))]
     values += [events(((key, 0), (key, 7), 2 + key)) for key in range(4)] + [events(((5, 0), None, 8))]
     counts = {1: 6, **{2 + key: 1 for key in range(4)}, 8: 1}
@@ -110,7 +110,7 @@ def run_in_local_mode(spark: SparkSession, settings: Settings, steps: tuple[str,
 
 
 def run_on(cluster: Standalone, folder: Path, steps: tuple[str, ...]) -> None:
-    """Run the documentation's commands for a cluster on this cluster."""
+    """Run the commands that the documentation has for a cluster on this cluster."""
     (block,) = [
         candidate for candidate in blocks_of(PROJECT / "docs" / "operations.md") if candidate.text.startswith(MASTER)
     ]
@@ -127,7 +127,7 @@ def run_on(cluster: Standalone, folder: Path, steps: tuple[str, ...]) -> None:
 
 
 def everything(spark: SparkSession, collection: Collection) -> dict[str, Any]:
-    """All that the tables say, except random values and clock times."""
+    """Everything in the tables, except random values and clock times."""
     paths, record = collection.paths, collection.entry.record_schema
     table = OpenTable(paths.updates)
     names = (UPPER, CLOSED, SINCE, *(offset_value(collection.name, partition) for partition in range(2)))
@@ -151,7 +151,7 @@ def everything(spark: SparkSession, collection: Collection) -> dict[str, Any]:
 
 
 def consolidated(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """The sum of each datum at each time: equal sums at all times are equal contents at every time."""
+    """The sum of the diffs of each datum at each time; if these sums are equal, so are the contents at every time."""
     sums: Counter[str] = Counter()
     for row in rows:
         sums[text_of({**row, DIFF: None})] += row[DIFF]
@@ -168,7 +168,7 @@ def text_of(row: dict[str, Any]) -> str:
     [pytest.param(STEPS[:1], STEPS[:2], id="ingest"), pytest.param(STEPS, STEPS, id="all")],
 )
 @pytest.mark.sweep
-def test_a_cluster_makes_the_tables_that_one_process_makes(
+def test_a_cluster_makes_the_same_tables_as_a_single_process(
     tmp_path: Path, spark: SparkSession, submitted: tuple[str, ...], steps: tuple[str, ...]
 ) -> None:
     local, cluster = tmp_path / "local", tmp_path / "cluster"
@@ -208,7 +208,7 @@ def prepare(spark: SparkSession, scratch: Path, local: Path, cluster: Path) -> N
 
 
 def check_executors(cluster: Standalone, applications: int) -> None:
-    """Every application had an executor on every worker, with the options that spark-submit gave and with ours."""
+    """Check that every application had an executor on every worker, with spark-submit's options and ours."""
     for worker in cluster.workers:
         logs = sorted(worker.glob("app-*/*/stderr"))
         assert len(logs) == applications
@@ -219,7 +219,7 @@ def check_executors(cluster: Standalone, applications: int) -> None:
 
 
 @pytest.mark.sweep
-def test_a_separate_process_finds_its_cluster_by_the_address_of_the_master_alone(tmp_path: Path) -> None:
+def test_a_process_needs_only_the_address_of_the_master_to_use_a_cluster(tmp_path: Path) -> None:
     script = (
         "import sys; from tidelake.spark.session import start_session;"
         " session = start_session(master=sys.argv[1], settings={'spark.executor.memory': '512m'});"

@@ -94,7 +94,7 @@ def test_a_message_survives_each_encoding(message):
 
 @QUICK
 @given(DATA)
-def test_the_bytes_are_those_of_the_schema_as_it_was_given(data):
+def test_another_encoder_writes_the_same_bytes_with_the_given_schema(data):
     def unwrap(branch):
         return None if branch is None else next(iter(branch.items()))
 
@@ -109,11 +109,11 @@ def test_the_bytes_are_those_of_the_schema_as_it_was_given(data):
 
 @QUICK
 @given(DATA, DATA)
-def test_the_identity_of_data_is_that_of_its_value(first, second):
+def test_identities_are_equal_exactly_when_the_data_is_equal(first, second):
     assert (CODEC.identity(first) == CODEC.identity(second)) == (first == second)
 
 
-def test_zero_and_nan_are_one_datum_each_whatever_their_bits_and_are_still_written_as_they_are():
+def test_zero_and_nan_are_each_one_datum_whatever_their_bits_but_are_written_with_their_bits():
     fields = [
         {"name": "f", "type": ["null", "float"]},
         {"name": "many", "type": {"type": "array", "items": ["double", "string"]}},
@@ -143,7 +143,7 @@ REASONS = {"undecodable", "wrong_magic_byte", "unknown_schema_id", "bytes_left_o
 
 
 def outcome(codec, value):
-    """A message, nothing, or what one of the two promised errors says; any other error is raised."""
+    """The message, None, or the content of one of the two documented errors; any other error is raised."""
     try:
         return codec.decode(value)
     except CodecError as error:
@@ -202,7 +202,7 @@ LONG = bytes([0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01])  # 2*
         b"\x80" * 9 + b"\1",
         b"\0" + b"\1" * 30,
     ],
-    ids=["nothing", "no end", "a long batch", "a long text", "many elements", "no branch", "no number", "blocks"],
+    ids=["nothing", "no end", "long batch", "long string", "many elements", "no such branch", "no number", "blocks"],
 )
 def test_absurd_lengths_are_undecodable(value):
     with pytest.raises(CodecError) as caught:
@@ -229,7 +229,7 @@ def test_framing_errors_say_what_is_wrong(value, reason):
 
 
 def number(value):
-    """A number as Avro writes it, zigzag done, of any length."""
+    """A zigzag-encoded number as Avro writes it, of any length."""
     encoded = b""
     while value > 0x7F:
         encoded += bytes([value & 0x7F | 0x80])
@@ -262,27 +262,27 @@ MANY = {
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"\1\0\0\0", "undecodable"),  # branch -1 of the message, which Python would take for the last
+        (b"\1\0\0\0", "undecodable"),  # branch -1 of the message, which in Python means the last one
         (b"\0\2\1\2\0\1\2\2\0", "undecodable"),  # branch -1 of a union
         (b"\0\2\0\1\1\2\2\0", "undecodable"),  # symbol -1
         (b"\0\2\0\4\1\2\2\0", "undecodable"),  # symbol 2 of two
-        (b"\x82\0\0\0\0", "undecodable"),  # progress, its branch in two bytes
+        (b"\x82\0\0\0\0", "undecodable"),  # progress, with its branch in two bytes
         (b"\x82\0\0\0\0\0", "bytes_left_over"),
-        (b"\0\2\2\x80\x80\x80\x80\x80\x80\x80\x80\x80\2\0\1\2\2\0", "undecodable"),  # 2^63, twice
+        (b"\0\2\2\x80\x80\x80\x80\x80\x80\x80\x80\x80\2\0\1\2\2\0", "undecodable"),  # 2^63, beyond the type
         (b"\0\2\2\x84\x80\x80\x80\x80\x80\x80\x80\x80\0\0\1\2\2\0", None),  # 2 in ten bytes
         (b"\0\2\2\x84\x80\x80\x80\x80\x80\x80\x80\x80\x80\0\0\1\2\2\0", "undecodable"),  # 2 in eleven
         (b"\0\2\x82\x80\x80\x80\x10\4\0\1\2\2\0", "undecodable"),  # branch 2^32 + 1
         (b"\0\2\4\3\0\1\2\2\0", "undecodable"),  # a string of -2 bytes
-        (b"\0\2\4\4\xc3\x28\0\1\2\2\0", "undecodable"),  # a string that is no text
+        (b"\0\2\4\4\xc3\x28\0\1\2\2\0", "undecodable"),  # a string that is not UTF-8
         (b"\0\2\4\4\xc3\x28\0\1\2\2\0\0", "bytes_left_over"),
     ],
 )
-def test_bytes_that_no_encoder_writes_have_a_verdict(value, reason):
+def test_bytes_that_no_encoder_writes_are_still_judged(value, reason):
     result = outcome(AvroCodec(MANY), value)
     assert result == (reason or Updates([({"n": {"long": 2}, "e": "a", "ok": True}, 1, 1)]))
 
 
-def test_of_a_boolean_s_bytes_only_1_is_true():
+def test_only_the_byte_1_is_true():
     decoded = [AvroCodec(MANY).decode(b"\0\2\0\0" + bytes([byte]) + b"\2\2\0").batch[0].data for byte in (0, 1, 2, 255)]
     assert [data["ok"] for data in decoded] == [False, True, False, False]
 
@@ -327,7 +327,7 @@ def test_arrays_in_several_blocks_are_read():
     assert codec.decode(b"\0\2" + first + sized + b"\0") == Updates([({"n": 1}, 2, 3), ({"n": 2}, 2, 3)])
 
 
-def test_a_null_value_is_no_message():
+def test_a_null_value_is_not_a_message():
     assert CODEC.decode(None) is None
     assert CONFLUENT.decode(None) is None
 
@@ -344,7 +344,7 @@ def test_a_message_that_is_wrong_in_itself_is_malformed_and_not_undecodable():
     assert caught.value.problems == (("negative_time", -4), ("zero_diff", -4))
 
 
-def test_big_values_nested_nulls_and_empty_text_are_ordinary():
+def test_big_values_nested_nulls_and_empty_strings_survive():
     schema = {
         "type": "record",
         "name": "d",
@@ -356,7 +356,7 @@ def test_big_values_nested_nulls_and_empty_text_are_ordinary():
 
 
 @pytest.mark.parametrize("data", [{}, {"n": "x"}, {"n": None}, 5, None, {"n": 2**40}, {"n": 1, "other": 2}])
-def test_data_that_do_not_fit_are_refused_when_they_are_written(data):
+def test_data_that_does_not_fit_is_refused_when_it_is_written(data):
     codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
     with pytest.raises(InvalidUsage):
         codec.encode(Updates([(data, 1, 1)]))
@@ -378,7 +378,7 @@ def test_data_that_do_not_fit_are_refused_when_they_are_written(data):
         b"",
     ],
 )
-def test_a_line_that_is_no_message_of_the_schema_is_undecodable(line):
+def test_a_line_that_is_not_a_message_of_the_schema_is_undecodable(line):
     codec = AvroJsonCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
     with pytest.raises(CodecError) as caught:
         codec.decode(line)

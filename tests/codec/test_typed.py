@@ -1,4 +1,4 @@
-"""Statements typed by a person become the bytes of the topic's own message, for every type and form."""
+"""Statements typed by a user become the bytes of the topic's own message, for every type and form."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ def test_every_form_of_a_value_becomes_the_bytes_of_the_topics_message(column: s
     assert encoded in CODEC.encode(Updates([(data, 1, 1)]))
 
 
-def test_every_type_of_the_landing_has_a_form_here() -> None:
+def test_every_type_that_can_land_has_a_form_here() -> None:
     assert {name for name, _, _ in FORMS} == {field["name"] for field in ALL["fields"]}
 
 
 @pytest.mark.parametrize(("column", "form", "meant"), FORMS)
-def test_what_is_stored_of_a_statement_loses_nothing(column: str, form: Any, meant: Any) -> None:
+def test_a_statement_loses_nothing_when_it_is_stored(column: str, form: Any, meant: Any) -> None:
     stored = read_statement(ALL, to_text({"data": typed(**{column: form}), "diff": -1}))
     document = DecisionDocument.of(Discard(time=1, statement=stored, reason="r", at_ms=0)).model_dump_json()
     read = DecisionDocument.model_validate_json(document).decision()
@@ -176,7 +176,7 @@ def test_a_value_that_does_not_fit_is_refused_with_its_column(column: str, value
         encode_data(ALL, typed(**{column: value}))
 
 
-def test_columns_that_are_missing_or_too_many_are_named() -> None:
+def test_missing_and_extra_columns_are_named() -> None:
     data = typed()
     del data["l"]
     with pytest.raises(DataRefused, match="column 'l' is missing"):
@@ -199,7 +199,7 @@ def test_a_decimal_of_fixed_size_fills_its_bytes() -> None:
         encode_data(schema, {"n": {"b64": "AA=="}})
 
 
-def test_a_record_that_looks_like_a_branch_is_read_in_one_way_or_refused() -> None:
+def test_a_record_that_looks_like_a_branch_is_refused_if_it_is_ambiguous() -> None:
     inner = {"type": "record", "name": "b", "fields": [{"name": "a", "type": ["null", "string"]}]}
     outer = {"type": "record", "name": "a", "fields": [{"name": "a", "type": ["null", inner]}]}
     schema = {"type": "record", "name": "d", "fields": [{"name": "c", "type": ["null", outer]}]}
@@ -230,7 +230,7 @@ def test_a_statement_of_another_shape_is_refused(text: str, message: str) -> Non
 
 
 @pytest.mark.spark
-def test_a_typed_statement_is_the_row_that_the_message_lands_as(spark: SparkSession) -> None:
+def test_a_typed_statement_becomes_the_same_row_as_its_message(spark: SparkSession) -> None:
     data = [everything(**{"dec": SHORTEST, column: meant}) for column, _, meant in FORMS]
     frame = statement_frame(
         spark, ALL, [(at, {"data": typed(**{column: form}), "diff": 1}) for at, (column, form, _) in enumerate(FORMS)]
@@ -242,7 +242,7 @@ def test_a_typed_statement_is_the_row_that_the_message_lands_as(spark: SparkSess
     )
     landed = explode_updates(Decoder(ALL).updates(raw), ALL).drop("_partition", "_offset")
     assert frame.columns == landed.columns
-    # As JVM text: Python has no year 10000, and no date before the year 1.
+    # Compared as JSON from the JVM: Python has neither a year 10000 nor a date before the year 1.
     made, meant = (sorted(rows.selectExpr("to_json(struct(*))").toArrow()[0].to_pylist()) for rows in (frame, landed))
     assert len(meant) == len(FORMS)
     assert made == meant

@@ -1,4 +1,4 @@
-"""The compaction scripts: what since allows, and what a merge leaves, command by command."""
+"""The compaction scripts: what `since` allows, and what a merge leaves, command by command."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def test_a_compaction_script_gets_the_answers_written_in_it(tmp_path: Path, spar
     assert replay(tmp_path, spark, case.lines) == case.lines
 
 
-def test_no_title_of_a_compaction_script_is_there_twice() -> None:
+def test_titles_of_compaction_scripts_are_unique() -> None:
     assert len({case.title for case in CASES}) == len(CASES) > 8

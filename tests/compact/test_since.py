@@ -1,4 +1,4 @@
-"""Moving since, the first commit of a compaction: how far, by which clocks, and by whom."""
+"""Moving `since`, the first commit of a compaction: how far, by which clocks, and by whom."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Kept:
         return self.catalog.find("visits")
 
     def since(self, upper: int, keep: str | int) -> int:
-        """Seal up to `upper`, and let compaction move since."""
+        """Seal up to `upper`, and let compaction move `since`."""
         OpenTable(self.collection.paths.updates).commit({UPPER: upper})
         return move_since(self.catalog, self.collection, keep).since[0]
 
@@ -49,7 +49,7 @@ def kept(tmp_path: Path) -> Kept:
     return Kept(tmp_path, "reclock", "append_only")
 
 
-def test_an_upper_in_the_future_forgets_nothing_young(kept: Kept) -> None:
+def test_an_upper_in_the_future_forgets_nothing_recent(kept: Kept) -> None:
     since = kept.since(NOW_MS + 365 * DAY_MS, DAY_MS)
     assert NOW_MS - DAY_MS <= since <= int(clock.time() * 1000) - DAY_MS
 
@@ -60,7 +60,9 @@ def test_keep_counts_from_upper_if_the_topic_is_idle(kept: Kept) -> None:
     assert kept.since(NOW_MS - 5 * DAY_MS, 0) == NOW_MS - 5 * DAY_MS - 1
 
 
-def test_the_store_may_be_right_when_this_machine_is_a_year_ahead(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_of_the_store_counts_if_this_machine_is_a_year_ahead(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tidelake.compact.compaction.clock.time", lambda: NOW_MS / 1000 + 365 * 86_400)
     assert kept.since(NOW_MS + 365 * DAY_MS, DAY_MS) < NOW_MS + 3_600_000 - DAY_MS
 
@@ -71,7 +73,7 @@ def test_a_clock_that_is_behind_moves_nothing_back(kept: Kept, monkeypatch: pyte
     assert kept.since(NOW_MS, DAY_MS) == before == NOW_MS - 2 * DAY_MS
 
 
-def test_times_of_the_source_have_no_clock(tmp_path: Path) -> None:
+def test_no_clock_bounds_the_times_of_a_source(tmp_path: Path) -> None:
     kept = Kept(tmp_path, "cdcv2", "none")
     assert kept.since(NOW_MS + 365 * DAY_MS, DAY_MS) == NOW_MS + 364 * DAY_MS
 
@@ -86,7 +88,7 @@ def test_status_says_that_times_are_ahead_of_the_clock(kept: Kept) -> None:
     assert 3 * 86_400 - 600 < status.times_ahead_s <= 3 * 86_400
 
 
-def test_the_clock_of_a_disk_is_that_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_of_a_disk_is_read_from_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "time", lambda: 0.0)
     (tmp_path / "file").touch()
     assert abs(blobs.now_s(locate(tmp_path)) - (tmp_path / "file").stat().st_mtime) < 60

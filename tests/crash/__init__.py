@@ -1,1 +1,1 @@
-"""Kills, races and faults: real processes that really die. `docs/decisions/kills.md` says how."""
+"""Kills, races and faults: real processes are really killed. `docs/decisions/kills.md` explains how."""

@@ -1,4 +1,4 @@
-"""The test's side: the connection to a nursery, the contents of a lake's tables, and checks of what victims report."""
+"""The test's side: the connection to a nursery, the state of a lake's tables, and checks of what victims report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WAIT_MAX_S = 300.0
 
 
 class Nursery:
-    """A nursery on the JVM of a session, for as long as the `with` lasts."""
+    """A nursery on the JVM of a session; it ends with the `with` block."""
 
     def __init__(self, spark: SparkSession) -> None:
         gateway = spark.sparkContext._gateway
@@ -56,15 +56,15 @@ class Nursery:
         self._process.communicate()
 
     def start(self, order: dict[str, Any]) -> int:
-        """Fork a victim, and return its process id."""
+        """Fork a victim and return its process id."""
         return self._ask(order)
 
     def wait(self, victim: int) -> int:
-        """Wait for its end, and return its exit code, or minus the signal that ended it."""
+        """Wait until a victim ends, and return its exit code, or minus the number of the signal that killed it."""
         return self._ask({"wait": victim})
 
     def run(self, order: dict[str, Any]) -> int:
-        """Fork a victim and wait for its end."""
+        """Fork a victim, wait until it ends, and return the same as `wait`."""
         return self.wait(self.start(order))
 
     def _ask(self, what: dict[str, Any]) -> int:
@@ -76,17 +76,17 @@ class Nursery:
 
 
 def wait_until_stopped(process: int) -> None:
-    """Wait until a process stands still (SIGSTOP)."""
+    """Wait until SIGSTOP has stopped a process."""
     end = time.monotonic() + WAIT_MAX_S
     while time.monotonic() < end:
         if _state_of(process) == "T":
             return
         time.sleep(0.01)
-    raise TimeoutError(f"process {process} did not stand still within {WAIT_MAX_S} s")
+    raise TimeoutError(f"process {process} was not stopped within {WAIT_MAX_S} s")
 
 
 def has_ended(process: int) -> bool:
-    """Whether a victim that nobody has waited for yet has ended."""
+    """Whether a victim has ended; this works only until somebody waits for it."""
     return _state_of(process) == "Z"
 
 
@@ -105,9 +105,9 @@ def path_of(lake: Lake, table: str) -> Location:
 
 
 def state_of(lake: Lake) -> dict[str, Any]:
-    """Everything that must not depend on who was killed when, read without Spark.
+    """Everything that must not depend on which process was killed when; read without Spark.
 
-    Contents are added up in Python from the live files, at every time from since to just before upper.
+    Contents are summed in Python from the live files, at every time from `since` to just before `upper`.
     """
     collection = collection_of(lake)
     table = OpenTable(collection.paths.updates)
@@ -124,7 +124,7 @@ def state_of(lake: Lake) -> dict[str, Any]:
         "decisions": collection.entry.decisions,
         "offsets": table.values(f"offset/{NAME}/", [str(partition) for partition in partitions]),
         "contents": {as_of: contents(rows, as_of) for as_of in range(since, upper)},
-        # Copies at an open time may be stored or not: distinct rows count.
+        # Copies at an open time may or may not be stored, so only distinct rows are compared.
         "unsealed": {(row["id"], row["price"], row["_time"], row["_diff"]) for row in rows if row["_time"] >= upper},
         "quarantine": {
             (row["topic"], row["partition"], row["offset"], row["reason"], row["value"])
@@ -140,7 +140,7 @@ def state_of(lake: Lake) -> dict[str, Any]:
 
 
 def contents(rows: list[dict[str, Any]], as_of: int) -> dict[tuple[int, int | None], int]:
-    """The contents AS OF a time: how often each `(id, price)` is there."""
+    """The contents AS OF a time: the number of copies of each `(id, price)`."""
     sums: Counter[tuple[int, int | None]] = Counter()
     for row in rows:
         if row["_time"] <= as_of:
@@ -149,7 +149,7 @@ def contents(rows: list[dict[str, Any]], as_of: int) -> dict[tuple[int, int | No
 
 
 def said(path: Path) -> list[dict[str, Any]]:
-    """The lines that a victim wrote; a line without its end does not count."""
+    """The lines that a victim has written; a line without its line break does not count."""
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -157,7 +157,7 @@ def said(path: Path) -> list[dict[str, Any]]:
 
 
 def check_acknowledged(lake: Lake, words: list[dict[str, Any]]) -> None:
-    """Acknowledged commits are in their logs, logs have no gaps, and the reports of jobs are still true."""
+    """Check that acknowledged commits are in their logs, logs have no gaps, and job reports are still true."""
     commits = [message for message in words if "nonce" in message]
     for commit in commits:
         entry = read_entry(locate(commit["table"]), commit["version"])
@@ -180,7 +180,7 @@ def check_acknowledged(lake: Lake, words: list[dict[str, Any]]) -> None:
 
 
 def check_steps(words: list[dict[str, Any]]) -> None:
-    """Every step that ended has succeeded."""
+    """Check that every step that ended has succeeded."""
     for message in words:
         if "step" in message:
             report = message["report"]

@@ -1,4 +1,4 @@
-"""Two lakes on the same topic: the process of the first is killed and restarted, the second is left alone."""
+"""Two lakes on the same topic: the process of the first is killed and restarted, that of the second is left alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLAIN = Scene()
 
 @dataclass(frozen=True)
 class Whole:
-    """How an undisturbed life ends, and how often it passed each place in the piece of its scene."""
+    """How an undisturbed life ends, and how often it passed each failpoint in the piece of its scene."""
 
     state: dict[str, Any]
     shown: Any
@@ -33,7 +33,7 @@ class Whole:
 
 
 class Lives:
-    """All lives of one seed; their common start is run once and copied."""
+    """All lives of one seed; their common beginning is run once and copied."""
 
     def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int, words: Path | None = None) -> None:
         self.root, self.spark, self.nursery, self.seed = root, spark, nursery, seed
@@ -43,9 +43,9 @@ class Lives:
         self._wholes: dict[tuple[Scene, int], Whole] = {}
 
     def kill_at(self, place: str) -> None:
-        """Live with a kill at this place, and check that the end shows no trace of it.
+        """Kill a process at this place, let another continue, and check that the end shows no trace of the kill.
 
-        A test of a place asserts nothing else.
+        The tests of kills assert nothing else.
         """
         scene, rng = scene_of(place), Random(f"{self.seed} {place}")
         piece = self._piece(scene)
@@ -63,7 +63,7 @@ class Lives:
     def wake_late(self, place: str, meanwhile: tuple[str, ...]) -> list[dict[str, Any]]:
         """Pause a process at a failpoint, run `meanwhile`, resume it, and return what it wrote afterwards.
 
-        In the end nothing shows that it was there.
+        Check that the end shows no trace of the process.
         """
         piece = self._piece(_PLAIN)
         whole = self._whole(_PLAIN, piece)
@@ -83,7 +83,7 @@ class Lives:
         return messages
 
     def tear(self, tables: Iterable[str]) -> None:
-        """Live on after a power loss has truncated the next log entry of these tables."""
+        """Continue after a power loss has truncated the next log entry of these tables."""
         piece = self._piece(_PLAIN)
         whole = self._whole(_PLAIN, piece)
         lake = self._from_base(piece, "torn")
@@ -92,7 +92,7 @@ class Lives:
         self._ends_as(lake, whole, piece, CYCLE)
 
     def fill_up(self, left_bytes: int) -> list[dict[str, Any]]:
-        """Run on a disk with few free bytes, then with space again; return what was written before that."""
+        """Run on a disk that is almost full, then with enough space; return the messages of the first run."""
         piece = self._piece(_PLAIN)
         whole = self._whole(_PLAIN, piece)
         lake = self._from_base(piece, f"full-{left_bytes}")
@@ -109,7 +109,7 @@ class Lives:
         return words
 
     def _ends_as(self, lake: Lake, whole: Whole, piece: int, steps: tuple[str, ...]) -> None:
-        """Let the next schedule run, and compare with an undisturbed life."""
+        """Run the remaining schedules, and compare the end with that of an undisturbed life."""
         shown = self._run_on(lake, piece, steps)
         check_acknowledged(lake, said(self._words(lake)))
         state = state_of(lake)
@@ -136,7 +136,7 @@ class Lives:
         return self._wholes[scene, piece]
 
     def _run_on(self, lake: Lake, piece: int, steps: tuple[str, ...]) -> Any:
-        """Run the next schedule and all later ones, and return the final `current`."""
+        """Run the next schedule and all later ones, and return what the last report says about `current`."""
         words = self._words(lake)
         before = len(said(words))
         for index in range(piece, PIECES):
@@ -151,7 +151,7 @@ class Lives:
         return {name: reports["current"][name] for name in ("as_of", "rows")}
 
     def _from_base(self, piece: int, name: str) -> Lake:
-        """A lake with this piece in its topic, and all that was before it in its tables."""
+        """A lake with this piece in its topic and all earlier pieces in its tables."""
         if piece not in self._bases:
             if piece:
                 base = self._from_base(piece - 1, f"base-{piece}")

@@ -1,4 +1,4 @@
-"""A topic for a lake that is killed: mangled pieces from a seed, with messages for every code path."""
+"""A topic for lakes whose processes are killed: mangled pieces from a seed, with messages for every code path."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _EARLY = 5
 
 
 def pieces_of(seed: int, count: int = PIECES) -> list[list[bytes | None]]:
-    """The topic in `count` pieces; piece `i` makes the times of `[10 i, 10 i + 10)` complete.
+    """The topic in `count` pieces; piece `i` completes the times in `[10 i, 10 i + 10)`.
 
-    In each piece: two redundant writers, of which the first loses messages; statements that overlap; copies; an update
-    of the next window, which the next piece repeats; bytes that are no message; a null. From the second on: copies of
-    sealed updates. The last piece of an odd seed contradicts itself at one time, which stays open.
+    Each piece has two redundant writers, the first of which loses messages; statements that overlap; copies; an update
+    of the next window, which the next piece repeats; bytes that are not a message; and a null. Each piece but the first
+    repeats a sealed update. The last piece of an odd seed contradicts itself at one time, which stays open.
     """
     rng = Random(seed)
     windows = [_window(rng, index) for index in range(count + 1)]

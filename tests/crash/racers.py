@@ -25,7 +25,7 @@ _MERGED_MAX = 6
 
 @dataclass(frozen=True)
 class Race:
-    """The result of a race: each acknowledged commit, and the rows that commits appended."""
+    """The result of a race: each acknowledged commit, and the rows that these commits appended."""
 
     table: Location
     acknowledged: list[dict[str, Any]]
@@ -54,7 +54,7 @@ def race(folder: Path, seed: int, workers: int, operations: int) -> Race:
 
 
 def make_tables(folder: str, number: int, start: Barrier) -> None:
-    """Make some tables, each at the same moment as the other processes do."""
+    """Create tables, each at the same moment as the other processes."""
     for index in range(number):
         start.wait(60)
         create_table(locate(folder) / f"table-{index}", SCHEMA, {"upper": 0})
@@ -79,7 +79,7 @@ def run_worker(table: str, seed: int, worker: int, operations: int, words: str) 
 
 
 def _append(path: Location, row: tuple[int, int]) -> Committed:
-    """Commit a row; the loser of a race commits the same file again, as ingest does."""
+    """Commit a row; after a lost race, commit the same file again, as ingest does."""
     files = write_run(path, new_run("ingest", OpenTable(path).seq), pa.table({"_time": [row[0]], "worker": [row[1]]}))
     while True:
         table = OpenTable(path)
@@ -91,7 +91,7 @@ def _append(path: Location, row: tuple[int, int]) -> Committed:
 
 
 def _merge(path: Location, rng: Random, worker: int) -> Committed | None:
-    """Swap a few live runs for a single run; None if there were too few, or others always took them first."""
+    """Swap a few live runs for a single run; None if there were too few, or if others were always faster."""
     for _ in range(20):
         table = OpenTable(path)
         files = table.files()

@@ -1,4 +1,4 @@
-"""A scene for each failpoint: the preparation, what the victim does, and what it meets."""
+"""A scene for each failpoint: how the lake is prepared, what the victim does, and what another process does."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CYCLE = ("ingest", "seal", "validate", "compact", "current")
 
 @dataclass(frozen=True)
 class Scene:
-    """A way to spend the time of a piece.
+    """What happens while a piece of the topic is processed.
 
     Args:
-        prepare: the name of what the harness does to the lake first.
-        meet: a place, and the step that another process takes when the victim first reaches it.
+        prepare: the name of a preparation of the lake; see `prepare`.
+        meet: a place, and the step that another process takes when the victim first reaches this place.
         steps: the steps of the victim.
-        piece: the piece of the topic; None for a later piece.
+        piece: the number of the piece; None for a piece after the first.
     """
 
     prepare: str | None = None
@@ -75,7 +75,7 @@ OF_PLACES = {
     "sweep.after_floor": Scene(prepare="litter"),
     "sweep.after_folder": Scene(prepare="litter"),
 }
-"""The places that an ordinary piece of an ordinary topic does not reach."""
+"""The scenes of places that an ordinary piece of an ordinary topic does not reach."""
 
 
 def scene_of(place: str) -> Scene:
@@ -99,12 +99,12 @@ def prepare(lake: Lake, what: str | None, seed: int) -> None:
 
 
 def _tear(lake: Lake, seed: int) -> None:
-    """Another process has died while it wrote the next log entry."""
+    """Another process has died while it was writing the next log entry."""
     tear_next_entry(lake.table.path, Random(seed))
 
 
 def tear_next_entry(path: Location, rng: Random) -> None:
-    """Write a next entry that is a truncated copy of the newest; half of these copies end between two lines."""
+    """Write a next entry that is a truncated copy of the newest; in half of all cases it ends between two lines."""
     version = OpenTable(path).version
     entry = path.local / "_delta_log" / f"{version:020d}.json"
     text = entry.read_bytes()
@@ -114,7 +114,7 @@ def tear_next_entry(path: Location, rng: Random) -> None:
 
 
 def _age(lake: Lake, seed: int) -> None:
-    """Make enough commits that a checkpoint follows the next one."""
+    """Make so many commits that a checkpoint follows the next one."""
     for _ in range(32):
         lake.table.commit({})
 
@@ -139,7 +139,7 @@ def _belie(lake: Lake, seed: int) -> None:
 
 
 def _crowd(lake: Lake, seed: int) -> None:
-    """Ticks that were repeated often have filled the quarantine with runs of the same rows."""
+    """Repeated ticks have filled the quarantine with runs of the same rows."""
     path = collection_of(lake).paths.quarantine
     rows: pa.Table = read_rows(path, OpenTable(path).files(), QUARANTINE_SCHEMA)
     for _ in range(8):
@@ -148,7 +148,7 @@ def _crowd(lake: Lake, seed: int) -> None:
 
 
 def _litter(lake: Lake, seed: int) -> None:
-    """What processes that died have left, two days ago."""
+    """Processes that died two days ago have left files behind."""
     paths = collection_of(lake).paths
     for folder in (paths.updates.local / f"{RUN}=ingest-dead", paths.progress.local / f"{RUN}=progress-dead"):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Seal and compaction finish while an ingest never stops."""
+"""Seal and compaction finish even though an ingest never stops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _no_hook_stays() -> Iterator[None]:
 def overtake_each_time(lake: Lake, place: str, index: int) -> list[str]:
     """Whenever a seal reaches `place`, an ingest stores a copy of what the seal has just counted.
 
-    The list that is returned gets an item for each time.
+    The returned list gets an item each time.
     """
     path, visits = lake.collection.paths.updates, []
 
@@ -46,7 +46,7 @@ def overtake_each_time(lake: Lake, place: str, index: int) -> list[str]:
     return visits
 
 
-def test_a_seal_that_is_overtaken_each_time_seals_what_lies_before(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_seal_that_is_always_overtaken_seals_what_lies_before_the_copy(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(*COMPLETE, updates((1, 1, 1)))
     lake.ingest()
@@ -77,7 +77,7 @@ def test_a_closing_seal_that_is_overtaken_does_not_close(tmp_path: Path, spark: 
     assert lake.contents(9) == {(row, None): 1 for row in TIMES}
 
 
-def test_a_seal_that_is_overtaken_at_its_first_time_counts_less_and_less(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_seal_that_is_overtaken_at_its_first_time_claims_fewer_times(tmp_path: Path, spark: SparkSession) -> None:
     times = range(1, 5)
     lake = Lake(tmp_path, spark, messages_per_tick_max=1)
     lake.send(progress([0], [1]))
@@ -96,7 +96,8 @@ def test_a_seal_that_is_overtaken_at_its_first_time_counts_less_and_less(tmp_pat
 
     on_reach(hook)
     sealed = lake.seal()
-    # Four times, then two, then a single time, whose rows were copied twice: three files, and three rows of an update.
+    # The seal claims four times, then two, then one. The update at that one time was copied twice: it has three rows in
+    # three files.
     assert (len(visits), sealed.upper, sealed.files_opened, sealed.copies_cancelled) == (3, 2, 3, 2)
     on_reach(None)
     assert lake.seal().upper == 10
@@ -104,7 +105,7 @@ def test_a_seal_that_is_overtaken_at_its_first_time_counts_less_and_less(tmp_pat
 
 
 @pytest.mark.sweep
-def test_seal_and_compaction_finish_despite_commits_every_few_ms(tmp_path: Path, spark: SparkSession) -> None:
+def test_seal_and_compaction_finish_despite_constant_commits(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=1)
     lake.send(*COMPLETE)
     lake.ingest()
@@ -115,7 +116,7 @@ def test_seal_and_compaction_finish_despite_commits_every_few_ms(tmp_path: Path,
         while not done.is_set():
             with suppress(Conflict):
                 if (lake.table.value(UPPER) or 0) < 8:
-                    store_copies(path, -1)  # at the last open time: every seal aims beyond it
+                    store_copies(path, -1)  # at the last open time: every seal tries to move past it
                 else:
                     lake.table.commit({})
                 commits[0] += 1

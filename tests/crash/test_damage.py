@@ -1,4 +1,4 @@
-"""Random damage to any file of a store: what a reader is told is true, or it is told nothing."""
+"""Random damage to any file of a store: a reader gets the true answer or an error."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ LAKES: dict[str, Callable[[Path, SparkSession], Lake]] = {
 
 @pytest.fixture(scope="module", params=LAKES)
 def healthy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
-    """A lake with sealed and merged rows, late ones, quarantined messages, a decision, and a checkpoint in each log."""
+    """A lake with merged rows, a checkpoint and, depending on its kind, quarantined messages, late rows, a decision."""
     lake = LAKES[request.param](tmp_path_factory.mktemp(request.param), spark)
     lake.validate(full=True)
     lake.compact()
@@ -98,7 +98,7 @@ def healthy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def shown(lake: Lake) -> dict[str, Callable[[], Any]]:
-    """Everything that a reader can ask, without what a clock says."""
+    """Everything that a reader can ask, except what depends on a clock."""
     collection = open_lake(lake.file).collection(NAME)
     return {
         "status": lambda: {name: value for name, value in _status(collection).items() if name not in CLOCKS},
@@ -133,7 +133,7 @@ def answers(lake: Lake) -> dict[str, Any]:
     for name, ask in shown(lake).items():
         try:
             found[name] = ask()
-        except (TidelakeError, Py4JError, PySparkException, OSError):  # an error in words: nothing wrong was told
+        except (TidelakeError, Py4JError, PySparkException, OSError):  # an error is not a wrong answer
             found[name] = None
     return found
 
@@ -162,7 +162,7 @@ def test_whatever_is_damaged_no_wrong_answer_is_given(healthy: Lake, tmp_path: P
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_whatever_is_damaged_no_wrong_answer_is_given_ever(healthy: Lake, tmp_path: Path, seed: int) -> None:
+def test_whatever_is_damaged_no_wrong_answer_is_given_for_any_seed(healthy: Lake, tmp_path: Path, seed: int) -> None:
     outcomes = try_cases(healthy, tmp_path, Random(1000 + seed), SWEEP_CASES)
     if table := os.environ.get("TIDELAKE_DAMAGE_TABLE"):
         with Path(table).open("a", encoding="utf-8") as lines:

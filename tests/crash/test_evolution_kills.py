@@ -1,4 +1,4 @@
-"""A collection that is killed while it gets columns has all of them after the next run."""
+"""If a process is killed while it adds columns to a collection, the collection has all of them after the next run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _kill(
 
 
 @pytest.mark.parametrize("place", ["columns.after_catalog"])
-def test_a_kill_between_the_catalog_and_the_table_is_healed(
+def test_the_next_run_repairs_a_kill_between_the_catalog_and_the_table(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, place: str
 ) -> None:
     _kill(tmp_path, spark, nursery, place)
@@ -60,7 +60,7 @@ def test_a_kill_between_the_catalog_and_the_table_is_healed(
 @pytest.mark.sweep
 @pytest.mark.parametrize("place", _PLACES)
 @pytest.mark.parametrize("seed", seeds())
-def test_a_kill_anywhere_while_a_column_appears_is_healed(
+def test_the_next_run_repairs_a_kill_anywhere_while_a_column_is_added(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, place: str
 ) -> None:
     passing = seed % 2 if place.startswith("commit") else 0

@@ -28,7 +28,7 @@ SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 
 @contextmanager
 def files_at_most(size: int) -> Iterator[None]:
-    """Inside, no file of this process grows beyond `size` bytes."""
+    """Inside the `with` block, no file that this process writes grows beyond `size` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -38,7 +38,7 @@ def files_at_most(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", [0, 100, 600])
-def test_a_log_entry_that_does_not_fit_is_no_commit(tmp_path: Path, size: int) -> None:
+def test_a_log_entry_that_does_not_fit_is_not_a_commit(tmp_path: Path, size: int) -> None:
     path = locate(tmp_path) / "t"
     create_table(path, SCHEMA)
     files = write_run(path, "r1", pa.table({"_time": [1]}))
@@ -74,7 +74,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.spark
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_a_full_disk_stops_the_work_and_the_next_run_goes_on(
+def test_a_full_disk_stops_the_work_and_the_next_run_continues(
     small_disk: Path, tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int
 ) -> None:
     lives = Lives(small_disk, spark, nursery, seed, words=tmp_path)

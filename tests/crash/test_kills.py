@@ -14,7 +14,7 @@ from tidelake.store.failpoints import EVOLUTION_FAILPOINTS, FAILPOINTS, RAW_FAIL
 EVERYDAY = ("commit.after_call.updates",)
 
 
-def test_every_stop_point_is_called_with_its_name_somewhere() -> None:
+def test_the_code_reaches_exactly_the_declared_failpoints() -> None:
     called: set[str] = set()
     for files in (PROJECT / "src").rglob("*.py"), (PROJECT / "jobs").glob("*.py"):
         for path in files:

@@ -1,4 +1,4 @@
-"""Racing processes leave one chain of commits that has each of their commits exactly once."""
+"""Racing processes leave a single chain that contains each of their commits exactly once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelake.store.table_log import check_log, read_entry
 def check_race(folder: Path, seed: int, workers: int, operations: int) -> None:
     done = race(folder, seed, workers, operations)
     assert len(done.acknowledged) == operations
-    assert check_log(done.table) == operations + 1, "seq rises by one from the table's creation on"
+    assert check_log(done.table) == operations + 1, "seq rises by one with each commit"
     table = OpenTable(done.table)
     assert (table.seq, table.version) == (operations, operations)
     nonces: dict[int, set[str]] = {}
@@ -39,11 +39,11 @@ def check_race(folder: Path, seed: int, workers: int, operations: int) -> None:
     assert {worker: table.value(f"worker/{worker}") for worker in by_worker} == by_worker
 
 
-def test_two_processes_that_race_lose_and_double_nothing(tmp_path: Path) -> None:
+def test_two_racing_processes_lose_and_duplicate_nothing(tmp_path: Path) -> None:
     check_race(tmp_path, seed=0, workers=2, operations=60)
 
 
-def test_processes_that_race_to_make_a_table_make_it_once(tmp_path: Path) -> None:
+def test_processes_that_race_to_create_a_table_create_it_once(tmp_path: Path) -> None:
     tables = 12
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(4)
@@ -70,7 +70,7 @@ def test_a_thousand_commits_of_racing_processes_are_one_chain(tmp_path: Path, se
 @pytest.mark.sweep
 @pytest.mark.parametrize("processes", [2, 8])
 @pytest.mark.parametrize("seed", seeds())
-def test_processes_with_all_jobs_on_the_same_lake_end_like_a_single_process(
+def test_processes_that_run_all_jobs_on_the_same_lake_end_like_a_single_process(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, processes: int
 ) -> None:
     raced, whole = (Lake(tmp_path / name, spark, keep=KEEP, messages_per_tick_max=5) for name in ("raced", "whole"))
@@ -85,7 +85,7 @@ def test_processes_with_all_jobs_on_the_same_lake_end_like_a_single_process(
         assert nursery.run(alone) == 0
     check_steps([message for path in (*words, last) for message in said(path)])
     check_acknowledged(raced, [message for path in words for message in said(path)])
-    # Nobody can say which of several ingests was later than a seal: what is late for one ingest is a copy for another.
+    # Which of several ingests comes after a seal is left to chance: what is late for one is a copy for another.
     states = [state_of(lake) for lake in (raced, whole)]
     for state in states:
         del state["late"]

@@ -28,13 +28,13 @@ from tidelake.schema.avro import cdcv2_schema
 pytestmark = [pytest.mark.spark, pytest.mark.sweep]
 
 KILLS = 5
-"""Kills for each seed; ten seeds make fifty."""
+"""The number of kills for each seed."""
 DELAY_MAX_S = 15.0
-"""Counted from the start of the session: about the time of a round in a JVM that has just started."""
+"""Counted from the start of the session; about as long as a round takes in a JVM that has just started."""
 
 
 def kill_after(order: dict[str, object], delay_s: float, output: Path) -> None:
-    """Start a run in its own process group, and kill the group `delay_s` after its session has started."""
+    """Start a run in its own process group, and kill the group `delay_s` seconds after its session has started."""
     words = Path(str(order["said"]))
     messages_before = len(said(words))
     with output.open("ab") as log:
@@ -83,7 +83,7 @@ def test_kills_at_random_moments_change_nothing(
     for piece in pieces:
         killed.send(*piece)
         delay_s = rng.uniform(0, DELAY_MAX_S)
-        print(f"killed {delay_s:.2f} s after the session was there")
+        print(f"killed {delay_s:.2f} s after the session had started")
         kill_after(orders[killed] | {"rounds": 1000}, delay_s, tmp_path / "killed.log")
         whole.send(*piece)
         assert nursery.run(orders[whole]) == 0
@@ -92,7 +92,7 @@ def test_kills_at_random_moments_change_nothing(
     words = said(tmp_path / "killed.jsonl")
     check_steps(words[before:])
     check_acknowledged(killed, words)
-    # Which copies came late depends on how far a seal got before a kill; that they are copies, and all else, does not.
+    # Which copies came late depends on how far a seal got before a kill. Nothing else may differ.
     states = [state_of(lake) for lake in (killed, whole)]
     late = [{row[:4] for row in state.pop("late")} for state in states]
     assert states[0] == states[1]

@@ -34,14 +34,14 @@ _MEETS = {
     "raw.after_lost_time": ("raw.after_quarantine", "ingest"),
     "raw.after_lost_offsets": ("raw.after_binding", "ingest"),
 }
-"""Places that a tick reaches only if another process is at work."""
+"""Places that a tick reaches only if another process is at work, and where and what that process does."""
 
 _FAMILIES = ("append_only", "upsert")
 _PIECES = 3
 
 
 class _Life:
-    """A lake, the records that were put into it, and what every time has to show."""
+    """A lake, the records that were put into its topic, and the contents that every time must show."""
 
     def __init__(self, root: Path, spark: SparkSession, nursery: Nursery, seed: int, envelope: str) -> None:
         self.rng, self.nursery, self.envelope = Random(f"{seed} {envelope}"), nursery, envelope
@@ -50,7 +50,7 @@ class _Life:
         self.records: dict[int, list[tuple[int, int | None] | None]] = {0: [], 1: []}
 
     def put(self) -> None:
-        """Some records in two partitions; a null stands for a record that cannot be used."""
+        """Put a few records into two partitions; None stands for a record that cannot be used."""
         for partition, records in self.records.items():
             for _ in range(self.rng.randrange(5, 12)):
                 row = (self.rng.randrange(6), self.rng.choice([None, 1, 2, 3]))
@@ -69,7 +69,7 @@ class _Life:
         return {"config": str(self.lake.file), "said": str(self.lake.root / f"{who}.jsonl"), "steps": steps}
 
     def check(self) -> None:
-        """Each binding that counts shows what came before its offsets, and together they cover the whole topic."""
+        """Check that each binding in the chain shows what came before its offsets, and that the last is at the end."""
         collection = collection_of(self.lake)
         table = OpenTable(collection.paths.updates)
         rows = read_rows(collection.paths.updates, table.files(), table.schema()).to_pylist()
@@ -117,7 +117,7 @@ def _kill(
 
 
 @pytest.mark.parametrize("place", ["raw.after_binding"])
-def test_a_killed_tick_leaves_times_that_stand_for_their_offsets(
+def test_a_killed_tick_leaves_times_that_match_their_offsets(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, place: str
 ) -> None:
     _kill(tmp_path, spark, nursery, place, 1, "upsert", pieces=1)
@@ -127,7 +127,7 @@ def test_a_killed_tick_leaves_times_that_stand_for_their_offsets(
 @pytest.mark.parametrize("envelope", _FAMILIES)
 @pytest.mark.parametrize("place", RAW_FAILPOINTS)
 @pytest.mark.parametrize("seed", seeds())
-def test_a_tick_that_is_killed_anywhere_leaves_times_that_stand_for_their_offsets(
+def test_a_tick_that_is_killed_anywhere_leaves_times_that_match_their_offsets(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, place: str, envelope: str
 ) -> None:
     _kill(tmp_path, spark, nursery, place, seed, envelope)
@@ -145,7 +145,7 @@ def test_only_one_of_two_ticks_on_the_same_offsets_counts(
     life.put()
     os.kill(late, signal.SIGCONT)
     assert nursery.wait(late) == 0
-    assert nursery.run(life.order(("ingest",), "last")) == 0  # a run reads to the ends that the topic had at its start
+    assert nursery.run(life.order(("ingest",), "last")) == 0  # the late run does not read what was put after its start
     check_steps([message for who in ("victim", "other", "last") for message in said(tmp_path / f"{who}.jsonl")])
     life.check()
 
@@ -153,7 +153,7 @@ def test_only_one_of_two_ticks_on_the_same_offsets_counts(
 @pytest.mark.sweep
 @pytest.mark.parametrize("envelope", _FAMILIES)
 @pytest.mark.parametrize("seed", seeds())
-def test_racing_ticks_lose_and_double_nothing(
+def test_racing_ticks_lose_and_duplicate_nothing(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, envelope: str
 ) -> None:
     life = _Life(tmp_path, spark, nursery, seed, envelope)
@@ -174,7 +174,7 @@ def test_no_two_bindings_have_the_same_time(tmp_path: Path, spark: SparkSession)
     path = lake.collection.paths.bindings
     assert not append_binding(path, bound, 0)
     assert not append_binding(path, Binding(bound.time - 1, 0), 0)
-    # The binding of a tick that died before its commit is on no chain, and its time is not minted again.
+    # The binding of a tick that died before its commit is not in the chain, and its time is never minted again.
     assert append_binding(path, Binding(bound.time + 10**9, bound.time + 1, bound.ends, bound.ends), 0)
     assert lake.times == [bound]
     lake.put({"id": 2})

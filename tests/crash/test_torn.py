@@ -1,4 +1,4 @@
-"""Log entries and checkpoints that a power loss has truncated were not acknowledged, and are set aside."""
+"""Log entries and checkpoints that a power loss truncated before they were acknowledged are set aside."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def entry_of(path: Location, version: int) -> Path:
 
 
 def forget_acknowledgement(path: Location, version: int) -> None:
-    """Take the marker of an entry away, as if its writer had died before it could acknowledge it."""
+    """Remove the marker of an entry, as if the writer had died before it could acknowledge the entry."""
     for marker in (path.local / ACKED).glob(f"{version:020d}-*.json"):
         marker.unlink()
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Location:
-    """Two runs, and as the newest entry a swap that moves two values."""
+    """A table whose newest entry swaps two runs for a third and moves two values."""
     path = locate(tmp_path) / "t"
     create_table(path, SCHEMA, {"upper": 1})
     for name in "ab":
@@ -49,7 +49,7 @@ def table(tmp_path: Path) -> Location:
     return path
 
 
-def test_an_entry_is_set_aside_wherever_it_was_cut(table: Location) -> None:
+def test_an_entry_is_set_aside_wherever_it_was_truncated(table: Location) -> None:
     entry = entry_of(table, 3)
     whole = entry.read_bytes()
     lines = [index for index, byte in enumerate(whole) if byte == ord("\n")]
@@ -67,7 +67,7 @@ def test_an_entry_is_set_aside_wherever_it_was_cut(table: Location) -> None:
     assert check_log(table) == 4
 
 
-def test_a_table_is_created_again_wherever_its_first_entry_was_cut(tmp_path: Path) -> None:
+def test_a_table_is_created_again_wherever_its_first_entry_was_truncated(tmp_path: Path) -> None:
     path = locate(tmp_path) / "t"
     create_table(path, SCHEMA, {"upper": 3, "epoch": 2})
     whole = entry_of(path, 0).read_bytes()
@@ -104,7 +104,7 @@ def _newest(log: Path) -> Path:
         lambda log: (_newest(log).write_bytes(b"PAR1"), _hint(log).unlink()),
         lambda log: (_newest(log).write_bytes(b"PAR1"), _hint(log).write_bytes(b"")),
     ],
-    ids=["empty", "cut", "zeros", "gone", "no mark", "empty mark"],
+    ids=["empty", "truncated", "zeros", "gone", "no hint", "empty hint"],
 )
 @pytest.mark.parametrize("checkpoints", [1, 2])
 def test_a_checkpoint_that_cannot_be_read_is_set_aside(
@@ -124,7 +124,7 @@ def test_a_checkpoint_that_cannot_be_read_is_set_aside(
     assert OpenTable(table).value("upper") == 1000
 
 
-def test_a_checkpoint_that_cannot_be_read_and_has_no_entries_any_more_is_damage(table: Location) -> None:
+def test_an_unreadable_checkpoint_whose_entries_are_gone_is_damage(table: Location) -> None:
     for upper in range(10, 10 + 40):
         OpenTable(table).commit({"upper": upper})
         maintain(table)

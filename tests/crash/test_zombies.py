@@ -12,7 +12,7 @@ from tests.sweeps import seeds
 pytestmark = pytest.mark.spark
 
 PLACES = ("commit.before_call.updates", "seal.after_proofs", "compact.after_write")
-"""In an ingest, a seal and a compaction, each before its commit to the table of updates."""
+"""Failpoints of an ingest, a seal and a compaction, each before the commit to the table of updates."""
 STEPS = ("ingest", "seal", "compact")
 
 
@@ -38,7 +38,7 @@ def test_a_process_that_wakes_up_late_changes_nothing(
     messages = lives[seed].wake_late(place, meanwhile)
     steps = [message.get("step") for message in messages]
     own = [message for message in messages[: steps.index(step)] if message.get("table", "").endswith("updates")]
-    assert not own, "others have done it"
+    assert not own, "the other processes have already done the work"
     errors = errors_of(step, messages)
     if meanwhile == ("fence",):
         assert "was fenced by epoch 1" in errors[NAME]

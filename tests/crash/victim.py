@@ -1,6 +1,6 @@
 """What a victim does: attach to the running JVM, run the real jobs, and die or pause where its order says.
 
-Reports of jobs and acknowledged commits are written down at once: they have to stay true.
+Reports of jobs and acknowledged commits are written to a file at once, because they have to stay true.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _QUICK = {
 }
 _COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}
 _FAR = 10**9
-"""A time without any statement, for decisions without effect."""
+"""A time that no statement is about, for decisions without effect."""
 
 
 def attach(compiled: bool = False) -> SparkSession:
     """This process's own session in the JVM that the environment names.
 
     Args:
-        compiled: whether plans are compiled, as every user's are.
+        compiled: whether plans are compiled, as they are for users.
     """
     gateway = launch_gateway()  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
@@ -62,7 +62,7 @@ def attach(compiled: bool = False) -> SparkSession:
 
 
 def store_copies(path: Location, index: int) -> None:
-    """Commit a run, as an ingest would, that repeats a stored update at or after upper."""
+    """Commit a run, as an ingest would, that repeats the stored updates at one of the times at or after `upper`."""
     table = OpenTable(path)
     rows = read_rows(path, table.files(), table.schema())
     times = sorted(time for time in set(rows[TIME].to_pylist()) if time >= (table.value(UPPER) or 0))
@@ -114,11 +114,11 @@ class Steps:
         return Report("fence")
 
     def overtake(self) -> None:
-        """Another ingest stores a copy of an open update."""
+        """Let another ingest store a copy of an update at an open time."""
         store_copies(self.catalog.find(NAME).paths.updates, 1)
 
     def bump(self, table: str) -> None:
-        """Another process commits, and changes nothing but the table's version."""
+        """Let another process commit, which changes only the table's version."""
         path = self.catalog.store.catalog
         if table != "catalog":
             path = self.catalog.find(NAME).paths.root / table
@@ -127,7 +127,7 @@ class Steps:
 
 @dataclass
 class Victim:
-    """One process's life, as its order says."""
+    """The life of one process, as its order describes it."""
 
     order: Mapping[str, Any]
     steps: Steps
@@ -136,7 +136,7 @@ class Victim:
     """Whether another process is at work; the failpoints it reaches do not count."""
 
     def reach(self, name: str) -> None:
-        """Count a failpoint; meet another process, pause or die if the order says so."""
+        """Count a failpoint; if the order says so, let another process act, or pause or die."""
         if self.busy:
             return
         before = self.passed[name]
@@ -151,14 +151,14 @@ class Victim:
             os.kill(os.getpid(), getattr(signal, self.order.get("signal", "SIGKILL")))
 
     def act(self, step: str) -> dict[str, Any]:
-        """Run a step; `bump:updates` has an argument."""
+        """Run a step, which may have an argument, as in `bump:updates`."""
         name, _, argument = step.partition(":")
         run: Callable[..., Any] = getattr(self.steps, name)
         done = run(argument) if argument else run()
         return done.as_json() if isinstance(done, Report) else {}
 
     def say(self, what: dict[str, Any]) -> None:
-        """Write a line down so that it outlives this process."""
+        """Write a line so that it outlives this process."""
         file = os.open(self.order["said"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.write(file, (json.dumps(what, default=str) + "\n").encode())
         os.close(file)
@@ -167,7 +167,8 @@ class Victim:
 def live(order: Mapping[str, Any], spark: SparkSession) -> None:
     """Carry out an order: its `steps`, `rounds` times.
 
-    Where it says so, `stop` at a failpoint passed `passing` times before, or `meet` a step at a failpoint.
+    With `stop`, the victim stops at that failpoint after it has passed it `passing` times. With `meet`, another process
+    takes a step when the victim first reaches a failpoint.
     """
     victim = Victim(order, Steps(spark, load_settings(Path(order["config"]))))
     victim.say({"begun": os.getpid()})
@@ -183,6 +184,6 @@ def live(order: Mapping[str, Any], spark: SparkSession) -> None:
     for step in list(order["steps"]) * order.get("rounds", 1):
         report = victim.act(step)
         victim.say({"step": step, "report": report})
-        if not report.get("ok", True):  # a schedule does not go on either
+        if not report.get("ok", True):  # a schedule stops here, too
             break
     victim.say({"passed": dict(victim.passed)})

@@ -15,11 +15,11 @@ from tidelake.store import layout
 
 PACKAGE = Path(tidelake.decode.__file__).parent
 OWN_NAMES = {"_corrupt", "_data"}
-"""Fields inside a parsed value, and the only column of statements that a person typed."""
+"""Fields inside a parsed value, and the only column of statements that a user typed."""
 
 
 def named_columns(path: Path) -> set[str]:
-    """The temporary columns that a file names itself, without using a declared name."""
+    """The temporary columns that a file names literally instead of using a declared name."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {text.partition(".")[0] for text in texts if re.fullmatch(r"_[a-z][a-z_]*(\.[a-z0-9_]+)*", text)}
@@ -32,7 +32,7 @@ def test_decode_names_only_declared_columns(path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", [columns, debezium_columns])
-def test_a_column_is_declared_once_and_is_no_column_of_tables(module: object) -> None:
+def test_a_column_is_declared_once_and_is_not_a_column_of_a_table(module: object) -> None:
     names = [value for name, value in vars(module).items() if name.isupper() and isinstance(value, str)]
     assert len(names) == len(set(names)) > 5
     assert not {layout.TIME, layout.DIFF, layout.RUN, layout.POSITION, layout.UNAVAILABLE, layout.ERROR} & set(names)

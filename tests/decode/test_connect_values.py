@@ -1,4 +1,4 @@
-"""Every type of Debezium lands as the database's value, or fails visibly; none silently becomes null."""
+"""Values of every Debezium type land as the database has them, or fail visibly; none silently becomes null."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _GOLDEN: dict[str, dict[str, Any]] = {
         "c_interval": 37091106000007,
     },
 }
-"""By mode of the connector: what a real connector's row of every type lands as, with timestamps in microseconds."""
+"""For each mode of a real connector: how its row with every type lands, with timestamps in microseconds."""
 
 
 _MODES = pytest.mark.parametrize(
@@ -97,7 +97,7 @@ _MODES = pytest.mark.parametrize(
 
 
 def _captured(mode: str) -> tuple[str, dict[int, list[str]], dict[str, Any]]:
-    """The topic of a real connector's rows of every type, its lines, and the schema of a row."""
+    """The topic of a real connector's rows with every type, the lines of the topic, and the schema of a row."""
     topic = f"types_{mode}.public.kinds"
     captured = lines(f"types/{mode}", topic)
     event = json.loads(next(line for part in captured.values() for line in part))["value"]
@@ -119,7 +119,7 @@ def _check_landed(lake: ChangeLake, mode: str) -> None:
 
 
 @_MODES
-def test_every_type_of_a_real_connector_lands_as_what_the_database_holds(
+def test_every_type_of_a_real_connector_lands_as_the_database_has_it(
     tmp_path: Path, spark: SparkSession, mode: str
 ) -> None:
     topic, captured, row = _captured(mode)
@@ -146,7 +146,7 @@ _NOT_ZONED = ["infinity", "12:30", "12:30:00Z", "T12:30", "2026", "2026-01", "20
 _NOT_ZONED += ["2026-01-01T00:00:00.123456789Z", "2026-02-30T00:00:00Z", "2026-01-01T00:00Z", "epoch", " 2026", "today"]
 _PLACEHOLDER = "__debezium_unavailable_value"
 
-# type, what travels as JSON, what lands (an exception: it does not land)
+# the type, what is sent as JSON, and what lands (ValueError: it does not land)
 _TABLE: list[tuple[Any, Any, Any]] = [
     ("boolean", True, True),
     ("boolean", "yes", ValueError),
@@ -246,7 +246,7 @@ _TABLE: list[tuple[Any, Any, Any]] = [
 ]
 
 
-def test_the_golden_table_of_types_lands_or_its_failure_is_seen(spark: SparkSession) -> None:
+def test_every_value_of_the_table_lands_as_expected_or_fails_visibly(spark: SparkSession) -> None:
     columns, texts = [], []
     for place, (kind, sent, expected) in enumerate(_TABLE):
         record = {"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]}
@@ -307,7 +307,7 @@ _POINT = {
     "fields": [{"name": "x", "type": "double"}, {"name": "d", "type": _NUMERIC}],
 }
 
-# type, the type that Avro decodes it to, what it decodes, what lands (an exception: it does not land)
+# the type, the type that Avro decodes it to, the decoded value, and what lands (ValueError: it does not land)
 _RAW_TABLE: list[tuple[Any, str, Any, Any]] = [
     ({"type": "int", "connect.name": "io.debezium.time.Time"}, "int", 86399999, 86399999),
     ({"type": "long", "connect.name": "io.debezium.time.MicroTime"}, "bigint", 86399999999, 86399999999),
@@ -333,7 +333,7 @@ _RAW_TABLE: list[tuple[Any, str, Any, Any]] = [
 ]
 
 
-def test_what_avro_decodes_lands_or_its_failure_is_seen(spark: SparkSession) -> None:
+def test_what_avro_decodes_lands_as_expected_or_fails_visibly(spark: SparkSession) -> None:
     columns = []
     for place, (kind, _, _, _) in enumerate(_RAW_TABLE):
         wire = wire_types({"type": "record", "name": "row", "fields": [{"name": "c", "type": kind}]})[0][1]

@@ -1,4 +1,4 @@
-"""Where the schemas of change events come from: messages, a registry, the settings; and how they grow."""
+"""Where the schemas of change events come from (messages, a registry, the settings), and how they grow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXT = ["null", "string"]
 
 
 def connect_schema(**columns: Any) -> dict[str, Any]:
-    """The schema that Connect puts in front of events of such rows."""
+    """The schema that Connect sends with events of rows with these columns."""
     row = connect_row(**columns)
     event = [{**row, "field": name} for name in ("before", "after")]
     return {"type": "struct", "fields": [*event, {"field": "op", "type": "string", "optional": False}]}
@@ -74,7 +74,7 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
     lake.ingest()
     assert lake.shown() == {1: ("y", "1970-01-02"), 2: ("z", "None")}
     assert lake.shown(first) == {1: ("x", "None")}
-    # Not additive: a renamed column and a column that may not be null are refused by key, with the reason.
+    # A renamed column and a new column that cannot be null are not additive: they put their keys in error.
     renamed = connect_schema(id=ID, b=OPTIONAL, day=DAY)
     strict = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False})
     lake.put(lake.wrapped(renamed, "u", {"id": 1, "b": "q"}), lake.wrapped(strict, "u", {"id": 2, "a": "q", "n": 1}))
@@ -315,9 +315,10 @@ def test_a_column_of_another_type_in_a_message_is_converted_or_refused_and_named
         wrapped(1, {"s": "y"}),
         wrapped(2, finer, w=time_type("Timestamp"), d=decimal(4, 12), n={"type": "int32"}),
         wrapped(3, {"w": "2023-11-14T22:13:20Z"}, w=time_type("ZonedTimestamp", "string")),
-        # The new column comes with its schema, which is read all the same.
+        # A new column in the same message does not prevent these conversions.
         wrapped(4, finer | {"more": "m"}, w=time_type("Timestamp"), d=decimal(4), more=OPTIONAL),
-        # A value that does not fit or means something else is refused by its column, and by its key if that is known.
+        # A value that does not fit or means something else is refused, and the error names its column. It puts its key
+        # in error; if the key cannot be read either, the message is quarantined.
         wrapped(5, {"d": unscaled(1_234_567)}, d=decimal(4)),
         wrapped(6, {"s": 5}, s={"type": "int32"}),
         wrapped(7, {"n": 19_000}, n=time_type("Date", "int32")),

@@ -92,7 +92,7 @@ def row_of(values: dict[str, str]) -> str:
 
 
 def both(spark: SparkSession, values: list[bytes | None]) -> list[tuple[bool, dict[str, Any], dict[str, Any]]]:
-    """For each record: whether the fast path has read it, what it gives, and what the careful path gives."""
+    """For each record: whether the fast path has read it, and the results of the fast and of the careful path."""
     rows = [(0, at, 0, b'{"id": 3}', value, None) for at, value in enumerate(values)]
     raw = spark.createDataFrame(rows, RAW_SCHEMA).coalesce(1)  # type: ignore[arg-type]
     names = ["offset", *(F.to_json(F.struct(name)).alias(name) for name in ("_row", "_left"))]
@@ -102,12 +102,12 @@ def both(spark: SparkSession, values: list[bytes | None]) -> list[tuple[bool, di
     ]
     careful = [row.asDict() for row in read_changes(raw, SHAPE).select(*names).orderBy("offset").collect()]
     for row in (*plain, *careful):
-        if row["_kind"] not in ("value", "delete"):  # it gives no row, and the fast path does not look for its key
+        if row["_kind"] not in ("value", "delete"):  # no row, so the fast path does not look for a key
             del row["_row"]
     return [(not fast.pop("_unread"), fast, exact) for fast, exact in zip(plain, careful, strict=True)]
 
 
-def test_an_event_beyond_the_parsers_bound_is_named_with_its_size(spark: SparkSession) -> None:
+def test_an_event_beyond_the_parsers_limit_is_reported_with_its_size(spark: SparkSession) -> None:
     value = event(row_of({"id": "3", "text": f'"{"x" * (TEXT_CHARACTERS_MAX + 1)}"'}))
     ((is_plain, _, exact),) = both(spark, [value])
     fact = (
@@ -177,7 +177,7 @@ def test_damaged_events_are_read_as_the_careful_path_reads_them_or_not_at_all(sp
     assert 100 < sum(plain for plain, _, _ in readings) < 3_900
 
 
-def test_a_tick_with_a_record_that_is_not_plain_is_read_once_more_and_nothing_is_lost(
+def test_a_tick_with_a_record_that_is_not_plain_is_read_again_and_nothing_is_lost(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     changes = Changes(tmp_path, spark)
@@ -189,7 +189,7 @@ def test_a_tick_with_a_record_that_is_not_plain_is_read_once_more_and_nothing_is
     assert set(changes.table_of()) == {1, 2, 3}
 
 
-def test_an_update_whose_key_before_cannot_be_read_is_an_error_of_the_key_it_has_now(spark: SparkSession) -> None:
+def test_an_update_whose_old_key_cannot_be_read_puts_its_new_key_in_error(spark: SparkSession) -> None:
     value = event('{"id":4}', "u").replace(b'"before":null', b'"before":{"id":"abc"}')
     ((plain, _, careful),) = both(spark, [value])
     assert not plain

@@ -1,4 +1,4 @@
-"""Reclocked formats: values that fit are read exactly, and others have a reason; none silently becomes null."""
+"""Reclocked formats: values that fit are read exactly, and others get a reason; none silently becomes null."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ BAD: list[tuple[str, str, str | None]] = [
 
 
 def answers(decoded: DataFrame) -> list[tuple[Any, str | None, str | None]]:
-    """By number: what was decoded, without nulls, the reason, and the column."""
+    """For each record, in order: what was decoded, without nulls; the reason; and the detail."""
     rows = decoded.orderBy("i").collect()
     return [(_plain(row["_v"]), row["_v_reason"], row["_v_detail"]) for row in rows]
 
@@ -163,7 +163,7 @@ def frame_of(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
     return spark.createDataFrame(list(enumerate(values)), "i int, value binary")
 
 
-def test_json_that_fits_is_read_as_it_is_and_what_does_not_has_a_reason(spark: SparkSession) -> None:
+def test_json_that_fits_is_read_exactly_and_other_json_gets_a_reason(spark: SparkSession) -> None:
     values = [text.encode() for text, _ in GOOD] + [text.encode() for text, _, _ in BAD]
     found = answers(decode_json(frame_of(spark, [*values, b'{"id":1,"name":"\xff"}']), "value", "_v", RECORD))
     expected: list[Any] = [(row, None, None) for _, row in GOOD]
@@ -207,7 +207,7 @@ def test_a_decimal_that_json_writes_as_a_number_is_read_exactly(spark: SparkSess
     assert decoded[len(numbers) :] == [(None, "wrong_type", column) for column in columns]
 
 
-def test_a_text_beyond_the_parsers_bound_is_named_with_its_size(spark: SparkSession) -> None:
+def test_a_string_beyond_the_parsers_limit_is_reported_with_its_size(spark: SparkSession) -> None:
     record = {"type": "record", "name": "row", "fields": [{"name": "name", "type": "string"}]}
     value = b'{"name":"' + b"x" * (TEXT_CHARACTERS_MAX + 1) + b'"}'
     ((_, reason, detail),) = answers(decode_json(frame_of(spark, [value]), "value", "_v", record))
@@ -223,12 +223,12 @@ def test_the_quarantine_decodes_each_record_once(spark: SparkSession) -> None:
     )
     rows = unusable_rows(decoded)
     assert rows.count() == 2
-    # A record may have a schema around it, and may have a number that is read again.
+    # Once for records with a schema around them and once for others, and again for numbers that must be read exactly.
     plan = rows._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count("from_json") == 4, plan
 
 
-def test_a_json_null_is_a_null_value_and_no_error(spark: SparkSession) -> None:
+def test_a_json_null_is_a_null_value_and_not_an_error(spark: SparkSession) -> None:
     values = [None, b"null", b'{"schema":null,"payload":null}']
     assert answers(decode_json(frame_of(spark, values), "value", "_v", RECORD)) == [(None, None, None)] * 3
 

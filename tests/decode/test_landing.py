@@ -99,13 +99,13 @@ def test_statistics_on_time_survive_columns_that_are_structs(tmp_path: Path, spa
         ["null"],
     ],
 )
-def test_what_cannot_land_is_refused_by_the_layer_itself_too(kind: Any) -> None:
+def test_the_schema_of_a_table_also_refuses_what_cannot_land(kind: Any) -> None:
     record = {"type": "record", "name": "data", "fields": [{"name": "c", "type": kind}]}
     with pytest.raises(SchemaRefused, match="c"):
         updates_schema(record)
 
 
-def test_the_sentinel_has_no_border() -> None:
+def test_no_prefix_of_the_sentinel_is_also_a_suffix() -> None:
     assert all(SENTINEL[size:] != SENTINEL[:-size] for size in range(1, len(SENTINEL)))
 
 
@@ -164,7 +164,7 @@ def test_decoding_happens_once_for_each_message(spark: SparkSession) -> None:
 
     rows = explode_updates(Decoder(RECORD).updates(raw), RECORD).where(F.col("_time") >= 0)
     plan = rows._jdf.queryExecution().optimizedPlan().toString()
-    # Once for every message, and once more in the branch for messages whose bytes may hide a truncated number.
+    # Once for every message, and once more for messages whose bytes may hide a truncated number.
     assert plan.count("from_avro") == 2, plan
     assert plan.count("THEN CASE WHEN NOT (to_avro(from_avro(") == 1, plan
 

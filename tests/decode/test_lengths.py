@@ -1,4 +1,4 @@
-"""Messages that are accepted by their lengths are exactly those that the codec and the careful reading accept."""
+"""The check of lengths accepts a message only if the codec and the careful reading accept it, too."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def raw_of(spark: SparkSession, values: list[bytes]) -> DataFrame:
 
 
 def measured(spark: SparkSession, decoder: Decoder, values: list[bytes]) -> dict[int, tuple[int, bool]]:
-    """The bytes that the statements of each message do not account for, and whether a length is doubtful."""
+    """For each message: the number of bytes that its statements do not account for, and whether it is doubtful."""
     messages = decoder.updates(raw_of(spark, values), Reading.MEASURED).where(F.col("updates").isNotNull())
     statement, is_first = F.col(decoded.STATEMENT), F.coalesce(F.col(decoded.PLACE), F.lit(0)) == 0
     lengths = decoder.lengths(statement)
@@ -86,15 +86,15 @@ def measured(spark: SparkSession, decoder: Decoder, values: list[bytes]) -> dict
 
 
 def check_damaged(spark: SparkSession, seed: int) -> None:
-    """What lengths show as good is good, with the same statements; and nothing is shorter than its encoding."""
-    text = F.col("updates").cast("string").alias("updates")  # as dates may be beyond Python's
+    """Check that messages of the right length are good, with the same statements, and that none is too short."""
+    text = F.col("updates").cast("string").alias("updates")  # dates may be beyond Python's range
     random = Random(seed)
     resolved = resolved_schema(MANY)
     codec = AvroCodec(MANY)
 
     def datum() -> dict[str, Any]:
         data = random_datum(random, resolved)
-        # Larger numbers are doubtful; among so many, some number always would be.
+        # Larger numbers are doubtful, and a message with so many numbers would always have some.
         return {
             name: value >> 5 if name in ("small", "price", "day") and value else value for name, value in data.items()
         }
@@ -133,16 +133,16 @@ def check_damaged(spark: SparkSession, seed: int) -> None:
     assert all(quick[offset] == careful[offset] for offset in shown - broken)
     assert len(shown - broken) > len(good) / 2
     only_longer = {offset for offset, (excess, _) in lengths.items() if excess} - careful.keys() - broken
-    assert len(only_longer) > 20, "hardly a message was damaged in a way that only its length shows"
+    assert len(only_longer) > 20, "too few messages were damaged in a way that only their length shows"
 
 
-def test_what_lengths_show_as_good_is_good(spark: SparkSession) -> None:
+def test_a_message_of_the_right_length_is_good(spark: SparkSession) -> None:
     check_damaged(spark, 0)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_what_lengths_show_as_good_is_good_for_every_seed(spark: SparkSession, seed: int) -> None:
+def test_a_message_of_the_right_length_is_good_for_every_seed(spark: SparkSession, seed: int) -> None:
     check_damaged(spark, 1 + seed)
 
 
@@ -165,7 +165,7 @@ def test_a_message_has_as_many_bytes_as_its_statements_and_what_is_around_them(s
     assert measured(spark, Decoder(NO_DATA), [value]) == {0: (0, False)}
 
 
-ONE = bytes([0, 2, 2, 2, 2, 0])  # the branch, one statement, its id, time and diff, the end
+ONE = bytes([0, 2, 2, 2, 2, 0])  # the branch, one statement (its id, time and diff), and the end
 
 
 @pytest.mark.parametrize(
@@ -176,23 +176,23 @@ ONE = bytes([0, 2, 2, 2, 2, 0])  # the branch, one statement, its id, time and d
         b"\x00\x82\x00" + ONE[2:],
         b"\x80\x00" + ONE[1:],
         b"\x00\x02\x02\x02\x02\x02\x02\x02\x02\x00",  # two blocks of one, as long as one block of two
-        b"\x00\x01\x06" + ONE[2:],  # a block that says how many bytes it has
+        b"\x00\x01\x06" + ONE[2:],  # a block that states its size in bytes
         b"\x00\x00\x00",
         ONE[:2] + b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02" + ONE[3:],  # 2^63, which Java reads as 0
     ],
 )
-def test_what_no_encoder_writes_is_longer(spark: SparkSession, value: bytes) -> None:
+def test_bytes_that_no_encoder_writes_are_longer(spark: SparkSession, value: bytes) -> None:
     ((excess, _),) = measured(spark, Decoder(NO_DATA), [value]).values()
     assert excess > 0
 
 
-def test_a_number_that_was_cut_without_a_change_of_length_is_doubtful(spark: SparkSession) -> None:
-    value = ONE[:2] + b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x03" + ONE[3:]  # 2^63 and more, read as -2^63
+def test_a_number_that_was_truncated_without_a_change_of_length_is_doubtful(spark: SparkSession) -> None:
+    value = ONE[:2] + b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x03" + ONE[3:]  # more than 2^63, read as -2^63
     assert measured(spark, Decoder(NO_DATA), [value]) == {0: (0, True)}
 
 
 @pytest.mark.parametrize("kind", NOT_MEASURED, ids=str)
-def test_types_whose_values_do_not_say_how_long_they_were_are_searched(kind: Any) -> None:
+def test_messages_are_searched_if_a_type_does_not_determine_its_length(kind: Any) -> None:
     schema = {"type": "record", "name": "data", "fields": [{"name": "one", "type": kind}]}
     assert Decoder(schema).readings == [Reading.TRUSTING, Reading.CAREFUL]
 
@@ -205,26 +205,26 @@ def decimal(kind: Any) -> dict[str, Any]:
 BYTES = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 FIXED = {"type": "fixed", "name": "twelve", "size": 12, "logicalType": "decimal", "precision": 9, "scale": 2}
 TEN_BYTES = {
-    "beyond its type, with a tail that is not": b"\x01" + bytes(8) + b"\x05",
-    "less than its type has, with such a tail": b"\xfe" + bytes(8) + b"\x05",
+    "too large, but its last eight bytes fit": b"\x01" + bytes(8) + b"\x05",
+    "too small, but its last eight bytes fit": b"\xfe" + bytes(8) + b"\x05",
     "padded": bytes(9) + b"\x05",
-    "less than 0 and padded": b"\xff" * 9 + b"\xfb",
+    "negative and padded": b"\xff" * 9 + b"\xfb",
     "of ten digits": bytes(6) + (10**9).to_bytes(4, "big"),
     "of nine digits": bytes(6) + (10**9 - 1).to_bytes(4, "big"),
     "of nineteen digits": bytes(2) + (10**18).to_bytes(8, "big"),
-    "as large as it gets": b"\x7f" + b"\xff" * 9,
+    "the largest": b"\x7f" + b"\xff" * 9,
 }
 
 
 @pytest.mark.parametrize("in_union", [False, True])
 @pytest.mark.parametrize("kind", [BYTES, FIXED], ids=["bytes", "fixed"])
-def test_no_decimal_is_cut(spark: SparkSession, kind: Any, in_union: bool) -> None:
+def test_no_decimal_is_truncated(spark: SparkSession, kind: Any, in_union: bool) -> None:
     nested = {"type": "record", "name": "nested", "fields": [{"name": "deep", "type": kind}]}
     schema = decimal(["null", "string", nested] if in_union else kind)
     values, expected = [], {}
     for offset, number in enumerate(TEN_BYTES.values()):
         sign = b"\xff" if number[0] > 127 else b"\x00"
-        before = b"\x14" if kind is BYTES else sign * 2  # ten bytes follow, or two and ten
+        before = b"\x14" if kind is BYTES else sign * 2  # the length (ten), or two bytes before the ten
         values.append(b"\x00\x02" + (b"\x04" if in_union else b"") + before + number + b"\x02\x02\x00")
         if offset in (2, 3, 5):
             price = Decimal(int.from_bytes(number, "big", signed=True)).scaleb(-2)
@@ -245,7 +245,7 @@ def test_no_decimal_is_cut(spark: SparkSession, kind: Any, in_union: bool) -> No
             core.decode(values[offset])
 
 
-def test_too_many_digits_are_reported_before_bytes_that_are_left_over(tmp_path: Path, spark: SparkSession) -> None:
+def test_too_many_digits_take_precedence_over_bytes_that_are_left_over(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, schema=decimal(BYTES))
     ten_digits = b"\x00\x02\x08" + (10**9).to_bytes(4, "big") + b"\x02\x02\x00"
     lake.send(ten_digits, ten_digits + b"\x00")
@@ -255,7 +255,7 @@ def test_too_many_digits_are_reported_before_bytes_that_are_left_over(tmp_path: 
         AvroCodec(decimal(BYTES)).decode(ten_digits + b"\x00")
 
 
-def test_other_schemas_of_writers_are_searched() -> None:
+def test_messages_are_searched_if_writers_have_another_schema() -> None:
     wider = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "int"}, RECORD["fields"][1]]}
     assert Decoder(RECORD, {1: RECORD}).readings == [Reading.MEASURED, Reading.COMPARED, Reading.CAREFUL]
     assert Decoder(RECORD, {1: RECORD, 2: wider}).readings == [Reading.TRUSTING, Reading.CAREFUL]
@@ -281,7 +281,7 @@ def passes(lake: Lake, written: list[str]) -> int:
     return sum("ingest" in run for run in written)
 
 
-def test_a_topic_of_long_numbers_is_searched_from_then_on(
+def test_a_topic_with_large_numbers_is_searched_from_then_on(
     tmp_path: Path, spark: SparkSession, written: list[str]
 ) -> None:
     lake = Lake(tmp_path, spark)
@@ -290,14 +290,14 @@ def test_a_topic_of_long_numbers_is_searched_from_then_on(
     assert lake.table.value(LENGTHS_INSUFFICIENT) == 1
     assert lake.seal().upper == 2
     lake.send(updates((-(2**62) - 1, 2, 1)), updates((5, 2, 0)), progress([2], [3], {2: 1}))
-    assert passes(lake, written) == 2, "a broken statement takes a closer look still"
+    assert passes(lake, written) == 2, "a broken statement still takes a second pass"
     lake.send(updates((2**63 - 1, 3, 1)), progress([3], [4], {3: 1}))
     assert passes(lake, written) == 1
     assert lake.seal().upper == 4
     assert lake.contents(3) == {(2**62, None): 1, (3, None): 1, (-(2**62) - 1, None): 1, (2**63 - 1, None): 1}
 
 
-def test_an_int_is_in_doubt_only_beyond_its_type(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
+def test_an_int_is_doubtful_only_beyond_its_type(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
     lake = Lake(tmp_path, spark)
     rows = [(1, 2**31 - 1), (2, -(2**31)), (3, 2**27), (4, None)]
     lake.send(updates(*((row, 1, 1) for row in rows)), progress([0], [2], {1: len(rows)}))
@@ -311,14 +311,16 @@ def test_an_int_is_in_doubt_only_beyond_its_type(tmp_path: Path, spark: SparkSes
     assert lake.table.value(LENGTHS_INSUFFICIENT) is None
 
 
-def test_long_numbers_are_noticed_among_garbage(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
+def test_large_numbers_are_noticed_among_garbage(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((2**62, 1, 1)), updates((2, 1, 1)) + b"\x00", progress([0], [2], {1: 1}))
     assert passes(lake, written) == 2
     assert lake.table.value(LENGTHS_INSUFFICIENT) == 1
 
 
-def test_garbage_alone_does_not_have_a_topic_searched(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
+def test_garbage_alone_does_not_cause_a_topic_to_be_searched(
+    tmp_path: Path, spark: SparkSession, written: list[str]
+) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 1, 1)), updates((2, 1, 1)) + b"\x00", b"\x00\x00\x00", progress([0], [2], {1: 1}))
     assert passes(lake, written) == 2

@@ -1,4 +1,4 @@
-"""Thousands of damaged messages through ingest and seal: each is stored or quarantined, and no time seals wrongly.
+"""Thousands of damaged messages go through ingest and seal: each is stored or quarantined; no time is sealed wrongly.
 
 The core defines what is right: its codec decides about each message, its ledger about each time.
 """
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 
 MESSAGES = 2000
 FIRST = 1_000_000
-"""Damaged messages are about times around this, so that flipped bits leave most earlier times alone."""
+"""Messages to be damaged are about times just after this one, so that flipped bits rarely give an early time."""
 GOOD_TIMES = 40
 
 PLACE = {"type": "record", "name": "place", "fields": [{"name": "city", "type": ["null", "string"]}]}
@@ -65,7 +65,7 @@ NESTED: list[dict[str, Any]] = [
     {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
 ]
 MEASURED = [column for column in FLAT if column["name"] != "flag"]
-"""Types whose values say how long they were; see `tidelake.decode.lengths`."""
+"""Columns whose values determine the length of their encoding; see `tidelake.decode.lengths`."""
 DECIMALS: list[dict[str, Any]] = [
     {"name": "id", "type": "long"},
     {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
@@ -82,7 +82,7 @@ def record(fields: list[dict[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Subject:
-    """One kind of collection, and how its messages are read by the core."""
+    """A kind of collection, and how the core reads its messages."""
 
     name: str
     fields: list[dict[str, Any]]
@@ -97,14 +97,14 @@ class Subject:
         return {7: record(self.fields), 2**31: record(self.fields[::-1])}
 
     def decode(self, value: bytes) -> Message | None:
-        """What the core's codec says of a message."""
+        """Decode a message with the core's codec."""
         schemas = self.writer_schemas
         if 0 in schemas:
             return AvroCodec(schemas[0]).decode(value)
         return ConfluentCodec(schemas.get).decode(value)
 
     def datum(self, data: dict[str, Any]) -> tuple[Any, ...]:
-        """What a table holds of some data, whatever the order of its fields; equal for equal data."""
+        """The form in which a table holds data, with sorted fields, so that equal data has equal forms."""
         kinds = {column["name"]: column["type"] for column in resolved_schema(record(self.fields))["fields"]}
         return tuple((name, landed(kinds[name], data[name])) for name in sorted(data))
 
@@ -123,7 +123,7 @@ SUBJECTS = (
 
 
 def good_messages(subject: Subject, random: Random) -> tuple[list[bytes], list[bytes]]:
-    """A stream that seals up to its end, and a mixture of messages to be damaged."""
+    """A stream that is sealed up to its end, and a mixture of messages to be damaged."""
     first, *_ = subject.writer_schemas.values()
     resolved = resolved_schema(first)
 
@@ -163,7 +163,7 @@ class Expected:
     breaches: set[int] = field(default_factory=set)
 
     def seal(self) -> tuple[int | None, set[tuple[str, int]]]:
-        """The frontier (None if closed) and the contradictions, of all facts at once."""
+        """The frontier (None if closed) and the contradictions after all facts."""
         ledger = Ledger(Antichain.of(0))
         ledger.announce_all(self.statements)
         diffs: dict[int, dict[Any, set[int]]] = defaultdict(lambda: defaultdict(set))
@@ -210,12 +210,12 @@ def expect(subject: Subject, topic: dict[tuple[int, int], bytes]) -> Expected:
 
 
 def statements_of(facts: set[tuple[Any, int, int]]) -> list[KeyedStatement]:
-    """Facts about the key `id` as the keyed model has them."""
+    """Facts as statements of the keyed model, with the key `id`."""
     return [KeyedStatement(dict(data)["id"], data, time, diff) for data, time, diff in facts]
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, int | None, int]]:
-    """`(data, time, diff)` of each row; times of columns as numbers, since a table's may be beyond Python's."""
+    """`(data, time, diff)` of each row; dates and timestamps are numbers, because some are beyond Python's range."""
     for index, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type):
             number = pa.int64() if pa.types.is_timestamp(column.type) else pa.int32()
@@ -228,7 +228,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, int | None, int]]:
 
 
 def check(subject: Subject, lake: Lake, topic: dict[tuple[int, int], bytes]) -> None:
-    """Ingest and seal, and compare with what the core makes of the same bytes."""
+    """Ingest and seal, and compare the results with what the core makes of the same bytes."""
     expected = expect(subject, topic)
     ingested = lake.ingest()
     quarantined = {(row["partition"], row["offset"]): row for row in quarantine_rows(lake.collection)}
@@ -257,7 +257,7 @@ def check(subject: Subject, lake: Lake, topic: dict[tuple[int, int], bytes]) -> 
 
 
 def contents_of(subject: Subject, proven: set[tuple[Any, int, int]]) -> Counter[Any]:
-    """How often each datum is there after the facts that are proven."""
+    """The number of copies of each datum, from the facts that are proven."""
     if subject.family == "upsert":
         return Counter(contents(statements_of(proven), FIRST**3).values())
     sums = Counter[Any]()
@@ -266,8 +266,8 @@ def contents_of(subject: Subject, proven: set[tuple[Any, int, int]]) -> Counter[
     return Counter({data: diff for data, diff in sums.items() if diff})
 
 
-def speaks_early(subject: Subject, value: bytes) -> bool:
-    """Whether a message states an update at a time that the good stream has, which would have to contradict it."""
+def is_about_an_early_time(subject: Subject, value: bytes) -> bool:
+    """Whether a message states an update at a time of the good stream, which it would contradict."""
     try:
         message = subject.decode(value)
     except (CodecError, MalformedMessage):
@@ -276,11 +276,11 @@ def speaks_early(subject: Subject, value: bytes) -> bool:
 
 
 def run(tmp_path: Path, spark: SparkSession, subject: Subject, seed: int) -> None:
-    """Send a seed's messages to two partitions in turn, and check what becomes of them."""
+    """Send the messages of a seed to two partitions in turn, and check what becomes of them."""
     random = Random(f"{subject.name} {seed}")
     stream, mixture = good_messages(subject, random)
     damaged = mutate(random, mixture, MESSAGES)
-    values = [*stream, *(value for value in damaged if not speaks_early(subject, value))]
+    values = [*stream, *(value for value in damaged if not is_about_an_early_time(subject, value))]
     lake = Lake(tmp_path, spark, subject.family, schema=record(subject.fields), **subject.settings)
     for partition in range(2):
         lake.send(*values[partition::2], partition=partition, at=0)
@@ -289,7 +289,7 @@ def run(tmp_path: Path, spark: SparkSession, subject: Subject, seed: int) -> Non
 
 
 @pytest.mark.parametrize("subject", SUBJECTS[:1], ids=lambda subject: subject.name)
-def test_a_damaged_message_is_stored_or_quarantined_and_seals_nothing_wrongly(
+def test_a_damaged_message_is_stored_or_quarantined_and_no_time_is_sealed_wrongly(
     tmp_path: Path, spark: SparkSession, subject: Subject
 ) -> None:
     run(tmp_path, spark, subject, seed=0)
@@ -298,7 +298,7 @@ def test_a_damaged_message_is_stored_or_quarantined_and_seals_nothing_wrongly(
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
-def test_a_damaged_message_of_any_seed_is_stored_or_quarantined_and_seals_nothing_wrongly(
+def test_a_damaged_message_of_any_seed_is_stored_or_quarantined_and_no_time_is_sealed_wrongly(
     tmp_path: Path, spark: SparkSession, subject: Subject, seed: int
 ) -> None:
     run(tmp_path, spark, subject, 1 + seed)

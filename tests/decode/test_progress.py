@@ -1,4 +1,4 @@
-"""Progress statements: driver and Spark find the same statements in damaged messages, with equal contents."""
+"""Progress statements: the driver and Spark find the same statements in damaged messages, with equal contents."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def messages(random: Random, number: int) -> list[bytes]:
 
 
 def write_topic(folder: Path, values: list[bytes | None], headers: dict[int, list[dict[str, Any]]]) -> FileTopic:
-    """A topic of two partitions in two Parquet files, one of which has no headers."""
+    """Write a topic of two partitions in two Parquet files; `headers` maps the place of a value to its headers."""
     folder.mkdir()
     for number, part in enumerate((range(0, len(values), 2), range(1, len(values), 2))):
         columns = {

@@ -72,7 +72,7 @@ def test_the_codecs_read_what_they_write(scalar: ScalarType) -> None:
 
 
 @every_scalar
-def test_a_person_may_write_every_type(scalar: ScalarType) -> None:
+def test_every_type_can_be_typed_by_a_user(scalar: ScalarType) -> None:
     record, value = record_of(schema_of(scalar)), VALUES[scalar.family]
     typed = {Family.BINARY: "abcd", Family.DECIMAL: "0.05"}.get(scalar.family, value)
     expected = b"\x05" if scalar.family is Family.DECIMAL and scalar.base == "bytes" else value
@@ -110,7 +110,7 @@ def test_connect_sends_a_logical_type_as_it_is_declared(scalar: ScalarType, form
     [(scalar, form, name) for scalar in SCALARS.values() for form in scalar.connect_forms for name in form.names],
     ids=lambda value: value.rpartition(".")[2] if isinstance(value, str) else "",
 )
-def test_a_name_of_connect_says_the_conversion(scalar: ScalarType, form: Any, name: str) -> None:
+def test_a_connect_name_determines_the_conversion(scalar: ScalarType, form: Any, name: str) -> None:
     wire = dict(wire_types(record_of({"type": form.wire, "connect.name": name})))["c"]
     assert (wire.name, wire.conversion) == (form.wire, form.conversion)
 
@@ -127,7 +127,7 @@ def test_a_promotion_never_narrows() -> None:
     }
 
 
-def test_timestamps_of_all_units_and_texts_are_read_as_each_other() -> None:
+def test_a_timestamp_sent_as_text_can_be_read_as_one_sent_as_a_number() -> None:
     fields = [{"name": "c", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}}]
     row = {"type": "record", "name": "row", "fields": fields}
     field = {"field": "c", "type": "string", "name": "io.debezium.time.ZonedTimestamp"}
@@ -136,7 +136,7 @@ def test_timestamps_of_all_units_and_texts_are_read_as_each_other() -> None:
 
 
 @pytest.mark.parametrize(("base", "logical"), [("int", "timestamp-millis"), ("long", "date"), ("long", "time-micros")])
-def test_an_undeclared_logical_type_is_its_primitive_everywhere(base: str, logical: str) -> None:
+def test_an_undeclared_logical_type_is_treated_as_its_primitive_everywhere(base: str, logical: str) -> None:
     record, plain = record_of({"type": base, "logicalType": logical}), record_of(base)
     assert land_record(record) == land_record(plain)
     assert data_fields(record) == data_fields(plain)

@@ -1,11 +1,11 @@
-"""The code of a Markdown page: its fenced blocks, and what the comment above each says about running it.
+"""The fenced blocks of a Markdown page; a comment above a block says how the block is treated.
 
-`<!-- not run: REASON -->`        it is only shown
-`<!-- own process: REASON -->`    it is run by its own shell, not in the test's process
-`<!-- fails: TEXT -->`            it has to fail, and to say TEXT
-`<!-- file: PATH -->`             it is the content of that file
-`<!-- settings: REMARK -->`       it is a `collections.yaml`
-`<!-- spark: REMARK -->`          it needs the test's Spark session
+`<!-- not run: REASON -->`        the block is only shown
+`<!-- own process: REASON -->`    a shell of its own runs the block, not the test's process
+`<!-- fails: TEXT -->`            the block must fail and print TEXT
+`<!-- file: PATH -->`             the block is the content of that file
+`<!-- settings: REMARK -->`       the block is a `collections.yaml`
+`<!-- spark: REMARK -->`          the block needs the test's Spark session
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MARKER = re.compile(r"<!-- ([a-z ]+): (.+) -->")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block; `line` is where its fence opens, `marker` is empty if there is no comment above."""
+    """A fenced block; `line` is where its fence opens, and `marker` is empty if there is no comment above it."""
 
     page: Path
     line: int
@@ -36,11 +36,11 @@ class Block:
     remark: str
 
     def __str__(self) -> str:
-        """The place of the block, for the name of a test."""
+        """The page and line of the block, for the name of a test."""
         return f"{self.page.relative_to(PROJECT)}:{self.line}"
 
     def commands(self) -> list[str]:
-        """The commands of a shell block, with continued lines joined and without comments."""
+        """The commands of a shell block, without comments and with continued lines joined."""
         joined = re.sub(r"\\\n\s*", "", self.text)
         return [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
 
@@ -61,7 +61,7 @@ def blocks_of(page: Path) -> Iterator[Block]:
         if language:
             yield Block(page, start + 1, language, "\n".join(lines[start + 1 : index]) + "\n", marker, remark)
         start = None
-    assert start is None, f"{page}: the block of line {start} is never closed"
+    assert start is None, f"{page}: the block that opens at line {start} is never closed"
 
 
 def all_blocks(*languages: str) -> list[Block]:

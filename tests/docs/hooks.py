@@ -1,4 +1,4 @@
-"""The site's hooks, which lie next to the pages and are no package."""
+"""The site's hooks, which are next to the pages and not in a package."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.docs.blocks import PROJECT
 
 
 def load_hook(name: str) -> ModuleType:
-    """A module of `docs/hooks`."""
+    """Load a module from `docs/hooks`."""
     spec = importlib.util.spec_from_file_location(f"docs_hooks_{name}", PROJECT / "docs" / "hooks" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -35,7 +35,7 @@ def link_checkout(folder: Path) -> None:
 
 
 def run_by_bash(folder: Path, text: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-    """Run a text as a script that stops at the first command that fails."""
+    """Run a script that stops at the first command that fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
@@ -59,7 +59,7 @@ class Ran:
 
 
 class Shell:
-    """Runs commands as a shell would; those of the project run in this process, which already has a JVM."""
+    """Runs commands as a shell would; the project's own commands run in this process, which already has a JVM."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys

@@ -40,7 +40,7 @@ def pairs(page: Path) -> Iterator[tuple[Block, str]]:
 
 
 def run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run a page's blocks one after the other, as if they were typed in."""
+    """Run the blocks of a page in order, as if somebody typed them, and compare their outputs."""
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.chdir(folder)
     names: dict[str, object] = {"__name__": "book"}

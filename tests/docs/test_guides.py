@@ -18,7 +18,7 @@ GUIDES = [PROJECT / "docs" / "guides" / name for name in ("append-only.md", "deb
 
 
 def holds(printed: str, lines: str) -> bool:
-    """Whether these lines were printed in this order; `…` is anything, and other text may surround a line."""
+    """Whether these lines were printed in this order; `…` matches anything, and other text may surround a line."""
     patterns = [re.escape(line).replace(r"\ …\ ", ".*").replace("…", ".*") for line in lines.splitlines()]
     pattern = r".*\n(?:.*\n)*?.*".join(patterns)
     return re.search(pattern, re.sub(r"[ │]+", " ", printed)) is not None
@@ -53,7 +53,7 @@ def test_a_guide_works_as_written(
 
 
 def first_time(shell: Shell, page: Path) -> str:
-    """The first time of the guide's collection, which a reader would fill in."""
+    """The first time of the guide's collection, which a reader would type in."""
     command = next(line for block in blocks_of(page) for line in block.commands() if "tidelake times" in line)
     done = shell.run(f"{command} --json")
     times = json.loads(done.output)["rows"]

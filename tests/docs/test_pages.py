@@ -44,7 +44,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert not broken
 
 
-def test_every_picture_is_shown_with_words_and_is_small() -> None:
+def test_every_picture_is_used_has_alternative_text_and_is_small() -> None:
     shown = set()
     for page in PAGES:
         for words, target in _PICTURE.findall(page.read_text(encoding="utf-8")):
@@ -90,7 +90,7 @@ def test_every_decision_has_the_same_parts() -> None:
             assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE) == parts, page.name
 
 
-def test_the_glossary_is_in_order_and_its_index_is_whole() -> None:
+def test_the_glossary_is_sorted_and_its_index_is_complete() -> None:
     text = (PROJECT / "docs" / "glossary.md").read_text(encoding="utf-8")
     words = [word.lower() for word in re.findall(r"^### (.+)$", text, flags=re.MULTILINE)]
     index = re.findall(r"\[([^\]]+)\]\(#", text.partition("### ")[0])

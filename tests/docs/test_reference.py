@@ -1,4 +1,4 @@
-"""The generated reference names every setting, command and variable, and its example of all settings is valid."""
+"""The generated reference lists every setting, command and variable, and the example of all settings is valid."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def page(name: str) -> str:
 
 
 def rows_of(table: str) -> dict[str, list[str]]:
-    """The cells of each row by its first cell, without the backticks."""
+    """The other cells of each row, by its first cell without backticks."""
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table.splitlines()[2:]]
     return {row[0].strip("`"): row[1:] for row in rows}
 
@@ -79,14 +79,14 @@ def test_an_example_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
 
 
 def load_block(block: Block, folder: Path) -> None:
-    """Read a block as `collections.yaml`, with the schemas that it names next to it."""
+    """Read a block as `collections.yaml`, next to files with the schemas that it names."""
     for name in re.findall(r"\S+\.avsc", block.text):
         (folder / name).write_text(_EVENT if name.endswith("-event.avsc") else _RECORD, encoding="utf-8")
     (folder / "collections.yaml").write_text(block.text, encoding="utf-8")
     assert load_settings(folder / "collections.yaml").collections
 
 
-def test_the_defaults_above_the_collections_are_those_of_the_code(tmp_path: Path) -> None:
+def test_the_top_level_defaults_are_those_of_the_code(tmp_path: Path) -> None:
     file = tmp_path / "collections.yaml"
     file.write_text("collections: {}\n", encoding="utf-8")
     settings = load_settings(file)

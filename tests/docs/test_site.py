@@ -48,12 +48,12 @@ def test_the_reference_is_filled_in(site: Path) -> None:
     assert "ConfigurationError" in (site / "reference" / "python.html").read_text(encoding="utf-8")
 
 
-def test_a_page_asks_for_nothing_on_the_internet(site: Path) -> None:
+def test_a_page_requests_nothing_from_the_internet(site: Path) -> None:
     for path in (*site.rglob("*.html"), *site.rglob("*.css")):
         assert not _FETCHED.search(path.read_text(encoding="utf-8")), path.relative_to(site)
 
 
-def test_the_documentation_is_light_and_dark(site: Path) -> None:
+def test_the_site_has_a_light_and_a_dark_scheme(site: Path) -> None:
     assert {"default", "slate"} <= set(
         re.findall(r'data-md-color-scheme="(\w+)"', (site / "index.html").read_text(encoding="utf-8"))
     )

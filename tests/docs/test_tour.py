@@ -1,4 +1,4 @@
-"""The README's tour and the pages that continue it print what they say, in their own folder."""
+"""The README's tour, and the pages that continue it, print what they say."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FURTHER = [
     for name in ("topics.md", "recordings.md", "operations.md", "reference/python.md")
     for block in blocks_of(PROJECT / "docs" / name)
 ]
-"""Pages that use what the tour has made."""
+"""The blocks of pages that use what the tour has made."""
 
 
 def test_the_tour_works_as_the_readme_says(
@@ -32,7 +32,7 @@ def test_the_tour_works_as_the_readme_says(
 
 
 def run_blocks(shell: Shell, blocks: list[Block]) -> list[Ran]:
-    """Run blocks one after the other; a block that has to fail has to say why."""
+    """Run blocks in order; a block that must fail must also print the text in its comment."""
     ran: list[Ran] = []
     for block in blocks:
         if block.marker in ("not run", "own process"):
@@ -86,7 +86,7 @@ def check_what_the_pages_say(ran: list[Ran]) -> None:
 
 
 def report_of(output: str) -> dict[str, int]:
-    """What a job's report says about `sales`; the log lines around it are for people."""
+    """What a job's report in this output says about `sales`; the log lines around the report are ignored."""
     start = output.index('{\n  "job"')
     report, _ = json.JSONDecoder().raw_decode(output[start:])
     results: dict[str, int] = report["results"]["sales"]
@@ -94,7 +94,7 @@ def report_of(output: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("block", [block for block in all_blocks("bash") if block.marker == "own process"], ids=str)
-def test_a_job_runs_by_spark_submit(folder: Path, block: Block) -> None:
+def test_spark_submit_runs_a_job(folder: Path, block: Block) -> None:
     assert shutil.which("bash")
     (collections,) = [part for part in README if part.marker == "file"]
     write_file(folder, collections)

@@ -1,4 +1,4 @@
-"""The demo runs as `make run` starts it, on less data, and every comparison in it is equal."""
+"""The demo runs as `make run` starts it, but on less data, and everything that it compares is equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC = "snapshots.public.people"
 
 
 @pytest.mark.spark
-def test_the_demo_ends_all_equal_and_shows_no_output_of_spark(tmp_path: Path) -> None:
+def test_the_demo_finds_everything_equal_and_shows_no_output_of_spark(tmp_path: Path) -> None:
     folders = ["--folder", str(tmp_path / "demo"), "--home", str(tmp_path / "home")]
     done = subprocess.run(
         [sys.executable, "-m", "examples.demo", "--updates", "1000", *folders],
@@ -39,7 +39,7 @@ def test_the_demo_ends_all_equal_and_shows_no_output_of_spark(tmp_path: Path) ->
     assert "log4j" not in done.stderr
 
 
-def test_the_capture_of_the_demo_is_the_recorded_capture_and_small() -> None:
+def test_the_capture_in_the_demo_is_the_recorded_one_and_is_small() -> None:
     recorded = PROJECT / "tests" / "captures" / "snapshots" / "topics" / TOPIC
     for partition in ("0", "1"):
         name = f"{partition}.jsonl.gz"

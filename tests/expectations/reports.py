@@ -1,4 +1,4 @@
-"""Reports of a validation, with the settings and status they belong to."""
+"""Reports of validations, with the settings and the status of their collection."""
 
 from __future__ import annotations
 

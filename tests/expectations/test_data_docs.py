@@ -1,4 +1,4 @@
-"""The pages: every result has a page and a line in the index, old pages are removed, and nothing loads remotely."""
+"""The pages: every result has a page and a line in the index, old pages are removed, and nothing remote is loaded."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_pages_load_nothing_remote_and_link_only_to_existing_files(tmp_path: Pat
         links = re.findall(r'<a[^>]*\shref="([^"#]*)"', text)
         for address in [*(src or href for src, href in loaded), *links]:
             if address and not (address in links and address.startswith("https://greatexpectations.io")):
-                assert (page.parent / address).exists(), f"{page.name} asks for {address}"
+                assert (page.parent / address).exists(), f"{page.name} requests {address}"
 
 
 def test_a_page_shows_decisions_and_evidence(tmp_path: Path) -> None:
     notes = Notes(["time 3, sealed by decision: <b>"], {"announced_is_recounted": ["time 3: 1 & 2"]})
     frame = result_frame(report(at(3, recounted=3)), STATUS, 1)
     judge(frame, build_suite(settings()), tmp_path, notes)
-    validate(tmp_path, "prices")  # the page of a result stays as it was
+    validate(tmp_path, "prices")  # this does not change the page of the first result
     newest, first = list_results(tmp_path)
     assert (newest.decided, first.decided) == (0, 1)
     text = (tmp_path / first.page).read_text(encoding="utf-8")

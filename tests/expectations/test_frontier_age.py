@@ -1,4 +1,4 @@
-"""The age of a frontier: since its last move, or since its collection was created; zero once closed."""
+"""The age of a frontier: since its last move or, if it never moved, since the collection was created; 0 if closed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_the_age_of_a_frontier_counts_from_its_last_move_and_is_zero_if_closed(t
     def age_s() -> int:
         return frontier_age_s(collection, read_status(collection, "plain"))
 
-    assert 90 <= age_s() < 150  # nothing is sealed yet: since it was created
+    assert 90 <= age_s() < 150  # nothing is sealed yet, so the age counts from the creation
     now_ms = int(clock.time() * 1000)
     OpenTable(collection.paths.updates).commit({UPPER: 5, SEALED_AT_MS: now_ms - 40_000})
     assert 40 <= age_s() < 90
     OpenTable(collection.paths.updates).commit({CLOSED: 1, SEALED_AT_MS: now_ms - 40_000})
     assert age_s() == 0
-    assert frontier_age_s(collection, replace(STATUS, lag_s=-3.0)) == 0  # a clock that went back
+    assert frontier_age_s(collection, replace(STATUS, lag_s=-3.0)) == 0  # a clock was set back
 
 
 def test_a_reclocked_topic_stalls_only_if_it_has_unread_records(tmp_path: Path) -> None:
@@ -39,6 +39,6 @@ def test_a_reclocked_topic_stalls_only_if_it_has_unread_records(tmp_path: Path) 
     catalog = Catalog(Store(tmp_path))
     raw = catalog.open_or_create(settings("append_only", "reclock").spec())
     assert [frontier_age_s(raw, status) for status in (quiet, unread, unreachable)] == [0, 90, 90]
-    # A stream that states its own progress has to go on stating it, even if nothing is left to read.
+    # A stream that states its own progress has to keep stating it, even if nothing is left to read.
     catalog.open_or_create(replace(settings("plain").spec(), name="stated"))
     assert frontier_age_s(catalog.find("stated"), quiet) == 90

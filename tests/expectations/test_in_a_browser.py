@@ -35,6 +35,6 @@ def test_the_pages_show_everything_and_load_nothing_remote(tmp_path: Path) -> No
         page.open((docs / "expectations" / f"{result.suite}.html").as_uri())
         page.wait_for_text("contents_never_fall")
         assert [address for address in page.asked if not address.startswith((docs.as_uri(), "data:"))] == []
-        # The browser has nothing to ask: names lead nowhere.
+        # The browser could not reach any other machine: it resolves no host names.
         page.open("https://example.org/")
         page.wait_for("location.href.startsWith('chrome-error:')")

@@ -1,4 +1,4 @@
-"""Each expectation can fail: every frame here is right except for one number."""
+"""Each expectation can fail: the frames in these tests are correct except for one number."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_diffs_that_do_not_add_up_to_the_recorded_sum_fail(total: int) -> None:
     }
 
 
-def test_an_answered_read_beyond_upper_fails() -> None:
+def test_a_read_beyond_upper_that_gets_an_answer_fails() -> None:
     assert set(failing(report(at(3), readable_beyond_upper=1))) == {"nothing_readable_beyond_upper"}
 
 

@@ -20,7 +20,7 @@ TIMES_PER_PHASE = 6
 
 
 def send_phase(lake: Lake, rng: Random, family: str, live: dict[tuple[int, int | None], int], first: int) -> None:
-    """Send random updates at some times: `plain` retracts only rows it has, `upsert` states one value for each key."""
+    """Send random updates: a plain collection retracts only rows it has, an upsert one states one value per key."""
     for time in range(first, first + TIMES_PER_PHASE):
         diffs: dict[tuple[int, int | None], int] = {}
         for key in rng.sample(range(8), 3):
@@ -91,7 +91,7 @@ def test_a_base_without_later_rows_is_read_directly(
     assert not any(step in plan for step in ("Join", "Exchange", "Aggregate", "Union"))
 
 
-def test_a_base_is_not_used_if_other_rows_are_not_later_or_too_many(
+def test_a_base_is_not_used_if_other_rows_are_not_later_or_are_too_many(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake(tmp_path, spark, "upsert", keep=1, key=["id"])
@@ -113,7 +113,7 @@ def test_a_collection_that_keeps_every_time_has_no_base(tmp_path: Path, spark: S
     assert base.split_base(lake.table.files())[0] == []
 
 
-def test_a_predicate_means_the_same_columns_with_a_base(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_predicate_refers_to_the_same_columns_with_a_base(tmp_path: Path, spark: SparkSession) -> None:
     inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": "long"}]}
     fields = [{"name": "id", "type": "long"}, {"name": "x", "type": "long"}, {"name": "base", "type": inner}]
     record = {"type": "record", "name": "data", "fields": fields}

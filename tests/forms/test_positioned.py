@@ -75,7 +75,7 @@ def statements_of(rows: DataFrame) -> set[PositionedStatement]:
 
 
 def contents_of(rows: DataFrame) -> Contents:
-    """The contents that rows amount to."""
+    """The contents that these rows resolve to."""
     result = Contents({}, {}, {})
     for statement in statements_of(resolved_rows(rows, SHAPE)):
         if statement.error is not None:
@@ -88,7 +88,7 @@ def contents_of(rows: DataFrame) -> Contents:
 
 
 def random_statements(rng: Random) -> list[PositionedStatement]:
-    """A random history, as ticks have read it."""
+    """A random history, in the order in which ticks read it."""
     ticks, read = Ticks(rng, random_source(rng, rng.randint(1, 2), rng.randint(6, 14)), 40), []
     while not ticks.done:
         read += ticks.tick()
@@ -97,7 +97,7 @@ def random_statements(rng: Random) -> list[PositionedStatement]:
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(2, 8))])
 def test_frames_agree_with_the_model(spark: SparkSession, seed: int) -> None:
-    spark, rng = spark, Random(seed)
+    rng = Random(seed)
     statements = random_statements(rng)
     rows = frame(spark, statements).localCheckpoint()
     last = max(statement.time for statement in statements)
@@ -115,7 +115,7 @@ def test_frames_agree_with_the_model(spark: SparkSession, seed: int) -> None:
 
 
 class Table:
-    """A collection in the positioned form, written to by hand as ticks do."""
+    """A collection in the positioned form, to which the tests write as ticks do."""
 
     def __init__(self, root: Path, spark: SparkSession) -> None:
         self.spark = spark
@@ -139,7 +139,7 @@ class Table:
         table.commit({UPPER: upper} | {name: 1 for name, holds in kinds.items() if holds}, files)
 
     def compact(self, since: int, full: bool) -> None:
-        """Merge with this since."""
+        """Merge with this `since`."""
         entry = self.collection.entry.model_copy(update={"since": (since,)})
         assert entry.since_frontier == Antichain((since,))
         self.collection = Collection(entry, self.collection.paths)
@@ -160,7 +160,7 @@ class Table:
 @pytest.mark.parametrize(
     "seed", [20, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(30) if seed != 20)]
 )
-def test_random_histories_through_the_table_end_equal_to_the_model(
+def test_random_histories_in_the_table_agree_with_the_model(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(compaction, "FAN_IN", 2)
@@ -176,7 +176,7 @@ def test_random_histories_through_the_table_end_equal_to_the_model(
             since = rng.randint(since, ticks.time)
             table.compact(since, full=rng.random() < 0.6)
             assert table.read(since) == contents(statements, since).rows
-        # The same without a JVM, which is only asked about the last time.
+        # The keys in error can also be listed without a JVM, but only at the last time.
         named = [f'{{"id":"{key}"}}: {error}' for key, error in sorted(contents(statements, ticks.time).errors.items())]
         assert key_errors.keys_in_error(table.collection) == key_errors.KeyErrors(len(named), first=named)
     last = max(statement.time for statement in statements)
@@ -196,7 +196,7 @@ def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark:
     table.tick([PositionedStatement("k9", (None, "new", "c"), (6, 0), 6, 1, frozenset({0}))])
     before = table.read(6)
     table.compact(6, full=True)
-    # Six live keys, the row that fills an unavailable column, and the deletes of rows that a connector may send again.
+    # Six live keys, the row that fills an unavailable column, and four deletes, kept because rows may be sent again.
     assert table.rows == 6 + 1 + 4
     assert table.read(6) == before
     assert before["k9"] == ("4", "new", "c")

@@ -1,4 +1,4 @@
-"""The messages of each family, and of each way to mangle them."""
+"""The messages of each family, and each way to mangle them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def facts(made: Generated) -> Counter[Any]:
 
 @pytest.mark.parametrize("family", ["plain", "append_only", "upsert"])
 @pytest.mark.parametrize("updates", [1, 20, 94, 95, 96, 4_000])
-def test_a_history_has_just_as_many_distinct_updates_as_asked_for(family: Any, updates: int) -> None:
+def test_a_history_has_exactly_the_requested_number_of_distinct_updates(family: Any, updates: int) -> None:
     history = History(family, updates, 100, Random(updates), keys=30)
     assert len(history.updates) == len({(row, time) for row, time, _ in history.updates}) == updates
     assert len({CODEC.identity(row) for row in history.rows}) == len(history.rows)
@@ -60,7 +60,7 @@ def test_a_history_has_just_as_many_distinct_updates_as_asked_for(family: Any, u
     assert set(times) <= set(range(100))
 
 
-def test_a_plain_history_inserts_deletes_replaces_and_comes_back_but_never_falls_below_zero() -> None:
+def test_a_plain_history_inserts_deletes_replaces_and_reinserts_but_never_falls_below_zero() -> None:
     history = history_of("plain")
     held: Counter[int] = Counter()
     gone: set[int] = set()
@@ -77,7 +77,7 @@ def test_a_plain_history_inserts_deletes_replaces_and_comes_back_but_never_falls
     assert set(live_ids.values()) == {1} and len(live_ids) <= 200
 
 
-def test_a_plain_history_falls_below_zero_only_when_asked_to(tmp_path: Path) -> None:
+def test_a_plain_history_falls_below_zero_only_on_request(tmp_path: Path) -> None:
     made = make(tmp_path, negative=0.5)
     least = [pc.min(contents_at(made.updates_path, time)["_diff"]).as_py() for time in range(0, 40, 5)]
     assert min(least) < 0
@@ -88,14 +88,14 @@ def test_more_updates_at_a_time_than_keys_are_still_distinct() -> None:
     assert len({row for row, _, _ in history.updates}) == 500
 
 
-def test_an_append_only_history_has_positive_diffs_and_rows_that_come_again() -> None:
+def test_an_append_only_history_has_positive_diffs_and_repeats_rows() -> None:
     history = history_of("append_only")
     assert min(diff for _, _, diff in history.updates) == 1
     assert max(Counter(row for row, _, _ in history.updates).values()) > 1
     assert {row["id"] for row in history.rows} <= set(range(200))
 
 
-def test_an_upsert_history_sets_replaces_and_deletes_one_row_a_key() -> None:
+def test_an_upsert_history_sets_replaces_and_deletes_one_row_per_key() -> None:
     history = history_of("upsert")
     keyed_statements = [
         keyed.KeyedStatement(history.rows[row]["id"], row, time, diff) for row, time, diff in history.updates
@@ -175,7 +175,7 @@ def test_the_contents_of_a_topic_of_events_are_those_of_the_model(tmp_path: Path
         assert found == expected
 
 
-def test_an_event_that_takes_back_is_quarantined_and_holds_its_time_back(tmp_path: Path) -> None:
+def test_an_event_with_a_negative_diff_is_quarantined_and_holds_its_time_back(tmp_path: Path) -> None:
     made = make(tmp_path, family="debezium", breach_at=(5,), writers=2)
     assert made.truth.quarantined == {"event_diff": 2}
     assert made.truth.upper == 5
@@ -192,7 +192,7 @@ def test_orders_hold_values_that_are_easy_to_get_wrong() -> None:
     assert min(int.from_bytes(row["amount"], "big", signed=True) for row in rows) < 0
 
 
-def test_bytes_are_those_of_the_codec() -> None:
+def test_the_encoder_writes_the_same_bytes_as_the_codec() -> None:
     history = history_of("plain")
     encoder = Encoder(CODEC, "avro", 1)
     encoder.add_rows(history.rows)
@@ -206,7 +206,7 @@ def test_bytes_are_those_of_the_codec() -> None:
     assert framed.message(Updates(history.updates)) == confluent.encode(Updates(updates), 70_001)
 
 
-def test_redundant_writers_repeat_everything_in_other_batches(tmp_path: Path) -> None:
+def test_redundant_writers_repeat_everything_in_different_batches(tmp_path: Path) -> None:
     made = make(tmp_path, writers=3)
     assert set(facts(made).values()) == {3}
     assert len({len(message.batch) for message in batches(made)}) > 3
@@ -248,7 +248,7 @@ def test_a_window_bounds_how_far_a_message_moves() -> None:
     assert shuffle(range(5), Random(1), "none", 9) == list(range(5))
 
 
-def test_split_statements_overlap_and_cover_the_same(tmp_path: Path) -> None:
+def test_split_statements_overlap_and_cover_the_same_times(tmp_path: Path) -> None:
     whole, split = make(tmp_path / "a"), make(tmp_path / "b", split=1.0)
     assert len(statements(split)) > 2 * len(statements(whole)) - 5
     covered = Counter(time for statement in statements(split) for time in range(40) if statement.covers(time))
@@ -299,7 +299,7 @@ def test_contradictions_come_before_everything_else(tmp_path: Path) -> None:
     ]
 
 
-def test_stragglers_lie_beyond_any_statement_and_not_in_the_truth(tmp_path: Path) -> None:
+def test_stragglers_lie_beyond_every_statement_and_are_not_in_the_truth(tmp_path: Path) -> None:
     made = make(tmp_path, far_future=3)
     assert {time for _, time, _ in facts(made) if time >= 40} == set(made.truth.far_future)
     assert pq.read_metadata(made.updates_path).num_rows == 600
@@ -313,7 +313,7 @@ def test_an_update_that_breaks_the_envelope_is_announced_and_counted_with_all_it
     assert {statement.counts[5] for statement in statements(made) if statement.covers(5)} == {at}
 
 
-def test_a_breach_gives_an_order_two_values_at_a_time_with_updates_or_without(tmp_path: Path) -> None:
+def test_a_breach_gives_an_order_two_values_at_one_time_with_or_without_other_updates(tmp_path: Path) -> None:
     made = make(tmp_path, family="upsert", breach_at=(5, 11), updates=3, times=12, writers=2)
     values = Counter((data["id"], time) for message in batches(made) for data, time, diff in message.batch if diff > 0)
     assert sum(count == 4 for count in values.values()) == 2
@@ -364,7 +364,7 @@ def test_a_time_without_a_statement_cannot_be_contradicted(tmp_path: Path, time:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_option_has_a_help_text() -> None:
+def test_the_help_of_every_option_is_a_sentence() -> None:
     assert all(option.metadata["help"].endswith(".") for option in fields(GenerateOptions))
 
 
@@ -373,7 +373,7 @@ def test_options_can_be_imported_without_pyarrow_and_fastavro() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_generator_knows_no_spark_and_starts_no_jvm() -> None:
+def test_the_generator_imports_neither_spark_nor_delta_rs() -> None:
     code = "import sys, tidelake.generator.generate; sys.exit('pyspark' in sys.modules or 'deltalake' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -29,10 +29,10 @@ MANGLINGS: dict[str, dict[str, Any]] = {
     "close": {"close": True},
     "closed shards": {"close": True, "shards": 2, "shuffle": "full"},
     "contradictions": {"conflicting_diff_at": (30,), "conflicting_count_at": (25, 33), "over_count_at": (28,)},
-    "two at one time": {"conflicting_diff_at": (20,), "conflicting_count_at": (20,), "shuffle": "full"},
+    "two contradictions at one time": {"conflicting_diff_at": (20,), "conflicting_count_at": (20,), "shuffle": "full"},
     "held back and closed": {"over_count_at": (12,), "close": True},
     "empty times": {"empty_times": 0.9},
-    "every time empty but one": {"empty_times": 1.0},
+    "all times but one are empty": {"empty_times": 1.0},
     "one update": {"updates": 1},
     "confluent": {"encoding": "confluent", "schema_id": 70_001, "undecodable": 15, "malformed": 12},
     "several files and partitions": {"partitions": 3, "messages_per_file": 7, "copies": 0.2},
@@ -68,7 +68,7 @@ def test_a_reader_finds_the_truth_of_every_seed(tmp_path: Path, seed: int) -> No
     assert_reads_as_the_truth_says(make(tmp_path, family=family, seed=seed, **MANGLINGS["everything"]))
 
 
-def test_negative_contents_are_read_like_any(tmp_path: Path) -> None:
+def test_negative_contents_are_read_like_others(tmp_path: Path) -> None:
     assert_reads_as_the_truth_says(make(tmp_path, negative=1.0, shuffle="full"))
 
 

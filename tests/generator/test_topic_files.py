@@ -1,4 +1,4 @@
-"""The files of a generated topic: the same for a seed, in the shape of a topic, and never over something else."""
+"""The files of a generated topic are the same for the same seed, have the shape of a topic, and overwrite nothing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def offsets(topic: Path) -> dict[int, list[int]]:
     return by_partition
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_gives_others(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_gives_other_bytes(tmp_path: Path) -> None:
     for folder, seed in (("a", 5), ("b", 5), ("c", 6)):
         make(tmp_path / folder, seed=seed, **MANGLED)
     first, same, other = (bytes_below(tmp_path / folder) for folder in "abc")
@@ -99,7 +99,7 @@ def test_a_topic_that_is_not_empty_is_named_and_refused_and_left_as_it_is(tmp_pa
     assert bytes_below(tmp_path) == before
 
 
-def test_an_empty_folder_is_as_good_as_none(tmp_path: Path) -> None:
+def test_an_empty_folder_is_treated_like_a_missing_one(tmp_path: Path) -> None:
     (tmp_path / "topics" / "orders").mkdir(parents=True)
     assert_reads_as_the_truth_says(make(tmp_path, append=True))
 
@@ -205,7 +205,7 @@ def test_arrow_types_follow_the_record_schema() -> None:
     }
 
 
-def test_contents_add_up_what_is_at_or_before_a_time(tmp_path: Path) -> None:
+def test_contents_are_the_sums_of_updates_at_or_before_a_time(tmp_path: Path) -> None:
     made = make(tmp_path, negative=0.3)
     updates = pq.read_table(made.updates_path).to_pylist()
     for as_of in (-1, 0, 7, 39, 10**6):

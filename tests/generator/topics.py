@@ -31,13 +31,13 @@ def make(root: Path, name: str = "orders", progress: Any = None, **choices: Any)
 
 
 def records(made: Generated) -> pa.Table:
-    """The topic's records, partition by partition."""
+    """The topic's records, in the order in which they were written."""
     paths = sorted(made.topic.iterdir())
     return pa.concat_tables([pq.read_table(path) for path in paths]).sort_by([("timestamp", "ascending")])
 
 
 def decode_of(made: Generated) -> Callable[[bytes | None], Message | None]:
-    """How this topic's values are decoded."""
+    """The function that decodes this topic's values."""
     schema = schema_of(made.truth.family)
     if made.truth.encoding == "avro":
         return AvroCodec(schema).decode
@@ -62,12 +62,12 @@ class Read:
 
     @property
     def upper(self) -> tuple[Any, ...]:
-        """The frontier at the end."""
+        """The final frontier."""
         return self.reader.frontier.elements
 
 
 def read(made: Generated) -> Read:
-    """Feed a topic to the core's reader, without the statements that break a family's rule."""
+    """Feed a topic to the core's reader, without the updates that break the rule of its family."""
     decode = decode_of(made)
     result = Read(Reader(Antichain.of(0), AvroCodec(schema_of(made.truth.family)).identity))
     for value in records(made)["value"].to_pylist():
@@ -94,7 +94,7 @@ def read(made: Generated) -> Read:
 
 
 def as_rows(published: list[Any]) -> list[tuple[Any, ...]]:
-    """Published updates as rows of the truth, sorted."""
+    """Published updates in the form of the truth's rows, sorted."""
     rows = [data for data, _, _ in published]
     table = events_table(rows) if rows and "after" in rows[0] else orders_table(rows)
     table = table.append_column("_time", pa.array([time for _, time, _ in published], pa.int64()))
@@ -107,12 +107,12 @@ def true_rows(made: Generated, upper: int) -> list[tuple[Any, ...]]:
 
 
 def sorted_rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Rows in an order that depends on nothing but themselves."""
+    """Rows in an order that depends only on their values."""
     return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
 
 
 def assert_reads_as_the_truth_says(made: Generated) -> Read:
-    """The reader publishes only the true updates, gets as far as predicted, and finds what was predicted."""
+    """Check that the reader publishes exactly the true updates, up to the predicted time, with the predicted errors."""
     result, truth = read(made), made.truth
     assert result.upper == (() if truth.closed else (truth.upper,))
     assert as_rows(result.published) == true_rows(made, truth.end if truth.closed else truth.upper)

@@ -1,4 +1,4 @@
-"""The door: what the command line shows and does, from Python."""
+"""The Python interface: it shows and does what the command line does."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_opening_a_lake_imports_no_spark() -> None:
     assert "pyspark" not in modules_after("import tidelake.lake")
 
 
-def test_without_a_file_the_variable_or_the_folder_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_path_the_variable_or_the_current_folder_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TIDELAKE_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError, match=r"collections\.yaml"):
@@ -61,7 +63,7 @@ def test_without_a_file_the_variable_or_the_folder_says_which(tmp_path: Path, mo
     assert tidelake.open_lake("collections.yaml").collections() == []
 
 
-def test_a_collection_that_was_never_ingested_has_no_status_and_nothing_else(tmp_path: Path) -> None:
+def test_a_collection_that_was_never_ingested_has_no_status_and_nothing_to_read(tmp_path: Path) -> None:
     (tmp_path / "collections.yaml").write_text(YAML, encoding="utf-8")
     lake = tidelake.open_lake(tmp_path / "collections.yaml")
     orders = lake.collection("orders")
@@ -74,7 +76,7 @@ def test_a_collection_that_was_never_ingested_has_no_status_and_nothing_else(tmp
 
 
 @pytest.mark.spark
-def test_a_collection_is_read_looked_at_and_decided_about(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_collection_can_be_read_inspected_and_decided_about(tmp_path: Path, spark: SparkSession) -> None:
     written = Lake(tmp_path, spark)
     written.send(
         updates(((1, 5), 1, 1)), updates((3, 3, 1), (4, 3, 1)), b"\x07 garbage", progress([0], [9], {1: 1, 3: 1})
@@ -129,14 +131,14 @@ def test_a_decision_out_of_range_is_refused_and_not_stored(tmp_path: Path, spark
 
 
 @pytest.mark.spark
-def test_a_store_that_cannot_be_read_is_an_error_of_its_collection_alone(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_store_that_cannot_be_read_is_an_error_of_that_collection_only(tmp_path: Path, spark: SparkSession) -> None:
     written = Lake(tmp_path, spark)
     written.send(updates((1, 1, 1)))
     written.run()
     lake = tidelake.open_lake(written.file)
     table = written.collection.paths.quarantine.local
     shutil.rmtree(table)
-    table.write_text("no folder")
+    table.write_text("not a folder")
     with pytest.raises(StoreUnreadable, match="Not a directory"):
         lake.collection(NAME).status()
     assert isinstance(lake.status()[NAME], StoreUnreadable)
