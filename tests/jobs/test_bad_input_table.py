@@ -109,7 +109,7 @@ CONFIGURATION_IS_WRONG = {
     "an unknown key": (written({NAME: block(kepe="all")}), "collections.prices.kepe: is not a known key"),
     "a bad schema": (written({NAME: block(schema=fields(("id", "lnog")))}), "collections.prices.schema: "),
     "a missing topic": (written({NAME: block(topic="nowhere")}), "the topic 'nowhere' has no folder"),
-    "two collections on one name": (
+    "two collections with one name": (
         written({NAME: block()}) + written({NAME: block()}).partition("collections:\n")[2],
         "the key 'prices' is given twice",
     ),
@@ -121,7 +121,7 @@ A_SCHEMA_CANNOT_LAND = {
         "column 'at' is refused: a timestamp",
     ),
     "column names that clash in case": (fields(("Id", "long"), ("id", "long")), "it clashes with 'Id'"),
-    "column names that clash with the system's": (fields(("_time", "long")), "column '_time' is refused: names"),
+    "column names that clash with system columns": (fields(("_time", "long")), "column '_time' is refused: names"),
 }
 
 
