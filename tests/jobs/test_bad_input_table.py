@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from tests.lakes.bad_input import NESTED, extremes_land, failing_checks, refused, status_of
+from tests.lakes.bad_input import NESTED, check_extremes, failing_checks, refused, status_of
 from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
 from tidelake.errors import TopicGap
 from tidelake.store.quarantine import quarantine_rows
@@ -87,7 +87,7 @@ def test_files_vanish_offsets_jump_and_a_topic_shrinks(lake: Lake) -> None:
 def test_times_and_diffs_beyond_int64_nested_nulls_empty_strings_and_a_mebibyte(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    extremes_land(Lake(tmp_path, spark, schema=NESTED))
+    check_extremes(Lake(tmp_path, spark, schema=NESTED))
 
 
 def block(**changes: Any) -> dict[str, Any]:

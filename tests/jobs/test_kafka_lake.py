@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from tests.lakes.bad_input import BEYOND, NESTED, extremes_land, failing_checks, refused, status_of
+from tests.lakes.bad_input import BEYOND, NESTED, check_extremes, failing_checks, refused, status_of
 from tests.lakes.kafka_lake import MESSAGE_BYTES_MAX, RAW, KafkaLake, visit
 from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
@@ -113,7 +113,7 @@ def test_nested_nulls_empty_strings_and_a_mebibyte_come_through_a_broker(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     settings = {"max.message.bytes": str(MESSAGE_BYTES_MAX)}
-    extremes_land(KafkaLake(tmp_path, spark, broker, {"family": "plain", "schema": NESTED}, topic_settings=settings))
+    check_extremes(KafkaLake(tmp_path, spark, broker, {"family": "plain", "schema": NESTED}, topic_settings=settings))
 
 
 def test_without_its_topic_a_new_collection_is_refused_and_an_existing_one_stops(
