@@ -3,7 +3,7 @@
     python -m tests.golden.make
 
 Topics are written by hand; the command line and the jobs do everything else. A part of each topic is left unread, so
-that whoever opens the store can go on. Minted times come from the clock, so a second run makes a different store.
+that the store can be continued. Minted times come from the clock, so a second run makes a different store.
 """
 
 from __future__ import annotations

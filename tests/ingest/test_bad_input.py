@@ -64,7 +64,7 @@ BAD: list[tuple[bytes, str]] = [
 ]
 
 
-def test_each_bad_message_is_in_the_quarantine_with_its_place_and_reason_and_the_rest_goes_on(lake: Lake) -> None:
+def test_each_bad_message_is_quarantined_with_its_place_and_reason_and_the_rest_is_read(lake: Lake) -> None:
     lake.send(*(value for value, _ in BAD), None, GOOD, progress([0], [5], {1: 1}))
     ingested = lake.ingest()
     assert lake.quarantined() == [(offset, reason) for offset, (_, reason) in enumerate(BAD)]

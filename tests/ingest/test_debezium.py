@@ -285,7 +285,7 @@ def test_if_positions_are_declared_only_they_count_and_a_snapshot_erases_nothing
     assert rows == {1: ("x", "z"), 2: ("x", "y"), 3: ("x", "y"), 5: ("x", "y")}
 
 
-def test_a_number_of_absurd_length_puts_its_key_in_error_and_the_run_goes_on(
+def test_a_number_of_absurd_length_puts_its_key_in_error_and_the_run_continues(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     scaled = {
@@ -464,7 +464,7 @@ def test_an_error_without_a_position_is_erased_only_by_what_certainly_came_later
     assert set(changes.table_of()) == {1, 2, 5}
 
 
-def test_another_connector_is_named_and_refused_unless_its_position_is_declared(
+def test_another_connector_is_refused_and_named_unless_its_position_is_declared(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Changes(tmp_path / "refused", spark)

@@ -89,7 +89,7 @@ def test_a_wrong_collections_yaml_fails_the_load_with_its_own_error(lakes: Lakes
         ),
     ],
 )
-def test_a_wrong_variable_is_named(lakes: Lakes, variables: dict[str, str], text: str) -> None:
+def test_the_error_names_a_wrong_variable(lakes: Lakes, variables: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         build_location(read_environment({"TIDELAKE_CONFIG": str(lakes.config), **variables}))
     assert str(raised.value).startswith(text)

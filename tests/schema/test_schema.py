@@ -83,8 +83,8 @@ REFUSED = {
         "t",
         "zone",
     ),
-    "null alone": (record(("n", "null")), "n", "void"),
-    "a union of null alone": (record(("n", ["null"])), "n", "void"),
+    "only null": (record(("n", "null")), "n", "void"),
+    "a union of only null": (record(("n", ["null"])), "n", "void"),
     "an array of null": (record(("n", {"type": "array", "items": "null"})), "n[]", "void"),
     "recursion": (record(("next", ["null", "data"])), "next", "contains itself"),
     "recursion through another record": (
