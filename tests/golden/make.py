@@ -1,9 +1,9 @@
-"""Made the golden store with an earlier version, whose results later versions have to repeat.
+"""Made the golden store with an earlier version; later versions have to show the same results.
 
     python -m tests.golden.make
 
 Topics are written by hand; the command line and the jobs do everything else. A part of each topic is left unread, so
-that whoever opens the store can go on. Minted times come from the clock, so a second run makes a different store.
+that the store can be continued. Minted times come from the clock, so a second run makes a different store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import yaml
 from tests.golden.shown import ARCHIVE, EXPECTED, FOLDER, Shown, command, go_on, job, unpack
 
 MADE_AT_S = 1_767_225_600
-"""When all files were changed: so long ago that log cleanup and the sweep of dead runs always apply to them."""
+"""The modification time of all files, so long ago that log cleanup and the sweep of dead runs always apply to them."""
 
 Schema = dict[str, Any]
 
@@ -50,7 +50,7 @@ KIND = {"type": "enum", "name": "kind", "symbols": ["bought", "sold"]}
 PLACE = record("place", lat="double", lon="double")
 
 ROW = record("row", id="long", name=TEXT, price=["null", PRICE])
-TURNED = {**ROW, "fields": ROW["fields"][::-1]}
+REVERSED = {**ROW, "fields": ROW["fields"][::-1]}
 ARTICLE = record("article", shop="string", article="long", pieces="long", changed=["null", MOMENT])
 MOVEMENT = record(
     "movement",
@@ -89,7 +89,7 @@ def row(number: int, price: str | None = "1.250") -> dict[str, Any]:
 
 
 def movement(number: int) -> dict[str, Any]:
-    """A row of `MOVEMENT`, with all that its types can hold."""
+    """A row of `MOVEMENT`, with a wide range of the values that its types can hold."""
     return {
         **row(number, f"{number}.5" if number % 3 else None),
         "moved_at": datetime(1969 + number, 1, 31, 12, 0, 0, number, tzinfo=UTC),
@@ -130,7 +130,7 @@ class Protocol:
         return avro(self.schema, batch, self.schema_id)
 
     def progress(self, lower: int, upper: int | None, counts: Mapping[int, int]) -> bytes:
-        """A statement; without an upper the stream ends."""
+        """A progress statement; without an upper, it ends the stream."""
         entries = [{"time": time, "count": count} for time, count in counts.items()]
         ends = {"lower": [lower], "upper": [] if upper is None else [upper], "counts": entries}
         return avro(self.schema, ends, self.schema_id)
@@ -189,10 +189,10 @@ class Collection:
         self.topic = self.topics[0]
         self.document["collections"][name] = {"topic": names if len(names) > 1 else names[0]}
         self.decisions: list[list[str]] = []
-        """The decisions for continuing the store."""
+        """The decisions that are stored when the store is continued."""
 
     def configure(self, schema: Schema | None = None, **settings: Any) -> None:
-        """Change settings; None removes a setting. The schema is a separate file."""
+        """Change settings; None removes a setting. The schema is written to a file of its own."""
         block = self.document["collections"][self.name]
         block |= settings
         if schema is not None:
@@ -228,11 +228,11 @@ def discard(data: Mapping[str, Any], diff: int) -> str:
     return json.dumps({"data": data, "diff": diff})
 
 
-# The protocol's own framing.
+# Topics in the protocol's own framing.
 
 
 def plain(collection: Collection) -> None:
-    """All types, many commits and a checkpoint, every kind of decision, a gap, late statements, keep."""
+    """All types, many commits and a checkpoint, every kind of decision, a gap, late statements, retention."""
     protocol, topic = Protocol(MOVEMENT), collection.topic
     collection.configure(MOVEMENT, family="plain", keep=5, messages_per_tick_max=1)
     for time in range(1, 18):
@@ -262,7 +262,7 @@ def plain(collection: Collection) -> None:
     collection.resolve("--time", 22, "--discard", discard(_read(movement(36)), 4))
     collection.run("seal")
 
-    # Late: a copy, two contradictions (one is settled), and a statement about times that compaction took together.
+    # Late: a copy, two contradictions (one is settled), and a statement about times that compaction has merged.
     topic.put(
         protocol.updates((movement(30), 20, 1), (movement(33), 21, 1), (movement(34), 19, 1), (movement(35), 3, 1))
     )
@@ -291,21 +291,21 @@ def plain(collection: Collection) -> None:
 
 
 def append_only(collection: Collection) -> None:
-    """Parquet topic of two partitions, two schema ids, a retraction, and a decision that the next seal applies."""
-    protocol, turned = Protocol(ROW, 1), Protocol(TURNED, 2)
+    """A Parquet topic with two partitions, two schema ids, a retraction, and a decision that the next seal applies."""
+    protocol, backwards = Protocol(ROW, 1), Protocol(REVERSED, 2)
     collection.configure(
         ROW,
         family="append_only",
         keep=4,
         encoding="confluent",
-        schema_ids={1: _file(collection, "row", ROW), 2: TURNED},
+        schema_ids={1: _file(collection, "row", ROW), 2: REVERSED},
     )
     put = collection.topic.put_parquet
     put(protocol.updates(*((row(number), number // 3, 1) for number in range(12))))
-    put(turned.updates(*((row(number), number // 3, 1) for number in range(6, 15))), partition=1)
+    put(backwards.updates(*((row(number), number // 3, 1) for number in range(6, 15))), partition=1)
     put(protocol.progress(0, 5, dict.fromkeys(range(5), 3)))
     collection.run("ingest", "seal", "compact", "validate")
-    put(turned.updates(*((row(number, None), 5 + number % 4, 2) for number in range(20, 28))), b"\1\2\3")
+    put(backwards.updates(*((row(number, None), 5 + number % 4, 2) for number in range(20, 28))), b"\1\2\3")
     put(protocol.progress(5, 9, dict.fromkeys(range(5, 9), 2)), protocol.updates((row(3), 1, 1)), partition=1)
     collection.run("ingest", "seal", "compact", "validate", "current")
     put(
@@ -405,7 +405,7 @@ def debezium_before_key(collection: Collection) -> None:
 
 
 def debezium_summed(collection: Collection) -> None:
-    """Change events without a key, whose rows add up; the end of the stream is still unread."""
+    """Change events without a key, whose rows are summed; the end of the stream is still unread."""
     _changes(collection, close=True, keep=7)
 
 
@@ -418,7 +418,7 @@ def closed(collection: Collection) -> None:
     collection.run("ingest", "seal", "validate", "compact", "current")
 
 
-# Raw topics: times are minted.
+# Raw topics, whose times are minted.
 
 CLICK = record("click", page="string", seconds=["null", "double"])
 WIDER_CLICK = record("click", page="string", seconds=["null", "double"], price=["null", PRICE], seen=["null", MOMENT])
@@ -431,7 +431,7 @@ WIDER_STOCK = record("stock", pieces="int", price=["null", PRICE], counted=["nul
 
 
 def raw_append_only_json(collection: Collection) -> None:
-    """Two topics, metadata, more than 32 ticks and a checkpoint, new columns by settings and by a message."""
+    """Two topics, metadata, more than 32 ticks and a checkpoint, new columns from the settings and from a message."""
     eu, us = collection.topics
     raw = {"framing": "reclock", "envelope": "append_only", "format": "json", "evolution": "additive"}
     metadata = {
@@ -469,7 +469,7 @@ def raw_append_only_json(collection: Collection) -> None:
 
 
 def raw_append_only_avro(collection: Collection) -> None:
-    """Two schema ids, the second with a new column; all runs are merged, and since stays."""
+    """Two schema ids, the second with a new column; all runs are merged, and `since` does not move."""
 
     def sale(number: int, schema_id: int = 1) -> bytes:
         data = {"id": number, "kind": KIND["symbols"][number % 2], "price": Decimal(number) / 8, "note": f"n {number}"}
@@ -516,7 +516,7 @@ def raw_upsert_json(collection: Collection) -> None:
 
 
 def raw_upsert_avro(collection: Collection) -> None:
-    """A key schema, bare Avro, and a new column by settings."""
+    """A key schema, bare Avro, and a new column from the settings."""
 
     def stock(schema: Schema, article: int, pieces: int | None) -> dict[str, Any]:
         key = avro(STOCK_KEY, {"shop": "海", "article": article})
@@ -555,7 +555,7 @@ PERSON = record(
 )
 CAPTURE = FOLDER.parent / "captures" / "snapshots"
 MOMENTS = ({0: 24, 1: 14}, {0: 50, 1: 27}, {0: 62, 1: 33}, {0: 76, 1: 40})
-"""The offsets to which the capture is sent at each moment; the last ones stay unread."""
+"""The end offsets up to which the capture is sent at each moment; the last part stays unread."""
 
 
 def raw_debezium(collection: Collection) -> None:
@@ -598,7 +598,7 @@ MADE: dict[Callable[[Collection], None], tuple[str, ...]] = {
     raw_upsert_avro: (),
     raw_debezium: (),
 }
-"""The function that makes each collection, and its topics if they have other names."""
+"""The function that makes each collection, and the names of its topics if they differ from the collection's."""
 
 
 def _file(collection: Collection, name: str, schema: Schema) -> str:
@@ -609,7 +609,7 @@ def _file(collection: Collection, name: str, schema: Schema) -> str:
 
 
 def _read(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Data as `tidelake read --json` prints it; price and union have to be null."""
+    """Data as `tidelake read --json` prints it; the price and the union have to be null."""
     day, weight = data["day"], data["weight"]
     assert data["price"] is data["either"] is None
     return {
@@ -622,7 +622,7 @@ def _read(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pack(root: Path) -> None:
-    """Pack a folder: the same files give the same archive."""
+    """Pack a folder; the same files always give the same archive."""
 
     def plainly(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.mtime, member.uid, member.gid, member.uname, member.gname = MADE_AT_S, 0, 0, "", ""

@@ -1,6 +1,6 @@
-"""What users see of a store, as text that keeps every digit, and the jobs that continue it.
+"""What users see of a store, as text that keeps every digit, and the jobs that continue the store.
 
-It only uses the command line, the jobs' `main` and a plain Delta reader, so that it works with any later code.
+This module only uses the command line, the jobs' `main` and a plain Delta reader, so that it works with any later code.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Shown:
         config: the `collections.yaml`.
         name: the collection.
         folder: its folder in the store.
-        known: minted times by their number; others are shown as `new 1`, `new 2`, …, as a clock has chosen them.
-        words: also show texts that may be reworded, and the number of stored runs.
+        known: minted times to show as they are; others are shown as `new 1`, `new 2`, …, since a clock chose them.
+        words: also show messages that may be reworded, and the number of stored runs.
     """
 
     config: Path
@@ -107,7 +107,7 @@ class Shown:
     _minted: dict[int, str] = field(default_factory=dict)
 
     def everything(self) -> dict[str, Any]:
-        """All that the methods below show."""
+        """Everything that the methods below show."""
         times = self._times()
         status = self._status()
         return {
@@ -135,7 +135,7 @@ class Shown:
         return self._minted.get(time, time)
 
     def _bound(self, time: int | None) -> int | str | None:
-        """Since or upper, which may be the first time after a minted time."""
+        """`since` or `upper`, which may be the first time after a minted time."""
         if time is None or time in self._minted or time - 1 not in self._minted:
             return time if time is None else self._time(time)
         return f"{self._minted[time - 1]} + 1"
@@ -149,7 +149,7 @@ class Shown:
         return {"status": {**shown, "contradictions": contradictions}}
 
     def _reads(self) -> list[dict[str, Any]]:
-        """The contents AS OF the first, a middle and the last readable time; reads at other times are refused."""
+        """The contents AS OF the first, a middle and the last readable time; reads beyond these are refused."""
         last = self._read()
         if last is None:
             return []
@@ -159,7 +159,7 @@ class Shown:
         between = [time for time in between if first <= time <= end] or [end]
         reads = [self._read(time) for time in sorted({between[0], between[len(between) // 2]} - {end})]
         beyond = [*([first - 1] if first > 0 else []), *([] if last["closed"] else [end + 1])]
-        assert [self._read(time) for time in beyond] == [None] * len(beyond), "a time outside of [since, upper) is read"
+        assert [self._read(time) for time in beyond] == [None] * len(beyond), "a time outside [since, upper) was read"
         return [self._shown(read) for read in (*reads, last) if read is not None]
 
     def _read(self, as_of: int | None = None) -> dict[str, Any] | None:
@@ -190,12 +190,12 @@ class Shown:
 
 
 def _exact(text: str) -> Any:
-    """JSON that keeps the digits of fractions."""
+    """Parse JSON, and keep the digits of fractions."""
     return json.loads(text, parse_float=lambda digits: {"number": digits})
 
 
 def _texts(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Sorted rows as texts; a long row is shortened, and ends with a hash of the whole row."""
+    """Sorted rows as strings; a long row is cut, and ends with a hash of the whole row."""
     return sorted(_text(json.dumps(row, ensure_ascii=False, default=str)) for row in rows)
 
 

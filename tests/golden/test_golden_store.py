@@ -1,4 +1,4 @@
-"""A store of an earlier version is opened, and continued, with equal results."""
+"""A store that an earlier version made is read and continued with the same results."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", COLLECTIONS)
-def test_a_collection_of_an_earlier_version_is_read_with_equal_results(untouched: Path, name: str) -> None:
+def test_a_collection_of_an_earlier_version_is_read_with_the_same_results(untouched: Path, name: str) -> None:
     expected = COLLECTIONS[name]
     assert Shown(untouched, name, expected["folder"]).everything() == expected["before"]
 
 
 @pytest.mark.parametrize("name", COLLECTIONS)
-def test_a_collection_of_an_earlier_version_continues_with_equal_results(
+def test_a_collection_of_an_earlier_version_continues_with_the_same_results(
     tmp_path: Path, spark: SparkSession, name: str
 ) -> None:
     expected = COLLECTIONS[name]

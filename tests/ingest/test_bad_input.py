@@ -1,4 +1,4 @@
-"""Bad input through the whole pipeline: it ends in the table, in the quarantine, or in a named error."""
+"""Bad input through the whole pipeline: it ends up in the table or the quarantine, or an error names it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ BAD: list[tuple[bytes, str]] = [
 ]
 
 
-def test_each_bad_message_is_in_the_quarantine_with_its_place_and_reason_and_the_rest_goes_on(lake: Lake) -> None:
+def test_each_bad_message_is_quarantined_with_its_place_and_reason_and_the_rest_is_read(lake: Lake) -> None:
     lake.send(*(value for value, _ in BAD), None, GOOD, progress([0], [5], {1: 1}))
     ingested = lake.ingest()
     assert lake.quarantined() == [(offset, reason) for offset, (_, reason) in enumerate(BAD)]
@@ -79,7 +79,7 @@ def test_each_bad_message_is_in_the_quarantine_with_its_place_and_reason_and_the
     assert refused[14]["times"] == [1, -1]
 
 
-def test_empty_and_closed_intervals_and_zero_counts_are_no_errors(lake: Lake) -> None:
+def test_empty_and_closed_intervals_and_zero_counts_are_not_errors(lake: Lake) -> None:
     lake.send(progress([3], [3]), encode({"lower": [], "upper": [], "counts": []}), progress([0], [4], {2: 0}))
     assert lake.ingest().quarantined == 0
     assert lake.seal().upper == 4
@@ -138,7 +138,7 @@ def test_a_negative_diff_in_an_append_only_collection_holds_its_time_back(tmp_pa
     assert report.decided == 1
 
 
-def test_contradictions_stop_their_time_and_go_on_after_a_decision(lake: Lake) -> None:
+def test_a_contradiction_holds_its_time_back_until_a_decision(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), (2, 3, 1), (2, 3, 2)), updates((4, 5, 1), (5, 5, 1)))
     lake.send(progress([0], [10], {1: 1, 3: 1, 5: 1, 7: 1}), progress([6], [8], {7: 2}))
     sealed = lake.run()
@@ -159,7 +159,7 @@ def test_contradictions_stop_their_time_and_go_on_after_a_decision(lake: Lake) -
     assert not lake.validate(full=True).damaged
 
 
-def test_the_newest_of_several_counts_for_a_time_stands(lake: Lake) -> None:
+def test_only_the_newest_of_several_decided_counts_applies(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), (2, 1, 1)), progress([0], [3], {1: 1}))
     assert lake.run().upper == 1
     for count in (2, 5, 2):
@@ -174,7 +174,7 @@ def test_the_newest_of_several_counts_for_a_time_stands(lake: Lake) -> None:
     assert lake.seal().upper == 3
 
 
-def test_the_note_of_a_conflict_names_the_data(lake: Lake) -> None:
+def test_the_note_about_a_conflict_names_the_data(lake: Lake) -> None:
     from tidelake.store.proof_log import read_proof_log
 
     lake.send(updates(((1, None), 1, 1), ((1, None), 1, 2)), progress([0], [3], {1: 1}))
@@ -183,7 +183,7 @@ def test_the_note_of_a_conflict_names_the_data(lake: Lake) -> None:
     assert note["detail"].endswith('; its data: {"id":1,"price":null}')
 
 
-def test_copies_of_a_discarded_statement_are_discarded_whenever_they_come(lake: Lake) -> None:
+def test_copies_of_a_discarded_statement_are_discarded_whenever_they_arrive(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), (2, 1, 1)))
     lake.run()
     lake.decide(time=1, discard={"data": {"id": 2, "price": None}, "diff": 1})
@@ -194,7 +194,7 @@ def test_copies_of_a_discarded_statement_are_discarded_whenever_they_come(lake: 
     assert lake.contents(1) == {(1, None): 1}
 
 
-def test_a_gap_is_named_once_everything_before_it_is_in_and_passed_only_when_accepted(lake: Lake) -> None:
+def test_a_gap_is_reported_once_everything_before_it_is_read_and_passed_only_when_accepted(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)))
     lake.send(progress([0], [2], {1: 1}), at=5)
     with pytest.raises(TopicGap) as caught:
@@ -206,7 +206,7 @@ def test_a_gap_is_named_once_everything_before_it_is_in_and_passed_only_when_acc
     assert lake.run().upper == 2
 
 
-def test_a_topic_that_begins_late_vanishes_or_shrinks_is_named(lake: Lake) -> None:
+def test_a_topic_that_begins_late_vanishes_or_shrinks_is_reported(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), at=3)
     with pytest.raises(TopicGap, match=r"(?s)0.*3"):
         lake.ingest()
@@ -231,14 +231,16 @@ def test_a_topic_that_begins_late_vanishes_or_shrinks_is_named(lake: Lake) -> No
         ("notes.txt", b"hello", "is not a topic file"),
     ],
 )
-def test_a_file_that_is_no_part_of_a_topic_is_named(lake: Lake, name: str, content: bytes, message: str) -> None:
+def test_a_file_that_does_not_belong_to_a_topic_is_named_in_the_error(
+    lake: Lake, name: str, content: bytes, message: str
+) -> None:
     (lake.topic / name).write_bytes(content)
     with pytest.raises(SourceError, match=message):
         lake.ingest()
     assert lake.table.version == 0
 
 
-def test_a_pipe_and_an_endless_line_stop_their_collections_and_no_other(lake: Lake) -> None:
+def test_a_pipe_and_an_endless_line_stop_their_collections_and_no_others(lake: Lake) -> None:
     document = yaml.safe_load(lake.file.read_text(encoding="utf-8"))
     for name in ("piped", "endless"):
         document["collections"][name] = {**document["collections"][NAME], "topic": name}
@@ -256,7 +258,7 @@ def test_a_pipe_and_an_endless_line_stop_their_collections_and_no_other(lake: La
     assert report.results[NAME].messages == 1
 
 
-def test_parquet_in_another_shape_is_refused_by_column(lake: Lake) -> None:
+def test_parquet_in_another_shape_is_refused_and_the_column_is_named(lake: Lake) -> None:
     wrong = pa.table({"value": ["text"], "partition": pa.array([0], pa.int32()), "offset": [0]})
     pq.write_table(wrong, lake.topic / "a.parquet")
     with pytest.raises(SourceError, match="column 'value' is string, not binary"):
@@ -287,7 +289,7 @@ def test_parquet_gzip_and_plain_lines_are_one_topic(lake: Lake) -> None:
     assert lake.contents(3) == {(1, None): 1, (7, None): 1}
 
 
-def test_ticks_are_bounded_and_share_out_partitions(tmp_path: Path, spark: SparkSession) -> None:
+def test_ticks_are_bounded_and_shared_among_partitions(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, messages_per_tick_max=4)
     for partition in range(3):
         lake.send(*(updates((row_id, partition, 1)) for row_id in range(3)), partition=partition, at=0)
@@ -296,7 +298,7 @@ def test_ticks_are_bounded_and_share_out_partitions(tmp_path: Path, spark: Spark
     assert lake.run().upper == 3
 
 
-def test_a_run_ends_although_its_topic_never_pauses(lake: Lake) -> None:
+def test_a_run_ends_even_if_its_topic_never_pauses(lake: Lake) -> None:
     def send_another(place: str) -> None:
         if place == "ingest.after_commit":
             assert lake.offset < 5
@@ -320,7 +322,7 @@ def test_a_run_ends_although_its_topic_never_pauses(lake: Lake) -> None:
         ("d", {"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 0}, "38"),
     ],
 )
-def test_a_column_that_cannot_land_is_named_and_refused_before_anything_is_written(
+def test_a_column_that_cannot_be_stored_is_refused_and_named_before_anything_is_written(
     tmp_path: Path, spark: SparkSession, field: str, schema: Any, reason: str
 ) -> None:
     record = {"type": "record", "name": "data", "fields": [{"name": field, "type": schema}]}
@@ -345,7 +347,7 @@ def test_the_family_and_the_schema_of_a_collection_are_fixed(tmp_path: Path, spa
         Lake(tmp_path, spark, schema=other).ingest()
 
 
-def test_nested_nulls_empty_strings_and_a_mebibyte_land(tmp_path: Path, spark: SparkSession) -> None:
+def test_nested_nulls_empty_strings_and_a_mebibyte_are_stored(tmp_path: Path, spark: SparkSession) -> None:
     inner = {"type": "record", "name": "inner", "fields": [{"name": "s", "type": ["null", "string"]}]}
     record = {
         "type": "record",

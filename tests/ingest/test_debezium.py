@@ -44,12 +44,12 @@ def test_creates_reads_updates_and_deletes_make_the_table_and_tombstones_are_cou
     report = changes.ingest()
     assert (report.null_records, report.quarantined) == (1, 0)
     assert changes.table_of() == {1: ("x", "y"), 2: ("z", None), 4: ("w", "w")}
-    # No row before is needed: the key of a record names what is deleted.
+    # A delete needs no row in `before`: the key of its record says which row it deletes.
     changes.put(changes.event("d", key={"id": 4}), changes.event("d", key={"id": 77}))
     changes.ingest()
     assert set(changes.table_of()) == {1, 2}
     assert set(changes.table_of(changes.times[0].time)) == {1, 2, 4}
-    # What Kafka may forget is still there; the key may have its schema around it, as the value may.
+    # A tombstone, which lets Kafka forget a key, deletes no row. A key may be wrapped in its schema, like a value.
     gone = changes.event("d", key={"schema": {"type": "struct"}, "payload": {"id": 2}})
     changes.put({"key": {"id": 1}, "value": None}, gone)
     assert changes.ingest().null_records == 1
@@ -110,13 +110,13 @@ def test_a_key_changes_in_any_order_across_partitions(changes: Changes) -> None:
     changes.put(moved[1], back[1], partition=0)
     changes.ingest()
     assert changes.table_of() == {1: ("back", "y")}
-    # A connector that keys records by other columns sends one event, with the whole row before.
+    # A connector that keys records by other columns sends one event, with the whole row in `before`.
     changes.put(changes.event("u", (9, "back", "y"), before=(1, "back", "y"), key=None), partition=1)
     changes.ingest()
     assert changes.table_of() == {9: ("back", "y")}
 
 
-def test_an_unavailable_value_keeps_the_old_value_and_is_reported_when_there_is_none(changes: Changes) -> None:
+def test_an_unavailable_value_keeps_the_old_value_or_is_reported_if_there_is_none(changes: Changes) -> None:
     changes.put(changes.event("c", (1, "big", "y")), changes.event("u", (2, UNAVAILABLE, "y")))
     changes.put(changes.event("u", (1, UNAVAILABLE, "z")))
     changes.ingest()
@@ -161,8 +161,9 @@ def test_a_repeated_snapshot_becomes_the_difference_once_all_partitions_are_read
     changes.put(*(changes.event("c", (key, "x", "y"), lsn=2000 + key) for key in (3, 4)), partition=1)
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
-    # While the connector was away, 2 and 3 were deleted. A transaction that was open when the snapshot was taken wrote
-    # before it, and its events came after it: of 1, and of 5 in a partition without a row of the snapshot.
+    # While the connector was away, 2 and 3 were deleted. A transaction that was open when the snapshot was taken had
+    # written before it, and its events come after it: one about 1, and one about 5 in a partition without snapshot
+    # rows.
     changes.lsn = 3000
     changes.put(changes.event("r", (1, "old", "y"), snapshot="first", lsn=3000, committed=None))
     changes.put(changes.event("r", (4, "x", "new"), snapshot="last", lsn=3000, committed=None))
@@ -177,7 +178,7 @@ def test_a_repeated_snapshot_becomes_the_difference_once_all_partitions_are_read
     assert not changes.validate(full=True).damaged
 
 
-def test_a_repeated_snapshot_erases_nothing_before_every_partition_is_read_to_where_it_ended(changes: Changes) -> None:
+def test_a_repeated_snapshot_erases_nothing_before_every_partition_is_read_far_enough(changes: Changes) -> None:
     changes.put(*(changes.event("c", (key, "x", "y")) for key in (1, 2, 3)))
     changes.ingest()
     changes.configure(messages_per_tick_max=1)
@@ -185,7 +186,7 @@ def test_a_repeated_snapshot_erases_nothing_before_every_partition_is_read_to_wh
     changes.put(changes.event("r", (1, "x", "y"), snapshot="first", lsn=3000, committed=None))
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3}
-    # The shortest partitions are read first: when the snapshot's last row is read, no tick knows the last partition.
+    # The shortest partitions are read first: when the snapshot's last row is read, no tick has seen partition 2 yet.
     changes.put(changes.event("r", (4, "x", "y"), snapshot="last", lsn=3000, committed=None))
     changes.put(changes.event("c", (5, "x", "y")), partition=1)
     changes.put(changes.event("u", (4, "x", "z")), changes.event("u", (4, "x", "zz")), partition=2)
@@ -203,7 +204,7 @@ def test_an_interrupted_snapshot_erases_nothing_and_the_next_complete_snapshot_d
     changes.put(first_row, changes.event("r", (1, "x", "y"), snapshot="true", lsn=3000, committed=None))
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
-    # The connector starts again, where a clock is behind. The row that only the first try stated was deleted meanwhile.
+    # The connector starts again on a host whose clock is behind. The row that only the first try stated is gone by now.
     again = {"lsn": 4000, "committed": None}
     changes.put(changes.event("r", (1, "x", "z"), snapshot="first_in_data_collection", ts_ms=500, **again))
     changes.ingest()
@@ -236,7 +237,7 @@ def test_a_row_that_cannot_be_read_puts_its_key_in_error_until_a_good_value_or_a
     assert [(row["id"], row["a"]) for row in changes.rows()] == [(1, 10), (3, 30)]
 
 
-def test_a_truncate_and_a_repeated_snapshot_take_keys_out_of_error_and_a_merge_does_not(changes: Changes) -> None:
+def test_a_truncate_and_a_repeated_snapshot_heal_keys_in_error_and_a_merge_does_not(changes: Changes) -> None:
     changes.configure(schema=NUMBERS)
     changes.put(changes.event("c", (1, 1)), changes.event("u", (1, "one")), changes.event("t", key=None))
     changes.ingest()
@@ -265,7 +266,9 @@ def test_a_snapshot_row_without_a_position_is_in_error_and_stops_no_tick(changes
     assert [row["id"] for row in changes.rows(skip_errors=True)] == [3]
 
 
-def test_only_declared_positions_count_and_places_in_a_log_erase_nothing(tmp_path: Path, spark: SparkSession) -> None:
+def test_if_positions_are_declared_only_they_count_and_a_snapshot_erases_nothing(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = Changes(tmp_path, spark, position=["source.file", "source.pos"])
     place = {"file": "binlog.000009", "pos": 4}
     lake.put(*(lake.event("c", (key, "x", "y"), **place) for key in (1, 2)))
@@ -282,7 +285,7 @@ def test_only_declared_positions_count_and_places_in_a_log_erase_nothing(tmp_pat
     assert rows == {1: ("x", "z"), 2: ("x", "y"), 3: ("x", "y"), 5: ("x", "y")}
 
 
-def test_a_number_of_absurd_length_puts_its_key_in_error_and_the_run_goes_on(
+def test_a_number_of_absurd_length_puts_its_key_in_error_and_the_run_continues(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     scaled = {
@@ -310,7 +313,7 @@ def test_a_number_of_absurd_length_puts_its_key_in_error_and_the_run_goes_on(
     assert (row["id"], row["a"], row["b"]) == (5, "0.07", Decimal(1500))
 
 
-def test_infinity_puts_a_key_in_error_unless_the_column_is_declared_as_it_travels(
+def test_infinity_puts_a_key_in_error_unless_the_column_has_the_type_that_is_sent(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     kinds = {"Date": "int", "Timestamp": "long", "MicroTimestamp": "long", "ZonedTimestamp": "string"}
@@ -374,19 +377,19 @@ def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without
         )
     ]
     message = {"key": {"prefix": "shop"}, "value": changes.event("m")["value"]}
-    no_places = changes.event("t", key=None)
-    del no_places["value"]["source"]["lsn"]
-    aside = [record_of(None, {}), message, no_places, record_of(None, "null"), changes.event("u", key=None)]
-    changes.put(*bad.values(), *tombstones, *aside)
+    no_position = changes.event("t", key=None)
+    del no_position["value"]["source"]["lsn"]
+    unusable = [record_of(None, {}), message, no_position, record_of(None, "null"), changes.event("u", key=None)]
+    changes.put(*bad.values(), *tombstones, *unusable)
     report = changes.ingest()
     assert report.null_records == 2
     assert report.reasons == {"unknown_operation": 3, "no_position": 1, "no_key": 1}
-    usable = "the event cannot be used: "
+    problem = "the event cannot be used: "
     assert changes.errors() == {
-        **dict.fromkeys((0, 1, 7, 9), f"{usable}unknown_operation, op is missing"),
-        2: f"{usable}unknown_operation, op is x",
-        **dict.fromkeys((3, 4), f"{usable}no_row"),
-        **dict.fromkeys((5, 6, 8), f"{usable}no_position"),
+        **dict.fromkeys((0, 1, 7, 9), f"{problem}unknown_operation, op is missing"),
+        2: f"{problem}unknown_operation, op is x",
+        **dict.fromkeys((3, 4), f"{problem}no_row"),
+        **dict.fromkeys((5, 6, 8), f"{problem}no_position"),
     }
     assert set(changes.table_of(skip_errors=True)) == set(range(10, 20))
     changes.put(*(changes.event("d", before=(key,)) for key in range(10)))
@@ -400,7 +403,7 @@ def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without
     assert set(changes.errors()) == {1} and set(changes.table_of(skip_errors=True)) == set(range(10, 20)) - {12}
 
 
-def test_a_later_event_of_its_partition_heals_a_key_in_error_however_far_behind_its_position_is(
+def test_a_later_event_in_the_same_partition_heals_a_key_in_error_however_low_its_position_is(
     changes: Changes,
 ) -> None:
     def broken(key: int) -> dict[str, Any]:
@@ -410,7 +413,7 @@ def test_a_later_event_of_its_partition_heals_a_key_in_error_however_far_behind_
     older = [changes.event("c", (key, "x", "y"), lsn=100 + key) for key in (2, 3, 4)]
     changes.put(*older, partition=1)
     changes.ingest()
-    # The first of each is alone in its partition, and nothing is known of 5.
+    # Only this partition has events about 2, 3 and 4, and nothing is known about 5.
     changes.put(*(broken(key) for key in (2, 3, 4, 5, 2)), partition=1)
     assert changes.ingest().values_in_error == 5
     assert set(changes.errors()) == {2, 3, 4, 5}
@@ -422,7 +425,7 @@ def test_a_later_event_of_its_partition_heals_a_key_in_error_however_far_behind_
     assert changes.table_of(skip_errors=True) == {1: ("3000", "y"), 2: ("healed", "y"), 5: ("healed", "y")}
     changes.put(changes.event("u", (4, "x", "y"), lsn=99), partition=1)
     changes.ingest()
-    assert set(changes.errors()) == {4}, "what the connector sent before heals nothing"
+    assert set(changes.errors()) == {4}, "an event that the connector sent earlier heals nothing"
     changes.compact()
     changes.put(changes.event("u", (4, "healed", "y"), lsn=230), partition=1)
     changes.ingest()
@@ -430,12 +433,12 @@ def test_a_later_event_of_its_partition_heals_a_key_in_error_however_far_behind_
     assert set(changes.errors(seen)) == {2, 3, 4, 5}
 
 
-def test_an_error_without_a_position_is_erased_only_by_what_surely_came_later(changes: Changes) -> None:
+def test_an_error_without_a_position_is_erased_only_by_what_certainly_came_later(changes: Changes) -> None:
     broken = [{"key": {"id": key}, "value_b64": "eyJvcA=="} for key in range(9)]
     changes.put(changes.event("r", (1, "x", "y"), snapshot="last", lsn=1000, committed=None))
     changes.put(changes.event("c", (2, "x", "y"), lsn=1100), partition=1)
     changes.ingest()
-    # In the same tick as a truncate of another partition, and in a later tick: it may have come after the truncate.
+    # Errors in the same tick as a truncate in another partition, or in a later tick, may have come after the truncate.
     changes.put(changes.event("t", key=None, lsn=5000))
     changes.put(broken[2], partition=1)
     changes.put(broken[3], changes.event("u", (4, "x", "y"), lsn=1200), partition=2)
@@ -447,7 +450,7 @@ def test_an_error_without_a_position_is_erased_only_by_what_surely_came_later(ch
     changes.put(*(changes.event("c", (key, "x", "y"), lsn=5000 + key) for key in (2, 5)), partition=1)
     changes.ingest()
     assert set(changes.table_of()) == {2, 5}
-    # A snapshot that is taken again: its last row completes it.
+    # A repeated snapshot: its last row completes it.
     changes.lsn = 6000
     changes.put(changes.event("r", (1, "x", "y"), snapshot="first", lsn=6000, committed=None))
     changes.put(broken[2], broken[5], partition=1)
@@ -461,7 +464,7 @@ def test_an_error_without_a_position_is_erased_only_by_what_surely_came_later(ch
     assert set(changes.table_of()) == {1, 2, 5}
 
 
-def test_another_connector_is_named_and_refused_unless_its_position_is_declared(
+def test_another_connector_is_refused_and_named_unless_its_position_is_declared(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Changes(tmp_path / "refused", spark)
@@ -539,7 +542,7 @@ def test_the_columns_of_a_key_may_be_called_schema_and_payload(
     lake.put(*(about("c", payload, v="x") for payload in "abcd"))
     lake.put({name: around(part) for name, part in about("c", "e", v="y").items()})
     lake.ingest()
-    # Only the record's key says which row is deleted, or cannot be read.
+    # Only the record's key says which row is deleted or cannot be read.
     wrapped = about("d", "b")
     lake.put(about("d", "a"), wrapped | {"key": around(wrapped["key"])}, {"key": about("d", "c")["key"], "value": "zz"})
     lake.put({"key": around(about("d", "d")["key"]), "value": "zz"})

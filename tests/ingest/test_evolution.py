@@ -1,4 +1,4 @@
-"""New columns: nullable columns are added by their own commit, and no other change is accepted."""
+"""New columns: nullable columns are added in a commit of their own, and no other change is accepted."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_a_column_that_is_added_to_the_schema_appears_and_earlier_rows_are_null_
     lake.ingest()
     assert shown(lake) == [(1, "a", None), (2, "b", 0.5), (3, None, None)]
     assert shown(lake, first) == [(1, "a", None)]
-    history = lake.table.version - before
-    assert history == 2  # the column, then the tick
+    commits = lake.table.version - before
+    assert commits == 2  # the column, then the tick
 
     current.run(spark, lake.settings)
     lake.configure(schema=record(*LATER, ("from", TEXT)))
@@ -161,7 +161,7 @@ def wrapped(row: dict[str, Any], /, **columns: Any) -> dict[str, Any]:
     return {"value": {"schema": connect_row(**columns), "payload": row}}
 
 
-def test_the_schema_around_json_brings_a_column_and_is_refused_if_it_is_not_additive(
+def test_a_schema_around_json_adds_a_column_and_is_refused_if_it_is_not_additive(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     columns = {"id": {"type": "int64", "optional": False}, "page": OPTIONAL}
@@ -252,7 +252,7 @@ def test_a_compaction_that_does_not_know_a_new_column_does_not_lose_it(tmp_path:
         ),
     ],
 )
-def test_two_ingests_at_once_that_each_add_a_column_end_with_both_and_no_record_twice(
+def test_two_concurrent_ingests_that_each_add_a_column_add_both_and_read_no_record_twice(
     tmp_path: Path, spark: SparkSession, place: str
 ) -> None:
     lake = RawLake(tmp_path, spark)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def visits(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> RawLake:
-    """Three ticks: two read both partitions, the last reads one."""
+    """Three ticks: the first two read both partitions, the last reads one."""
     lake = RawLake(tmp_path_factory.mktemp("visits"), spark)
     lake.put({"id": 1, "page": "a"}, {"id": 1, "page": "a"}, {"id": 2, "page": None})
     lake.put({"id": 3, "page": "c"}, partition=1)
@@ -75,8 +75,8 @@ def test_the_binding_moves_upper_and_offsets_in_the_commit_of_the_data(visits: R
         visits.rows(last.time + 1)
 
 
-def test_re_reading_any_recorded_prefix_gives_what_was_read_then(visits: RawLake, tmp_path: Path) -> None:
-    """A lake that reads just the offsets of a binding has what the first lake shows AS OF its time."""
+def test_reading_any_recorded_prefix_again_gives_what_was_read_then(visits: RawLake, tmp_path: Path) -> None:
+    """A lake that reads only the offsets of a binding shows what the first lake shows AS OF the binding's time."""
     records = {
         int(file.stem): [json.loads(line) for line in file.read_text().splitlines()]
         for file in visits.topic.glob("*.jsonl")
@@ -155,7 +155,7 @@ def test_a_gap_stops_reading_until_it_is_accepted(tmp_path: Path, spark: SparkSe
     assert (lake.times[-1].starts, lake.times[-1].records) == ({(NAME, 0): 1}, 1)
 
 
-def test_metadata_become_columns_with_names_from_the_settings(tmp_path: Path, spark: SparkSession) -> None:
+def test_metadata_becomes_columns_with_names_from_the_settings(tmp_path: Path, spark: SparkSession) -> None:
     named = {"timestamp": "sent_at", "headers": "sent_with", "partition": "part"}
     lake = RawLake(tmp_path, spark, metadata=named, messages_per_tick_max=1)
     lake.put({"value": {"id": 1}, "headers": {"trace": "x"}}, {"value": {"id": 2}, "headers": None})
@@ -166,7 +166,7 @@ def test_metadata_become_columns_with_names_from_the_settings(tmp_path: Path, sp
     assert second["sent_with"] is None
 
 
-def test_a_lost_binding_is_named_as_damage(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_lost_binding_is_reported_as_damage(tmp_path: Path, spark: SparkSession) -> None:
     lake = RawLake(tmp_path, spark)
     for row in range(2):
         lake.put({"id": row})

@@ -1,4 +1,4 @@
-"""Reclocked upserts: the newest record of a key counts, a null value deletes, and undecodable values mark their key."""
+"""Reclocked upserts: the newest record of a key counts, null deletes, an undecodable value puts its key in error."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_null_value_deletes_its_key_and_changes_nothing_for_an_unknown_key(his
     assert 9 not in shown and 1 not in shown
 
 
-def test_as_of_an_earlier_time_everything_is_as_it_was_read(history: History) -> None:
+def test_a_read_as_of_an_earlier_time_shows_what_it_showed_then(history: History) -> None:
     assert prices(history.lake.rows()) == {2: 22, 3: None, 5: 50, 6: 60, 7: 70, 8: 80}
     assert prices(history.lake.rows(history.times[0], skip_errors=True)) == {1: 11, 2: 21, 5: 50, 6: 60}
 
@@ -105,7 +105,7 @@ def test_a_later_good_value_or_a_delete_heals_a_key(history: History) -> None:
     assert 4 not in prices(history.lake.rows())
 
 
-def test_the_command_line_skips_keys_in_error_by_choice(
+def test_the_command_line_skips_keys_in_error_on_request(
     history: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tidelake.spark.session.start_session", lambda: history.lake.spark)
@@ -166,7 +166,7 @@ STOCK = {
         {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
     ],
 }
-TURNED = STOCK | {"fields": STOCK["fields"][::-1]}  # type: ignore[index]
+REVERSED = STOCK | {"fields": STOCK["fields"][::-1]}  # type: ignore[index]
 
 
 def avro(record: dict[str, Any], value: Any, schema_id: int | None) -> str:
@@ -187,7 +187,7 @@ def test_the_same_history_in_json_avro_and_confluent_framing_ends_in_equal_table
         (("a", 2), None),
     ]
     more = {"key": ["shop", "no"], "key_schema": KEY, "schema": STOCK, "envelope": "upsert"}
-    ids = {"encoding": "confluent", "key_schema_ids": {3: KEY}, "schema_ids": {1: STOCK, 2: TURNED}}
+    ids = {"encoding": "confluent", "key_schema_ids": {3: KEY}, "schema_ids": {1: STOCK, 2: REVERSED}}
     shown = []
     for name, settings in (("json", {}), ("avro", {"format": "avro"}), ("confluent", {"format": "avro"} | ids)):
         lake = RawLake(tmp_path / name, spark, **more, **settings)
@@ -201,7 +201,7 @@ def test_the_same_history_in_json_avro_and_confluent_framing_ends_in_equal_table
             record: dict[str, Any] = {"key_b64": avro(KEY, key, 3 if framed else None), "value": None}
             if data is not None:
                 del record["value"]
-                writer, schema_id = (TURNED, 2) if framed and place % 2 else (STOCK, 1 if framed else None)
+                writer, schema_id = (REVERSED, 2) if framed and place % 2 else (STOCK, 1 if framed else None)
                 record["value_b64"] = avro(writer, data | {"price": Decimal(data["price"])}, schema_id)
             lake.put(record)
         if name == "confluent":

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from tests.lakes.bad_input import NESTED, extremes_land, failing_checks, refused, status_of
+from tests.lakes.bad_input import NESTED, check_extremes, failing_checks, refused, status_of
 from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
 from tidelake.errors import TopicGap
 from tidelake.store.quarantine import quarantine_rows
@@ -87,7 +87,7 @@ def test_files_vanish_offsets_jump_and_a_topic_shrinks(lake: Lake) -> None:
 def test_times_and_diffs_beyond_int64_nested_nulls_empty_strings_and_a_mebibyte(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    extremes_land(Lake(tmp_path, spark, schema=NESTED))
+    check_extremes(Lake(tmp_path, spark, schema=NESTED))
 
 
 def block(**changes: Any) -> dict[str, Any]:
@@ -109,7 +109,7 @@ CONFIGURATION_IS_WRONG = {
     "an unknown key": (written({NAME: block(kepe="all")}), "collections.prices.kepe: is not a known key"),
     "a bad schema": (written({NAME: block(schema=fields(("id", "lnog")))}), "collections.prices.schema: "),
     "a missing topic": (written({NAME: block(topic="nowhere")}), "the topic 'nowhere' has no folder"),
-    "two collections on one name": (
+    "two collections with one name": (
         written({NAME: block()}) + written({NAME: block()}).partition("collections:\n")[2],
         "the key 'prices' is given twice",
     ),
@@ -121,7 +121,7 @@ A_SCHEMA_CANNOT_LAND = {
         "column 'at' is refused: a timestamp",
     ),
     "column names that clash in case": (fields(("Id", "long"), ("id", "long")), "it clashes with 'Id'"),
-    "column names that clash with the system's": (fields(("_time", "long")), "column '_time' is refused: names"),
+    "column names that clash with system columns": (fields(("_time", "long")), "column '_time' is refused: names"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The Debezium family: events are counted and rows are the contents, in any order of arrival and after any merge."""
+"""The Debezium family: events are counted, and their rows are the contents, whatever the order and the merges."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def test_the_row_before_may_be_just_its_key_if_the_settings_say_so(tmp_path: Pat
     assert lake.contents(3) == {(1, 20): 1, (8, 80): 1}
     lake.send(events(((1, None), (1, None), 9), (None, (8, 81), 9)), progress([9], [10], {9: 2}))
     lake.run()
-    assert lake.contents(9) == {(1, None): 1, (8, 81): 1}, "an update to null counts, and a missing before says nothing"
+    assert lake.contents(9) == {(1, None): 1, (8, 81): 1}, (
+        "an update to null counts, and a missing `before` does not matter"
+    )
     assert not lake.validate(full=True).damaged
     keep(lake, 1)
     lake.compact()
@@ -106,7 +108,7 @@ def test_several_events_of_a_key_have_no_order_if_before_is_just_its_key(tmp_pat
     assert not lake.validate(full=True).damaged
 
 
-def test_before_is_only_set_with_a_key_and_never_changes(tmp_path: Path, spark: SparkSession) -> None:
+def test_before_may_only_be_set_with_a_key_and_never_changes(tmp_path: Path, spark: SparkSession) -> None:
     with pytest.raises(ConfigurationError, match=r"prices\.before.*only allowed for change events that have a key"):
         lake_of(tmp_path, spark, before="key")
     lake_of(tmp_path, spark, "id", before="key").ingest()
@@ -150,7 +152,7 @@ def test_two_rows_of_a_key_that_differ_only_by_an_inner_null_are_a_breach(tmp_pa
     ]
 
 
-def test_a_merge_of_some_runs_goes_up_to_the_last_time_there_is(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_merge_of_some_runs_reaches_the_last_possible_time(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark, "id", keep=1)
     last = 2**63 - 1
     for time in range(9):
@@ -241,7 +243,7 @@ def test_a_key_left_with_two_rows_waits_until_one_event_is_discarded(tmp_path: P
 @pytest.mark.sweep  # its sibling is in test_generated_streams.py
 @pytest.mark.parametrize("key", ["id", None])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_mangled_history_ends_with_the_databases_contents_whatever_is_merged(
+def test_a_mangled_history_ends_up_with_the_databases_contents_whatever_is_merged(
     tmp_path: Path, spark: SparkSession, seed: int, key: str | None
 ) -> None:
     rng = Random(f"debezium {seed}")
@@ -293,7 +295,7 @@ def test_a_schema_that_is_not_a_change_event_is_refused(tmp_path: Path, spark: S
     assert f"collections.{NAME}.schema" in str(refused.value)
 
 
-def test_an_event_that_has_not_arrived_is_no_contradiction(tmp_path: Path, spark: SparkSession) -> None:
+def test_an_event_that_has_not_arrived_is_not_a_contradiction(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark, "id")
     lake.send(events((None, (1, 10), 1)), events(((1, 10), (1, 20), 4), ((1, 30), (1, 40), 4)))
     lake.send(progress([0], [9], {1: 1, 4: 3}))

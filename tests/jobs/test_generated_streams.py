@@ -18,7 +18,7 @@ STREAMS_PER_SEED = 3
 
 
 def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tuple[int, int]) -> None:
-    """Let a topic arrive in pieces; run the jobs, and perhaps a merge, after each; every answer is the model's."""
+    """Let a topic arrive in pieces, run the jobs and perhaps a merge after each, and compare every answer."""
     rng = Random(f"{form}/{seed}")
     tide = Tide(root, spark, form, rng, size)
     pieces = rng.randint(2, 3)
@@ -40,7 +40,7 @@ def check_stream(root: Path, spark: SparkSession, form: str, seed: str, size: tu
 
 
 @pytest.mark.parametrize("form", ["debezium with a key"])
-def test_a_generated_stream_ends_equal_to_the_model(tmp_path: Path, spark: SparkSession, form: str) -> None:
+def test_a_generated_stream_ends_up_equal_to_the_model(tmp_path: Path, spark: SparkSession, form: str) -> None:
     check_stream(tmp_path, spark, form, "every day", (14, 4))
 
 
@@ -48,7 +48,7 @@ def test_a_generated_stream_ends_equal_to_the_model(tmp_path: Path, spark: Spark
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("stream", range(STREAMS_PER_SEED))
 @pytest.mark.parametrize("seed", seeds())
-def test_generated_streams_end_equal_to_the_model(
+def test_generated_streams_end_up_equal_to_the_model(
     tmp_path: Path, interpreted: SparkSession, seed: int, stream: int, form: str
 ) -> None:
     check_stream(tmp_path, interpreted, form, f"{seed}/{stream}", (36, 6))

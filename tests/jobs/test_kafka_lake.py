@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from tests.lakes.bad_input import BEYOND, NESTED, extremes_land, failing_checks, refused, status_of
+from tests.lakes.bad_input import BEYOND, NESTED, check_extremes, failing_checks, refused, status_of
 from tests.lakes.kafka_lake import MESSAGE_BYTES_MAX, RAW, KafkaLake, visit
 from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
@@ -35,7 +35,7 @@ DIFF_BEYOND_INT64 = b"\x00\x02\x00\x00\x02" + BEYOND + b"\x00"
 
 
 def bad_input() -> list[bytes | None]:
-    """Every bad message of the table of bad input, with good messages between them, in Confluent framing."""
+    """Every bad message of the table of bad input, with good messages among them, in Confluent framing."""
     good = [
         updates((1, 1, 1), (1, 1, 1), ((2, 20), 3, 1), ((2, 20), 3, 2)),
         updates((4, 5, 1), (5, -1, 1), (6, 1, 0)),
@@ -62,7 +62,7 @@ def bad_input() -> list[bytes | None]:
 
 
 def outcome(lake: Lake) -> dict[str, Any]:
-    """All that a person can see of a collection, except the names and clocks in which two lakes differ."""
+    """Everything users can see of a collection, except for names and clock readings, in which two lakes differ."""
     status = status_of(lake).as_json()
     quarantined = quarantine_rows(lake.collection)
     rows = snapshot(lake.spark, lake.collection, lake.table.value("upper") - 1).contents.collect()
@@ -76,7 +76,7 @@ def outcome(lake: Lake) -> dict[str, Any]:
     }
 
 
-def test_each_bad_input_has_the_same_outcome_as_in_files(tmp_path: Path, spark: SparkSession, broker: Broker) -> None:
+def test_each_bad_input_has_the_same_outcome_as_from_files(tmp_path: Path, spark: SparkSession, broker: Broker) -> None:
     confluent = {"encoding": "confluent", "schema_ids": {7: RECORD}}
     files = Lake(tmp_path / "files", spark, **confluent)
     kafka = KafkaLake(tmp_path / "kafka", spark, broker, {"family": "plain", "schema": RECORD, **confluent})
@@ -113,10 +113,10 @@ def test_nested_nulls_empty_strings_and_a_mebibyte_come_through_a_broker(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     settings = {"max.message.bytes": str(MESSAGE_BYTES_MAX)}
-    extremes_land(KafkaLake(tmp_path, spark, broker, {"family": "plain", "schema": NESTED}, topic_settings=settings))
+    check_extremes(KafkaLake(tmp_path, spark, broker, {"family": "plain", "schema": NESTED}, topic_settings=settings))
 
 
-def test_a_missing_topic_refuses_a_new_collection_and_stops_an_existing_one(
+def test_without_its_topic_a_new_collection_is_refused_and_an_existing_one_stops(
     tmp_path: Path,
     spark: SparkSession,
     broker: Broker,
@@ -143,8 +143,8 @@ def test_a_missing_topic_refuses_a_new_collection_and_stops_an_existing_one(
 def test_a_new_collection_is_not_created_while_its_brokers_are_unreachable(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
-    away = {"bootstrap_servers": "127.0.0.1:1", "request_timeout_s": 1}
-    lake = KafkaLake(tmp_path, spark, broker, kafka=away)
+    unreachable = {"bootstrap_servers": "127.0.0.1:1", "request_timeout_s": 1}
+    lake = KafkaLake(tmp_path, spark, broker, kafka=unreachable)
     for job in (lake.ingest, lake.seal):
         with pytest.raises(TopicUnreachable, match=r"cannot be read from 127\.0\.0\.1:1"):
             job()
@@ -212,7 +212,7 @@ def test_expired_messages_and_a_recreated_topic_stop_ingest_until_they_are_accep
     assert [(row["topic"], row["offset"]) for row in quarantine_rows(lake.collection)] == [(f"{lake.name}#1", 3)]
 
 
-def test_a_topic_that_a_broker_restores_shorter_stops_ingest_and_continues_from_its_end(
+def test_a_topic_that_is_shorter_after_a_restore_stops_ingest_and_continues_from_its_end(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     lake = KafkaLake(tmp_path, spark, broker)
@@ -237,7 +237,7 @@ def test_a_topic_that_a_broker_restores_shorter_stops_ingest_and_continues_from_
 
 
 def shown_offsets(broker: Broker, group: str) -> dict[tuple[str, int], int]:
-    """What monitoring sees of a consumer group."""
+    """The offsets of a consumer group, as monitoring sees them."""
     (future,) = broker.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
     return {(place.topic, place.partition): place.offset for place in future.result(WAIT_S).topic_partitions}
 
@@ -254,7 +254,7 @@ def test_a_reclocked_topic_of_a_broker_is_bound_to_its_offsets_and_a_new_topic_i
     producer.commit_transaction(WAIT_S)
     assert lake.ingest().updates_stored == 2
     (first,) = read_bindings(lake.collection, lake.table)
-    assert first.ends == {(lake.name, 0): 2, (lake.name, 1): 2}  # the marks of the transaction have offsets, too
+    assert first.ends == {(lake.name, 0): 2, (lake.name, 1): 2}  # transaction markers have offsets, too
     assert first.records == 2
     lake.send(visit(3), b"nonsense")
     broker.drop_before(lake.name, {0: 3})
@@ -288,11 +288,13 @@ def wrapped(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_bytes(part: Any) -> bytes | None:
-    """A key or a value as a broker gets it: a text stays as it is."""
+    """A key or a value as a broker gets it; a string stays as it is."""
     return None if part is None else (part if isinstance(part, str) else json.dumps(part)).encode()
 
 
-def test_upserts_from_a_broker_and_from_files_end_equal(tmp_path: Path, spark: SparkSession, broker: Broker) -> None:
+def test_upserts_from_a_broker_and_from_files_give_equal_tables(
+    tmp_path: Path, spark: SparkSession, broker: Broker
+) -> None:
     first, second = broker.create_topic(partitions=2), broker.create_topic()
     more = {"envelope": "upsert", "key": "id", "schema": ITEM, "topic": [first, second], "messages_per_tick_max": 10}
     files = RawLake(tmp_path / "files", spark, **more)

@@ -66,7 +66,7 @@ def test_an_empty_topic_and_a_second_run_do_nothing(lake: Lake) -> None:
     assert lake.table.version == version
 
 
-def test_reads_below_since_and_at_upper_are_refused_with_the_time_named(lake: Lake) -> None:
+def test_reads_below_since_and_at_upper_are_refused_and_the_time_is_named(lake: Lake) -> None:
     lake.send(*PUBLISHED)
     lake.run()
     with pytest.raises(UpperError, match=r"time 10 is not before upper \[10\]"):
@@ -90,7 +90,7 @@ def test_a_closed_stream_is_readable_at_every_time_and_accepts_no_update(lake: L
     assert lake.contents(last) == {(2, None): 1, (1, None): 1}
 
 
-def test_a_far_statement_waits_and_the_frontier_moves_into_an_interval(lake: Lake) -> None:
+def test_a_statement_beyond_upper_waits_and_upper_may_stop_inside_an_interval(lake: Lake) -> None:
     lake.send(progress([5], [9], {6: 1}), updates((6, 6, 1)))
     assert lake.run().upper == 0
     lake.send(progress([0], [5], {2: 1, 4: 1}), updates((2, 2, 1)))
@@ -160,7 +160,7 @@ def test_a_seal_opens_only_files_that_reach_upper(lake: Lake, monkeypatch: pytes
             patched.setattr(blobs, "open_file", spied)
             lake.seal()
     rows_of = {file.path: file.rows for file in lake.table.files()}
-    # Each seal saw the new run, and from the first tick only the file of the single update from the far future.
+    # Each seal opened the new run and, of the first tick, only the file with the single update from the far future.
     assert [sum(rows_of[path] for path in paths if path) for paths in opened] == [101, 101, 101]
     assert opened[1] != opened[0]
 
@@ -178,7 +178,7 @@ def test_a_straggler_in_an_old_run_is_split_off_by_the_next_merge(lake: Lake) ->
     assert len(lake.contents(9)) == 6000
 
 
-def test_columns_and_predicates_are_pushed_down_to_the_scan_and_add_up(lake: Lake) -> None:
+def test_columns_and_predicates_are_pushed_down_to_the_scan_and_equal_rows_are_summed(lake: Lake) -> None:
     from tidelake.read.snapshot import snapshot
 
     message = updates(((1, 5), 1, 1), ((1, 6), 1, 1), ((2, 5), 1, 1), ((3, 4), 2, 1))

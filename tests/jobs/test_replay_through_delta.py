@@ -1,4 +1,4 @@
-"""`replay --engine delta` prints what the memory engine prints: scripted cases, and mangled streams with bad lines."""
+"""`replay --engine delta` prints what the memory engine prints, for scripts and for mangled streams with bad lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tidelake.store.layout import Store
 
 LIMIT = 8
 STREAMS_PER_SEED = 3
-EVERY_DAY = (
+IN_EVERY_RUN = (
     "contradictions: a third diff is new evidence",
     "malformed: all distinct problems of a message are reported, each once",
     "restarts: a copy is recognised after a restart",
@@ -84,13 +84,13 @@ def swept(interpreted: SparkSession) -> Pipeline:
 
 
 def through_delta(pipeline: Pipeline, folder: Path, lines: Sequence[bytes]) -> list[str]:
-    """What the jobs and their tables make of a stream."""
+    """What comes out of the jobs and their tables for a stream."""
     (settings,) = make_streams(folder, 1)
     return [to_text(output) for output in replay_through(pipeline, settings, lines, "s")]
 
 
 def through_memory(lines: Sequence[bytes]) -> list[str]:
-    """What the reader makes of a stream."""
+    """What comes out of the reader for a stream."""
     return [to_text(output) for output in replay_file(lines, "s")]
 
 
@@ -136,7 +136,7 @@ def check_stream(pipeline: Pipeline, folder: Path, seed: int) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "case", [case for case in INTEGER_CASES if case.title in EVERY_DAY], ids=lambda case: case.title
+    "case", [case for case in INTEGER_CASES if case.title in IN_EVERY_RUN], ids=lambda case: case.title
 )
 def test_a_script_gives_the_same_output_through_tables_and_in_memory(
     tmp_path: Path, pipeline: Pipeline, case: Case
@@ -161,7 +161,7 @@ def test_more_than_a_hundred_scripts_go_through_the_tables() -> None:
     assert len(INTEGER_CASES) >= 170
     refused = [case.title for case in CASES if case not in INTEGER_CASES]
     assert all(title.startswith("pairs: ") or title == "restarts: pair times survive a restart" for title in refused)
-    assert {case.title for case in INTEGER_CASES} >= set(EVERY_DAY)
+    assert {case.title for case in INTEGER_CASES} >= set(IN_EVERY_RUN)
 
 
 @pytest.mark.spark
@@ -182,7 +182,7 @@ def test_a_mangled_stream_gives_the_same_output_through_tables_and_in_memory(
 
 
 @pytest.mark.spark
-def test_a_file_of_product_times_is_named_and_refused_and_stops_no_other(
+def test_a_file_of_product_times_is_refused_and_named_and_stops_no_others(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelake.spark.session.start_session", lambda *_, **__: spark)

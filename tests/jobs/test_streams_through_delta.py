@@ -1,4 +1,4 @@
-"""Mangled streams through the real jobs agree with the memory reader, with stops at failpoints and compactions."""
+"""Mangled streams through the real jobs agree with the memory reader, with compactions and stops at failpoints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bytes_of(message: Any) -> bytes:
 
 
 def expected(stream: list[Any]) -> tuple[set[int], dict[int, dict[Any, int]], set[tuple[str, int]]]:
-    """The memory reader's frontier, its contents at each time, and what stays contradictory."""
+    """The memory reader's frontier, its contents at each time, and the contradictions that remain."""
     reader = new_reader()
     published: list[Any] = []
     for message in stream:
@@ -60,7 +60,7 @@ def check(lake: Lake, stream: list[Any], since: int = 0) -> None:
 
 
 @pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in range(12) if seed != 2)])
-def test_a_mangled_stream_ends_equal_to_the_memory_reader(tmp_path: Path, spark: SparkSession, seed: int) -> None:
+def test_a_mangled_stream_ends_up_equal_to_the_memory_reader(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
     stream = mangled_stream(rng, LIMIT, pairs=False, contradictory=seed % 3 == 2)
     lake = Lake(tmp_path, spark)
@@ -80,7 +80,7 @@ def test_a_mangled_stream_ends_equal_to_the_memory_reader(tmp_path: Path, spark:
 
 
 class _Stopped(BaseException):
-    """The process ends here; nothing catches it."""
+    """Stands for the end of the process: no job catches it."""
 
 
 def stop_at(place: str) -> None:
@@ -101,7 +101,9 @@ def steps(lake: Lake) -> Iterable[Any]:
 @pytest.mark.sweep  # real kills at some of them are in tests/crash
 def test_a_stop_at_any_failpoint_is_healed_by_the_next_run(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, messages_per_tick_max=4, keep=10)
-    left = [place for place in FAILPOINTS if place not in OF_PLACES]  # the others have their own scenes, and real kills
+    left = [
+        place for place in FAILPOINTS if place not in OF_PLACES
+    ]  # the others have scenes of their own, with real kills
     expected_rows: dict[Any, int] = {}
     number = 0
     try:
@@ -111,7 +113,7 @@ def test_a_stop_at_any_failpoint_is_healed_by_the_next_run(tmp_path: Path, spark
             lake.send(updates((number, start + 1, 1), (number, start + 2, 2), (number, start + 2, 2)), b"\x07", *late)
             lake.send(updates((number, start + 1, 1)), progress([start], [start + 10], {start + 1: 1, start + 2: 1}))
             expected_rows[number, None] = 3
-            stopped = stop_one_after_the_other(lake, left)
+            stopped = stop_at_one_after_another(lake, left)
             assert stopped, f"no run reaches {left[0]}"
             left = [place for place in left if place not in stopped]
             assert lake.table.value(UPPER) == start + 10, stopped
@@ -123,8 +125,8 @@ def test_a_stop_at_any_failpoint_is_healed_by_the_next_run(tmp_path: Path, spark
     assert not lake.validate(full=True).damaged
 
 
-def stop_one_after_the_other(lake: Lake, places: list[str]) -> list[str]:
-    """Run the steps again after each stop, until a run comes to its end; return the places that stopped a run."""
+def stop_at_one_after_another(lake: Lake, places: list[str]) -> list[str]:
+    """Run the steps again after each stop, until a run completes; return the places that stopped a run."""
     stopped = []
     for place in places:
         stop_at(place)

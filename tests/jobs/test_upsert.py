@@ -167,7 +167,7 @@ def _before(counts: dict[int, int], end: int) -> dict[int, int]:
 
 @pytest.mark.sweep  # its sibling is in test_generated_streams.py
 @pytest.mark.parametrize("seed", range(3))
-def test_random_histories_end_equal_to_the_model(tmp_path: Path, spark: SparkSession, seed: int) -> None:
+def test_random_histories_end_up_equal_to_the_model(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     lake = Lake(tmp_path, spark, family="upsert", key="id", keep=("all", 3, 0)[seed % 3])
     random_history_through_delta(lake, Random(seed))
 
@@ -182,7 +182,7 @@ def discard(price: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("meanwhile", ["another discard", "withdrawn"])
-def test_a_decision_during_a_seal_changes_nothing_published(upserts: Lake, meanwhile: str) -> None:
+def test_a_decision_during_a_seal_does_not_change_what_is_published(upserts: Lake, meanwhile: str) -> None:
     upserts.send(updates(((1, 5), 1, 1)), updates(((1, 10), 2, 1), ((1, 20), 2, 1)), progress([0], [9], {1: 1, 2: 2}))
     upserts.ingest()
     upserts.decide(time=2, discard=discard(10))
@@ -233,7 +233,7 @@ def test_a_discard_removes_every_copy_of_its_statement_and_nothing_else(upserts:
     assert not upserts.validate(full=True).damaged
 
 
-def test_a_seal_counts_again_if_a_merge_took_the_statements_that_it_discards(upserts: Lake) -> None:
+def test_a_seal_counts_again_if_a_merge_rewrote_the_statements_that_it_discards(upserts: Lake) -> None:
     upserts.send(updates(((1, 5), 1, 1), ((1, 10), 5, 1)), progress([0], [2], {1: 1}))
     upserts.run()
     upserts.send(updates(((4, 4), 2, 1)), progress([2], [3], {2: 1}))

@@ -1,4 +1,4 @@
-"""Jobs beside a host whose clock is wrong: what is committed is there, and no row is wrong."""
+"""Jobs next to a host whose clock is wrong: everything that was committed is there, and no row is wrong."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Lakes for tests: collections on topics written by hand, generated or kept in Kafka, with the real jobs."""
+"""Lakes for tests: collections and the real jobs, on topics that are written by hand, generated, or kept in Kafka."""

@@ -1,4 +1,4 @@
-"""Bad input for a lake, and questions about its effect."""
+"""Bad input for a lake, and helpers that look at its effect."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ NESTED = {
 }
 
 
-def extremes_land(lake: Lake) -> None:
-    """In a collection of `NESTED`, extreme values land unchanged, and numbers beyond int64 go to the quarantine."""
+def check_extremes(lake: Lake) -> None:
+    """Check that a collection of `NESTED` stores extreme values unchanged and quarantines numbers beyond int64."""
     good: list[dict[str, Any]] = [
         {"n": None, "text": ""},
         {"n": {"s": None}, "text": ""},
@@ -70,7 +70,7 @@ def refused(
     text: str,
     message: str,
 ) -> None:
-    """The ingest job, called as from the shell, names the error and a fix, and writes nothing."""
+    """Check that the ingest job, called as from a shell, names the error and a fix, and writes nothing."""
     (tmp_path / "topics" / NAME).mkdir(parents=True, exist_ok=True)
     file = tmp_path / "collections.yaml"
     file.write_text(text, encoding="utf-8")

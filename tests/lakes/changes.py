@@ -21,7 +21,7 @@ ROW = {
 
 
 class Changes(RawLake):
-    """A collection of change events; positions in the log rise by themselves."""
+    """A collection of change events; each new event gets a higher position in the log."""
 
     def __init__(self, root: Path, spark: SparkSession, **more: Any) -> None:
         super().__init__(root, spark, **{"envelope": "debezium", "key": "id", "schema": ROW, **more})
@@ -30,7 +30,7 @@ class Changes(RawLake):
     def event(
         self, op: str, row: tuple[Any, ...] | None = None, before: tuple[Any, ...] | None = None, **more: Any
     ) -> dict[str, Any]:
-        """A record with an event in its own transaction; `more` may set `key`, `lsn` and fields of `source`."""
+        """A record with one event in a transaction of its own; `more` may set `key`, `lsn` and fields of `source`."""
         self.lsn += 10
         lsn = more.pop("lsn", self.lsn)
         rows = {
@@ -53,7 +53,7 @@ class Changes(RawLake):
         return {row["id"]: (row["a"], row["b"]) for row in self.rows(as_of, **more)}
 
     def errors(self, as_of: int | None = None) -> dict[Any, str]:
-        """The errors of the first ten keys in error; AS OF a time, only their names."""
+        """The first ten keys in error and their errors, which are empty if `as_of` is given."""
         try:
             self.rows(as_of)
         except KeysInError as refused:
@@ -64,7 +64,7 @@ class Changes(RawLake):
             return dict.fromkeys(named, "")
         texts = keys_in_error(self.collection).first
         reasons = {json.loads(text.partition("}: ")[0] + "}")["id"]: text.partition("}: ")[2] for text in texts}
-        assert set(reasons) == named, "a read and a status say the same"
+        assert set(reasons) == named, "a read and a status name the same keys"
         return reasons
 
     def unknown(self) -> tuple[int, list[str]]:

@@ -8,6 +8,6 @@ OPTIONAL = {"type": "string", "optional": True}
 
 
 def connect_row(**columns: Any) -> dict[str, Any]:
-    """What a converter for JSON writes in front of a row."""
+    """The schema that the converter writes in front of a row."""
     fields = [{"field": name, **kind} for name, kind in columns.items()]
     return {"type": "struct", "fields": fields, "optional": True, "name": "shop.Value"}

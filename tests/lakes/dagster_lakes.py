@@ -1,4 +1,4 @@
-"""Several collections on topics written by hand, and the event log of a run over them."""
+"""Several collections on topics written by hand, and what a run over them has logged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HISTORY = (
     progress([0], [3], {1: 2, 2: 1}),
     progress([2], [6], {2: 1, 4: 1}),
 )
-"""Four distinct updates before 6, two of them with a copy."""
+"""Four distinct updates before time 6, two of them with a copy."""
 
 
 class Lakes:
@@ -65,11 +65,11 @@ class Lakes:
         return Catalog(Store(load_settings(self.config).store)).find(name)
 
     def upper(self, name: str) -> int:
-        """The upper of a collection."""
+        """The `upper` of a collection."""
         return OpenTable(self.collection(name).paths.updates).value(UPPER) or 0
 
     def contents(self, spark: SparkSession, name: str, as_of: int) -> dict[Any, int]:
-        """The contents AS OF a time: `(id, price)` to its number."""
+        """The contents AS OF a time: how often each `(id, price)` occurs."""
         rows = snapshot(spark, self.collection(name), as_of).contents.collect()
         return {(row["id"], row["price"]): row["_diff"] for row in rows}
 

@@ -10,7 +10,7 @@ Change = Callable[[Path, bytes, list[Path], Random], None]
 
 
 def files_of(store: Path) -> list[Path]:
-    """Every file of a store but those of `current`, which is a table of its own that anybody may rebuild."""
+    """Every file of a store except those of `current`, which is a separate table and can always be rebuilt."""
     return sorted(
         file for file in store.rglob("*") if file.is_file() and "current" not in file.relative_to(store).parts
     )
@@ -55,7 +55,7 @@ def _append(file: Path, data: bytes, others: list[Path], random: Random) -> None
 
 
 def _swap(file: Path, data: bytes, others: list[Path], random: Random) -> None:
-    """Another file of the same kind, of this table or of another one, takes its name, and it the other's."""
+    """Swap the contents with another file of the same kind, of this table or of another one."""
     other = random.choice(others)
     theirs = other.read_bytes()
     other.write_bytes(data)
@@ -63,7 +63,7 @@ def _swap(file: Path, data: bytes, others: list[Path], random: Random) -> None:
 
 
 def _replace(file: Path, data: bytes, others: list[Path], random: Random) -> None:
-    """An older copy: the bytes of another file of the same kind stand under its name."""
+    """Write the bytes of another file of the same kind under its name, as a stale copy would have them."""
     file.write_bytes(random.choice(others).read_bytes())
 
 
@@ -79,7 +79,7 @@ CHANGES: dict[str, Change] = {
 
 
 def damage(store: Path, random: Random) -> tuple[str, str]:
-    """Damage one file of a store; every kind of file is equally likely. Return its kind and the change."""
+    """Damage one file of a store; every kind of file is equally likely. Return its kind, and the kind of damage."""
     by_kind: dict[str, list[Path]] = {}
     for file in files_of(store):
         by_kind.setdefault(kind_of(store, file), []).append(file)

@@ -39,7 +39,7 @@ ALL: dict[str, Any] = {
 
 
 def everything(**changed: Any) -> dict[str, Any]:
-    """A record in the codec's form: logical types as their numbers, branches named."""
+    """A record in the codec's form: logical types are numbers, and union branches are named."""
     base = {
         "b": True,
         "i": -(2**31),

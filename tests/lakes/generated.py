@@ -1,4 +1,4 @@
-"""A lake on a generated topic that arrives in pieces, with the memory model's answers about it."""
+"""A lake on a generated topic that arrives in pieces, and the contents that the memory model expects of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORMS: dict[str, tuple[str, str | None]] = {
 
 
 def random_options(rng: Random, family: str, updates: int, times: int) -> GenerateOptions:
-    """The options of one stream: a small history, mangled in every way; every third source contradicts itself."""
+    """The options of one stream: a small history, mangled in every way; one source in three contradicts itself."""
     sealed = times - rng.choice((0, 0, 2))
     held_back: dict[str, Any] = {}
     if rng.random() < 0.34:
@@ -105,23 +105,23 @@ class Tide:
         return range(since[0] if since else upper, upper)
 
     def check(self, as_of: int) -> None:
-        """The contents AS OF a time equal those of the memory model."""
+        """Check that the contents AS OF a time equal those of the memory model."""
         found: Counter[str] = Counter()
         for row in snapshot(self.lake.spark, self.lake.collection, as_of).contents.toArrow().to_pylist():
             found[_text(row)] += row.pop("_diff")
-        assert dict(found) == self.expected(as_of), f"contents AS OF {as_of} are not the model's"
+        assert dict(found) == self.expected(as_of), f"the contents AS OF {as_of} differ from the model's"
 
     def check_refused_before_since(self) -> None:
-        """A read before since is refused, not answered wrongly."""
+        """Check that a read before `since` is refused, not answered wrongly."""
         if self.readable.start > 0:
             try:
                 snapshot(self.lake.spark, self.lake.collection, self.readable.start - 1)
             except SinceError:
                 return
-            raise AssertionError("a time before since was answered")
+            raise AssertionError("a read before since was answered")
 
     def expected(self, as_of: int) -> dict[str, int]:
-        """The contents of the memory model at a time: each row and its number."""
+        """The contents of the memory model at a time: how often each row occurs."""
         if self.family == "upsert":
             statements = [keyed.KeyedStatement(row["id"], _text(row), time, diff) for row, time, diff in self.stated]
             return {str(value): 1 for value in keyed.contents(statements, as_of).values()}
@@ -146,6 +146,6 @@ def _keyed(row: dict[str, Any] | None) -> tuple[int, str] | None:
 
 
 def _text(row: dict[str, Any]) -> str:
-    """A row as text, equal for every engine."""
+    """A row as text, the same for every engine."""
     shown = {name: value for name, value in row.items() if name != "_diff"}
     return repr(shown | {"placed_at": row["placed_at"].timestamp()})

@@ -18,7 +18,7 @@ PLAIN = {"family": "plain", "schema": RECORD}
 RAW = {"framing": "reclock", "envelope": "append_only", "format": "json", "schema": VISIT}
 
 MESSAGE_BYTES_MAX = 2**21
-"""The largest message that is sent; the topic's own setting decides whether it is accepted."""
+"""The size limit of a message for the producer; whether the broker accepts it depends on the topic's settings."""
 
 
 class KafkaLake(Lake):

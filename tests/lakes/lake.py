@@ -92,7 +92,7 @@ class Lake:
         self.offset = start + len(values)
 
     def ingest(self) -> IngestReport:
-        """Run the ingest job; its errors are raised."""
+        """Run the ingest job, and raise its error if there is one."""
         result = self._result(ingest.run(self.spark, self.settings))
         assert isinstance(result, IngestReport)
         return result
@@ -115,7 +115,7 @@ class Lake:
         return result
 
     def validate(self, full: bool = False) -> ValidateReport:
-        """Run the validation job; damage is in its report."""
+        """Run the validation job, whose report contains any damage."""
         result = validate.run(self.spark, self.settings, full).results[NAME]
         assert isinstance(result, ValidateReport)
         return result
@@ -136,15 +136,15 @@ class Lake:
 
     @property
     def table(self) -> OpenTable:
-        """The updates table as its log stands now."""
+        """The updates table in its newest state."""
         return OpenTable(self.collection.paths.updates)
 
     def decide(self, reason: str = "tested", **what: Any) -> None:
-        """Store a decision, given as its document, without the checks of `tidelake resolve`."""
+        """Store a decision, given as the fields of its document, without the checks of `tidelake resolve`."""
         self.catalog.decide(NAME, DecisionDocument(reason=reason, at_ms=0, **what).decision())
 
     def contents(self, as_of: int) -> dict[Any, int]:
-        """The contents AS OF a time: `(id, price)` to its number."""
+        """The contents AS OF a time: how often each `(id, price)` occurs."""
         rows = snapshot(self.spark, self.collection, as_of).contents.collect()
         counts: dict[Any, int] = {}
         for row in rows:

@@ -1,4 +1,4 @@
-"""Damaged messages: flipped bits, lost parts, foreign parts, absurd numbers."""
+"""Damaged messages: with flipped bits, lost parts, foreign parts, or absurd numbers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def splice(random: Random, value: bytes, other: bytes) -> bytes:
 
 
 def make_huge(random: Random, value: bytes, _: bytes) -> bytes:
-    """Replace a byte by a number near the limit of its type, or beyond it."""
+    """Replace a byte with a number near the limit of its type, or beyond it."""
     at = random.randrange(len(value))
     return value[:at] + random.choice(HUGE) + value[at + 1 :]
 
@@ -70,8 +70,8 @@ def change_branch(random: Random, value: bytes, _: bytes) -> bytes:
     return value[:at] + bytes([random.choice((0, 1, 2, 3, 4, 6, 8, 127))]) + value[at + 1 :]
 
 
-def replace_by_text(random: Random, value: bytes, _: bytes) -> bytes:
-    """Replace the message, or what follows a valid prefix, by a text."""
+def replace_with_text(random: Random, value: bytes, _: bytes) -> bytes:
+    """Replace the message, or what follows a valid prefix, with text."""
     head = value[: random.choice((0, 0, 1, 2, 5))]
     return head + random.choice(TEXTS)
 
@@ -84,7 +84,7 @@ MUTATIONS: tuple[Callable[[Random, bytes, bytes], bytes], ...] = (
     make_huge,
     lengthen,
     change_branch,
-    replace_by_text,
+    replace_with_text,
 )
 
 

@@ -1,4 +1,4 @@
-"""Random data for any record schema, and its rows in a table: from the codec's values, and from Arrow's."""
+"""Random data for any record schema, and a form in which the codec's values can be compared with a table's."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def random_datum(random: Random, kind: Any) -> Any:
 
 
 def landed(kind: Any, value: Any) -> Any:
-    """How a table holds a value that the codec has read, in a form that is equal for equal values."""
+    """A value that the codec has read, as a table holds it, in a form that is equal for equal values."""
     if isinstance(kind, list):
         real = [branch for branch in kind if branch != "null"]
         if value is None or len(real) == 1:
@@ -76,7 +76,7 @@ def landed(kind: Any, value: Any) -> Any:
 
 
 def one_form(value: Any) -> Any:
-    """A value of a table in the same form: structs and lists as tuples, times as numbers, a single NaN and zero."""
+    """A value of a table in the same form: structs and lists as tuples, times as numbers, one NaN and one zero."""
     if isinstance(value, dict):
         return tuple((name, one_form(inner)) for name, inner in value.items())
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 """Scripts of commands and answers for families beyond CDCv2 rows: upsert records, and change events.
 
-They have the commands of `tests.lakes.scripts`, and more by the family and framing of the collection.
+They have the commands of `tests.lakes.scripts`, and others that depend on the family and framing of the collection.
 
 Upserts, `collection upsert framing=reclock key=id`; a row is `[id,price]`:
 
@@ -20,11 +20,11 @@ Change events as Debezium writes them, `collection debezium framing=reclock`; a 
     broken ID                 a record with a value that cannot be decoded
 
 Positions in the database's log rise by 10. A command may end with `partition=1`, `lsn=2000`, `key=null`, or a field of
-the event's `source`, as `snapshot=last`. For both kinds of records these commands answer:
+the event's `source`, such as `snapshot=last`. For both kinds of records, these commands are answered:
 
     tick                      ingest: the number of tombstones, values in error and quarantined messages, if any
     contents [TICK] [skip]    the contents now or after a tick, from 1, or the keys in error; `skip` skips those keys
-    compact                   a full compaction: the number of rows before and after
+    compact                   a full compaction: the numbers of rows before and after
     unknown                   the values that are null because they were never stated
 
 Change events over CDCv2, `collection debezium`, with or without `key=id`:
@@ -48,7 +48,7 @@ from tests.lakes.change_events import EVENT, events, progress
 from tests.lakes.changes import Changes
 from tests.lakes.lake import Lake
 from tests.lakes.raw_lake import RawLake
-from tests.lakes.scripts import Script, listed
+from tests.lakes.scripts import Script, answer_to_merge, listed
 from tests.lakes.upserts import ITEM, gone, item
 from tests.protocol.scripts import split_values
 from tidelake.errors import KeysInError
@@ -101,8 +101,7 @@ class RecordScript(Script):
         return answer_to_tick(self.lake.ingest())
 
     def compact(self, rest: str) -> str:
-        report = self.lake.compact()
-        return f"{report.rows_before} rows to {report.rows_after}"
+        return answer_to_merge(self.lake.compact())
 
     def contents(self, rest: str) -> str:
         words = rest.split()
@@ -170,5 +169,6 @@ def shortened(row: list[Any]) -> list[Any]:
 
 def answer_to_tick(report: IngestReport) -> str | None:
     """The answer to `tick`; None if it only stored rows."""
-    counts = {"tombstones": report.null_records, "in error": report.values_in_error, **report.reasons}
+    tombstones = "tombstone" if report.null_records == 1 else "tombstones"
+    counts = {tombstones: report.null_records, "in error": report.values_in_error, **report.reasons}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or None

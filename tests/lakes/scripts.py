@@ -3,7 +3,7 @@
 A case is a title and lines. A line is a command, or, after `= `, the answer to the command above it. Commands without
 an answer are inputs:
 
-    collection FAMILY [name=value ...]   the collection, as `collections.yaml` has it; plain by default
+    collection FAMILY [name=value ...]   the collection and its settings; `collection plain` by default
     u [data,time,diff] ...               send a message with updates; data is an id, or [id,price]
     p lower upper time:count ...         send a progress statement; frontiers are [time], or [] if empty
     decide count TIME COUNT              decide how many updates a time has
@@ -14,8 +14,8 @@ an answer are inputs:
 
 These commands are answered:
 
-    seal         ingest what was sent, and seal: lower and upper, or where upper waits, and what it waits for
-    compact      a full compaction: since, and the rows before and after; `compact some` merges within bounds
+    seal         ingest what was sent, and seal: `lower` and `upper`, or where `upper` waits, and what it waits for
+    compact      a full compaction: `since`, and the rows before and after; `compact some` keeps to the bounds
     read TIME    the contents AS OF a time, each row as [data,count]
     rows         the rows of the table, as [data,time,diff]
     runs         the number of runs in the table
@@ -60,7 +60,7 @@ def replay(root: Path, spark: SparkSession, lines: list[str], open_script: OpenS
         root: a folder for the lake.
         spark: the session.
         lines: the case.
-        open_script: opens the lake of the case; None knows the commands above.
+        open_script: opens the lake of the case; by default a lake with the commands above.
     """
     first, *rest = lines
     word, _, described = first.partition(" ")
@@ -168,12 +168,12 @@ def as_data(value: Any) -> Any:
 
 
 def as_value(data: tuple[Any, Any]) -> Any:
-    """The data of a row, as a script has it."""
+    """The data of a row, as scripts write it."""
     return data[0] if data[1] is None else list(data)
 
 
 def listed(values: Any) -> str:
-    """Values in order, as JSON."""
+    """Values as JSON, sorted."""
     return " ".join(sorted(json.dumps(value, separators=(",", ":")) for value in values)) or "nothing"
 
 
@@ -182,7 +182,7 @@ def answer_to_seal(report: SealReport) -> str:
     upper = "[]" if report.closed else f"[{report.upper}]"
     parts = [f"sealed [{report.lower}] {upper}" if report.committed else f"waits at {upper}"]
     if report.copies_cancelled:
-        parts.append(f"{report.copies_cancelled} copies")
+        parts.append(f"{report.copies_cancelled} {'copy' if report.copies_cancelled == 1 else 'copies'}")
     parts += [f"{time} by decision" for time, _ in report.decided_times]
     parts += [waiting_time(*waiting) for waiting in report.waiting_for]
     parts += [f"! {error.kind} {error.time}" for error in report.contradictions]
@@ -198,8 +198,13 @@ def waiting_time(time: int, announced: int | None, counted: int) -> str:
 
 def answer_to_compaction(report: CompactReport) -> str:
     """The answer to `compact`."""
-    merged = f"{report.rows_before} rows to {report.rows_after}" if report.merges else "nothing to merge"
+    merged = answer_to_merge(report) if report.merges else "nothing to merge"
     return f"since {list(report.since)}, {merged}"
+
+
+def answer_to_merge(report: CompactReport) -> str:
+    """The numbers of rows before and after a merge."""
+    return f"{report.rows_before} {'row' if report.rows_before == 1 else 'rows'} to {report.rows_after}"
 
 
 OpenScript = Callable[[Path, SparkSession, str, dict[str, Any]], Script]

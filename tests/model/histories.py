@@ -1,4 +1,4 @@
-"""Random histories of keyed, positioned and event collections."""
+"""Random histories of keyed collections and of collections of events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Database:
         self.rows: dict[str, tuple[str, int | None]] = {}
 
     def transaction(self, time: int) -> list[Event]:
-        """Some changes at one time; a key may change more than once, and go back to what it was."""
+        """A few changes at one time; a row may change more than once, and back to what it was."""
         events = []
         for _ in range(self.rng.choice([0, 1, 1, 2, 5])):
             key = self.rng.choice("xyz")
@@ -55,7 +55,7 @@ class Database:
                 self.rows[new[0]] = new
             before = old
             if not self.whole_before and old is not None:
-                # Just the key, or nothing at all where it does not change.
+                # Just the key, or nothing at all if the key does not change.
                 before = (key, None) if new is None or new[0] != key or self.rng.random() < 0.5 else None
             events.append(Event(before, new, time))
         return events

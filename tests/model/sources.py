@@ -15,8 +15,8 @@ KEYS = "wxyz"
 def random_source(rng: Random, partitions: int, length: int) -> list[list[PositionedStatement]]:
     """What a source states, by partition and in order; its times are set later, by ticks.
 
-    A key stays in its partition. Barriers are of both kinds: a truncate, which stands alone, and a snapshot's end,
-    which stands below the rows that the snapshot states.
+    A key stays in its partition. There are both kinds of barriers: a truncate, which stands alone, and the end of a
+    snapshot, whose position is just below those of the snapshot's rows.
     """
     logs: list[list[PositionedStatement]] = [[] for _ in range(partitions)]
     for place in range(1, length + 1):
@@ -46,7 +46,7 @@ def _value(rng: Random, key: str, position: tuple[int, ...]) -> PositionedStatem
 
 
 class Ticks:
-    """Ticks that read random parts of a source's partitions, each in its order, and sometimes read a part again."""
+    """Ticks that read random parts of a source's partitions, each in order, and sometimes read a part again."""
 
     def __init__(self, rng: Random, logs: list[list[PositionedStatement]], resent_within: int) -> None:
         self.rng, self.logs, self.resent_within = rng, logs, resent_within
@@ -56,7 +56,7 @@ class Ticks:
 
     @property
     def done(self) -> bool:
-        """Whether everything was read."""
+        """Whether everything has been read."""
         return all(place == len(log) for place, log in zip(self.next, self.logs, strict=True))
 
     def tick(self) -> list[PositionedStatement]:
@@ -71,7 +71,7 @@ class Ticks:
             ]
             if again and self.rng.random() < 0.3:
                 self.next[partition] = self.rng.choice(again)
-            # What is sent again is read to where it was before: the promise is about every single statement.
+            # What is sent again is read at least as far as it was before: the guarantee covers every statement.
             end = max(self.next[partition] + self.rng.randint(0, 3), len(self.first_read[partition]))
             end = min(end, len(log))
             read += [statement._replace(time=self.time) for statement in log[self.next[partition] : end]]

@@ -1,4 +1,4 @@
-"""The model of change events agrees with the database, whatever runs are merged."""
+"""The model of change events agrees with the database, whichever runs are merged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidelake.schema.change_events import row_record_of
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_history_with_whole_rows_is_the_databases_contents_with_a_key_and_without(seed: int) -> None:
+def test_a_history_with_whole_rows_gives_the_databases_contents_with_a_key_and_without(seed: int) -> None:
     rng = Random(seed)
     for _ in range(50):
         events, contents = history(rng, rng.randint(1, 9))
@@ -34,7 +34,7 @@ def test_a_history_with_whole_rows_is_the_databases_contents_with_a_key_and_with
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_with_a_key_rows_before_may_be_just_their_key(seed: int) -> None:
+def test_with_a_key_before_may_be_just_the_key(seed: int) -> None:
     rng = Random(seed)
     for _ in range(50):
         events, contents = history(rng, rng.randint(1, 9), whole_before=False)
@@ -42,11 +42,11 @@ def test_with_a_key_rows_before_may_be_just_their_key(seed: int) -> None:
             assert keyed_contents(events, as_of, key_of, False) == dict.fromkeys(rows, 1), (seed, as_of, events)
 
 
-@pytest.mark.parametrize("form", ["key", "key, and just that before", "no key"])
+@pytest.mark.parametrize("form", ["key", "key, and `before` is just the key", "no key"])
 @pytest.mark.parametrize("seed", range(20))
 def test_merges_at_random_moments_change_no_answer_at_or_after_since(seed: int, form: str) -> None:
     rng = Random(seed)
-    whole = form != "key, and just that before"
+    whole = form != "key, and `before` is just the key"
     for _ in range(100):
         times = rng.randint(1, 9)
         events, contents = history(rng, times, whole)
@@ -67,10 +67,10 @@ def test_merges_at_random_moments_change_no_answer_at_or_after_since(seed: int, 
                 assert stored.read(as_of) == dict.fromkeys(contents[as_of], 1), (seed, as_of, events)
         stored.seal(times)
         stored.merge(range(len(stored.runs)), times)
-        assert sum(map(len, stored.runs)) == len(contents[-1]), "storage is bounded by the keys that live"
+        assert sum(map(len, stored.runs)) == len(contents[-1]), "storage is bounded by the number of live keys"
 
 
-def test_updates_that_cancel_at_one_time_leave_what_was_there_before() -> None:
+def test_updates_that_cancel_each_other_at_one_time_leave_the_earlier_row() -> None:
     stored = EventCollection(key_of)
     stored.append([Event(None, "k1", 1), Event("k1", "k2", 3)])
     stored.append([Event("k2", "k1", 3)])
@@ -79,11 +79,11 @@ def test_updates_that_cancel_at_one_time_leave_what_was_there_before() -> None:
     assert stored.read(4) == {"k1": 1}
 
 
-def test_a_row_that_comes_and_goes_at_one_time_is_no_update_at_all() -> None:
+def test_a_row_that_is_inserted_and_deleted_at_one_time_is_no_update_at_all() -> None:
     assert row_updates([Event(None, "k1", 1), Event("k1", None, 1)]) == {}
 
 
-def test_a_row_more_than_once_is_a_breach_and_a_chain_of_changes_is_not() -> None:
+def test_a_row_that_occurs_twice_is_a_breach_and_a_chain_of_changes_is_not() -> None:
     assert breaches([Event(None, "k1", 1, 2)], key_of) == {1}
     assert breaches([Event(None, "k1", 1), Event("k1", "k2", 1), Event("k2", "k3", 1)], key_of) == set()
 
@@ -104,7 +104,9 @@ HIDDEN = {"type": "record", "name": "Value", "fields": [{"name": "_id", "type": 
         ([("before", ["null", HIDDEN]), ("after", ["null", "Value"])], "start with _"),
     ],
 )
-def test_a_schema_that_is_no_change_event_is_refused_by_column(fields: list[Any], problem: str) -> None:
+def test_a_schema_that_is_not_a_change_event_is_refused_and_the_column_is_named(
+    fields: list[Any], problem: str
+) -> None:
     schema = {"type": "record", "name": "Envelope", "fields": [{"name": name, "type": kind} for name, kind in fields]}
     with pytest.raises(SchemaRefused) as refused:
         row_record_of(schema)

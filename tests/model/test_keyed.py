@@ -1,4 +1,4 @@
-"""The keyed form: compaction at any moment changes no answer at or after since."""
+"""The keyed form: compaction changes no answer at or after since, whenever it runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_merges_at_random_moments_change_no_answer_at_or_after_since(seed: int) 
         assert sum(len(run) for run in stored.runs) == len(live)
 
 
-def test_reads_outside_of_since_and_upper_are_refused() -> None:
+def test_reads_outside_since_and_upper_are_refused() -> None:
     stored = KeyedCollection()
     stored.append([KeyedStatement("k", "v", 1, 1)])
     stored.seal(5)

@@ -1,4 +1,4 @@
-"""The positioned form: compaction at any moment changes no answer at or after since, even if the source repeats."""
+"""The positioned form: compaction changes no answer at or after since, even if the source repeats itself."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_merges_at_random_moments_change_no_answer_at_or_after_since(seed: int) 
         assert sum(map(len, stored.runs)) <= live * (1 + COLUMNS) + deleted + 1
 
 
-def test_an_older_statement_of_a_key_never_wins_whatever_tick_it_comes_in() -> None:
+def test_an_older_statement_of_a_key_never_wins_in_whichever_tick_it_arrives() -> None:
     newer, older = PositionedStatement("k", ("new",), (9,), 1), PositionedStatement("k", ("old",), (4,), 2)
     assert contents([newer, older], 2).rows == {"k": ("new",)}
     assert contents([newer, older._replace(diff=-1)], 2).rows == {"k": ("new",)}
 
 
-def test_a_delete_hides_what_may_come_again_until_it_cannot() -> None:
+def test_a_delete_hides_a_value_as_long_as_the_value_may_be_sent_again() -> None:
     created = PositionedStatement("k", ("v",), (1,), 1)
     stored = PositionedCollection(resent_within=5)
     stored.tick([created])
@@ -84,7 +84,7 @@ def test_a_good_value_or_a_delete_heals_a_key_in_error() -> None:
     assert contents([bad, PositionedStatement("k", (None,), (3,), 3, -1)], 3) == ({}, {}, {})
 
 
-def test_reads_outside_of_since_and_upper_are_refused() -> None:
+def test_reads_outside_since_and_upper_are_refused() -> None:
     stored = PositionedCollection()
     stored.tick([PositionedStatement("k", ("v",), (1,), 4)])
     stored.merge([0], since=3)

@@ -103,7 +103,7 @@ def test_frontiers_never_go_back_and_the_same_frontier_is_a_no_op():
     assert (collection.since, collection.upper) == (Antichain.of(2), Antichain.of(5))
 
 
-def test_an_empty_upper_is_closed_for_ever_and_stays_readable():
+def test_a_collection_with_an_empty_upper_is_closed_forever_and_stays_readable():
     collection = small()
     collection.seal(Antichain())
     assert collection.is_closed
@@ -115,7 +115,7 @@ def test_an_empty_upper_is_closed_for_ever_and_stays_readable():
         collection.append([("a", 10**9, 1)])
 
 
-def test_an_empty_since_is_unreadable_for_ever():
+def test_a_collection_with_an_empty_since_is_unreadable_forever():
     collection = small()
     collection.compact(Antichain())
     assert collection.updates == []

@@ -1,4 +1,4 @@
-"""Errors of a source fail checks and stop nothing; decisions heal them and are shown in every report."""
+"""Errors in a source fail checks but stop nothing; decisions heal them, and every report shows the decisions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_metadata(result: ExecuteInProcessResult, check: str) -> dict[str, Any]
     return {name: value.value for name, value in evaluation.metadata.items()} | {"description": evaluation.description}
 
 
-def test_a_contradiction_fails_its_check_stops_nothing_and_is_sealed_by_decision(
+def test_a_contradiction_fails_its_check_but_stops_nothing_and_is_sealed_by_decision(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY)

@@ -1,4 +1,4 @@
-"""A run that is killed and started again ends with the tables of a run that was not killed."""
+"""A run that is killed and started again gives the same tables as a run that was not killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code location: loads with nothing given, refuses what is wrong, and names its jobs and schedules."""
+"""The code location loads without any settings, refuses wrong settings, and has a schedule for every job."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_file_that_a_variable_names_must_exist(tmp_path: Path) -> None:
         build_location(environment)
 
 
-def test_a_wrong_collections_yaml_fails_the_load_with_its_own_text(lakes: Lakes) -> None:
+def test_a_wrong_collections_yaml_fails_the_load_with_its_own_error(lakes: Lakes) -> None:
     lakes.config.write_text(lakes.config.read_text().replace("plain", "plein"), encoding="utf-8")
     loaded = load(TIDELAKE_CONFIG=str(lakes.config))
     assert loaded.returncode != 0
@@ -89,7 +89,7 @@ def test_a_wrong_collections_yaml_fails_the_load_with_its_own_text(lakes: Lakes)
         ),
     ],
 )
-def test_a_wrong_variable_is_named(lakes: Lakes, variables: dict[str, str], text: str) -> None:
+def test_the_error_names_a_wrong_variable(lakes: Lakes, variables: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         build_location(read_environment({"TIDELAKE_CONFIG": str(lakes.config), **variables}))
     assert str(raised.value).startswith(text)

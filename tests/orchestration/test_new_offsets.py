@@ -80,7 +80,7 @@ def test_a_reclocked_topic_gets_one_tick_and_another_after_it_is_recreated_and_a
     keys = [AssetKey(["prices", verb]) for verb in ("ingest", "seal", "compact")]
 
     def tick_once(cursor: str | None) -> str | None:
-        """A tick is requested once for new offsets, and reads them; return the cursor."""
+        """Check that a tick is requested once for new offsets and reads them; return the cursor."""
         requested = evaluated(lakes, instance, cursor)
         assert [request.asset_selection for request in requested.run_requests or []] == [keys]
         assert evaluated(lakes, instance, requested.cursor).skip_message == "no topic has new messages"
@@ -97,7 +97,7 @@ def test_a_reclocked_topic_gets_one_tick_and_another_after_it_is_recreated_and_a
     broker.delete_topic(topic)
     broker.create_topic(topic, partitions=2)
     broker.produce(topic, [Record(b'{"id":2,"price":20}', b'{"id":2}', 1)])
-    assert evaluated(lakes, instance).run_requests, "messages at which ingest stops count as unread"
+    assert evaluated(lakes, instance).run_requests, "messages at which ingest stopped count as unread"
     resolve(lakes, "topic", "--topic", topic, "--reason", "tested")
     tick_once(cursor)
     assert lakes.contents(spark, "prices", lakes.upper("prices") - 1) == {(1, 10): 1, (2, 20): 1}

@@ -1,4 +1,4 @@
-"""A framing and an envelope are a file and a registration each: streams go through the real jobs with toys of both."""
+"""A framing or an envelope takes one file and one registration: a toy of each works with the real jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def toys() -> Iterator[None]:
 
 
 def forget_toys() -> None:
-    """Forget both toys, as far as they are registered."""
+    """Forget both toys, whichever are registered."""
     for table, name in ((ENVELOPES, "words"), (envelope.PLUGINS, "words")):
         table.pop(name, None)
     for table in (FRAMINGS, SETTINGS, framing.PLUGINS):
@@ -69,7 +69,7 @@ def test_a_raw_topic_goes_through_a_toy_framing_and_a_toy_envelope(
     assert rules == ["announced_is_recounted", "sum_of_diffs_is_as_recorded", "frontier_moves"]
 
 
-def test_a_stream_with_a_toy_envelope_has_its_refusals_quarantined_and_their_time_held_back(
+def test_what_a_toy_envelope_refuses_is_quarantined_and_its_time_held_back(
     tmp_path: Path, spark: SparkSession, toys: None
 ) -> None:
     lake = Lake(tmp_path, spark, "words", schema=LINE)
@@ -102,7 +102,9 @@ def test_every_built_in_name_of_the_settings_has_its_plugin() -> None:
     assert {name: framing.framing_of(name).terms.name for name in FRAMINGS} == {name: name for name in FRAMINGS}
 
 
-def test_settings_load_an_envelope_that_another_package_brings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_load_an_envelope_that_another_package_provides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "site" / "words_plugin-1.dist-info"
     package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: words-plugin\nVersion: 1\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A toy envelope: a statement is a line, and a reclocked topic's lines become rows of their words."""
+"""A toy envelope: a statement is a line, and each line of a reclocked topic becomes one row for each word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A toy framing: the time of a tick is the number of offsets that were ever read."""
+"""A toy framing: the time of a tick is the number of offsets that have been read so far."""
 
 from __future__ import annotations
 

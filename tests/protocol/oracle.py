@@ -11,7 +11,7 @@ from typing import Any
 
 
 def at_or_before(first: Any, second: Any) -> bool:
-    """The partial order, once for integers and once for products."""
+    """The partial order, for integers and for products."""
     if isinstance(first, tuple):
         return all(a <= b for a, b in zip(first, second, strict=True))
     return bool(first <= second)
@@ -27,7 +27,7 @@ def grid(limit: int, pairs: bool) -> list[Any]:
 
 
 class Model:
-    """Settled and unsettled times by their definition, from the list of all facts."""
+    """Settled and unsettled times as they are defined, from the list of all facts."""
 
     def __init__(self, limit: int, pairs: bool = False) -> None:
         self.times = grid(limit, pairs)
@@ -35,14 +35,14 @@ class Model:
         self.diffs: dict[Any, dict[Any, set[int]]] = {time: {} for time in self.times}
         """By time and data: the diffs stated for it."""
         self.counts: dict[Any, set[int]] = {time: set() for time in self.times}
-        """By time: the counts that the covering statements give it, 0 where they leave it out."""
+        """By time: the counts in the statements that cover it; 0 if a statement leaves it out."""
 
     def is_open(self, time: Any) -> bool:
-        """At or after the frontier."""
+        """Whether a time is at or after the frontier."""
         return any(at_or_before(element, time) for element in self.frontier)
 
     def is_settled(self, time: Any) -> bool:
-        """Covered, the one stated count is met, and no datum has two diffs."""
+        """Whether a time is covered, its only stated count is reached, and no datum has two diffs."""
         data = self.diffs[time]
         return self.counts[time] == {len(data)} and all(len(diffs) == 1 for diffs in data.values())
 

@@ -1,4 +1,4 @@
-"""Reads scripts of commands and answers: the files, and the cases of replay."""
+"""Reads the files of scripts, which consist of commands and answers, and the cases of replay."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Case(NamedTuple):
 
 
 def input_line(text: str) -> bytes:
-    """The line that a step of a script feeds in."""
+    """The input line of a step of a script."""
     word, _, rest = text.partition(" ")
     if word == "u":
         return b'{"updates":[' + ",".join(split_values(rest)).encode() + b"]}"

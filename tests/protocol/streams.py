@@ -21,7 +21,7 @@ def to_message(message: Any) -> Updates | Progress:
 
 
 def observe(reader: Reader, message: Any) -> tuple[list[Any], set[Any], set[tuple[str, Any]]]:
-    """What the reader makes of a message, in the model's form; fails if an error is reported twice."""
+    """Let the reader receive a message, and return the result in the model's form; no error may be reported twice."""
     received = reader.receive(to_message(message))
     errors = [(error.kind, error.time) for error in received.errors]
     assert len(errors) == len(set(errors))
@@ -61,7 +61,7 @@ def true_statement(history: dict[tuple[Any, Any], int], lower: Any, upper: Any) 
 
 
 def random_interval(random: Random, limit: int, pairs: bool) -> tuple[Any, Any]:
-    """A lower and an upper at or beyond it; the upper is empty now and then."""
+    """A lower and an upper at or beyond it; the upper is sometimes empty."""
     lower = [random_time(random, limit, pairs) for _ in range(random.choice((1, 1, 2)))]
     if random.random() < 0.15:
         return lower, []
@@ -74,7 +74,7 @@ def random_interval(random: Random, limit: int, pairs: bool) -> tuple[Any, Any]:
 
 
 def chain_of_statements(random: Random, history: Any, limit: int, pairs: bool, closed: bool) -> list[Any]:
-    """Statements that together cover everything before `limit`, or everything at all."""
+    """Statements that together cover every time before `limit`, or every time."""
     zero, end = ((0, 0), (limit, limit)) if pairs else (0, limit)
     steps: list[Any] = [zero]
     while steps[-1] != end and random.random() < 0.7:
@@ -83,7 +83,7 @@ def chain_of_statements(random: Random, history: Any, limit: int, pairs: bool, c
         if joined != steps[-1]:
             steps.append(joined)
     uppers = [[step] for step in steps[1:]]
-    if pairs:  # [(x, 0), (0, y)] bounds all that is before x or before y; plain steps leave the sides open
+    if pairs:  # [(x, 0), (0, y)] bounds every time before x or before y; plain steps leave the sides open
         uppers = [[(step[0][0], 0), (0, step[0][1])] if random.random() < 0.5 else step for step in uppers]
     lowers = [[zero], *uppers]
     statements = [true_statement(history, low, high) for low, high in zip(lowers, uppers, strict=False)]
@@ -132,7 +132,7 @@ def mangled_stream(random: Random, limit: int, pairs: bool, contradictory: bool)
 
 
 def wrong_message(random: Random, history: Any, limit: int, pairs: bool) -> Any:
-    """A surplus update, another diff, or another count."""
+    """A message with a surplus update, a different diff or a different count."""
     if random.random() < 0.6:
         return ("updates", [(random.choice(DATA), random_time(random, limit, pairs), random.choice((-3, 3)))])
     _, lower, upper, counts = true_statement(history, *random_interval(random, limit, pairs))

@@ -1,4 +1,4 @@
-"""Every order of six messages over three times, which includes every order of fewer messages as a prefix."""
+"""Every order of six messages over three times, with every order of fewer messages as a prefix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONSISTENT = {
         (P, (0,), (2,), {0: 2}),
         (P, (2,), (3,), {}),
     ],
-    "statements that overlap and one that covers all": [
+    "statements that overlap, and one that covers every time": [
         (U, [("a", 1, 1)]),
         (U, [("b", 2, 1)]),
         (P, (0,), (2,), {1: 1}),
@@ -90,7 +90,7 @@ CONTRADICTORY = {
 
 
 def run(order, pairs):
-    """Read an order with the model and the reader; return all published updates and the last frontier."""
+    """Let the model and the reader receive messages in an order; return the published updates and the last frontier."""
     model, reader, published = Model(5, pairs), new_reader(pairs), []
     for message in order:
         expected, found = model.receive(message), observe(reader, message)
@@ -100,13 +100,13 @@ def run(order, pairs):
 
 
 @pytest.mark.parametrize("name", CONSISTENT)
-def test_every_order_of_a_consistent_stream_ends_the_same(name):
+def test_every_order_of_a_consistent_stream_gives_the_same_result(name):
     messages = CONSISTENT[name]
     results = {str(run(order, name.startswith("pair"))) for order in permutations(messages)}
     assert len(results) == 1
 
 
 @pytest.mark.parametrize("name", CONTRADICTORY)
-def test_every_order_of_a_contradictory_stream_is_read_by_definition(name):
+def test_every_order_of_a_contradictory_stream_is_read_as_defined(name):
     for order in permutations(CONTRADICTORY[name]):
         run(order, name.startswith("pair"))

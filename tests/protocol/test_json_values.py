@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 
 def shape(value):
-    """A value with its types, so that Python's equality does not fold them."""
+    """A value with its types, so that values that are only equal in Python stay different."""
     if isinstance(value, dict):
         return ("object", sorted((name, shape(inner)) for name, inner in value.items()))
     if isinstance(value, list):
@@ -43,7 +43,7 @@ def test_two_values_have_one_identity_exactly_when_they_are_the_same_value(first
 
 
 @given(VALUES)
-def test_the_parser_with_its_own_stack_reads_the_same(value):
+def test_the_parser_with_its_own_stack_reads_the_same_values(value):
     text = json.dumps(value, indent=1)
     parsed, end = parse_deep(text, 0)
     assert end == len(text)

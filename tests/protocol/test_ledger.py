@@ -1,4 +1,4 @@
-"""The ledger alone: standing rules, questions about it, and the agreement of its two books."""
+"""The ledger alone: its decisions, what it reports, and the agreement of its two books."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def at(time, wide):
 
 
 def take(ledger, step, wide):
-    """Do a step of a history; return the errors in a form that is the same for both books."""
+    """Take a step of a history; return the errors in a form that is the same for both books."""
     kind, *values = step
     errors = []
     if kind == "announce":
@@ -52,7 +52,7 @@ def flat(time):
 
 
 def view(ledger):
-    """All that a ledger says, without the width of its times."""
+    """Everything that a ledger says, without the width of its times."""
     return (
         [flat(time) for time in ledger.advance()],
         [flat(time) for time in ledger.settled_times],
@@ -68,7 +68,7 @@ def is_open(ledger, time):
 
 @settings(deadline=None, max_examples=1500, suppress_health_check=list(HealthCheck))
 @given(st.lists(STEPS, max_size=12))
-def test_the_book_of_integers_and_the_book_of_products_say_the_same(steps):
+def test_the_book_of_integers_and_the_book_of_products_agree(steps):
     ledgers = [Ledger(Antichain.of(0)), Ledger(Antichain.of((0,)))]
     for step in steps:
         if step[0] == "restart":
@@ -82,7 +82,7 @@ def sealed_to(ledger):
     return list(ledger.advance().elements)
 
 
-def test_a_decision_stands_for_what_is_announced_before_and_after():
+def test_a_decision_replaces_what_is_announced_before_and_after_it():
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([0], [5], [(2, 3)]))
     ledger.count(2, 1)
@@ -198,7 +198,7 @@ def test_wide_statements_that_repeat_do_not_look_at_every_open_time_again(order)
 
 
 def count_calls(work):
-    """The number of functions that some work calls."""
+    """The number of function calls that `work` makes."""
     calls = []
     sys.setprofile(lambda frame, event, argument: calls.append(event) if event in ("call", "c_call") else None)
     try:

@@ -22,7 +22,7 @@ GRID = list(product(range(5), range(5)))
 
 @pytest.mark.parametrize("times", [integers, pairs], ids=["integers", "pairs"])
 class TestLaws:
-    """Once for integers, once for pairs."""
+    """The laws, checked for integers and for pairs."""
 
     def test_join_and_meet_are_the_nearest_bounds(self, times):
         @given(times, times, times)
@@ -127,7 +127,7 @@ def test_sorted_times_are_a_sorted_set(steps):
             assert times.between(time, time + 20) == [o for o in sorted(expected) if time <= o < time + 20]
 
 
-def test_sorted_times_split_long_lists_and_keep_all():
+def test_sorted_times_split_long_lists_and_lose_nothing():
     times, expected = SortedTimes(), set()
     for start in (50_000, 10_000, 90_000, 0):
         run = list(range(start, start + 9_000, 3))

@@ -27,7 +27,7 @@ def read_lines(name):
     return split_lines((FOLDER / name).read_bytes())
 
 
-def test_replay_ends_at_ten_with_the_contents_of_the_text():
+def test_replay_ends_at_ten_with_the_published_contents():
     outputs = list(replay_file(read_lines("replay.jsonl"), "replay.jsonl"))
     assert [output["frontier"] for output in outputs] == [[0], [0], [0], [0], [3], [10]]
     assert not any(output["errors"] for output in outputs)
@@ -39,12 +39,12 @@ def test_replay_ends_at_ten_with_the_contents_of_the_text():
         assert collection.read(time) == contents
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_the_avro_json_lines_read_the_same_forwards_and_backwards(turned):
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_avro_json_lines_read_the_same_forwards_and_backwards(backwards):
     codec, avro = AvroJsonCodec(SCHEMA), AvroCodec(SCHEMA)
     reader = Reader(Antichain.of(0), avro.identity)
     published = []
-    for line in reversed(read_lines("stream.avro.jsonl")) if turned else read_lines("stream.avro.jsonl"):
+    for line in reversed(read_lines("stream.avro.jsonl")) if backwards else read_lines("stream.avro.jsonl"):
         message = codec.decode(line)
         assert codec.encode(message) == line
         assert avro.decode(avro.encode(message)) == message

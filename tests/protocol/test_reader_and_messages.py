@@ -1,4 +1,4 @@
-"""Malformed messages cannot be constructed; what the reader promises beyond its frontier; capabilities."""
+"""Messages, which cannot be malformed; what the reader guarantees besides its frontier; and capabilities."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_an_update_is_checked_when_it_is_made():
     assert pickle.loads(pickle.dumps(Update("a", 1, 1))) == Update("a", 1, 1)
 
 
-def test_a_message_may_be_expected_to_have_a_width():
+def test_a_message_may_be_required_to_have_a_width():
     assert problems_of(Updates, [("a", (1, 2), 1)], width=None) == [("bad_time", (1, 2))]
     assert problems_of(Progress, [0], [3], width=2) == [("bad_time", 0), ("bad_time", 3)]
     assert Updates([], width=2).width == 2
 
 
-def test_problems_that_python_would_fold_are_kept_apart():
+def test_problems_that_are_only_equal_in_python_are_kept_apart():
     problems = problems_of(Updates, [("a", True, 1), ("a", 1.0, 1), ("a", 1.0, 1), ("a", [True], 1), ("a", [1.0], 1)])
     assert [type(time) for _, time in problems] == [bool, float, list, list]
 
@@ -109,7 +109,7 @@ def test_the_ledger_lists_what_the_reader_waits_for():
     assert reader.ledger.outstanding() == [(1, 2, 1)]
 
 
-def test_a_capability_never_goes_back_and_obeys_its_holder_alone():
+def test_a_capability_never_goes_back_and_obeys_only_its_holder():
     held = MemoryCapability("c", "read", Antichain.of(3), "mine")
     assert held.downgrade(Antichain.of(3), "mine") == held
     with pytest.raises(FrontierRegression):
@@ -122,7 +122,7 @@ def test_a_capability_never_goes_back_and_obeys_its_holder_alone():
     assert transferred.downgrade(Antichain(), "yours").since.is_empty
 
 
-def test_since_is_held_by_the_earliest_capability_and_not_by_a_dropped_capability():
+def test_since_is_held_back_by_the_earliest_capability_and_not_by_a_dropped_one():
     early, late = (
         MemoryCapability("a", "read", Antichain.of(3), "t"),
         MemoryCapability("b", "critical", Antichain.of(8), "t"),
@@ -151,7 +151,7 @@ def test_a_thousand_small_streams_replay_in_seconds():
 
 
 def seconds_of(statements, steps):
-    """How long a ledger takes for statements of ten times each, with their counts, in a given order."""
+    """How long a ledger takes for statements about ten times each, and for their updates, in a given order."""
     messages = [
         Progress([n * 10], [n * 10 + 10], [(t, 1) for t in range(n * 10, n * 10 + 10)]) for n in range(statements)
     ]
@@ -168,5 +168,5 @@ def seconds_of(statements, steps):
 def test_reversed_statements_cost_about_as_much_as_ordered_statements():
     statements = 20_000
     ordered = min(seconds_of(statements, range(statements)) for _ in range(3))
-    turned = min(seconds_of(statements, range(statements - 1, -1, -1)) for _ in range(3))
-    assert turned < 2 * ordered  # measured: 1.1 to 1.25 times; a scan of all open times would be thousands
+    backwards = min(seconds_of(statements, range(statements - 1, -1, -1)) for _ in range(3))
+    assert backwards < 2 * ordered  # measured: 1.1 to 1.25 times; with a scan of all open times, thousands of times

@@ -1,8 +1,9 @@
-"""The replay scripts: each case is a title, and line by line what goes in and what comes out.
+"""The replay scripts: each case has a title and then, line by line, what goes in and what comes out.
 
 `u` is a batch of updates, `p lower upper time:count...` a statement, `restart` a restart, `raw` a line as it is,
 `bytes` a line in hexadecimal; a line that begins like JSON stands for itself. After `=` comes the frontier, then each
-published update after `+` and each error, kind and time, after `!`. All of it is worked out by hand from the protocol.
+published update after `+`, and the kind and time of each error after `!`. The answers are derived from the protocol by
+hand.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelake.protocol.replay import replay_file
 
 
 def expected_output(text: str) -> str:
-    """The output that a step expects, as a canonical text."""
+    """The output that a step expects, as canonical text."""
     frontier, *marked = re.split(r" (?=[+!] )", text)
     updates = [parse(part[2:]) for part in marked if part.startswith("+ ")]
     errors = [part[2:].split(" ", 1) for part in marked if part.startswith("! ")]
@@ -26,7 +27,7 @@ def expected_output(text: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
-def test_a_script_replays_as_it_is_written(case):
+def test_a_script_gets_the_answers_written_in_it(case):
     outputs = list(replay_file([line for line, _ in case.steps], "script"))
     assert len(outputs) == len(case.steps)
     for number, (output, (line, answer)) in enumerate(zip(outputs, case.steps, strict=True), start=1):

@@ -25,47 +25,47 @@ def check(stream: list[Any], pairs: bool, restarts: Random | None = None, limit:
     model, reader = Model(limit + 2, pairs), new_reader(pairs)
     for number, message in enumerate(stream):
         expected, found = model.receive(message), observe(reader, message)
-        assert found == expected, f"message {number} of {stream}: found {found}, by definition {expected}"
+        assert found == expected, f"message {number} of {stream}: found {found}, but the model has {expected}"
         if restarts and restarts.random() < 0.4:
             reader = Reader.restore(json.loads(json.dumps(reader.save())))
 
 
 @settings(QUICK, max_examples=9000)
 @given(SEEDS)
-def test_a_mangled_history_is_read_by_definition(seed):
+def test_a_mangled_history_is_read_as_defined(seed):
     check(mangled_stream(Random(seed), LIMIT, pairs=False, contradictory=False), pairs=False)
 
 
 @settings(QUICK, max_examples=5000)
 @given(SEEDS)
-def test_a_contradictory_stream_is_read_by_definition(seed):
+def test_a_contradictory_stream_is_read_as_defined(seed):
     check(mangled_stream(Random(seed), LIMIT, pairs=False, contradictory=True), pairs=False)
 
 
 @settings(QUICK, max_examples=2000)
 @given(SEEDS)
-def test_a_mangled_history_of_pair_times_is_read_by_definition(seed):
+def test_a_mangled_history_of_pair_times_is_read_as_defined(seed):
     stream = mangled_stream(Random(seed), PAIR_LIMIT, pairs=True, contradictory=False)
     check(stream, pairs=True, limit=PAIR_LIMIT)
 
 
 @settings(QUICK, max_examples=1500)
 @given(SEEDS)
-def test_a_contradictory_stream_of_pair_times_is_read_by_definition(seed):
+def test_a_contradictory_stream_of_pair_times_is_read_as_defined(seed):
     stream = mangled_stream(Random(seed), PAIR_LIMIT, pairs=True, contradictory=True)
     check(stream, pairs=True, limit=PAIR_LIMIT)
 
 
 @settings(QUICK, max_examples=2000)
 @given(SEEDS, st.booleans())
-def test_stopping_and_resuming_a_reader_changes_nothing_read(seed, contradictory):
+def test_stopping_and_resuming_a_reader_does_not_change_what_it_reads(seed, contradictory):
     random = Random(seed)
     check(mangled_stream(random, LIMIT, pairs=False, contradictory=contradictory), pairs=False, restarts=random)
 
 
 @settings(QUICK, max_examples=500)
 @given(SEEDS, st.booleans())
-def test_stopping_and_resuming_a_reader_of_pair_times_changes_nothing_read(seed, contradictory):
+def test_stopping_and_resuming_a_reader_of_pair_times_does_not_change_what_it_reads(seed, contradictory):
     random = Random(seed)
     stream = mangled_stream(random, PAIR_LIMIT, pairs=True, contradictory=contradictory)
     check(stream, pairs=True, restarts=random, limit=PAIR_LIMIT)
@@ -73,7 +73,7 @@ def test_stopping_and_resuming_a_reader_of_pair_times_changes_nothing_read(seed,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pairs", [False, True])
-def test_thousands_more_streams_are_read_by_definition(pairs, request):
+def test_thousands_more_streams_are_read_as_defined(pairs, request):
     for seed in range(4000 if request.config.getoption("markexpr", "") == "slow" else 400):
         random = Random(f"more {seed}")
         check(mangled_stream(random, LIMIT, pairs, contradictory=seed % 2 == 1), pairs, restarts=random)
@@ -85,7 +85,7 @@ pairs_of_integers = st.tuples(integers, integers)
 
 @st.composite
 def arbitrary_messages(draw, times):
-    """Facts without any meaning: hypothesis shrinks them to the smallest failure."""
+    """Facts without any meaning, which hypothesis shrinks to the smallest failure."""
     if draw(st.booleans()):
         return (
             "updates",
@@ -109,11 +109,11 @@ def counts_in(draw, lower, upper, times):
 
 @settings(QUICK, max_examples=1000)
 @given(st.lists(arbitrary_messages(integers), max_size=8))
-def test_arbitrary_facts_are_read_by_definition(stream):
+def test_arbitrary_facts_are_read_as_defined(stream):
     check(stream, pairs=False)
 
 
 @settings(QUICK, max_examples=500)
 @given(st.lists(arbitrary_messages(pairs_of_integers), max_size=6))
-def test_arbitrary_facts_about_pair_times_are_read_by_definition(stream):
+def test_arbitrary_facts_about_pair_times_are_read_as_defined(stream):
     check(stream, pairs=True)

@@ -1,4 +1,4 @@
-"""Writers, mangling, then the reader: the published history is the original."""
+"""Writers, then mangling, then the reader: what is published is the original history."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def random_uppers(random, pairs):
         step = (random.randrange(4), random.randrange(3)) if pairs else random.randrange(ENDS)
         other = Antichain([step, (step[0] + 1, 0), (0, step[1] + 1)] if pairs else [step])
         uppers.append(uppers[-1].join(other))
-    if pairs:  # all updates are before one of the sides
+    if pairs:  # every update is before one of the sides
         last = Antichain([(4, 0), (0, 3)])
     return [*uppers[1:], uppers[-1].join(last)]
 
@@ -96,7 +96,7 @@ def test_a_history_survives_redundant_and_sharded_writers(shards, pairs):
     check()
 
 
-def test_batches_are_no_bigger_than_asked_and_hold_each_update_once():
+def test_batches_are_no_bigger_than_requested_and_contain_each_update_once():
     writer = Writer(Antichain.of(0), updates_per_message_max=2)
     writer.add([("a", 1, 1), ("b", 1, 1), ("c", 1, 1), ("a", 1, 1), ("d", 1, 1), ("d", 1, -1)])
     *batches, progress = writer.advance(Antichain.of(2))

@@ -1,4 +1,4 @@
-"""Which predicates a read takes, and which it refuses before it reads a row."""
+"""Which predicates a read accepts, and which it refuses before it reads a row."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_an_expression_over_the_columns_is_accepted(spark: SparkSession, schema:
 
 
 @pytest.mark.parametrize(("where", "problem"), REFUSED, ids=[where[:60] for where, _ in REFUSED])
-def test_whatever_else_could_decide_is_refused_and_the_error_says_what(
+def test_whatever_depends_on_more_than_the_columns_is_refused_and_the_error_says_why(
     spark: SparkSession, schema: StructType, where: str, problem: str
 ) -> None:
     with pytest.raises(PredicateRefused) as caught:
@@ -139,7 +139,7 @@ def test_whatever_else_could_decide_is_refused_and_the_error_says_what(
     assert str(caught.value).count("\n") == 1
 
 
-def test_a_column_may_have_the_name_of_a_clock(spark: SparkSession) -> None:
+def test_a_column_may_have_the_name_of_a_clock_function(spark: SparkSession) -> None:
     schema = spark.createDataFrame([], "current_date int, user string").schema
     check_predicate(spark, "current_date = 1 and `user` = 'a'", schema)
 

@@ -1,4 +1,4 @@
-"""New columns of a schema, and the reasons to refuse schemas that change more than that."""
+"""New columns of a schema, and why schemas with any other change are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_new_column_may_use_types_that_others_use_by_name() -> None:
     fresh = new_fields(Values(KNOWN), writer)
     assert names(fresh) == ["gross", "all"]
     grown = Values(KNOWN).with_fields(fresh)
-    resolved_schema(dict(grown.record))  # no name is there twice
+    resolved_schema(dict(grown.record))  # no name is defined twice
     again = record(*writer["fields"], ("paid", ["null", "shop.money"]))
     resolved_schema(dict(grown.with_fields(new_fields(grown, again)).record))
     assert new_fields(grown, writer) == ()
@@ -50,18 +50,20 @@ def test_a_new_column_may_use_types_that_others_use_by_name() -> None:
         (record(("id", "long"), ("net", ["null", MONEY]), ("ID", TEXT)), "ID", "clashes with 'id'"),
     ],
 )
-def test_what_is_not_additive_is_refused_by_its_column(writer: dict[str, Any], column: str, reason: str) -> None:
+def test_a_change_that_is_not_additive_is_refused_and_the_column_is_named(
+    writer: dict[str, Any], column: str, reason: str
+) -> None:
     with pytest.raises(SchemaRefused, match=reason) as refused:
         new_fields(Values(KNOWN, elsewhere=("key",)), writer)
     assert refused.value.column == column
 
 
-def test_a_default_makes_a_column_of_earlier_rows_null_and_a_narrower_type_is_no_change() -> None:
+def test_a_new_column_with_a_default_is_nullable_and_a_narrower_type_is_no_change() -> None:
     writer = record(("id", "int"), ("net", ["null", MONEY]), {"name": "n", "type": "int", "default": 1})
     assert new_fields(Values(KNOWN), writer) == ({"name": "n", "type": ["null", {"type": "int"}]},)
 
 
-def test_topics_of_one_collection_may_each_bring_their_own_columns() -> None:
+def test_topics_of_one_collection_may_each_add_columns_of_their_own() -> None:
     writers = {1: record(("id", "long"), ("a", TEXT)), 2: record(("id", "long"), ("b", TEXT))}
     known = Values(record(("id", "long")), may_lack=("a", "b"))
     result = sort_writers(known, writers, True, lambda writer: writer)
@@ -73,17 +75,17 @@ def test_topics_of_one_collection_may_each_bring_their_own_columns() -> None:
     assert set(fixed.refused) == {1, 2}
 
 
-def test_a_column_that_was_dropped_before_does_not_make_a_later_new_one_a_rename() -> None:
+def test_a_column_that_was_dropped_before_does_not_turn_a_later_new_column_into_a_rename() -> None:
     older, dropped = record(("id", "long"), ("a", TEXT)), record(("id", "long"))
     writers = {1: older, 2: dropped, 3: record(("id", "long"), ("b", TEXT))}
     result = sort_writers(Values(older), writers, True, lambda writer: writer)
     assert names(result.values.record["fields"]) == ["id", "a", "b"] and not result.refused
-    # The other way round it is a rename: the writer without the column is older than the writer with it.
-    turned = {1: dropped, 2: older, 3: record(("id", "long"), ("b", TEXT))}
-    assert set(sort_writers(Values(older), turned, True, lambda writer: writer).refused) == {3}
+    # The other way round, it is a rename: the writer without the column is older than the writer with it.
+    reordered = {1: dropped, 2: older, 3: record(("id", "long"), ("b", TEXT))}
+    assert set(sort_writers(Values(older), reordered, True, lambda writer: writer).refused) == {3}
 
 
-def test_columns_of_change_events_keep_connect_s_names_of_types() -> None:
+def test_columns_of_change_events_keep_the_names_of_connects_types() -> None:
     decimal = {
         "type": "struct",
         "name": "io.debezium.data.VariableScaleDecimal",
@@ -103,7 +105,7 @@ def test_columns_of_change_events_keep_connect_s_names_of_types() -> None:
     assert new_fields(Values(wider, of_changes=True), known.record) == ()
 
 
-def test_settings_may_name_columns_in_any_order_and_leave_out_those_that_appeared() -> None:
+def test_settings_may_name_columns_in_any_order_and_leave_out_those_that_were_added_since() -> None:
     table = record(("id", "long"), ("a", TEXT), ("b", TEXT))
     assert names(added_fields(table, record(("c", TEXT), ("a", TEXT), ("id", "long")), added=("b",))) == ["c"]
     with pytest.raises(SchemaRefused, match="'b' is refused: it is missing"):

@@ -30,7 +30,7 @@ GOOD = record(
 )
 
 
-def test_the_schema_around_a_record_is_avro_and_gives_the_record_back():
+def test_the_schema_around_a_record_is_avro_and_contains_the_record_unchanged():
     schema = cdcv2_schema(GOOD)
     fastavro.parse_schema(schema)
     assert record_schema_of(GOOD) == GOOD
@@ -83,11 +83,11 @@ REFUSED = {
         "t",
         "zone",
     ),
-    "null alone": (record(("n", "null")), "n", "void"),
-    "a union of null alone": (record(("n", ["null"])), "n", "void"),
+    "only null": (record(("n", "null")), "n", "void"),
+    "a union of only null": (record(("n", ["null"])), "n", "void"),
     "an array of null": (record(("n", {"type": "array", "items": "null"})), "n[]", "void"),
     "recursion": (record(("next", ["null", "data"])), "next", "contains itself"),
-    "recursion by way of another": (
+    "recursion through another record": (
         record(("a", record(("b", {"type": "array", "items": "data"}), name="other"))),
         "a.b[]",
         "contains itself",
@@ -104,11 +104,11 @@ REFUSED = {
     "one name twice": (record(("a", "int"), ("a", "int")), "a", "clashes"),
     "names that differ in case inside": (record(("a", record(("x", "int"), ("X", "int"), name="r"))), "a.X", "clashes"),
     "a system column": (record(("_time", "long")), "_time", "system"),
-    "any name with an underscore first": (record(("_mine", "long")), "_mine", "system"),
+    "any name that begins with an underscore": (record(("_mine", "long")), "_mine", "system"),
     "a name with a hyphen": (record(("a-b", "int")), "", "legal name"),
-    "a name with a digit first": (record(("1st", "int")), "", "legal name"),
+    "a name that begins with a digit": (record(("1st", "int")), "", "legal name"),
     "an empty name": (record(("", "int")), "", "legal name"),
-    "a name that is no text": (record((5, "int")), "", "legal name"),
+    "a name that is not a string": (record((5, "int")), "", "legal name"),
     "a record without fields": (record(), "", "without a field"),
     "an inner record without fields": (record(("a", record(name="r"))), "a", "without a field"),
     "an unknown type": (record(("a", "uint32")), "a", "not known"),
@@ -123,9 +123,9 @@ REFUSED = {
     ),
     "one type name twice": (record(("a", INNER), ("b", INNER)), "b", "already the name"),
     "a name of the protocol": (record(("a", record(("x", "int"), name="progress"))), "a", "already the name"),
-    "a fixed of no bytes": (record(("a", {"type": "fixed", "name": "f", "size": 0})), "a", "size"),
+    "a fixed of zero bytes": (record(("a", {"type": "fixed", "name": "f", "size": 0})), "a", "size"),
     "an enum without symbols": (record(("a", {"type": "enum", "name": "e", "symbols": []})), "a", "symbols"),
-    "no record": ("long", "", "neither a record"),
+    "not a record": ("long", "", "neither a record"),
     "an array": ({"type": "array", "items": "int"}, "", "neither a record"),
     "another union": ([{"type": "array", "items": INNER}, INNER], "", "neither a record"),
     "nothing": (None, "", "neither a record"),
@@ -133,7 +133,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_schema_that_cannot_be_held_is_refused_by_column(name):
+def test_a_schema_that_a_table_cannot_hold_is_refused_and_the_column_is_named(name):
     schema, column, reason = REFUSED[name]
     with pytest.raises(SchemaRefused) as caught:
         record_schema_of(schema)
@@ -157,7 +157,7 @@ def test_a_progress_with_other_fields_is_refused():
         record_schema_of([first, {**progress, "fields": progress["fields"][:2]}])
 
 
-def test_a_schema_nested_without_end_is_refused():
+def test_a_schema_that_is_nested_too_deeply_is_refused():
     schema = "int"
     for _ in range(5000):
         schema = {"type": "array", "items": schema}

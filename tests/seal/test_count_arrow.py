@@ -57,7 +57,7 @@ def write(table: Location, run: str, rows: list[dict[str, Any]], schema: pa.Sche
 
 
 def random_rows(random: Random, rows: int, columns: int) -> list[dict[str, Any]]:
-    """Rows that are often copies, as only a few of their columns differ."""
+    """Rows that are often copies, because only a few of their columns differ."""
     varied = random.sample(DATA, columns)
     return [
         {TIME: random.randrange(45), DIFF: random.choice((1, 1, 1, 1, -1, 5))}
@@ -94,7 +94,7 @@ def test_rows_are_counted_as_spark_compares_them(
 
 
 def as_text(rows: pa.Table) -> list[str]:
-    """Rows that can be compared: NaN equals NaN, and both zeros are equal."""
+    """Rows as text that can be compared: NaN equals NaN, and both zeros are equal."""
     return sorted(
         str([0.0 if value == 0 and isinstance(value, float) else value for value in (row[name] for name in names)])
         for names in [[TIME, DIFF, *DATA]]
@@ -112,7 +112,7 @@ def test_times_at_which_a_key_may_break_the_envelope_are_suspects(table: Locatio
         1: [(1, 5, 1), (1, 5, 1)],  # a copy
         2: [(1, 5, 1), (1, 6, 1)],  # two values
         3: [(1, 5, 1), (1, 6, -1)],  # a replacement
-        4: [(1, 5, 2)],  # twice at once
+        4: [(1, 5, 2)],  # a diff of 2
         5: [(1, 5, -1), (2, 5, 1)],
         6: [(1, 5, 1), (1, 5, -1)],  # a contradiction
     }
@@ -128,7 +128,7 @@ def test_times_at_which_a_key_may_break_the_envelope_are_suspects(table: Locatio
     assert not counts.surplus  # the newest counts: copies change nothing
 
 
-def test_what_could_leave_int64_is_compared_by_spark(table: Location) -> None:
+def test_sums_that_could_overflow_int64_are_compared_by_spark(table: Location) -> None:
     large = 2**62
     rows = [
         {TIME: 1, DIFF: diff, "id": diff, "price": 0} for diff in (large, -large, 2**31 - 1, -(2**63)) for _ in "ab"

@@ -27,7 +27,7 @@ def file(rows: int, low: int | None, high: int | None) -> RunFile:
     return RunFile("a", "run", rows, 0, low, high)
 
 
-def test_files_of_their_own_times_are_counted_by_several_tasks() -> None:
+def test_files_whose_times_do_not_overlap_are_counted_by_several_tasks() -> None:
     files = [file(600_000, first, first + 9) for first in (30, 0, 10, 20)]
     groups = group_by_time(files, 2)
     assert groups is not None
@@ -42,18 +42,18 @@ def test_files_of_their_own_times_are_counted_by_several_tasks() -> None:
         pytest.param([file(2_000_000, 0, 9)], id="one big file"),
     ],
 )
-def test_rows_are_exchanged_where_most_times_would_be_shared(files: list[RunFile]) -> None:
+def test_rows_are_exchanged_if_most_times_would_be_shared(files: list[RunFile]) -> None:
     assert group_by_time(files, 2) is None
 
 
-def test_few_rows_are_one_task_whatever_their_times() -> None:
+def test_a_few_rows_are_one_task_whatever_their_times() -> None:
     assert group_by_time([file(1000, 0, 9), file(1000, None, None)], 2) == [[file(1000, 0, 9), file(1000, None, None)]]
 
 
-def test_times_of_two_groups_are_counted_once(
+def test_times_that_two_groups_share_are_counted_once(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Copies, two values of a key and conflicts, on both sides of the border between two tasks."""
+    """Copies, two values of a key and conflicts, on both sides of the boundary between two tasks."""
     lake = Lake(tmp_path, spark, "upsert", key="id")
     collection = lake.catalog.open_or_create(lake.settings.collections[0].spec())
     record = collection.entry.record_schema

@@ -1,4 +1,4 @@
-"""Kafka Connect with Debezium: REST for connectors, and a worker that can be killed and restarted."""
+"""Kafka Connect with Debezium: its REST API, and a worker that can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.services.postgres import USER, Postgres
 from tests.services.process import Server, free_ports, java, write_properties
 
 WAIT_S = 120.0
-"""The bound of each wait for a connector."""
+"""The time limit of each wait for a connector."""
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _WORKER = {
     "group.id": "connect",
@@ -28,9 +28,9 @@ _WORKER = {
     "status.storage.partitions": 1,
     **{f"{name}.storage.topic": f"connect-{name}" for name in ("config", "offset", "status")},
     **{f"{name}.storage.replication.factor": 1 for name in ("config", "offset", "status")},
-    # Records since the last flush of offsets are read again after a kill: a short interval keeps them few.
+    # After a kill, changes since the last flush of offsets are read again: a short interval keeps them few.
     "offset.flush.interval.ms": 1_000,
-    # A worker that comes back after a kill gets its work at once.
+    # A worker that is restarted after a kill gets its work at once.
     "scheduled.rebalance.max.delay.ms": 0,
     "session.timeout.ms": 6_000,
     "heartbeat.interval.ms": 2_000,
@@ -39,17 +39,17 @@ _WORKER = {
 
 @dataclass
 class Connect:
-    """A worker that can be ended and restarted; it restores its connectors from Kafka."""
+    """A worker that can be stopped and restarted; it restores its connectors from Kafka."""
 
     url: str
     server: Server
 
     def start(self) -> None:
-        """Start it, and return when it answers."""
+        """Start the worker, and return when it answers."""
         self.server.start(self._answers)
 
     def restart(self, *, kill: bool = True) -> None:
-        """End the worker, by default with a kill, and restart it; connectors continue by themselves."""
+        """Kill the worker, or stop it gracefully, and restart it; its connectors continue by themselves."""
         self.server.kill() if kill else self.server.stop()
         self.start()
 
@@ -64,7 +64,7 @@ class Connect:
         self.call("DELETE", f"/connectors/{name}")
 
     def pause(self, name: str, *, stop: bool = False) -> None:
-        """Pause a connector; with `stop` its task ends, too."""
+        """Pause a connector; with `stop`, its task ends as well."""
         self.call("PUT", f"/connectors/{name}/{'stop' if stop else 'pause'}")
 
     def resume(self, name: str) -> None:
@@ -73,28 +73,28 @@ class Connect:
         self.wait_until_running(name)
 
     def status(self, name: str) -> dict[str, Any]:
-        """What the worker says of a connector and its task."""
+        """What the worker reports about a connector and its task."""
         return dict(self.call("GET", f"/connectors/{name}/status"))
 
     def wait_until_running(self, name: str) -> None:
         """Wait until the connector and its only task run.
 
         Raises:
-            AssertionError: the task failed, or does not run in time.
+            AssertionError: the task failed, or was not running in time.
         """
         end, status = time.monotonic() + WAIT_S, {}
         while time.monotonic() < end:
             try:
                 status = self.status(name)
             except urllib.error.HTTPError as error:
-                if error.code not in (404, 409, 500):  # not known yet, or the worker is finding its place
+                if error.code not in (404, 409, 500):  # not known yet, or the worker is still joining its group
                     raise
             states = [status.get("connector", {}).get("state"), *(task["state"] for task in status.get("tasks", []))]
             assert "FAILED" not in states, f"the connector {name} failed: {json.dumps(status, indent=2)}"
             if len(states) > 1 and set(states) == {"RUNNING"}:
                 return
             time.sleep(0.1)
-        raise AssertionError(f"the connector {name} does not run after {WAIT_S:.0f} s: {status}")
+        raise AssertionError(f"the connector {name} is not running after {WAIT_S:.0f} s: {status}")
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Send a request, and repeat it while the worker rebalances."""
@@ -148,13 +148,15 @@ def connect_worker(folder: Path, broker: Broker, settings: Mapping[str, object] 
 
 
 def debezium_settings(postgres: Postgres, database: str, prefix: str, **more: object) -> dict[str, object]:
-    """A connector for one database: topics `<prefix>.<schema>.<table>`, JSON without the schema, two partitions each.
+    """The settings of a connector for one database.
+
+    Its topics are called `<prefix>.<schema>.<table>`, have two partitions, and contain JSON without schemas.
 
     Args:
         postgres: the server.
         database: the database whose tables are captured.
-        prefix: the topics' first word; the slot and the publication have the database's name.
-        more: settings of Debezium, with `_` for `.`, that override those here.
+        prefix: the first part of the topics' names; the slot and the publication have the database's name.
+        more: settings of Debezium, with `_` for `.`, that override these.
     """
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -167,7 +169,7 @@ def debezium_settings(postgres: Postgres, database: str, prefix: str, **more: ob
         "plugin.name": "pgoutput",
         "slot.name": database,
         "publication.name": database,
-        # Both: a connector with its own converter no longer has the worker's settings.
+        # Both are needed: a connector with its own converter no longer uses the worker's settings.
         "key.converter": _JSON,
         "key.converter.schemas.enable": "false",
         "value.converter": _JSON,

@@ -88,11 +88,11 @@ class Broker:
     _names: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
 
     def start(self) -> None:
-        """Start it, and return when it answers."""
+        """Start the broker, and return when it answers."""
         self.server.start(self._answers)
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop it gracefully or kill it, and start it again with the same data."""
+        """Stop the broker gracefully or kill it, and start it again with the same data."""
         self.server.kill() if kill else self.server.stop()
         self.start()
 
@@ -136,7 +136,7 @@ class Broker:
         assert left == 0, f"{left} records for {topic} were not delivered"
 
     def producer(self, **settings: object) -> Producer:
-        """A producer that keeps the order."""
+        """A producer that keeps records in order."""
         plain = {"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True, "linger.ms": 2}
         return Producer({**plain, **{name.replace("_", "."): value for name, value in settings.items()}})
 
@@ -154,7 +154,7 @@ class Broker:
 
         Args:
             topic: its name.
-            starts: where to begin, by partition; other partitions are not read. None reads all of them from their
+            starts: where to begin, by partition; other partitions are not read. None reads every partition from its
                 beginning.
         """
         starts = dict.fromkeys(self.ends(topic), 0) if starts is None else starts
@@ -169,7 +169,7 @@ class Broker:
                 if message is None:
                     continue
                 if message.error():
-                    open_partitions.discard(message.partition())  # the end of a partition comes as an error
+                    open_partitions.discard(message.partition())  # the end of a partition is reported as an error
                     continue
                 kind, timestamp = message.timestamp()
                 record = Record(
@@ -206,14 +206,14 @@ class Broker:
             consumer.close()
 
     def wait_for_topic(self, name: str, partitions: int) -> None:
-        """Wait until a topic has this many partitions that can be written to."""
+        """Wait until a topic has this many partitions, all of which have a leader."""
         end = time.monotonic() + WAIT_S
         while True:
             topic = self.admin.list_topics(timeout=WAIT_S).topics.get(name)
             existing = [] if topic is None else topic.partitions.values()
             if sum(partition.leader >= 0 for partition in existing) == partitions:
                 return
-            assert time.monotonic() < end, f"the topic {name} is not there"
+            assert time.monotonic() < end, f"the topic {name} was not created"
             time.sleep(0.02)
 
     def _answers(self) -> bool:
@@ -262,7 +262,7 @@ _CLUSTER_ID = "tidelaketidelaketidela"
 
 
 def _make_certificate(folder: Path) -> Path:
-    """A key for 127.0.0.1 in `broker.p12`, and its certificate as PEM."""
+    """Make a key for 127.0.0.1 in `broker.p12`, and return its certificate as PEM."""
     keytool = str(Path(java_command()).with_name("keytool")) if "/" in java_command() else "keytool"
     store = ["-keystore", str(folder / "broker.p12"), "-storepass", _STORE_PASSWORD, "-alias", "broker"]
     key = ["-genkeypair", "-keyalg", "EC", "-validity", "2", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1"]

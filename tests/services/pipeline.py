@@ -21,7 +21,7 @@ from tidelake.store.layout import Store
 
 
 class Pipeline:
-    """A database, its connector, and a collection for each of its tables; the end of a `with` removes the first two."""
+    """A database, its connector, and a collection for each table; leaving the `with` removes the first two."""
 
     def __init__(
         self,
@@ -67,26 +67,26 @@ class Pipeline:
         services.postgres.drop_database(self.source.database)
 
     def start_job(self, *steps: str) -> int:
-        """Start jobs in their own process, which may be killed."""
+        """Start jobs in a process of their own, which may be killed."""
         self.jobs += 1
         order = {"config": str(self.file), "said": str(self._words(self.jobs)), "compiled": self.compiled}
         return self.nursery.start({**order, "steps": steps})
 
     def run_job(self, *steps: str) -> None:
-        """Run jobs to their end."""
+        """Run jobs, and wait until they have ended."""
         assert self.nursery.wait(self.start_job(*steps)) == 0
         check_steps(said(self._words(self.jobs)))
 
     def rows(self, table: str, as_of: int | None = None) -> list[list[Any]]:
-        """What the table of a collection shows."""
+        """What a collection shows for a table of the database."""
         return shown_rows(self.spark, Catalog(Store(self.settings.store)).find(table), as_of)
 
     def held(self, table: str) -> list[list[Any]]:
-        """What the database holds."""
+        """What a table of the database contains."""
         return sorted(contents(self.source.services.postgres, self.source.database, table))
 
     def check(self) -> None:
-        """Catch up, and compare row for row."""
+        """Catch up, and compare all tables row for row."""
         self.source.catch_up()
         self.run_job("ingest")
         self.check_tables()

@@ -31,7 +31,7 @@ _SETTINGS = {
     "max_replication_slots": "20",
     "shared_buffers": "16MB",
     "max_connections": "60",
-    # Nothing here outlives its test, and a killed server is never asked what it had.
+    # No data has to outlive its test, and a killed server is never restarted.
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
@@ -99,7 +99,7 @@ def postgres_server(folder: Path) -> Iterator[Postgres]:
         "PostgreSQL",
         command,
         folder / "postgres.log",
-        stop_signal=signal.SIGINT,  # fast: it does not wait for open sessions
+        stop_signal=signal.SIGINT,  # a fast shutdown, which does not wait for open sessions
         orphan_signal=signal.SIGQUIT,  # a kill would leave its shared memory behind
         user=user,
     )

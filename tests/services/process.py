@@ -1,4 +1,4 @@
-"""A server as a child process, with a log, a bounded wait for its start, and a certain end."""
+"""A server as a child process, with a log, a time limit for its start, and a guaranteed end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from tidelake.spark.jars import SERVICES_FOLDER, SERVICES_LOCK, java_command, locked_jars, resolve
 
 START_TIMEOUT_S = 180.0
-"""The bound of a start, many times what it takes on a quiet machine."""
+"""The time limit of a start, many times what a start takes on an idle machine."""
 _STOP_TIMEOUT_S = 30.0
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.05
@@ -33,27 +33,27 @@ class Server:
         orphan_signal: int = signal.SIGKILL,
         user: int | None = None,
     ) -> None:
-        """Describe it; nothing is started.
+        """Describe a server; nothing is started yet.
 
         Args:
             name: what errors call it.
-            command: it stays in the foreground.
+            command: a command that stays in the foreground.
             log: the file to which standard output and error are appended.
-            stop_signal: asks it to end.
-            orphan_signal: what the kernel sends it when the test process dies, by whatever signal.
-            user: the id it runs under, if that is not ours.
+            stop_signal: the signal that asks the server to end.
+            orphan_signal: what the kernel sends the server when the test process ends, for whatever reason.
+            user: the id that the server runs under, if it is not ours.
         """
         self.name, self.command, self.log = name, list(command), log
         self._stop_signal, self._orphan_signal, self._user = stop_signal, orphan_signal, user
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, ready: Callable[[], bool], environment: Mapping[str, str] | None = None) -> None:
-        """Start it and return as soon as `ready` says so.
+        """Start the server, and return as soon as `ready` is true.
 
         Raises:
-            AssertionError: it ended, or was not ready in time; with the end of its log.
+            AssertionError: the server ended, or was not ready in time; the message has the end of its log.
         """
-        assert self._process is None, f"{self.name} runs already"
+        assert self._process is None, f"{self.name} is already running"
         libc = ctypes.CDLL(None)
 
         def end_with_the_tests() -> None:
@@ -66,7 +66,7 @@ class Server:
                 stdout=output,
                 stderr=output,
                 env={**os.environ, **(environment or {})},
-                start_new_session=True,  # Ctrl-C is for the tests, which then stop it in their own order
+                start_new_session=True,  # Ctrl-C goes to the tests, which then stop their servers in order
                 preexec_fn=end_with_the_tests,
                 user=self._user,
                 group=self._user,
@@ -84,11 +84,11 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """Terminate the process, and kill it if it does not end. Does nothing if it does not run."""
+        """Terminate the process, and kill it if it does not end; do nothing if it is not running."""
         if self._process is None:
             return
         self._process.send_signal(self._stop_signal)
@@ -100,7 +100,7 @@ class Server:
         self._process = None
 
     def kill(self) -> None:
-        """Kill the process. Does nothing if it does not run."""
+        """Kill the process; do nothing if it is not running."""
         if self._process is None:
             return
         self._process.kill()
@@ -108,15 +108,15 @@ class Server:
         self._process = None
 
     def said(self) -> str:
-        """The end of its log."""
+        """The end of the server's log."""
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:])
 
 
 def java(main_class: str, *arguments: str, heap: str = "256m", options: Sequence[str] = ()) -> list[str]:
-    """The command that runs a class of the services' jars, small and quick to start.
+    """The command that runs a class from the services' jars, with little memory and a quick start.
 
     Raises:
-        JarError: the jars are not there and cannot be fetched.
+        JarError: jars are missing and cannot be downloaded.
     """
     jars = resolve(SERVICES_FOLDER, java=java_command(), jars=locked_jars(SERVICES_LOCK))
     return [
@@ -132,7 +132,7 @@ def java(main_class: str, *arguments: str, heap: str = "256m", options: Sequence
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports of 127.0.0.1 that nobody listens on."""
+    """`count` different ports of 127.0.0.1 on which nobody listens."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for listener in sockets:
@@ -144,6 +144,6 @@ def free_ports(count: int) -> list[int]:
 
 
 def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
-    """Write Java properties, a line for each, and return the path."""
+    """Write Java properties, one on each line, and return the path."""
     path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""Two minutes of chaos: a hundred thousand events while services are killed and messages sent again."""
+"""Two minutes of chaos: a hundred thousand events while services are killed and messages are sent again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.sweep]
 EVENTS = 100_000
 CHAOS_S = 120.0
 _ENOUGH_S = 900.0
-"""No machine is so slow that the events take longer."""
+"""The time limit of a run; even on a slow machine, the events do not take longer."""
 _AGAIN_MAX = 3_000
-"""How many records are sent again at once."""
+"""The maximum number of records that are sent again at once."""
 _PAUSE_S = 6.0
-"""The longest pause between two evils."""
+"""The longest pause between two mishaps."""
 
 
 class Chaos:
@@ -35,23 +35,23 @@ class Chaos:
 
     def __init__(self, made: Pipeline, seed: int) -> None:
         self.made, self.rng = made, Random(f"chaos {seed}")
-        self.evils: list[str] = []
+        self.mishaps: list[str] = []
         self.job: int | None = None
         self.jobs = self.killed = self.sent_again = 0
 
-    def next_evil(self) -> str:
-        """Do the next evil, and return it; each comes once in a round."""
-        self.evils = self.evils or self.rng.sample(sorted(_EVILS), len(_EVILS))
-        evil = self.evils.pop()
+    def next_mishap(self) -> str:
+        """Cause the next mishap, and return its name; each happens once in a round."""
+        self.mishaps = self.mishaps or self.rng.sample(sorted(_MISHAPS), len(_MISHAPS))
+        mishap = self.mishaps.pop()
         self.keep_reading()
         time.sleep(self.rng.random() * _PAUSE_S)
-        _EVILS[evil](self)
+        _MISHAPS[mishap](self)
         services = self.made.source.services
         services.connect.wait_until_running(self.made.source.name)
-        return evil
+        return mishap
 
     def keep_reading(self) -> None:
-        """Start a job if none runs."""
+        """Start a job if none is running."""
         if self.job is not None and has_ended(self.job):
             self.end_job()
         if self.job is None:
@@ -71,38 +71,38 @@ class Chaos:
         self.end_job(kill=True)
 
     def kill_broker(self) -> None:
-        """End the broker as a power cut would; it comes back with its data."""
+        """End the broker as a power cut would, and restart it with its data."""
         self.made.source.services.broker.restart(kill=True)
 
     def kill_connector(self) -> None:
         """End the worker and its connector as a power cut would; the connector saves its offsets once a second."""
         self.made.source.services.connect.restart(kill=True)
 
-    def start_worker_anew(self) -> None:
-        """What an operator does after a broker's death: end the tasks that hang, whose names a new task waits for.
+    def restart_worker(self) -> None:
+        """Restart the worker, as after the death of a broker: tasks that hang keep names that new tasks need.
 
-        Debezium asks for the name of each of two sets of metrics twelve times, every five seconds, before it reads on.
+        Debezium asks for the names of two sets of metrics, twelve times each, every five seconds, before it reads on.
         """
         self.kill_connector()
         self.made.source.services.connect.wait_until_running(self.made.source.name)
 
     def forget(self) -> None:
-        """Let the connector lose its offsets, so that it takes a snapshot and sends again what it had sent."""
+        """Let the connector lose its offsets, so that it takes a snapshot and repeats what it has sent."""
         self.made.source.forget_offsets()
         self.made.source.services.connect.resume(self.made.source.name)
 
     def send_again(self) -> None:
-        """Append a stretch of the topic's records once more, in order."""
+        """Append consecutive records of a topic once more, in order."""
         broker, topic = self.made.source.services.broker, self.made.source.topic(self.rng.choice(TABLES))
         partition, (_, end) = self.rng.choice(sorted(broker.ends(topic).items()))
         start = max(0, end - self.rng.randint(1, 2 * _AGAIN_MAX))
         records = [record for _, record in broker.consume(topic, {partition: start})[partition]]
-        stretch = records[: self.rng.randint(1, _AGAIN_MAX)]
-        broker.produce(topic, stretch)
-        self.sent_again += len(stretch)
+        repeated = records[: self.rng.randint(1, _AGAIN_MAX)]
+        broker.produce(topic, repeated)
+        self.sent_again += len(repeated)
 
 
-_EVILS = {
+_MISHAPS = {
     "the broker was killed": Chaos.kill_broker,
     "the connector was killed": Chaos.kill_connector,
     "the connector lost its place": Chaos.forget,
@@ -112,7 +112,7 @@ _EVILS = {
 
 
 @pytest.mark.parametrize("seed", seeds())
-def test_two_minutes_of_chaos_end_equal(
+def test_two_minutes_of_chaos_end_in_equal_tables(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services, seed: int
 ) -> None:
     with Pipeline(tmp_path, spark, nursery, services, f"chaos{seed}", 20_000, compiled=True) as made:
@@ -122,11 +122,13 @@ def test_two_minutes_of_chaos_end_equal(
         with Workload(services.postgres, made.source.database, seed, 6, 0.02, change=change_many, **limits) as work:
             while time.monotonic() - started < CHAOS_S or work.events < EVENTS:
                 assert time.monotonic() - started < _ENOUGH_S, f"only {work.events} events"
-                say(f"{chaos.next_evil()}; {work.events:,} events so far")
+                say(f"{chaos.next_mishap()}; {work.events:,} events so far")
             chaos.kill_job()
-        chaos.start_worker_anew()
+        chaos.restart_worker()
         made.check()
-        say(f"caught up, equal; {chaos.sent_again:,} sent again, {chaos.killed} of {chaos.jobs} jobs killed")
+        say(
+            f"caught up, and equal; {chaos.sent_again:,} records sent again, {chaos.killed} of {chaos.jobs} jobs killed"
+        )
         made.run_job("compact", "validate")
         made.check_tables()
         say("merged, counted again, and equal")

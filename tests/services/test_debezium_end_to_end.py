@@ -39,7 +39,7 @@ def _work(made: Pipeline, seed: int, rounds: tuple[str, ...], sessions: int) -> 
     made.check()
 
 
-def test_tables_end_equal_to_the_database(
+def test_tables_end_up_equal_to_the_database(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services
 ) -> None:
     with Pipeline(tmp_path, spark, nursery, services, "everyday") as made:
@@ -48,7 +48,7 @@ def test_tables_end_equal_to_the_database(
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", seeds())
-def test_tables_end_equal_to_the_database_whatever_is_killed(
+def test_tables_end_up_equal_to_the_database_whatever_is_killed(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, services: Services, seed: int
 ) -> None:
     with Pipeline(tmp_path, spark, nursery, services, f"seed{seed}") as made:

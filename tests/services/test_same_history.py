@@ -58,7 +58,7 @@ def _as_json(captured: list[str], partition: int) -> list[Record]:
 
 
 def _as_avro(captured: list[str], partition: int, value_id: int, key_id: int) -> list[Record]:
-    """The same events; a delete has no row before, so that only its key says which row it is about."""
+    """The same events, but a delete has no row in `before`, so that only its key says which row it is about."""
     records = [json.loads(line) for line in captured]
     keys = [record["key"] for record in records]
     for record in records:
@@ -73,7 +73,7 @@ def _as_avro(captured: list[str], partition: int, value_id: int, key_id: int) ->
 
 
 class _Lake:
-    """Four collections of the same history."""
+    """Four collections with the same history."""
 
     def __init__(self, root: Path, spark: SparkSession, broker: Broker, registry: Registry) -> None:
         self.root, self.spark, self.broker = root, spark, broker
@@ -163,7 +163,7 @@ def _avro_converters(registry: Registry) -> dict[str, str]:
 
 
 class _Twins:
-    """Two connectors on the same database, one for JSON and one for Avro, and a collection of each."""
+    """Two connectors on the same database, one for JSON and one for Avro, and a collection for each."""
 
     def __init__(
         self, root: Path, broker: Broker, postgres: Postgres, connect: Connect, registry: Registry, database: str
@@ -221,7 +221,7 @@ class _Twins:
         return contents
 
 
-def test_debezium_s_own_avro_and_its_json_end_in_equal_tables_that_grow_with_the_database_s(
+def test_debeziums_avro_and_its_json_end_in_equal_tables_that_get_the_databases_new_columns(
     tmp_path: Path, spark: SparkSession, broker: Broker, postgres: Postgres, connect: Connect, registry: Registry
 ) -> None:
     database = postgres.create_database()

@@ -68,27 +68,27 @@ with kafka_broker(folder / "kafka"), postgres_server(folder):
 
 
 @pytest.mark.sweep
-def test_the_services_end_even_if_the_tests_are_killed() -> None:
+def test_the_services_stop_even_if_the_tests_are_killed() -> None:
     with tempfile.TemporaryDirectory(prefix="tidelake-killed-") as folder:
         done = subprocess.run([sys.executable, "-c", _SCENE, folder], timeout=2 * START_TIMEOUT_S, check=False)
         assert done.returncode == -signal.SIGKILL
         end = time.monotonic() + WAIT_S
         while left := _processes_that_name(folder):
-            assert time.monotonic() < end, f"still there: {left}"
+            assert time.monotonic() < end, f"still running: {left}"
             time.sleep(0.1)
 
 
 def _processes_that_name(folder: str) -> list[list[str]]:
-    """The commands of all processes that were started with something in a folder."""
+    """The commands of all processes that have the name of a folder in their arguments."""
     commands = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it ended meanwhile
+        with contextlib.suppress(psutil.Error):  # the process has ended
             if any(folder in part for part in process.cmdline()):
                 commands.append(process.cmdline())
     return commands
 
 
-def test_the_broker_s_listener_with_tls_takes_only_the_right_password(broker: Broker) -> None:
+def test_the_brokers_listener_with_tls_accepts_only_the_right_password(broker: Broker) -> None:
     topic = broker.create_topic()
     broker.produce(topic, [Record(b"one", b"key", headers=(("h", b"1"), ("h", None)), timestamp_ms=77)])
     assert broker.consume(topic)[0] == [(0, Record(b"one", b"key", 0, (("h", b"1"), ("h", None)), 77))]

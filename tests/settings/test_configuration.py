@@ -1,4 +1,4 @@
-"""Wrong settings stop before anything is written; the message says where they are and how to fix them."""
+"""Wrong settings stop a job before anything is written; the error says where they are and how to fix them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path: Pat
     assert settings.only(("orders",)) == settings
 
 
-def test_a_writer_has_the_name_in_the_file_or_in_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_has_the_name_that_the_file_or_a_variable_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def writer(text: str) -> str | None:
         (tmp_path / "collections.yaml").write_text(GOOD + text, encoding="utf-8")
         return load_settings(tmp_path / "collections.yaml").writer
@@ -131,7 +133,7 @@ def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None
         ),
     ],
 )
-def test_a_wrong_setting_is_named_with_its_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+def test_the_error_names_a_wrong_setting_and_its_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message) as caught:
         load(tmp_path, GOOD.replace(*change))
     assert str(tmp_path / "collections.yaml") in str(caught.value)
@@ -199,7 +201,7 @@ WIDE = "{type: record, name: data, fields: [{name: id, type: long}, {name: note,
         ("{name: id, type: long}, {name: note, type: string}", "'note' is string, in the collection it is string or"),
     ],
 )
-def test_the_schema_of_an_id_with_other_columns_is_named_with_the_column(
+def test_a_schema_of_an_id_with_other_columns_is_refused_and_the_column_is_named(
     tmp_path: Path, fields: str, message: str
 ) -> None:
     other = f"{{type: record, name: other, fields: [{fields}]}}"
@@ -228,7 +230,7 @@ def test_two_collections_with_one_name_are_refused(tmp_path: Path) -> None:
         load(tmp_path, GOOD + block)
 
 
-def test_a_missing_topic_is_named_with_its_folder(tmp_path: Path) -> None:
+def test_a_topic_without_a_folder_is_refused_and_named(tmp_path: Path) -> None:
     (tmp_path / "collections.yaml").write_text(GOOD)
     settings = load_settings(tmp_path / "collections.yaml")
     with pytest.raises(ConfigurationError, match="the topic 'orders' has no folder"):
@@ -349,13 +351,13 @@ KEY = "{type: record, name: key, fields: [{name: id, type: int}]}"
         ("subject: record", r"subject: has no effect: no schema is looked up"),
     ],
 )
-def test_keys_and_growth_of_change_events_are_checked(tmp_path: Path, more: str, message: str) -> None:
+def test_keys_and_evolution_of_change_events_are_checked(tmp_path: Path, more: str, message: str) -> None:
     load(tmp_path, f"{EVENTS}    key_schema: {KEY}\n")
     with pytest.raises(ConfigurationError, match=message):
         load(tmp_path, f"{EVENTS}    {more}\n")
 
 
-def test_growth_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_else_has_it(tmp_path: Path) -> None:
+def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_else_provides_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"evolution: is not allowed for CDCv2 messages: their data"):
         load(tmp_path, GOOD + "    evolution: additive\n")
     without = EVENTS[: EVENTS.index("    schema:")]

@@ -1,4 +1,4 @@
-"""The `kafka` block: its settings, that errors name what is refused, and that it never contains a secret."""
+"""The `kafka` block: its settings, errors that name what is refused, and no secrets in it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_setting_that_does_not_fit_is_refused_and_named(tmp_path: Path, kafka:
 CLEAR = {**SASL, "security_protocol": "SASL_PLAINTEXT"}
 
 
-def test_a_password_in_clear_goes_to_no_other_machine_unless_the_settings_say_so(tmp_path: Path) -> None:
+def test_a_password_in_the_clear_goes_to_no_other_machine_unless_the_settings_allow_it(tmp_path: Path) -> None:
     for servers in ("b:1", "127.0.0.1:1,10.0.0.1:1", "SASL_PLAINTEXT://localhost.b:1"):
         with pytest.raises(ConfigurationError, match=r"(?s)PLAIN would send the password to .*`kafka:`") as caught:
             load(tmp_path, {**CLEAR, "bootstrap_servers": servers})
@@ -96,7 +96,7 @@ def test_a_password_in_clear_goes_to_no_other_machine_unless_the_settings_say_so
             load(tmp_path, {**kafka, "allow_plaintext_password": True})
 
 
-def test_servers_are_named_in_every_way_that_clients_know(tmp_path: Path) -> None:
+def test_servers_may_be_written_in_every_way_that_clients_understand(tmp_path: Path) -> None:
     servers = "kafka-1.shop:9092, 10.0.0.1:9093,[::1]:9094,SASL_SSL://b_2:65535"
     settings = load(tmp_path, {"bootstrap_servers": servers})
     assert settings is not None and settings.bootstrap_servers == servers

@@ -1,4 +1,4 @@
-"""Where a store and topics may be, as `collections.yaml` says it."""
+"""Where the store and the topics may be, as stated in `collections.yaml`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_a_file_uri_names_the_path_that_it_was_made_from(folder: str) -> None:
     ],
 )
 @pytest.mark.parametrize("field", ["store", "topics"])
-def test_a_place_that_is_no_store_is_refused_and_named(tmp_path: Path, field: str, uri: str, problem: str) -> None:
+def test_a_place_that_cannot_be_a_store_is_refused_and_named(
+    tmp_path: Path, field: str, uri: str, problem: str
+) -> None:
     file = tmp_path / "collections.yaml"
     file.write_text(f"{field}: {uri}\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=problem.replace("(", r"\(")) as caught:
@@ -53,7 +55,7 @@ def test_a_place_that_is_no_store_is_refused_and_named(tmp_path: Path, field: st
     assert sorted(path.name for path in tmp_path.iterdir()) == ["collections.yaml"]
 
 
-def test_settings_take_the_uri_of_a_folder(tmp_path: Path) -> None:
+def test_settings_accept_the_uri_of_a_folder(tmp_path: Path) -> None:
     file = tmp_path / "collections.yaml"
     file.write_text(f"store: {(tmp_path / 'my store').as_uri()}\ntopics: topics\n", encoding="utf-8")
     settings = load_settings(file)

@@ -1,4 +1,4 @@
-"""The archive of classes: the JVM uses it if it fits, and silently does without it if not."""
+"""The class archive: the JVM uses it if it fits, and silently does without it if it does not."""
 
 from __future__ import annotations
 
@@ -27,16 +27,14 @@ def started(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
-def test_a_session_maps_the_archive_that_the_set_up_has_made() -> None:
+def test_a_session_maps_the_archive_that_the_setup_has_made() -> None:
     assert class_archive.main() == 0
     assert [path.name for path in classes.archives()] == [classes.archive_of_this_java().name]
     mapped = started(*classes.options_to_use(), "-Xshare:on")  # which ends a JVM that cannot map it
     assert mapped.stdout.splitlines()[-1] == "rows 3", mapped.stderr
 
 
-def test_an_archive_that_does_not_fit_is_passed_over_in_silence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_that_does_not_fit_is_silently_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "classes-0.jsa").write_bytes(b"no archive")
     monkeypatch.setattr(classes, "jars_folder", lambda folder=None: tmp_path)
     options = [option.strip('"') for option in classes.options_to_use()]

@@ -1,4 +1,4 @@
-"""Output of the JVM's start goes to a file, and is shown if the start fails."""
+"""What the JVM prints while it starts goes to a file, and to the terminal if the start fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(log: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_terminal_shows_nothing_of_spark_and_the_log_has_it(tmp_path: Path) -> None:
+def test_sparks_output_goes_to_the_log_and_not_to_the_terminal(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "spark.log"
     done = run(log)
     assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)

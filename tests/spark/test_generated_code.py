@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def compiling(spark: SparkSession) -> SparkSession:
-    """A session that compiles its plans, as every user's does."""
+    """A session that compiles its plans, as the sessions of users do."""
     session = spark.newSession()
     session.conf.set("spark.sql.codegen.wholeStage", "true")
     session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
@@ -26,14 +26,14 @@ def compiling(spark: SparkSession) -> SparkSession:
 
 
 def compiled(spark: SparkSession) -> int:
-    """How many classes the JVM of a session has ever compiled for plans."""
+    """How many classes the JVM of a session has compiled for plans so far."""
     jvm = spark._jvm
     assert jvm is not None
     return int(jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount())
 
 
 @pytest.mark.parametrize("number", [0, -1, INT64_MAX])
-def test_a_parameter_is_the_number(spark: SparkSession, compiling: SparkSession, number: int) -> None:
+def test_a_parameter_has_the_value_of_the_number(spark: SparkSession, compiling: SparkSession, number: int) -> None:
     for session in (spark, compiling):
         rows = session.range(-1, 2).select(parameter(number, F.col("id")).alias("n")).collect()
         assert [row.n for row in rows] == [number] * 3
@@ -45,7 +45,7 @@ def test_a_later_tick_and_its_seal_compile_nothing(tmp_path: Path, compiling: Sp
     for tick in range(4):
         before = compiled(compiling)
         low = 10 * tick
-        # A copy from the tick before is late; an update far ahead has its own file.
+        # A copy from the tick before is late; an update far ahead gets a file of its own.
         late = [updates((tick - 1, low - 9, 1))] if tick else []
         lake.send(updates((tick, low + 1, 1), (99, 10**6 + tick, 1)), *late, progress([low], [low + 10], {low + 1: 1}))
         assert lake.run().upper == low + 10

@@ -1,4 +1,4 @@
-"""A jar that differs from the lock is refused, however the JVM came to have it."""
+"""A jar that differs from the lock is refused, however the JVM came to load it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAMPERED = next(jar for jar in locked_jars() if jar.artifact == "delta-storage")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The locked jars, of which one has a further entry: it works, but is not what was locked."""
+    """The locked jars, one of which has an additional entry: it works, but it is not what was locked."""
     for jar in locked_jars():
         (tmp_path / jar.file_name).symlink_to(jars_folder() / jar.file_name)
     (tmp_path / TAMPERED.file_name).unlink()
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_known_name_is_verified_wherever_it_lies(tmp_path: Path) -> None:
+def test_a_jar_with_a_known_name_is_verified_wherever_it_is(tmp_path: Path) -> None:
     jar = Jar("io.delta", "storage", "1.0", hashlib.sha256(b"locked").hexdigest())
     good, bad, ivy, unknown = (tmp_path / name for name in ("a", "b", "c", "d"))
     for path, name, data in (
@@ -53,7 +53,7 @@ def test_a_known_name_is_verified_wherever_it_lies(tmp_path: Path) -> None:
 
 
 def refused(done: subprocess.CompletedProcess[str], folder: Path) -> None:
-    """The process ended with an error that names the jar."""
+    """Check that a process ended with an error that names the jar."""
     assert done.returncode != 0, done.stdout
     errors = done.stdout + done.stderr  # spark-submit sends both to standard output
     assert f"{TAMPERED.coordinate} has sha256" in errors
@@ -61,7 +61,7 @@ def refused(done: subprocess.CompletedProcess[str], folder: Path) -> None:
 
 
 @pytest.mark.spark
-def test_a_changed_jar_of_spark_submit_stops_a_job_before_it_has_a_session(folder: Path) -> None:
+def test_a_changed_jar_given_to_spark_submit_stops_a_job_before_it_has_a_session(folder: Path) -> None:
     (folder / "collections.yaml").write_text("collections: {}\n", encoding="utf-8")
     jars = ",".join(str(folder / jar.file_name) for jar in locked_jars())
     done = run_by_bash(

@@ -1,4 +1,4 @@
-"""Our own JVM has a throughput collector, and exactly one collector."""
+"""A JVM that Tidelake starts has exactly one garbage collector, and it is one for throughput."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_collector_that_the_environment_has_chosen_is_kept(monkeypatch: pytest
 
 
 @pytest.mark.spark
-def test_a_session_collects_for_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_uses_the_throughput_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in _VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")

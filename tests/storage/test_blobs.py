@@ -1,4 +1,4 @@
-"""One suite for the seam under the store: on a local disk, and on stores of obstore, which know no files."""
+"""One suite for the seam under the store, on a local disk and on obstore's stores, which have no files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_odd_names_are_kept(root: Location, name: str) -> None:
 
 
 @pytest.mark.parametrize("below", ["..", "a/../b", "../b", "/etc/passwd", "a//b", ".", "", "a/", "a\0b"])
-def test_a_path_that_does_not_lie_below_is_refused(root: Location, below: str) -> None:
+def test_a_path_that_is_not_below_is_refused(root: Location, below: str) -> None:
     with pytest.raises(ValueError, match="not a path below"):
         root / below
 
@@ -162,14 +162,14 @@ def test_an_absent_folder_is_empty(root: Location) -> None:
     assert (blobs.list_folder(absent), blobs.list_blobs(absent)) == (Listing([], []), [])
 
 
-def test_a_folder_is_deleted_with_all_that_is_in_it(root: Location) -> None:
+def test_a_folder_is_deleted_with_everything_in_it(root: Location) -> None:
     for name in ("a/1", "a/b/2", "ab/3"):
         blobs.write(root / name, b"")
     blobs.delete_folder(root / "a")
     assert [blob.location.path for blob in blobs.list_blobs(root)] == ["ab/3"]
 
 
-def test_what_is_set_aside_keeps_its_bytes_and_frees_its_name(root: Location) -> None:
+def test_a_blob_that_is_set_aside_keeps_its_bytes_and_frees_its_name(root: Location) -> None:
     blobs.write(root / "entry", b"torn")
     blobs.set_aside(root / "entry", root / ".torn")
     assert not blobs.exists(root / "entry")
@@ -177,7 +177,7 @@ def test_what_is_set_aside_keeps_its_bytes_and_frees_its_name(root: Location) ->
     assert (blobs.read(root / ".torn"), blobs.read(root / "entry")) == (b"torn", b"whole")
 
 
-def test_another_blob_of_the_same_name_has_another_stamp(root: Location) -> None:
+def test_another_blob_with_the_same_name_has_a_different_stamp(root: Location) -> None:
     def stamp() -> object:
         (blob,) = blobs.list_folder(root).blobs
         return blob.stamp
@@ -244,7 +244,7 @@ def test_lines_of_a_compressed_blob_are_read_as_they_come(root: Location) -> Non
         assert sum(int(line) for line in lines) == sum(range(100_000))
 
 
-def test_a_commit_is_on_disk_before_its_name_is(disk: Location, synced: list[str]) -> None:
+def test_the_bytes_of_a_commit_are_on_disk_before_its_name(disk: Location, synced: list[str]) -> None:
     seen: list[list[str]] = []
     link = os.link
 
@@ -277,7 +277,7 @@ def test_an_object_store_has_nothing_to_sync(synced: list[str]) -> None:
     assert synced == []
 
 
-def test_a_link_to_nowhere_is_named_and_what_was_deleted_is_not(disk: Location) -> None:
+def test_a_link_to_nowhere_is_named_in_the_error_unless_it_is_hidden(disk: Location) -> None:
     blobs.write(disk / "a", b"")
     (disk.local / "_link").symlink_to("nowhere")
     assert [blob.location.name for blob in blobs.list_folder(disk, hidden=False).blobs] == ["a"]

@@ -15,15 +15,15 @@ SEAM = {"storage/blobs.py", "storage/local_disk.py", "storage/objects.py"}
 ANYTHING = frozenset({"*"})
 
 EXCEPTIONS: dict[str, frozenset[str]] = {
-    # What a user wrote, schemas next to it, and whether its folders exist.
+    # The `collections.yaml`, schemas next to it, and whether its folders exist.
     "settings/": ANYTHING,
     # Jars, the class archive, and Java.
     "spark/": ANYTHING,
-    # Recorded streams to replay, and the checkout in which jobs are looked for.
+    # Recorded streams to replay, and the checkout that contains the jobs.
     "cli/": ANYTHING,
     # Secrets and certificates.
     "topic/cluster.py": frozenset({"read_text", "import os"}),
-    # The cache of a registry's answers; `open` is that of an HTTP client.
+    # The cache of a registry's answers; the `open` is an HTTP client's.
     "topic/schema_registry.py": frozenset(
         {"import shutil", "exists", "mkdir", "open", "read_text", "replace", "rmtree", "write_text"}
     ),
@@ -31,13 +31,13 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     "generator/truth.py": frozenset(
         {"is_file", "mkdir", "read_text", "read_table", "replace", "write_table", "write_text"}
     ),
-    # `Lake.open` reads settings, whose file the environment may name.
+    # `Lake.open` reads the settings; the environment may say where they are.
     "__init__.py": frozenset({"open"}),
     "lake.py": frozenset({"import os"}),
     # The `collections.yaml` of a replay, in a folder that holds nothing yet.
     "generator/recorded_stream.py": frozenset({"exists", "is_dir", "iterdir", "write_text"}),
 }
-"""What other files may call. They touch no store and no topic, or only check that its folder exists."""
+"""What other files may call. They touch no store and no topic, or only check that a folder exists."""
 
 MODULES = {"fsspec", "glob", "mmap", "obstore", "os", "pyarrow.dataset", "pyarrow.fs", "shutil", "tempfile"}
 MODULES |= {"tidelake.storage.local_disk", "tidelake.storage.objects"}
@@ -51,11 +51,11 @@ READERS = (
     *("memory_map", "output_stream", "read_metadata", "read_schema", "read_table"),
 )
 OF_THE_SEAM = {"BufferReader", "MockOutputStream", "open_verified"}
-"""What gives bytes in memory, or opens a file by the seam."""
+"""What gives bytes in memory, or opens a file through the seam."""
 
 
 def touches(source: str) -> Iterator[tuple[int, str]]:
-    """The line and the name of each call or import that opens, lists or changes files past the seam."""
+    """The line and the name of each call or import that opens, lists or changes files without the seam."""
     tree = ast.parse(source)
     files = set(_names_of_files(tree))
     for node in ast.walk(tree):
@@ -80,15 +80,15 @@ def _is_touch(call: ast.Call, name: str, files: set[str]) -> bool:
         return len(call.args) > at and not _is_file(call.args[at], files)
     if owner is None:
         return name == "open"
-    if name == "exists":  # Spark's has arguments, and the catalog's is its own
+    if name == "exists":  # Spark's `exists` has arguments, and the catalog has its own
         return not call.args and not (isinstance(owner, ast.Name) and owner.id in ("self", "catalog"))
-    if name == "replace":  # a string's has two arguments, a dataclass's has keywords
+    if name == "replace":  # a string's `replace` has two arguments, a dataclass's has keywords
         return len(call.args) == 1 and not call.keywords
     return name in METHODS
 
 
 def _names_of_files(tree: ast.AST) -> Iterator[str]:
-    """What the results of the seam are called in a module."""
+    """The names of the variables of a module that hold results of the seam."""
     for node in ast.walk(tree):
         if isinstance(node, ast.withitem) and _is_file(node.context_expr, set()):
             bound = [node.optional_vars]
@@ -123,7 +123,7 @@ def allowed(path: str) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("file", sorted(SRC.rglob("*.py")), ids=lambda file: file.relative_to(SRC).as_posix())
-def test_files_of_stores_and_topics_are_touched_by_the_seam_alone(file: Path) -> None:
+def test_only_the_seam_touches_files_of_stores_and_topics(file: Path) -> None:
     path = file.relative_to(SRC).as_posix()
     if path in SEAM or allowed(path) == ANYTHING:
         return
@@ -164,7 +164,7 @@ def test_every_exception_is_needed() -> None:
         "pa.OSFile(path)",
     ],
 )
-def test_a_call_past_the_seam_is_noticed(line: str) -> None:
+def test_a_call_that_bypasses_the_seam_is_noticed(line: str) -> None:
     assert len(list(touches(line))) == 1
 
 

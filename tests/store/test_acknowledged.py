@@ -1,4 +1,4 @@
-"""What was acknowledged cannot vanish or change in silence: every damage to a log is named, and an entry comes back."""
+"""Acknowledged entries cannot vanish or change silently: any damage to a log is reported, and entries are restored."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def damages(table: Location) -> list[tuple[str, bool]]:
 
 
 def forget_before(entry: Path) -> None:
-    """Make an entry what an earlier version wrote, which did not state the entry before."""
+    """Rewrite an entry as earlier versions wrote it, without a statement of the entry before it."""
     actions = [json.loads(line) for line in entry.read_text("utf-8").splitlines()]
     for action in actions:
         action.get("commitInfo", {}).pop("before", None)
@@ -71,7 +71,7 @@ def table(tmp_path: Path) -> Location:
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
-def test_every_flipped_bit_of_an_entry_is_damage_and_comes_back(table: Location, version: int) -> None:
+def test_any_flipped_bit_of_an_entry_is_damage_and_the_entry_is_restored(table: Location, version: int) -> None:
     before, entry, random = contents(table), entry_of(table, version), Random(version)
     whole = entry.read_bytes()
     for _ in range(FLIPS // 3):
@@ -92,7 +92,7 @@ def test_every_flipped_bit_of_an_entry_is_damage_and_comes_back(table: Location,
 
 @pytest.mark.parametrize("version", [0, 2, 3])
 @pytest.mark.parametrize("damage", [Path.unlink, lambda entry: entry.write_bytes(entry.read_bytes()[:-1])])
-def test_an_entry_that_is_deleted_or_cut_comes_back(
+def test_an_entry_that_is_deleted_or_cut_is_restored(
     table: Location, version: int, damage: Callable[[Path], object]
 ) -> None:
     before = contents(table)
@@ -105,7 +105,7 @@ def test_an_entry_that_is_deleted_or_cut_comes_back(
     assert contents(table) == before
 
 
-def test_a_whole_log_that_is_deleted_comes_back(table: Location) -> None:
+def test_a_whole_log_that_is_deleted_is_restored(table: Location) -> None:
     before = contents(table)
     for version in range(4):
         entry_of(table, version).unlink()
@@ -121,7 +121,7 @@ def test_a_stale_copy_of_an_entry_is_damage(table: Location) -> None:
         OpenTable(table)
 
 
-def test_an_entry_of_another_table_is_not_taken_for_the_next(table: Location, tmp_path: Path) -> None:
+def test_an_entry_of_another_table_is_not_taken_for_the_next_version(table: Location, tmp_path: Path) -> None:
     other = locate(tmp_path) / "other"
     create_table(other, SCHEMA, {"upper": 0})
     for upper in (7, 8, 9, 10):
@@ -131,7 +131,7 @@ def test_an_entry_of_another_table_is_not_taken_for_the_next(table: Location, tm
         OpenTable(table)
 
 
-def test_a_writer_that_died_before_the_marker_is_finished_by_the_next(table: Location) -> None:
+def test_the_commit_of_a_writer_that_died_before_the_marker_is_finished_by_the_next(table: Location) -> None:
     before = contents(table)
     marker_of(table, 3).unlink()
     assert contents(table) == before
@@ -140,7 +140,7 @@ def test_a_writer_that_died_before_the_marker_is_finished_by_the_next(table: Loc
     assert check_log(table) == 5
 
 
-def test_a_writer_that_died_before_the_marker_just_after_a_checkpoint_is_finished_by_the_next(table: Location) -> None:
+def test_a_commit_without_a_marker_just_after_a_checkpoint_is_finished_by_the_next(table: Location) -> None:
     for upper in range(4, 33):
         commit(table, upper)
     assert maintain(table)
@@ -150,7 +150,7 @@ def test_a_writer_that_died_before_the_marker_just_after_a_checkpoint_is_finishe
     assert marker_of(table, 33).exists()
 
 
-def test_a_marker_that_is_missing_is_written_again_and_all_of_them_are_not(table: Location) -> None:
+def test_a_missing_marker_is_written_again_but_not_if_all_of_them_are_missing(table: Location) -> None:
     before = contents(table)
     marker_of(table, 1).unlink()
     with capture_logs() as logs:
@@ -180,7 +180,9 @@ def test_a_damaged_marker_is_written_again_from_its_entry(table: Location) -> No
     assert repair_log(table) == []
 
 
-def test_a_log_from_before_there_were_markers_is_taken_once(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_from_before_there_were_markers_is_taken_over_once(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for marker in (table.local / ACKED).iterdir():
         marker.unlink()
     for version in range(4):
@@ -196,7 +198,7 @@ def test_a_log_from_before_there_were_markers_is_taken_once(table: Location, mon
         OpenTable(table)
 
 
-def test_a_commit_by_an_earlier_version_beside_this_one_is_named(table: Location) -> None:
+def test_a_commit_by_an_earlier_version_next_to_this_one_is_reported(table: Location) -> None:
     marker_of(table, 3).unlink()
     forget_before(entry_of(table, 3))
     with pytest.raises(DamagedTable, match="version 3 was committed by an earlier version of Tidelake"):
@@ -207,7 +209,7 @@ def test_a_commit_by_an_earlier_version_beside_this_one_is_named(table: Location
 
 
 def age_log(table: Location) -> None:
-    """Make everything in the log older than the retention."""
+    """Make every file in the log older than the retention time."""
     old = time.time() - table_log.RETENTION_S - 60
     for blob in (table.local / LOG).iterdir():
         os.utime(blob, (old, old))
@@ -220,7 +222,7 @@ def with_checkpoints(table: Location, count: int) -> None:
     assert len(list((table.local / LOG).glob("*.checkpoint.parquet"))) == count
 
 
-def test_every_flipped_bit_of_a_checkpoint_is_found_and_its_entries_serve_instead(table: Location) -> None:
+def test_any_flipped_bit_of_a_checkpoint_is_found_and_its_entries_are_read_instead(table: Location) -> None:
     with_checkpoints(table, 1)
     before, random = contents(table), Random(3)
     for _ in range(FLIPS // 10):
@@ -239,7 +241,7 @@ def test_every_flipped_bit_of_a_checkpoint_is_found_and_its_entries_serve_instea
         OpenTable(table)
 
 
-def test_a_checkpoint_is_acknowledged_only_if_it_says_what_the_entries_say(table: Location) -> None:
+def test_a_checkpoint_is_acknowledged_only_if_it_agrees_with_the_entries(table: Location) -> None:
     with_checkpoints(table, 1)
     (checkpoint,) = (table.local / LOG).glob("*.checkpoint.parquet")
     before = contents(table)
@@ -263,13 +265,13 @@ def test_a_damaged_hint_stops_nothing(table: Location, hint: bytes) -> None:
     assert contents(table) == before
 
 
-def test_entries_stay_until_two_checkpoints_lie_past_them(table: Location) -> None:
+def test_entries_stay_until_there_are_two_checkpoints_after_them(table: Location) -> None:
     with_checkpoints(table, 2)
     first, second = sorted(read_markers(table).checkpoints)
     assert len(read_markers(table).entries) == OpenTable(table).version + 1, "nothing is old yet"
     age_log(table)
-    with_checkpoints_from = OpenTable(table).version
-    for upper in range(1000, 1000 + second + 33 - with_checkpoints_from):
+    version = OpenTable(table).version
+    for upper in range(1000, 1000 + second + 33 - version):
         commit(table, upper)
         maintain(table)
     third = max(read_markers(table).checkpoints)
@@ -279,14 +281,14 @@ def test_entries_stay_until_two_checkpoints_lie_past_them(table: Location) -> No
     before = contents(table)
     (checkpoint,) = (table.local / LOG).glob(f"{third:020d}.checkpoint.parquet")
     checkpoint.write_bytes(checkpoint.read_bytes()[:500])
-    assert contents(table) == before, "the second checkpoint and the entries past it serve"
+    assert contents(table) == before, "the second checkpoint and the entries after it are enough"
     assert first < second
 
 
 def test_a_writer_that_sleeps_through_a_clean_up_commits_nothing(
     table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It wakes up after the entry whose name it is about to take has been cleaned up."""
+    """The writer wakes up after the entry whose name it is about to take has been cleaned up."""
     sleeper = OpenTable(table)
     before: list[tuple[object, ...]] = []
 
@@ -307,7 +309,7 @@ def test_a_writer_that_sleeps_through_a_clean_up_commits_nothing(
     monkeypatch.setattr("tidelake.store.failpoints.FAILPOINTS", (*FAILPOINTS, "commit.before_call.t"))
     on_reach(others_commit)
     try:
-        with pytest.raises((Conflict, Indeterminate)):  # delta-rs: the version that it builds on is gone
+        with pytest.raises((Conflict, Indeterminate)):  # delta-rs: the version on which the commit builds is gone
             sleeper.commit({"upper": 5000})
     finally:
         on_reach(None)
@@ -318,7 +320,7 @@ def test_a_writer_that_sleeps_through_a_clean_up_commits_nothing(
 # --- what an adversary found -----------------------------------------------------------------------------------------
 
 
-def test_two_commits_by_an_earlier_version_are_named_as_well(table: Location) -> None:
+def test_two_commits_by_an_earlier_version_are_reported_as_well(table: Location) -> None:
     commit(table, 4)
     for version in (3, 4):
         marker_of(table, version).unlink()
@@ -328,7 +330,7 @@ def test_two_commits_by_an_earlier_version_are_named_as_well(table: Location) ->
 
 
 @pytest.mark.parametrize("version", [50, 10**12])
-def test_a_checkpoint_of_a_version_that_is_not_there_is_set_aside(table: Location, version: int) -> None:
+def test_a_checkpoint_of_a_version_that_does_not_exist_is_set_aside(table: Location, version: int) -> None:
     with_checkpoints(table, 1)
     before = contents(table)
     (checkpoint,) = (table.local / LOG).glob("*.checkpoint.parquet")
@@ -344,7 +346,7 @@ def test_a_table_that_is_gone_is_damage(table: Location) -> None:
     assert damages(table) == [("is missing", False)]
 
 
-def test_every_entry_past_the_checkpoint_is_marked_when_an_old_store_is_taken(table: Location) -> None:
+def test_every_entry_after_the_checkpoint_is_marked_when_an_old_store_is_taken_over(table: Location) -> None:
     for marker in (table.local / ACKED).iterdir():
         marker.unlink()
     for version in range(4):
@@ -358,7 +360,7 @@ def test_every_entry_past_the_checkpoint_is_marked_when_an_old_store_is_taken(ta
     assert contents(table) == before
 
 
-def test_a_restored_entry_is_young_and_the_clean_up_leaves_no_gap_before_it(table: Location) -> None:
+def test_a_restored_entry_counts_as_new_and_the_clean_up_leaves_no_gap_before_it(table: Location) -> None:
     with_checkpoints(table, 2)
     damaged = bytearray(entry_of(table, 5).read_bytes())
     damaged[40] ^= 1
@@ -527,7 +529,7 @@ def test_a_strange_hint_stops_nothing(table: Location, hint: bytes) -> None:
     assert contents(table) == before
 
 
-def test_a_missing_file_and_another_s_bytes_are_named(table: Location) -> None:
+def test_a_missing_file_and_a_file_with_the_bytes_of_another_are_reported(table: Location) -> None:
     files = {file.run: file.path for file in OpenTable(table).files()}
     (table / files["r1"]).local.unlink()
     (table / files["r2"]).local.write_bytes((table / files["r3"]).local.read_bytes())

@@ -22,7 +22,7 @@ def test_since_never_goes_back_and_the_entry_stays_as_it_is(tmp_path: Path) -> N
     assert catalog.find("prices").entry == entry
 
 
-def test_a_collection_that_the_store_does_not_have_is_named_with_the_store(tmp_path: Path) -> None:
+def test_the_error_about_an_unknown_collection_names_it_and_the_store(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path))
     catalog.open_or_create(settings("plain").spec())
     for change in (catalog.find, lambda name: catalog.update(name, lambda old: old)):
@@ -31,7 +31,7 @@ def test_a_collection_that_the_store_does_not_have_is_named_with_the_store(tmp_p
         assert str(tmp_path) in str(error.value)
 
 
-def test_a_fenced_writer_stays_out_after_a_restart_until_it_is_let_in_by_name(tmp_path: Path) -> None:
+def test_a_fenced_writer_stays_out_after_a_restart_until_a_fence_lets_it_in(tmp_path: Path) -> None:
     store, spec = Store(tmp_path), settings("plain").spec()
     running = Catalog(store, "old").open_or_create(spec)
     Catalog(store).fence("prices", "new")
@@ -72,7 +72,7 @@ def test_a_writer_that_stays_out_does_not_finish_a_fence_or_change_the_entry(tmp
     assert OpenTable(paths.updates).value(EPOCH) == 4
 
 
-def test_names_of_writers_change_nothing_without_a_fence(tmp_path: Path) -> None:
+def test_writers_names_change_nothing_without_a_fence(tmp_path: Path) -> None:
     store, spec = Store(tmp_path), settings("plain").spec()
     for name in ("one", None, "other"):
         entry = Catalog(store, name).open_or_create(spec).entry

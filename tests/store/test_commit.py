@@ -58,7 +58,7 @@ def test_the_second_of_two_commits_from_one_state_conflicts(table: Location) -> 
     assert OpenTable(table).files() == []
 
 
-def test_an_open_table_is_good_for_one_commit(table: Location) -> None:
+def test_an_open_table_can_make_one_commit(table: Location) -> None:
     opened = OpenTable(table)
     opened.commit({"upper": 6})
     with pytest.raises(InvalidUsage, match="one commit"):
@@ -79,7 +79,7 @@ def test_values_only_rise(table: Location) -> None:
         OpenTable(table).commit({"seq": 99})
 
 
-def test_a_swap_takes_out_just_the_named_runs(table: Location) -> None:
+def test_a_swap_removes_only_the_named_runs(table: Location) -> None:
     for name in ("r1", "r2", "r3"):
         OpenTable(table).commit({}, run_of(table, name))
     OpenTable(table).commit({"since": 1}, run_of(table, "m1"), ["r1", "r3"])
@@ -126,7 +126,9 @@ def test_a_call_that_raises_after_it_committed_is_a_commit(table: Location, monk
     assert OpenTable(table).value("upper") == 8
 
 
-def test_a_call_that_raises_and_left_nothing_is_indeterminate(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_raises_and_leaves_nothing_is_indeterminate(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = OpenTable(table)
     wrap_next_write(monkeypatch, lambda call: _raise("the disk is full"))
     with pytest.raises(Indeterminate, match="the disk is full") as caught:
@@ -135,7 +137,7 @@ def test_a_call_that_raises_and_left_nothing_is_indeterminate(table: Location, m
     assert OpenTable(table).value("upper") == 5
 
 
-def test_an_equal_seq_proves_nothing_with_another_nonce(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_equal_seq_with_another_nonce_proves_nothing(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     opened, other = OpenTable(table), OpenTable(table)
     wrap_next_write(monkeypatch, lambda call: (other.commit({"upper": 6}), _raise("no answer")))
     with pytest.raises(Conflict):
@@ -153,7 +155,7 @@ def test_a_torn_newest_entry_is_set_aside(table: Location, torn: bytes) -> None:
     assert OpenTable(table).value("upper") == 7
 
 
-def test_a_good_entry_that_came_between_the_look_and_the_move_goes_back(
+def test_a_good_entry_that_appears_between_the_check_and_the_move_is_put_back(
     table: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     OpenTable(table).commit({"upper": 6})
@@ -163,7 +165,7 @@ def test_a_good_entry_that_came_between_the_look_and_the_move_goes_back(
 
     def late_replace(source: str, target: str) -> None:
         monkeypatch.setattr(os, "replace", replace)
-        OpenTable(table).commit({"upper": 9})  # another process heals, commits and acknowledges first
+        OpenTable(table).commit({"upper": 9})  # another process has already healed, committed and acknowledged
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", late_replace)
@@ -171,14 +173,14 @@ def test_a_good_entry_that_came_between_the_look_and_the_move_goes_back(
     assert entry.exists()
 
 
-def test_a_swapped_run_is_kept_for_its_readers_from_the_swap_on(table: Location) -> None:
+def test_a_run_that_was_swapped_out_is_kept_for_its_readers_from_then_on(table: Location) -> None:
     OpenTable(table).commit({}, run_of(table, "r1"))
     os.utime(table.local / "_run=r1", (0, 0))
     OpenTable(table).commit({}, run_of(table, "m1"), ["r1"])
     assert (table / "_run=r1").local.stat().st_mtime > 10**9
 
 
-def test_a_sweep_leaves_alone_what_is_written_while_it_looks(table: Location) -> None:
+def test_a_sweep_leaves_alone_what_is_written_while_it_runs(table: Location) -> None:
     old = table.local / f"{RUN}=ingest-dead"
     old.mkdir()
     os.utime(old, (0, 0))
@@ -205,7 +207,7 @@ def test_a_sweep_leaves_alone_what_is_written_while_it_looks(table: Location) ->
     assert not old.exists()
 
 
-def test_a_torn_mark_of_the_last_checkpoint_stops_nothing(table: Location) -> None:
+def test_a_torn_hint_at_the_last_checkpoint_stops_nothing(table: Location) -> None:
     (table.local / "_delta_log" / "_last_checkpoint").write_text("{")
     for upper in range(6, 50):
         OpenTable(table).commit({"upper": upper})
@@ -262,7 +264,7 @@ def test_a_table_that_may_forget_its_values_is_refused(tmp_path: Path, monkeypat
         OpenTable(locate(tmp_path) / "t")
 
 
-def test_values_survive_checkpoints_and_a_log_that_was_cleaned_up(table: Location) -> None:
+def test_values_survive_checkpoints_and_the_clean_up_of_the_log(table: Location) -> None:
     for upper in range(6, 80):
         OpenTable(table).commit({"upper": upper}, run_of(table, f"r{upper}"))
         maintain(table)
@@ -337,7 +339,7 @@ def _raise(text: str) -> None:
 
 
 def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[[], None]], object]) -> None:
-    """Have the engine's next write happen inside `around`, which may raise before or after it."""
+    """Run the engine's next write inside `around`, which may raise before or after it."""
     original = DeltaTable.create_write_transaction
     pending = [around]
 
@@ -350,7 +352,7 @@ def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[
     monkeypatch.setattr(DeltaTable, "create_write_transaction", write)
 
 
-def test_statistics_are_on_time_alone(table: Location) -> None:
+def test_statistics_cover_only_the_time(table: Location) -> None:
     OpenTable(table).commit({}, run_of(table, "r1", (4, 9)))
     entry = read_entry(table, 1) or []
     statistics = [json.loads(str(action["add"]["stats"])) for action in entry if "add" in action]

@@ -1,4 +1,4 @@
-"""A file that is no longer what was committed is never read as if it were."""
+"""A file that is no longer as it was committed is never read as if it were."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def flip(path: Path, bit: int) -> None:
     path.write_bytes(data)
 
 
-def test_every_flipped_bit_of_a_small_file_is_damage(table: Location) -> None:
+def test_any_flipped_bit_of_a_small_file_is_damage(table: Location) -> None:
     file = written(table)
     path, random = (table / file.path).local, Random(7)
     assert read_rows(table, [file], SCHEMA).to_pylist() == rows_of(range(100)).to_pylist()
@@ -55,7 +55,7 @@ def test_every_flipped_bit_of_a_small_file_is_damage(table: Location) -> None:
     assert read_rows(table, [file], SCHEMA).num_rows == 100
 
 
-def test_another_file_under_the_same_name_is_damage(table: Location) -> None:
+def test_another_file_with_the_same_name_is_damage(table: Location) -> None:
     file, other = written(table), written(table, "b", range(100, 200))
     (table / file.path).local.write_bytes((table / other.path).local.read_bytes())
     with pytest.raises(DamagedTable, match=r"bytes, but|is not the one that was committed"):
@@ -72,7 +72,7 @@ def test_a_file_without_a_digest_must_have_the_stated_size(table: Location, chan
         read_rows(table, [file], SCHEMA)
 
 
-def test_a_flipped_bit_in_a_page_is_damage_without_a_digest_too(table: Location) -> None:
+def test_a_flipped_bit_in_a_page_is_damage_even_without_a_digest(table: Location) -> None:
     file = without_digest(written(table, numbers=range(10_000)))
     path, random = (table / file.path).local, Random(8)
     middle = range(8 * (file.bytes // 4), 8 * (file.bytes // 2))

@@ -1,4 +1,4 @@
-"""Decisions on disk: documents of every version of the catalog are read, and written as they were."""
+"""Decisions on disk: documents of every version of the catalog are read, and written back unchanged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ END = '],"created_at_ms":0,"tables_made":true}'
 
 
 @pytest.mark.parametrize(("head", "decision"), STORED, ids=lambda value: type(value).__name__)
-def test_a_stored_entry_is_read_and_written_again_to_the_byte(head: str, decision: Decision) -> None:
+def test_a_stored_entry_is_read_and_written_back_byte_for_byte(head: str, decision: Decision) -> None:
     text = f"{ENTRY}{head}{REST}{END}"
     entry = Entry.model_validate_json(text)
     assert entry.decisions == (decision,)
@@ -52,7 +52,7 @@ def test_a_stored_entry_is_read_and_written_again_to_the_byte(head: str, decisio
     assert entry.model_dump_json() == text
 
 
-def test_a_document_of_an_old_version_lacks_what_came_later() -> None:
+def test_a_document_of_an_old_version_may_lack_fields_that_were_added_later() -> None:
     text = f'{ENTRY}{{"time":3,"count":2,{REST}{END}'
     assert Entry.model_validate_json(text).decisions == (Count(time=3, count=2, reason="r", at_ms=7),)
 
@@ -86,4 +86,4 @@ def test_a_count_replaces_the_count_of_its_time_and_any_other_decision_only_itse
     assert not replaces(discard, discard.model_copy(update={"time": 4}))
     assert replaces(gap, gap.model_copy(update={"at_ms": 5}))
     assert not replaces(gap, Acknowledge(offsets=gap.offsets, reason="r", at_ms=0))
-    assert not replaces(topic, topic)  # a topic may be recreated again, and each time counts
+    assert not replaces(topic, topic)  # a topic may be recreated several times, and each time needs a decision

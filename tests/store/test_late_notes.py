@@ -12,7 +12,7 @@ from tests.lakes.lake import NAME, RECORD
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.status import read_status
 from tidelake.settings.collection import CollectionSpec
-from tidelake.store import proofs as proven_room
+from tidelake.store import proofs
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Count
@@ -44,7 +44,7 @@ def prove(collection: Collection, counts: dict[int, int], at_ms: int = 1, decisi
 
 
 def say(catalog: Catalog, *statements: tuple[int, int | None, dict[int, int]], offset: int = 7) -> bool:
-    """Let statements `(lower, upper, counts)` come late; each is one message."""
+    """Let statements `(lower, upper, counts)` arrive late, each in a message of its own."""
     rows = [
         {
             "topic": NAME,
@@ -71,7 +71,7 @@ def decide(catalog: Catalog, time: int) -> None:
     catalog.decide(NAME, Count(time=time, count=1, reason="tested"))
 
 
-def test_a_statement_that_contradicts_every_sealed_time_writes_one_note_however_often_it_comes(
+def test_a_statement_that_contradicts_every_sealed_time_gets_one_note_however_often_it_arrives(
     catalog: Catalog,
 ) -> None:
     everything = (0, TIMES, {})
@@ -116,18 +116,18 @@ def test_settling_everything_listed_settles_the_statement(catalog: Catalog) -> N
     assert (notes.contradictions, notes.undecided, notes.first(5, undecided=True)) == (TIMES, 0, [])
 
 
-def test_a_redundant_statement_says_nothing_and_reads_only_the_proofs_it_covers(
+def test_a_redundant_statement_notes_nothing_and_only_the_proofs_it_covers_are_read(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    read_rows = proven_room.read_rows
+    read_rows = proofs.read_rows
 
     def noting(*arguments: Any) -> pa.Table:
         rows = read_rows(*arguments)
         read.append(rows.num_rows)
         return rows
 
-    monkeypatch.setattr(proven_room, "read_rows", noting)
+    monkeypatch.setattr(proofs, "read_rows", noting)
     assert say(catalog, (5, 7, {5: 1, 6: 1}), (TIMES - 1, TIMES + 9, {TIMES - 1: 1}))
     assert not say(catalog, (TIMES, TIMES + 9, {}))
     assert (read, noted(catalog)) == ([3], [])

@@ -23,7 +23,7 @@ def table(tmp_path: Path) -> Location:
 
 
 def interfere(table: Location) -> None:
-    """Commit as another process does."""
+    """Commit as another process would."""
     OpenTable(table).commit({"upper": (OpenTable(table).value("upper") or 0) + 1})
 
 
@@ -41,7 +41,7 @@ def test_each_attempt_sees_what_the_others_committed(table: Location) -> None:
     assert OpenTable(table).value("other") == 3
 
 
-def test_the_first_attempt_is_made_from_the_table_that_is_open(table: Location) -> None:
+def test_the_first_attempt_uses_the_table_that_is_already_open(table: Location) -> None:
     stale = OpenTable(table)
     interfere(table)
     fresh: list[int] = []
@@ -84,7 +84,7 @@ def test_after_the_last_attempt_the_conflict_says_what_failed(table: Location) -
     assert isinstance(caught.value.__cause__, Conflict)
 
 
-def test_an_error_that_is_no_conflict_is_not_retried(table: Location) -> None:
+def test_an_error_that_is_not_a_conflict_is_not_retried(table: Location) -> None:
     attempts: list[int] = []
 
     def commit(opened: OpenTable) -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
-    """Two runs of one file each, and everything sealed."""
+    """Two runs with one file each, in which everything is sealed."""
     lake = Lake(tmp_path_factory.mktemp("swapped"), spark)
     for time in (1, 2):
         lake.send(updates(*((100 * time + row, time, 1) for row in range(50))))

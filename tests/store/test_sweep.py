@@ -1,4 +1,4 @@
-"""A sweep and the writers that it meets: whatever a clock says, no commit names a file that a sweep deletes."""
+"""Sweeps and concurrent writers: whatever a clock says, no commit names a file that a sweep deletes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tidelake.store.retry import LostRace, retry_commit
 from tidelake.store.runs import append_run
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
-A_DAY_AHEAD_S = -60.0
-"""A retention with which a sweep does what a clock that is ahead makes it do: everything is old enough."""
+CLOCK_AHEAD_S = -60.0
+"""A retention time with which a sweep acts as if its clock were ahead: everything is old enough."""
 
 
 @pytest.fixture
@@ -39,15 +39,15 @@ def run_of(table: Location, run: str, time: int = 1) -> list[RunFile]:
 
 
 def sweep_early(table: Location) -> int:
-    """Sweep by a clock that is ahead; return the number of folders that went."""
+    """Sweep as if the clock were ahead; return the number of folders that were removed."""
     report = CompactReport()
-    sweep(table, report, retention_s=A_DAY_AHEAD_S)
+    sweep(table, report, retention_s=CLOCK_AHEAD_S)
     return report.folders_removed
 
 
 @contextmanager
 def swept_at(place: str, table: Location) -> Iterator[list[int]]:
-    """Let a sweep come when a failpoint is first reached."""
+    """Let a sweep run when a failpoint is first reached."""
     removed: list[int] = []
 
     def meet(reached: str) -> None:
@@ -75,14 +75,14 @@ def test_a_run_that_was_swept_between_check_and_call_is_not_committed(table: Loc
     assert OpenTable(table).files() == []
 
 
-def test_a_swept_run_is_refused_on_every_later_state_and_the_work_starts_over(table: Location) -> None:
+def test_a_swept_run_is_refused_in_every_later_state_and_the_work_starts_over(table: Location) -> None:
     stale = OpenTable(table)
     files = run_of(table, new_run("ingest", stale.seq))
     kept = {file.path: (table / file.path).local.read_bytes() for file in files}
     assert sweep_early(table) == 1
     with pytest.raises(RunSwept):
         stale.commit({}, files)  # its files are gone
-    for path, data in kept.items():  # a late writer puts the file there again
+    for path, data in kept.items():  # a late writer puts the file back
         (table / path).local.parent.mkdir()
         (table / path).local.write_bytes(data)
     OpenTable(table).commit({"other": 1})
@@ -107,7 +107,7 @@ def test_a_small_table_gets_its_rows_in_a_new_run(table: Location) -> None:
     assert times_in(table) == [1]
 
 
-def test_a_name_from_before_names_had_a_seq_counts_as_begun_first(table: Location) -> None:
+def test_a_run_whose_name_has_no_seq_counts_as_begun_at_0(table: Location) -> None:
     old, young = run_of(table, f"ingest-{'0' * 24}"), run_of(table, f"ingest-{'1' * 24}", 2)
     OpenTable(table).commit({}, young)
     assert sweep_early(table) == 1
@@ -125,7 +125,7 @@ def test_a_sweep_commits_only_if_the_floor_has_to_rise(table: Location) -> None:
         assert (OpenTable(table).version, OpenTable(table).value(SWEEP_FLOOR)) == (1, 1)
 
 
-def test_a_run_in_the_making_above_the_floor_is_still_committed(table: Location) -> None:
+def test_an_unfinished_run_above_the_floor_is_still_committed(table: Location) -> None:
     dead = table / f"{RUN}={new_run('ingest', 0)}"
     dead.local.mkdir()
     os.utime(dead.local, (0, 0))

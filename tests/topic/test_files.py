@@ -37,14 +37,14 @@ def write_parquet(folder: Path, name: str = "a.parquet", **columns: Any) -> None
 def planned(
     folder: Path, start: int, accepted: tuple[int, int] | None = None
 ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """The next interval of partition 0, and the gap that is named."""
+    """The next interval of partition 0, and the gap that is reported."""
     given_up = [] if accepted is None else [(0, *accepted)]
     offsets, gaps = FileTopic(folder).plan({0: start}, 1_000, given_up)
     gap = (gaps[0].from_offset, gaps[0].to_offset) if gaps else None
     return offsets.intervals.get(0), gap
 
 
-def test_given_up_offsets_are_stepped_over_only_where_no_file_holds_them(tmp_path: Path) -> None:
+def test_given_up_offsets_are_skipped_only_where_no_file_has_them(tmp_path: Path) -> None:
     write_offsets(tmp_path, *range(10), *range(20, 30))
     assert planned(tmp_path, 0) == ((0, 10), (10, 20))
     assert planned(tmp_path, 10) == (None, (10, 20))
@@ -54,7 +54,7 @@ def test_given_up_offsets_are_stepped_over_only_where_no_file_holds_them(tmp_pat
     write_offsets(tmp_path, 14, 15, 16, name="00.jsonl")
     assert planned(tmp_path, 10, (10, 20)) == ((14, 17), None)
     assert planned(tmp_path, 17, (10, 20)) == ((20, 30), None)
-    write_offsets(tmp_path, 10, 11, 12, 13, 17, 18, 19, name="000.jsonl")  # between those offsets, and around them
+    write_offsets(tmp_path, 10, 11, 12, 13, 17, 18, 19, name="000.jsonl")  # between those offsets and around them
     assert planned(tmp_path, 10, (10, 20)) == ((10, 30), None)
 
 
@@ -63,12 +63,12 @@ def test_given_up_offsets_beyond_all_files_are_neither_read_nor_a_gap(tmp_path: 
     assert planned(tmp_path, 0, (10, 2**63 - 1)) == ((0, 10), None)
     assert planned(tmp_path, 10, (10, 20)) == (None, None)
     assert planned(tmp_path, 10, (12, 20)) == (None, None)
-    # An offset inside the range that was given up: something was read there.
+    # The next offset is inside the range that was given up, so messages in the range have been read.
     assert planned(tmp_path, 15, (10, 20)) == (None, None)
     assert planned(tmp_path, 15) == (None, (10, 15))
 
 
-def test_a_gap_before_the_first_message_is_named_and_stepped_over(tmp_path: Path) -> None:
+def test_a_gap_before_the_first_message_is_reported_and_skipped_once_it_is_given_up(tmp_path: Path) -> None:
     write_offsets(tmp_path, 5, 6)
     assert planned(tmp_path, 0) == (None, (0, 5))
     assert planned(tmp_path, 0, (0, 5)) == ((5, 7), None)
@@ -83,7 +83,7 @@ def test_only_existing_messages_are_counted_and_only_their_files_opened(tmp_path
     assert [path.name for path in offsets.parquet] == ["b.parquet"]
 
 
-def test_an_offset_that_two_messages_have_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_an_offset_of_two_messages_is_refused_before_it_is_read(tmp_path: Path) -> None:
     def doubled(where: str, start: int = 0) -> None:
         with pytest.raises(RepeatedOffset, match=rf"of partition 0 of the topic '.*' is in .*{where}\nhint") as caught:
             FileTopic(tmp_path).plan({0: start}, 1)
@@ -118,7 +118,7 @@ def test_a_folder_with_the_name_of_a_file_is_not_skipped_silently(tmp_path: Path
     assert FileTopic(tmp_path).end_offsets() == {}
 
 
-def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+def test_a_link_to_nothing_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "0.jsonl").symlink_to(tmp_path / "gone")
     refused(tmp_path, "cannot be opened: No such file", "0.jsonl")
     (tmp_path / "0.jsonl").unlink()
@@ -194,7 +194,9 @@ def test_digits_that_are_not_ascii_name_no_partition(tmp_path: Path) -> None:
         ('{"offset": 1, "headers": ' + "[" * 100_000 + "]" * 100_000 + "}", "it is nested too deeply"),
     ],
 )
-def test_a_line_that_is_no_message_is_named_with_its_file_and_line(tmp_path: Path, line: str, message: str) -> None:
+def test_a_line_that_is_not_a_message_is_refused_with_its_file_and_line(
+    tmp_path: Path, line: str, message: str
+) -> None:
     write_lines(tmp_path, "0.jsonl", '{"offset": 0, "headers": []}', line)
     refused(tmp_path, rf"0\.jsonl, line 2: {message}", "0.jsonl")
 
@@ -227,7 +229,7 @@ def test_a_gzip_file_with_broken_bytes_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_line_is_bounded_however_small_its_gzip_is(tmp_path: Path) -> None:
-    piece, pieces = gzip.compress(b"a" * 2**23), 100  # each stands for 8 MiB
+    piece, pieces = gzip.compress(b"a" * 2**23), 100  # each decompresses to 8 MiB
     head = gzip.compress(b'{"offset": 0}\n{"offset": 1, "value": "')
     (tmp_path / "0.jsonl.gz").write_bytes(head + piece * pieces)
     assert (tmp_path / "0.jsonl.gz").stat().st_size < 2**20
@@ -239,7 +241,7 @@ def test_a_line_is_bounded_however_small_its_gzip_is(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_the_longest_line_is_read_with_and_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_line_is_read_with_and_without_a_newline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = b'{"offset": 1, "value": "abc"}'
     monkeypatch.setattr("tidelake.topic.lines.LINE_BYTES_MAX", len(line))
     for end in (b"", b"\n", b"\n\n"):

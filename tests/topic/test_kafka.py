@@ -80,7 +80,7 @@ def test_offsets_lost_by_retention_are_a_gap_with_its_exact_range(broker: Broker
     assert (offsets.intervals, gaps) == ({0: (0, 9), 1: (6, 9)}, [])
 
 
-def test_a_topic_that_ends_before_what_was_read_is_a_gap_and_can_be_read_again_from_there(broker: Broker) -> None:
+def test_a_topic_that_ends_before_what_was_read_has_a_gap_and_can_be_read_on_from_its_end(broker: Broker) -> None:
     name = broker.create_topic()
     broker.produce(name, [Record(b"x")] * 3)
     topic = topic_of(broker, name)
@@ -96,7 +96,7 @@ def test_a_topic_that_ends_before_what_was_read_is_a_gap_and_can_be_read_again_f
     assert (again.name, again.identity, offsets.intervals, gaps) == (f"{name}#1", offsets.identity, {0: (3, 4)}, [])
 
 
-def test_holes_of_transactions_and_of_compaction_are_no_gap(spark: SparkSession, broker: Broker) -> None:
+def test_offsets_that_transactions_leave_without_messages_are_not_gaps(spark: SparkSession, broker: Broker) -> None:
     name = broker.create_topic()
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": name, "log_level": 0})
     producer.init_transactions(WAIT_S)
@@ -122,7 +122,7 @@ def test_holes_of_transactions_and_of_compaction_are_no_gap(spark: SparkSession,
     assert [row.value for row in topic.read(spark, offsets).collect()] == [b"open"]
 
 
-def test_clients_and_spark_connect_by_tls_and_each_mechanism_and_show_no_secret(
+def test_clients_and_spark_connect_with_tls_and_each_mechanism_and_show_no_secret(
     spark: SparkSession, broker: Broker, secure: KafkaSettings
 ) -> None:
     name = broker.create_topic()
@@ -153,7 +153,7 @@ def test_a_refused_login_is_reported_without_the_secret(
         KafkaTopic(KafkaCluster(secure), name).end_offsets()
 
 
-def test_a_missing_topic_or_broker_is_named(broker: Broker) -> None:
+def test_the_error_names_a_missing_topic_or_broker(broker: Broker) -> None:
     with pytest.raises(TopicMissing, match="has no topic 'nowhere'"):
         topic_of(broker, "nowhere").end_offsets()
     nothing = KafkaSettings(bootstrap_servers="127.0.0.1:1", security_protocol="SSL", ssl_ca_file=Path("/nowhere/ca"))

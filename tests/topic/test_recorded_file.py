@@ -1,4 +1,4 @@
-"""A recorded file is believed only while it is what was recorded, whatever a tool keeps of its metadata."""
+"""A recorded file is trusted only as long as it is unchanged, even if a tool has kept its metadata."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME = "part-00000-0000000000000000000.parquet"
 
 
 def messages(offsets: Sequence[int], *, partition: int = 0, alike: bool = False) -> pa.Table:
-    """Messages of a topic; if `alike`, they differ in nothing but their offsets."""
+    """Messages of a topic; if `alike`, they differ only in their offsets."""
     rows = [
         {
             "key": b"k",
@@ -42,26 +42,26 @@ def messages(offsets: Sequence[int], *, partition: int = 0, alike: bool = False)
 
 
 def record(folder: Path, offsets: Sequence[int], *, alike: bool = False, identity: int | None = 5) -> Path:
-    """Record the offsets [0, 10) of partition 0, of which these have a record."""
+    """Record the offsets [0, 10) of partition 0, of which only `offsets` have a message."""
     write_recorded_file(locate(folder) / NAME, messages(offsets, alike=alike), {0: (0, 10)}, identity)
     return folder / NAME
 
 
 def record_as_before(folder: Path, rows: pa.Table, covered: dict[int, tuple[int, int]] | None = None) -> None:
-    """Write a file as `topic record` did when the metadata stated the offsets alone."""
+    """Write a file as `topic record` did when the metadata stated only the offsets."""
     metadata = {COVERED_OFFSETS: json.dumps(covered or {0: (0, 10)})}
     pq.write_table(rows.replace_schema_metadata(metadata), folder / NAME, compression="zstd", write_page_checksum=True)
 
 
 def rewrite(file: Path, change: Callable[[pa.Table], pa.Table], **options: object) -> None:
-    """Change the rows as a tool does that keeps the metadata."""
+    """Change the rows, as a tool that keeps the metadata does."""
     table = pq.read_table(file, partitioning=None)
     changed = change(table).replace_schema_metadata(table.schema.metadata)
     pq.write_table(changed, file, **{"compression": "zstd", "write_page_checksum": True} | options)
 
 
 def refused(folder: Path, problem: str) -> None:
-    """The topic is refused before anything is read, by file, partition and offsets."""
+    """Check that a topic is refused before anything is read, and that the error names file, partition and offsets."""
     for ask in (FileTopic(folder).end_offsets, lambda: FileTopic(folder).plan({}, 1)):
         with pytest.raises(MalformedTopic, match=problem) as caught:
             ask()
@@ -70,7 +70,7 @@ def refused(folder: Path, problem: str) -> None:
 
 
 def joined(table: pa.Table) -> pa.Table:
-    """A join with a table that lacks one value and has another twice: as many rows as before."""
+    """The rows of a join with a table that lacks one value and has another twice: as many rows as before."""
     other = pa.table({"value": pa.array([b"v1", b"v1", b"v2", b"v7"])})
     rows = table.drop_columns(["headers", "value"]).append_column(
         "value", pc.binary_join_element_wise(b"v", _text(table), b"")
@@ -110,7 +110,7 @@ def test_a_join_that_keeps_the_number_of_rows_is_refused(tmp_path: Path) -> None
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(0, 4), min_size=5, max_size=5), st.sampled_from([[0, 1, 2, 3, 4], [0, 1, 4, 7, 9]]))
-def test_as_many_rows_are_believed_only_if_none_is_missing(
+def test_the_same_number_of_rows_is_trusted_only_if_none_is_missing(
     tmp_path_factory: pytest.TempPathFactory, indexes: list[int], offsets: list[int]
 ) -> None:
     folder = tmp_path_factory.mktemp("taken")
@@ -144,14 +144,14 @@ def test_an_unchanged_recording_covers_its_offsets(tmp_path: Path, offsets: Sequ
     assert (planned.intervals, gaps) == ({0: (0, 10)}, [])
 
 
-def test_without_the_metadata_a_rewritten_file_is_taken_by_its_rows(tmp_path: Path) -> None:
+def test_without_the_metadata_a_rewritten_file_stands_for_its_rows_only(tmp_path: Path) -> None:
     file = record(tmp_path, COMPACTED)
     pq.write_table(pq.read_table(file, partitioning=None).replace_schema_metadata(None), file)
     planned, gaps = FileTopic(tmp_path).plan({}, 100)
     assert (planned.intervals, [(gap.from_offset, gap.to_offset) for gap in gaps]) == ({0: (0, 3)}, [(3, 7)])
 
 
-def test_metadata_of_another_file_are_refused(tmp_path: Path) -> None:
+def test_metadata_of_another_file_is_refused(tmp_path: Path) -> None:
     file = record(tmp_path, DENSE)
     wider = {COVERED_OFFSETS.encode(): json.dumps({0: [0, 12]})}
     table = pq.read_table(file, partitioning=None)
@@ -169,7 +169,7 @@ def test_an_older_recording_is_read_as_before(tmp_path: Path, offsets: Sequence[
     assert (planned.intervals, gaps) == ({0: (0, 10)}, [])
 
 
-def test_an_older_recording_is_refused_if_its_footer_contradicts_it(tmp_path: Path) -> None:
+def test_an_older_recording_is_refused_if_its_footer_contradicts_its_metadata(tmp_path: Path) -> None:
     for rows, problem in (
         (pa.concat_tables([messages(DENSE)] * 2), "it has 20 rows"),
         (messages([1, 12]), "it has the offset 12"),
@@ -194,7 +194,7 @@ def test_an_older_recording_is_refused_if_its_footer_contradicts_it(tmp_path: Pa
     ],
     ids=lambda text: repr(text)[:24],
 )
-def test_metadata_that_cannot_be_read_are_refused(tmp_path: Path, name: str, text: str | bytes) -> None:
+def test_metadata_that_cannot_be_read_is_refused(tmp_path: Path, name: str, text: str | bytes) -> None:
     metadata = {COVERED_OFFSETS: '{"0": [0, 10]}'} | {name: text}
     pq.write_table(messages(DENSE).replace_schema_metadata(metadata), tmp_path / NAME)
     with pytest.raises(MalformedTopic, match="does not say which offsets it covers"):

@@ -1,4 +1,4 @@
-"""Where the client of a schema registry sends the password."""
+"""To which servers the client of a schema registry sends the password."""
 
 from __future__ import annotations
 

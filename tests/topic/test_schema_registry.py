@@ -1,4 +1,4 @@
-"""Schema ids of a real registry: looked up when needed, resolved by column, and named if they are refused."""
+"""Schema ids of a real registry are looked up when needed, resolved by column, and named if they are refused."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def test_messages_of_the_protocol_are_read_with_the_schemas_that_a_registry_has(
     document["collections"][NAME]["encoding"] = "confluent"
     lake.file.write_text(yaml.safe_dump(document), encoding="utf-8")
     lake.settings = load_settings(lake.file)
-    turned = RECORD | {"fields": RECORD["fields"][::-1]}
+    backwards = RECORD | {"fields": RECORD["fields"][::-1]}
     other = RECORD | {"fields": [RECORD["fields"][0], {"name": "price", "type": ["null", "long"]}]}
-    ids = [registry.register(f"{NAME}-value", cdcv2_schema(schema)) for schema in (RECORD, turned, other)]
-    header, turned_header, other_header = (b"\x00" + schema_id.to_bytes(4, "big") for schema_id in ids)
-    update = encode([{"data": {"id": 2, "price": 5}, "time": 1, "diff": 1}], turned)
+    ids = [registry.register(f"{NAME}-value", cdcv2_schema(schema)) for schema in (RECORD, backwards, other)]
+    header, backwards_header, other_header = (b"\x00" + schema_id.to_bytes(4, "big") for schema_id in ids)
+    update = encode([{"data": {"id": 2, "price": 5}, "time": 1, "diff": 1}], backwards)
     lake.send(
         header + updates((1, 1, 1)),
-        turned_header + update,
+        backwards_header + update,
         other_header + updates((3, 1, 1)),
         header + progress([0], [5], {1: 2}),
     )

@@ -23,7 +23,7 @@ from tidelake.store.files import read_rows, write_run
 from tidelake.store.late_notes import CONTRADICTED_RUN, LateContradiction, LateNotes, kind_of, late_verdicts
 from tidelake.store.layout import PROGRESS_SCHEMA, new_run
 from tidelake.store.table_schema import late_schema
-from tidelake.validate import late as late_room
+from tidelake.validate import late as late_module
 from tidelake.validate.late import LateReport, compare_late
 
 pytestmark = pytest.mark.spark
@@ -33,7 +33,7 @@ MESSAGES_SENT = 2
 
 
 def sealed(root: Path, spark: SparkSession, family: str = "plain", **more: Any) -> Lake:
-    """Times 1, 2 and 7 are sealed."""
+    """A lake in which times 1, 2 and 7 are sealed."""
     lake = Lake(root, spark, family, **more)
     lake.send(
         updates(((1, 10), 1, 1), ((2, None), 2, 1), ((3, 30), 2, 1), ((4, 40), 7, 1)),
@@ -53,7 +53,7 @@ def template(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> P
 
 @pytest.fixture
 def lake(template: Path, tmp_path: Path, spark: SparkSession) -> Lake:
-    """A copy of the template, as a lake that goes on from there."""
+    """A lake that continues from a copy of the template."""
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     lake = Lake(tmp_path, spark)
     lake.offset = MESSAGES_SENT
@@ -68,7 +68,7 @@ def compare_sent(lake: Lake, *values: bytes) -> LateReport:
 
 
 def contradictions(lake: Lake) -> list[LateContradiction]:
-    """All contradictions that are noted."""
+    """All contradictions that have been noted."""
     return LateNotes(lake.collection).first(100)
 
 
@@ -101,26 +101,28 @@ def test_a_late_copy_and_a_late_contradiction_are_told_apart(
     assert late_verdicts(lake.collection) == {"copy": 3, "contradiction": 3, "settled": 0, "untold": 0, "late": 0}
 
 
-def test_only_files_whose_times_late_statements_meet_are_opened(
+def test_only_files_with_times_of_late_statements_are_opened(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for time in (10, 20, 30):
         lake.send(updates((time, time, 1)), progress([time - 10 or 9], [time + 1], {time: 1}))
         lake.run()
     opened: list[int] = []
-    read_files = late_room.read_files
+    read_files = late_module.read_files
 
     def noting(spark: Any, table: Path, files: Any, schema: Any) -> Any:
         if table.name == "updates":
             opened.append(len(list(files)))
         return read_files(spark, table, files, schema)
 
-    monkeypatch.setattr(late_room, "read_files", noting)
+    monkeypatch.setattr(late_module, "read_files", noting)
     assert compare_sent(lake, updates((20, 20, 1), (20, 15, 1))) == LateReport(copies=1, contradictions=1)
     assert opened == [1]
 
 
-def test_what_compaction_has_taken_together_cannot_be_told_any_more(tmp_path: Path, spark: SparkSession) -> None:
+def test_whether_a_statement_is_a_copy_can_no_longer_be_told_after_compaction(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = sealed(tmp_path, spark, keep=4)
     lake.compact()
     assert lake.collection.entry.since == (5,)
@@ -129,7 +131,9 @@ def test_what_compaction_has_taken_together_cannot_be_told_any_more(tmp_path: Pa
     assert contradiction_rows(lake) == [(7, 4, 1, 0, 2)]
 
 
-def test_a_key_s_newest_statement_can_still_be_told_after_compaction(tmp_path: Path, spark: SparkSession) -> None:
+def test_copies_of_a_keys_newest_statement_can_still_be_told_after_compaction(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = Lake(tmp_path, spark, "upsert", key="id", keep=1)
     lake.send(updates(((1, 10), 1, 1), ((2, 20), 1, 1), ((1, 11), 3, 1)), progress([0], [9], {1: 2, 3: 1}))
     lake.run()
@@ -157,7 +161,7 @@ def test_late_change_events_are_compared_as_they_were_stated(
     assert contradiction.data == {"before": None, "after": {"id": 2, "price": 5}, "op": "r"}
 
 
-def test_a_discarded_statement_that_comes_late_is_settled(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_discarded_statement_that_arrives_late_is_settled(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates(((1, 10), 1, 1), ((1, 10), 1, 2)), progress([0], [9], {1: 1}))
     lake.run()
@@ -242,7 +246,7 @@ def test_a_tick_that_is_repeated_after_a_stop_counts_its_late_rows_once(lake: La
             lake.ingest()
     finally:
         on_reach(None)
-    assert compare_late(spark, lake.collection) == LateReport()  # no commit says yet that the tick is done
+    assert compare_late(spark, lake.collection) == LateReport()  # no commit states yet that the tick is done
     lake.ingest()
     assert lake.validate().late == LateReport(copies=1, contradictions=1)
     assert sum(late_verdicts(lake.collection).values()) == 2
@@ -260,7 +264,7 @@ def test_verdicts_survive_the_merging_of_small_files(lake: Lake) -> None:
     assert late_verdicts(lake.collection) == {"copy": 8, "contradiction": 8, "settled": 0, "untold": 0, "late": 0}
 
 
-def test_values_of_every_kind_are_compared_as_the_table_has_them(tmp_path: Path, spark: SparkSession) -> None:
+def test_values_of_every_kind_are_compared_as_the_table_holds_them(tmp_path: Path, spark: SparkSession) -> None:
     record = {
         "type": "record",
         "name": "data",
@@ -300,11 +304,11 @@ def test_values_of_every_kind_are_compared_as_the_table_has_them(tmp_path: Path,
 
 
 def test_a_late_count_that_differs_from_the_proven_count_is_noted_once(lake: Lake) -> None:
-    # The same again, in other pieces, reaching beyond upper: nothing to note.
+    # The same counts again, split differently and reaching beyond upper: nothing to note.
     lake.send(progress([0], [2], {1: 1}), progress([2], [20], {2: 2, 7: 1}))
     lake.run()
     assert contradictions(lake) == []
-    # Another count, none where there were two, and some where there was nothing.
+    # A different count, no updates where there were two, and some where there were none.
     lake.send(progress([0], [6], {1: 2, 5: 4}))
     for _ in range(2):
         lake.run()

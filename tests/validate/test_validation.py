@@ -38,12 +38,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> L
 
 @pytest.fixture
 def sealed(prepared: Lake, tmp_path: Path) -> Lake:
-    """Two sealed times, validated, shown in `current`."""
+    """A lake with two sealed times, validated and shown in `current`."""
     return prepared.copy(tmp_path / "sealed")
 
 
 def smuggle(lake: Lake, *rows: tuple[int, int, int]) -> None:
-    """Commit rows `(time, diff, id)` below upper, as no ingest would."""
+    """Commit rows `(time, diff, id)` below `upper`, as no ingest would."""
     table = pa.table(
         {
             "_time": [row[0] for row in rows],
@@ -57,12 +57,12 @@ def smuggle(lake: Lake, *rows: tuple[int, int, int]) -> None:
 
 
 def shown(lake: Lake) -> list[tuple[int, int]]:
-    """`current` as Spark's own Delta reader has it."""
+    """`current` as Spark's own Delta reader reads it."""
     rows = lake.spark.read.format("delta").load(str(lake.collection.paths.current)).collect()
     return sorted((row["id"], row["_diff"]) for row in rows)
 
 
-def test_current_is_the_contents_before_upper_and_stays_while_upper_does(sealed: Lake) -> None:
+def test_current_has_the_contents_before_upper_and_stays_as_long_as_upper_does(sealed: Lake) -> None:
     assert shown(sealed) == [(1, 1), (2, 5)]
     assert sealed.current().results[NAME].rebuilt is False
     sealed.send(updates((1, 3, -1)), progress([3], [4], {3: 1}))
@@ -83,7 +83,7 @@ def test_a_row_below_upper_that_nobody_announced_is_damage_and_blocks_current(se
     assert shown(sealed) == [(1, 1), (2, 5)]
 
 
-def test_current_that_was_built_on_damage_is_rebuilt_once_the_damage_is_mended(sealed: Lake) -> None:
+def test_current_that_was_built_on_damage_is_rebuilt_once_the_damage_is_repaired(sealed: Lake) -> None:
     sealed.send(progress([3], [5]))
     sealed.run()
     smuggle(sealed, (1, 1, 77))
@@ -106,7 +106,7 @@ def test_a_changed_multiplicity_is_found_by_the_sum_of_all_diffs(sealed: Lake) -
 
 
 @pytest.mark.sweep
-def test_compaction_before_the_first_recount_is_no_damage(tmp_path: Path, spark: SparkSession) -> None:
+def test_compaction_before_the_first_recount_is_not_damage(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=0)
     for start in (0, 10, 20):
         lake.send(
@@ -150,7 +150,7 @@ def test_a_table_that_vanished_is_never_created_again(sealed: Lake) -> None:
     assert not sealed.collection.paths.updates.local.exists()
 
 
-def test_a_validation_looks_only_at_what_was_sealed_since_the_last(sealed: Lake) -> None:
+def test_a_validation_looks_only_at_what_was_sealed_since_the_last_one(sealed: Lake) -> None:
     sealed.send(updates((3, 5, 1)), progress([3], [9], {5: 1}))
     sealed.run()
     report = sealed.validate()
@@ -159,7 +159,7 @@ def test_a_validation_looks_only_at_what_was_sealed_since_the_last(sealed: Lake)
 
 
 @pytest.mark.sweep
-def test_proofs_stay_few_in_files_and_keep_every_row(lake: Lake) -> None:
+def test_proofs_stay_in_a_few_files_and_keep_every_row(lake: Lake) -> None:
     for time in range(20):
         lake.send(updates((time, time, 1)), progress([time], [time + 1], {time: 1}))
         lake.run()
@@ -175,7 +175,7 @@ def test_proofs_stay_few_in_files_and_keep_every_row(lake: Lake) -> None:
     assert not lake.validate(full=True).damaged
 
 
-def test_a_fenced_writer_can_commit_nothing_more(lake: Lake) -> None:
+def test_a_fenced_writer_cannot_commit_anything_more(lake: Lake) -> None:
     lake.ingest()
     stale = lake.collection
     lake.catalog.fence(NAME, None)
@@ -192,7 +192,7 @@ def test_a_fenced_writer_can_commit_nothing_more(lake: Lake) -> None:
     assert (lake.table.value(EPOCH), lake.ingest().updates_stored) == (1, 1)
 
 
-def test_a_fence_that_stopped_half_way_is_finished_by_the_next_opening(lake: Lake) -> None:
+def test_a_fence_that_was_left_unfinished_is_finished_when_the_collection_is_next_opened(lake: Lake) -> None:
     lake.ingest()
     lake.catalog.update(NAME, lambda entry: entry.model_copy(update={"epoch": 7}))
     lake.send(updates((1, 1, 1)))
@@ -200,7 +200,7 @@ def test_a_fence_that_stopped_half_way_is_finished_by_the_next_opening(lake: Lak
     assert lake.table.value(EPOCH) == 7
 
 
-def test_a_clock_that_goes_back_hides_no_damage(sealed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_set_back_hides_no_damage(sealed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sealed.validate().damaged
     smuggle(sealed, (1, 1, 77))
     now = clock.time()
