@@ -1,5 +1,5 @@
 # The set-up is one chain: it looks for Java and Python before it creates or downloads anything.
-# Every target below "The set-up" can be called directly on a clean checkout, also with -j.
+# Every target below "The set-up" can be called directly on a clean checkout, even with -j.
 
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
@@ -18,14 +18,14 @@ help:
 	@echo "make run     show what Tidelake does, with its own data"
 	@echo "make test    run the tests"
 	@echo "make sweep   kills, races and random histories; TIDELAKE_SWEEP_SEEDS=10 runs ten seeds of each"
-	@echo "make check   check lint, formatting, types, and imports between packages"
+	@echo "make check   check style, formatting, types, and imports between packages"
 	@echo "make docs    build the documentation site in build/site; it works offline"
-	@echo "make bench   measure speed against peers; bench-quick is bounded, bench-large has 100 M rows"
+	@echo "make bench   measure speed against peers; bench-quick has a time limit, bench-large uses 100 M rows"
 	@echo "make bench-peers  fetch external peers: Pathway, and a reader in Rust; without them, make bench leaves them out"
 	@echo "make ui      start Dagster, reachable only from this machine"
 	@echo "make setup   create only what all of the above need: .venv and .jars"
-	@echo "make services  fetch what the tests need in addition: jars of a broker and of Debezium, in .jars/services"
-	@echo "make lock    update package versions and jar checksums, within pyproject.toml and *.lock"
+	@echo "make services  fetch what only the tests need: the jars of a broker and of Debezium, in .jars/services"
+	@echo "make lock    update the lock files: package versions within pyproject.toml, and checksums of jars"
 	@echo "make clean   remove everything that the set-up and the tools have created"
 
 # The set-up
@@ -75,13 +75,13 @@ run: setup
 test: services
 	@$(BIN)/pytest -n 2 --dist worksteal
 
-# TIDELAKE_SWEEP_SECONDS bounds it, as in continuous integration: it then runs cases of every kind in turn.
+# TIDELAKE_SWEEP_SECONDS bounds a sweep, as in continuous integration: it then runs cases of every kind in turn.
 export TIDELAKE_SWEEP_SEEDS ?= 1
 .PHONY: sweep
 sweep: services
 	@$(BIN)/pytest -m sweep -n 2
 
-# The variable silences an advertisement for a successor.
+# The variable silences a warning of the theme about MkDocs 2.
 .PHONY: docs
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "docs: build/site/index.html"
@@ -114,8 +114,8 @@ check: setup
 	@echo "check: types" && $(BIN)/mypy --no-error-summary src $(PACKAGES) $(HELPERS)
 	@echo "check: imports" && $(BIN)/lint-imports
 
-# If there is a src/ folder, dg looks for every module in it: the workspace file says where the modules are.
-# If there is no collections.yaml yet, the demo is shown.
+# If there is a src/ folder, dg looks for every module in it, so the workspace file says where the modules are.
+# If there is no collections.yaml yet, the UI shows the demo.
 DEMO_CONFIG := $(CURDIR)/data/demo/collections.yaml
 .PHONY: ui
 ui: setup
@@ -124,7 +124,7 @@ ui: setup
 	  PATH="$(CURDIR)/$(BIN):$$PATH" DAGSTER_HOME="$(CURDIR)/.dagster_home" $(BIN)/dg dev --host 127.0.0.1 --port 3000 -w workspace.yaml
 
 # uv writes URLs into a lock file of its own, so it runs in a temporary folder. The second pass only finds out which
-# extras are required of the packages: pip needs their names when it checks hashes.
+# extras of the packages are required: pip needs their names when it checks hashes.
 .PHONY: lock
 lock: setup
 	@set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \

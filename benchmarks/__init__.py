@@ -1,1 +1,1 @@
-"""Compares Tidelake with its alternatives: one run, interleaved, with counters; `python -m benchmarks`."""
+"""Compares Tidelake with its alternatives in one interleaved run, with counters: `python -m benchmarks`."""

@@ -39,7 +39,7 @@ class Task:
     name: str
     size: int
     seconds_max: float
-    """After this time no further round begins; the rounds so far count, and the table says so."""
+    """After this time, no further round begins; the rounds so far count, and the table says so."""
     measure: Callable[[Bench, int], Samples]
 
 
@@ -62,7 +62,7 @@ def main() -> int:
             continue
         start = time.monotonic()
         if start > end:
-            left_out[kind] = f"{options.seconds:.0f} s were used up"
+            left_out[kind] = f"the {options.seconds:.0f} s were used up"
             bench.say(f"{task.name} {task.size:,}: left out, {left_out[kind]}")
             continue
         bench.end = min(end, start + task.seconds_max * options.patience)
@@ -72,7 +72,7 @@ def main() -> int:
             left_out[kind] = f"failed: {type(error).__name__}"
             traceback.print_exc()
             failed = True
-        bench.say(f"{task.name} {task.size:,}: {time.monotonic() - start:.0f} s in all")
+        bench.say(f"{task.name} {task.size:,}: {time.monotonic() - start:.0f} s in total")
         report.write_json(options.out / "results.json", results, facts)
     report.show(results, facts, left_out)
     report.write_charts(results, options.out)
@@ -84,14 +84,16 @@ def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="small and few: under three minutes, for every change")
-    size.add_argument("--large", action="store_true", help="only what takes 100 M rows; two hours or more")
-    parser.add_argument("--only", action="append", default=[], choices=NAMES, help="only this; may be repeated")
-    parser.add_argument("--rounds", type=int, help="how often each is measured, after one round to warm up")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="start no further measurement after so long")
-    parser.add_argument("--patience", type=float, default=1.0, help="how much more time each measurement may take")
-    parser.add_argument("--work", type=Path, default=Path("data/benchmarks/work"), help="for the data; is emptied")
-    parser.add_argument("--out", type=Path, default=Path("data/benchmarks"), help="for the JSON and the charts")
+    size.add_argument("--quick", action="store_true", help="a few small measurements, in under three minutes")
+    size.add_argument("--large", action="store_true", help="only what uses 100 M rows or updates; two hours or more")
+    parser.add_argument("--only", action="append", default=[], choices=NAMES, help="only this one; may be repeated")
+    parser.add_argument("--rounds", type=int, help="number of rounds of each measurement, after one to warm up")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start no measurement after this many seconds")
+    parser.add_argument("--patience", type=float, default=1.0, help="factor for the time limit of each measurement")
+    parser.add_argument(
+        "--work", type=Path, default=Path("data/benchmarks/work"), help="folder for data, emptied first"
+    )
+    parser.add_argument("--out", type=Path, default=Path("data/benchmarks"), help="folder for the JSON and the charts")
     return parser.parse_args()
 
 

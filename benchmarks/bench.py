@@ -34,13 +34,13 @@ class Bench:
     """Whether only the most relevant peers take part."""
     say: Callable[[str], None] = print
     end: float = math.inf
-    """On the monotonic clock: no further round begins after it."""
+    """A time on the monotonic clock, after which no further round begins."""
     warm: bool = False
     """Whether the session has run enough ticks to reach its full speed."""
     meter: Meter = field(init=False)
 
     def __post_init__(self) -> None:
-        """Keep the jobs' own log to warnings."""
+        """Limit the jobs' own log to warnings."""
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
         self.meter = Meter(self.spark)
 
@@ -71,10 +71,10 @@ class Lake:
 
         Args:
             spark: the session.
-            root: its own folder.
+            root: the lake's own folder.
             families: the family of each collection.
-            keep: how much history compaction keeps, by collection; all of it by default.
-            raw: further collections, with the whole block of each.
+            keep: by collection, how much history compaction keeps; all of it by default.
+            raw: additional collections, each with its whole block.
         """
         self.spark, self.root = spark, root
         blocks = {name: _block(name, family) for name, family in families.items()} | (raw or {})
@@ -112,7 +112,7 @@ class Lake:
         return Catalog(Store(self.settings.store)).find(name)
 
     def tick(self, name: str) -> None:
-        """Ingest and seal with the jobs; everything must be sealed afterwards."""
+        """Run the jobs ingest and seal; everything must be sealed afterwards."""
         self.run(name, ingest.run)
         sealed = self.run(name, seal.run)
         assert not sealed.waiting_for, sealed

@@ -1,4 +1,4 @@
-"""Generates the data of all measurements on the JVM: a state of many rows, and ticks of fresh keys that change it.
+"""Generates the data for all measurements, on the JVM: a state of many rows, and ticks that change fresh keys of it.
 
 Statement number `n` of a stream concerns key `(n * STEP + SHIFT) mod rows`: a permutation, so that each tick changes
 keys that earlier ticks did not. A MERGE would otherwise find repeated keys in its own small file.
@@ -51,7 +51,7 @@ _MESSAGES_PER_FILE = 20_000
 
 
 def wrapped_schema() -> dict[str, Any]:
-    """The CDCv2 union as a record's only field, which has the same bytes."""
+    """Return the schema of a record whose only field is the CDCv2 union; it has the same bytes as the union."""
     update = {
         "type": "record",
         "name": "update",
@@ -73,7 +73,7 @@ class Stream:
         rows: the number of rows in the state.
         kind: `upsert` states new values; `plain` alternately retracts the old row and adds the new row.
         skew: whether all keys are equally likely, or 80 % of the statements concern 20 % of the keys.
-        state_updates_per_time: the number of updates at each time of the state; few times load faster.
+        state_updates_per_time: the number of updates at each time of the state; a state with fewer times loads faster.
     """
 
     rows: int
@@ -138,7 +138,7 @@ def _row(key: str, version: str) -> str:
 
 
 def _numbers(message: str, first: int) -> str:
-    """Return the numbers of a message's statements: a tenth of each of ten times, so that a copy touches ten times."""
+    """Return the numbers of a message's statements: a tenth of each of ten times, so a copy of it affects ten times."""
     block = UPDATES_PER_TIME * _TIMES_PER_BLOCK
     per_block = block // UPDATES_PER_MESSAGE
     start = f"{first}L + ({message} div {per_block}) * {block} + {message} % {per_block}"
@@ -166,7 +166,7 @@ def _encoded(member0: Any, member1: Any) -> Any:
 
 
 def _progress_messages(ids: DataFrame, start: int, times: int, updates_per_time: int) -> DataFrame:
-    """One statement for each `TIMES_PER_STATEMENT` times; `ids` has `number` and `offset`."""
+    """Return one statement for every `TIMES_PER_STATEMENT` times; `ids` has `number` and `offset`."""
     low = f"{start}L + number * {TIMES_PER_STATEMENT}"
     high = f"least({low} + {TIMES_PER_STATEMENT}, {start + times}L)"
     counts = f"transform(sequence({low}, {high} - 1), t -> named_struct('time', t, 'count', {updates_per_time}L))"
@@ -175,7 +175,7 @@ def _progress_messages(ids: DataFrame, start: int, times: int, updates_per_time:
 
 
 def _topic_frame(messages: DataFrame, topic: str) -> DataFrame:
-    """Messages in the shape of Spark's Kafka source."""
+    """Return messages in the shape of Spark's Kafka source."""
     return messages.select(
         F.lit(None).cast("binary").alias("key"),
         "value",
@@ -213,8 +213,8 @@ def write_bulk(spark: SparkSession, folder: Path, rows: int, statement: str, upd
 class Ticks:
     """Standard ticks, written one by one before the measurement, and shown to readers one by one.
 
-    A tick has 100,000 updates in 1,000 messages, copies of 2 % of these, late copies of 5 % of the tick before, which
-    is sealed by then, and a progress statement for each 100 times.
+    A tick has 100,000 updates in 1,000 messages, copies of 2 % of these messages, late copies of 5 % of the previous
+    tick, which is sealed by then, and a progress statement for every 100 times.
     """
 
     spark: SparkSession
@@ -247,7 +247,7 @@ class Ticks:
         elif self.writers != "one":
             copies = messages
         offset = self.next_offset
-        # Copies and late messages are spread over the tick: message m of it is sent again a little later.
+        # The messages that are sent again are spread over their tick.
         own = self._ids(messages, 1, 0, offset)
         again = self._ids(copies, messages // max(copies, 1), 0, offset + messages)
         if self.writers == "two in step":
@@ -279,7 +279,7 @@ class Ticks:
 
 
 def write_ticks(spark: SparkSession, stream: Stream, folder: Path, topic: str, ticks: int, updates: int) -> list[Path]:
-    """Write many ticks at once, one file for each: updates without copies, and one statement for their times.
+    """Write many ticks at once, one file for each: updates without copies, and one progress statement for their times.
 
     Args:
         spark: the session.
@@ -313,7 +313,7 @@ def write_ticks(spark: SparkSession, stream: Stream, folder: Path, topic: str, t
 
 
 def write_rows_of(spark: SparkSession, stream: Stream, updates: int, folder: Path) -> None:
-    """Write the first `updates` changes as two Parquet files in the order of time: the minimum that must be written."""
+    """Write the first `updates` changes as two Parquet files in time order: the minimum that must be written."""
     rows = spark.range(0, updates, 1, 2).select(F.col("id").alias("n")).select(F.expr(stream.change()).alias("u"))
     decoded = rows.select("u.data.*", F.col("u.time").alias("_time"), F.col("u.diff").alias("_diff"))
     decoded.write.mode("overwrite").parquet(str(folder))
@@ -329,7 +329,7 @@ def _write_files(frame: DataFrame, folder: Path, prefix: str) -> None:
 
 
 def state_rows(spark: SparkSession, stream: Stream) -> DataFrame:
-    """Return the state as plain rows with `_time`, to initialise a peer's table."""
+    """Return the state as plain rows with `_time`, with which a peer's table is created."""
     return (
         spark.range(0, stream.rows, 1, max(2, stream.rows // 2_500_000))
         .select(F.expr(stream.state("id")).alias("u"))

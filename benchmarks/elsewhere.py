@@ -1,4 +1,4 @@
-"""Measurements outside this session: Pathway in its own environment, and a cluster of two workers."""
+"""Measurements outside the shared session: Pathway in its own environment, and a cluster of two workers."""
 
 from __future__ import annotations
 

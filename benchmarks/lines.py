@@ -21,7 +21,7 @@ HEAP_MB = 2048
 
 @dataclass(frozen=True)
 class Line:
-    """One line under a row of the table; if it was not measured, `reached` is None and `note` says why."""
+    """One line below a row of the table; if it was not measured, `reached` is None and `note` says why."""
 
     row: Row
     what: str
@@ -87,9 +87,9 @@ def _tick_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]
             theirs = _added(samples, best, best + ticks.READS)
             what = f"{name} +{added}, {state}"
             yield Line(targets.TICK_READ, what, f"{best} + read", theirs / ours, factors.get(rows))
-    if ticks.MERGE_USUAL in samples.of:
-        ratio = samples.ratio(ticks.UPSERT, ticks.MERGE_USUAL)
-        yield Line(targets.TICK, f"{ticks.UPSERT}, {state}", ticks.MERGE_USUAL, ratio, None)
+    if ticks.MERGE_DEFAULTS in samples.of:
+        ratio = samples.ratio(ticks.UPSERT, ticks.MERGE_DEFAULTS)
+        yield Line(targets.TICK, f"{ticks.UPSERT}, {state}", ticks.MERGE_DEFAULTS, ratio, None)
     if ticks.DELTA_RS in samples.of:
         ratio = samples.ratio(ticks.UPSERT, ticks.DELTA_RS)
         yield Line(targets.TICK_DELTA_RS, f"{ticks.UPSERT}, {state}", ticks.DELTA_RS, ratio, DELTA_RS_FACTORS.get(rows))
@@ -97,7 +97,7 @@ def _tick_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]
         yield Line(targets.TICK_DELTA_RS, f"heap, {state}", "memory of delta-rs", memory, 0.5, at_most=True)
     ours = [name for name in samples.of if name.startswith("tidelake ")]
     heap = max((sample.peak_mb for name in ours for sample in samples.of[name]), default=math.nan)
-    what = f"heap's peak, ticks, reads and `current`, {state}"
+    what = f"peak heap usage, ticks, reads and `current`, {state}"
     yield Line(targets.MEMORY, what, f"{samples.facts.get('heap_mb', HEAP_MB):.0f} MB", heap, HEAP_MB, " MB", True)
 
 
@@ -128,7 +128,7 @@ def _bulk_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]
     bytes_written = samples.median(bulk.TIDELAKE, "bytes_written") / samples.median(bulk.UNCHECKED, "bytes_written")
     yield Line(targets.WRITTEN, f"bulk ingest, {what}", bulk.UNCHECKED, bytes_written, 1.1, at_most=True)
     heap = max((sample.peak_mb for sample in samples.of.get(bulk.TIDELAKE, [])), default=math.nan)
-    yield Line(targets.MEMORY, f"heap's peak, bulk ingest, {what}", "", heap, HEAP_MB, " MB", True)
+    yield Line(targets.MEMORY, f"peak heap usage, bulk ingest, {what}", "", heap, HEAP_MB, " MB", True)
 
 
 def _raw_lines(records: int, samples: Samples, measurement: str) -> Iterator[Line]:
@@ -138,7 +138,7 @@ def _raw_lines(records: int, samples: Samples, measurement: str) -> Iterator[Lin
 
 
 def _no_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
-    """Yield nothing: the measurement only matters compared with another size; see `_growth`."""
+    """Yield nothing: the measurement only matters in comparison with another size; see `_growth`."""
     yield from ()
 
 
@@ -150,16 +150,16 @@ def _ledger_lines(times: int, samples: Samples, measurement: str) -> Iterator[Li
         yield Line(targets.LEDGER, what, differential.READER, theirs, factor, note=samples.cut)
     if samples.facts:
         held = samples.facts["open_bytes"] / times
-        yield Line(targets.MEMORY, f"ledger, {what} open, for each", "", held, None, " B")
+        yield Line(targets.MEMORY, f"ledger, {what} open, memory for each", "", held, None, " B")
         left = samples.facts["settled_bytes"] / samples.facts["open_bytes"] * 100
-        yield Line(targets.MEMORY, f"ledger, {what}, what is left once settled", "what was held", left, 5, " %", True)
+        yield Line(targets.MEMORY, f"ledger, {what}, memory once settled", "memory while open", left, 5, " %", True)
     reached = 1 / samples.ratio(small.REVERSED, small.IN_ORDER, "cpu_s")
     yield Line(targets.LEDGER, what, "its own in-order time", reached, 1.25, at_most=True)
 
 
 def _seal_lines(size: int, samples: Samples, measurement: str) -> Iterator[Line]:
     row = targets.SEAL
-    yield Line(row, "jobs of Spark", "", samples.median(small.SEAL, "jobs"), 1, " jobs", True)
+    yield Line(row, "Spark jobs", "", samples.median(small.SEAL, "jobs"), 1, " jobs", True)
     yield Line(row, "time", small.APPEND, samples.ratio(small.SEAL, small.APPEND), None)
     yield Line(row, "commit", "", samples.median(small.COMMIT) * 1000, 20, " ms", True)
 
@@ -186,14 +186,14 @@ def _many_lines(count: int, samples: Samples, measurement: str) -> Iterator[Line
             unit = "processor time" if name == many.TICK else "seconds"
             yield Line(row, f"{what}, {unit}, the last {size}", f"the first {size}", grown, None)
     for name, bound in ((many.RUNS, 64.0), (many.ENTRIES, 64.0)):
-        yield Line(row, f"most {name}", "", max(samples.series[name]), bound, "", True)
+        yield Line(row, f"maximum of {name}", "", max(samples.series[name]), bound, "", True)
     if samples.of[many.COMPACTION]:
         slices = samples.median(many.COMPACTION)
         yield Line(row, "compaction, the median slice", "median tick", slices / median, None)
         longest = max(sample.seconds for sample in samples.of[many.COMPACTION])
         yield Line(row, "compaction, the longest slice", "median tick", longest / median, None)
-    life = samples.facts["written"] / samples.facts["minimal"]
-    yield Line(targets.WRITTEN, f"over the life of {done}", "minimal Parquet", life, 5, at_most=True)
+    ratio = samples.facts["written"] / samples.facts["minimal"]
+    yield Line(targets.WRITTEN, f"over {done}", "minimal Parquet", ratio, 5, at_most=True)
 
 
 def _reads_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:

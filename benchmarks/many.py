@@ -1,4 +1,4 @@
-"""Many ticks in sequence, with compaction between them: do ticks, commits and the log stay as fast and short?"""
+"""Many ticks in sequence, with compaction between them: do ticks and commits stay fast, and does the log stay short?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def measure_many(bench: Bench, ticks: int, updates: int) -> Samples:
     written, done = 0, 0
     for number, file in enumerate(files):
         if number > _WARM_UP and time.monotonic() > bench.end:
-            samples.cut = f"{number:,} of {ticks:,} ticks, then the time was used up"
+            samples.cut = f"{number:,} of {ticks:,} ticks, then time ran out"
             bench.say(f"  {samples.cut}")
             break
         measured = _tick(bench, lake, file)
@@ -50,7 +50,7 @@ def measure_many(bench: Bench, ticks: int, updates: int) -> Samples:
         if done % _COMMIT_EVERY == 0:
             samples.of[COMMIT].append(_commit(bench, table.path))
         if done % 100 == 0:
-            bench.say(f"  {done:,} ticks: {samples.median(TICK):.2f} s in the middle")
+            bench.say(f"  {done:,} ticks: median {samples.median(TICK):.2f} s")
     write_rows_of(spark, stream, done * updates, root / "minimal")
     minimal = sum(file.stat().st_size for file in (root / "minimal").glob("*.parquet"))
     samples.facts = {"ticks": float(done), "updates": float(updates), "written": float(written), "minimal": minimal}

@@ -25,7 +25,7 @@ class Measured:
 
     seconds: float
     cpu_s: float
-    """Processor time, user and system, of this process, its JVM, and the children that it has waited for."""
+    """Processor time, user and system, of this process, its JVM, and its finished child processes."""
     jobs: int = 0
     stages: int = 0
     tasks: int = 0
@@ -36,10 +36,10 @@ class Measured:
     bytes_written: int = 0
     files_written: int = 0
     peak_mb: int = 0
-    """Peak of the JVM's heap; peak of the whole process if a separate process did the work."""
+    """Peak usage of the JVM's heap, or of the whole process if a separate process did the work."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as JSON values."""
+        """Return the measurement as JSON values."""
         return asdict(self)
 
 
@@ -53,9 +53,9 @@ class Samples:
     facts: dict[str, float] = field(default_factory=dict)
     """Numbers that belong to no contestant."""
     series: dict[str, list[float]] = field(default_factory=dict)
-    """Numbers counted repeatedly, in order."""
+    """Numbers that were counted repeatedly, in order."""
     cut: str = ""
-    """What was left out because the time was used up; empty if nothing was."""
+    """What was left out because time ran out; empty if nothing was left out."""
 
     def median(self, name: str, what: str = "seconds") -> float:
         """Return the median over the rounds; NaN for a contestant that was not measured."""
@@ -68,14 +68,14 @@ class Samples:
         return float(sum(getattr(sample, what) for sample in self.of[name]))
 
     def ratio(self, name: str, against: str, what: str = "seconds") -> float:
-        """Return the median over the rounds of how many times more `against` took; a round measures both in turn."""
+        """Return how many times as much `against` took: the median over the rounds, each of which measures both."""
         if name in self.absent or against in self.absent:
             return math.nan
         pairs = zip(self.of[name], self.of[against], strict=True)
         return statistics.median(getattr(b, what) / max(getattr(a, what), 1e-9) for a, b in pairs)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as JSON values."""
+        """Return the samples as JSON values."""
         of = {name: [sample.as_json() for sample in all_of] for name, all_of in self.of.items()}
         return {"of": of, "absent": self.absent, "facts": self.facts, "series": self.series, "cut": self.cut}
 
@@ -91,7 +91,7 @@ class Meter:
         self.jvm_pid = int(self._jvm.java.lang.ProcessHandle.current().pid())
 
     def measure(self, action: Callable[[], object], folders: Sequence[Path] = ()) -> Measured:
-        """Measure an action that writes to `folders`."""
+        """Measure an action, and count what it writes to `folders`."""
         before_files = _files_in(folders)
         first_job, first_stage = self._next_ids()
         self._reset_peak()
@@ -174,7 +174,7 @@ def interleave(
     samples = Samples({name: [] for name in contestants})
     for number in range(1 + rounds):
         if number > 1 and time.monotonic() > end:
-            samples.cut = f"{number - 1} of {rounds} rounds, then the time was used up"
+            samples.cut = f"{number - 1} of {rounds} rounds, then time ran out"
             say(f"  {samples.cut}")
             break
         for name, turn in contestants.items():
@@ -187,7 +187,7 @@ def interleave(
                 samples.absent[name] = f"failed: {type(error).__name__}"
                 del samples.of[name]
                 continue
-            say(f"  round {number} {name}: {measured.seconds:.2f} s, {measured.cpu_s:.2f} s of processor")
+            say(f"  round {number} {name}: {measured.seconds:.2f} s, {measured.cpu_s:.2f} s of processor time")
             if number > 0:
                 samples.of[name].append(measured)
     return samples

@@ -1,4 +1,4 @@
-"""Ingest of a reclocked Debezium JSON topic to a sealed table, compared with Spark only parsing the same records."""
+"""Ingest of a reclocked topic of Debezium's JSON into a sealed table, compared with Spark only parsing the records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.bench import Bench, Lake, afresh
 from benchmarks.measure import Measured, Samples
 from jobs import ingest
 
-TIDELAKE, PARSED = "tidelake, raw Debezium JSON", "from_json of the same records, kept nowhere"
+TIDELAKE, PARSED = "tidelake, raw Debezium JSON", "from_json of the same records, not stored"
 GROWTH = "growth of raw ticks"
 TICK = "tick of 100,000 change events"
 TICK_RECORDS = 100_000
@@ -41,7 +41,7 @@ ROW: dict[str, Any] = {
 _EVENT = """struct<before: struct<id: bigint>, after: struct<id: bigint, customer: string, price: double,
 quantity: bigint, seen: bigint, place: string>, source: struct<connector: string, snapshot: string, sequence: string,
 lsn: bigint>, op: string, ts_ms: bigint>"""
-"""The type with which Spark alone parses an event: the fields that Tidelake reads, with the types of their values."""
+"""The type with which Spark alone parses an event: the fields that Tidelake reads, with their types."""
 
 BLOCK: dict[str, Any] = {
     "topic": _NAME,
@@ -55,9 +55,9 @@ BLOCK: dict[str, Any] = {
 
 
 def measure_raw(bench: Bench, records: int) -> Samples:
-    """Measure `records` records in one tick; every round begins with an empty store.
+    """Measure one tick of `records` records; every round begins with an empty store.
 
-    Before that, both warm up on a few records: a session gets faster for about twenty ticks.
+    Before that, both contestants warm up on fewer records, because a session gets faster for about twenty ticks.
     """
     if not bench.quick and records > TICK_RECORDS:
         start = time.monotonic()
@@ -72,7 +72,7 @@ def measure_raw(bench: Bench, records: int) -> Samples:
     tidelake = afresh(bench, root / "lake", _NAME, files, BLOCK, lambda lake: lake.run(_NAME, ingest.run))
 
     def parsed(number: int) -> Measured:
-        return bench.meter.measure(lambda: _keep_nowhere(parse_events(spark, files)))
+        return bench.meter.measure(lambda: _discard(parse_events(spark, files)))
 
     return bench.interleave({TIDELAKE: tidelake, PARSED: parsed})
 
@@ -99,7 +99,7 @@ def measure_raw_ticks(bench: Bench, rows: int) -> Samples:
 
 
 def write_events(spark: SparkSession, folder: Path, first: int, records: int, keys: int) -> None:
-    """Write change events numbered from `first` on as topic files: two partitions, about 600 bytes for each event.
+    """Write change events as topic files, numbered from `first`: two partitions, about 600 bytes for each event.
 
     Event `n` changes one of `keys` keys, and has offset `n div 2`.
     """
@@ -137,5 +137,5 @@ def parse_events(spark: SparkSession, files: list[Path]) -> DataFrame:
     return read.select("partition", "offset", event).select("partition", "offset", "event.*")
 
 
-def _keep_nowhere(frame: DataFrame) -> None:
+def _discard(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()

@@ -1,4 +1,4 @@
-"""Reads: the contents AS OF a time compared with a plain table, 1 % of time, and what forgotten history costs."""
+"""Reads: the contents AS OF a time compared with a plain table, 1 % of the times, and the cost of forgotten history."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PLAIN_TABLE = "plain read of an optimised table"
 STEADY, COMPACTED = "steady state", "just after compaction"
 AT_SINCE, AT_MIDDLE, AT_LAST = " AS OF since", " AS OF the middle", " AS OF the last time"
 YOUNG, OLD = "one version before since, read", "eight versions before since, read"
-SCAN_FRESH, PART_FRESH = "all of time, fresh runs", "1 % of time, fresh runs"
-SCAN_MERGED, PART_MERGED = "all of time, compacted runs", "1 % of time, compacted runs"
+SCAN_FRESH, PART_FRESH = "all times, fresh runs", "1 % of the times, fresh runs"
+SCAN_MERGED, PART_MERGED = "all times, compacted runs", "1 % of the times, compacted runs"
 _TICKS, _VERSIONS = 7, 8  # one fewer than a merge takes: the maximum number of fresh runs
 _ROWS_OF_OLD_MAX = 1_000_000
 
@@ -30,8 +30,8 @@ _ROWS_OF_OLD_MAX = 1_000_000
 def measure_reads(bench: Bench, rows: int) -> Samples:
     """Measure reads of a state of `rows` rows after seven standard ticks.
 
-    `steady` has the ticks as fresh runs next to its base; the others are compacted after them. `merged` keeps all
-    history, in the order of time, and `compacted` keeps none.
+    `steady` has the ticks as fresh runs next to its base; the others are compacted after the ticks. `merged` keeps all
+    history, in time order, and `compacted` keeps none.
     """
     bench.say(f"reads of {rows:,} rows")
     root, spark = bench.folder(f"reads-{rows}"), bench.spark
@@ -87,7 +87,7 @@ def _as_of_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable
 
 
 def _time_turns(bench: Bench, lake: Lake, stream: Stream) -> dict[str, Callable[[int], Measured]]:
-    """Read rows by time as any Delta reader does: the log selects files, and their footers row groups and pages."""
+    """Read rows by time as any Delta reader does: the log selects files, and footers select row groups and pages."""
 
     def scan(name: str, start: int, end: int) -> Callable[[int], Measured]:
         def rows() -> DataFrame:

@@ -24,7 +24,7 @@ def show(results: Results, machine: dict[str, Any], left_out: Mapping[str, str])
         left_out: why a measurement was left out, by name.
     """
     console = Console(width=170)
-    table = Table("target", "what", "against", "reached", "asked", "", title="Targets", show_lines=False)
+    table = Table("measurement", "what", "against", "reached", "target", "", title="Targets", show_lines=False)
     filled = lines_of(results)
     for row in ROWS:
         table.add_section()
@@ -32,7 +32,7 @@ def show(results: Results, machine: dict[str, Any], left_out: Mapping[str, str])
         for number, line in enumerate(lines):
             table.add_row("" if number else row.what, *_cells(line))
         if not lines:
-            why = row.why_not or left_out.get(row.measurement, "nothing of it came through")
+            why = row.why_not or left_out.get(row.measurement, "it gave no result")
             table.add_row(row.what, "", row.against, "not measured", row.target, why)
     console.print(table)
     columns = ("seconds", "cpu_s", "jobs", "stages", "tasks", "rows_read", "bytes_read", "bytes_shuffled", "commits")
@@ -49,21 +49,21 @@ def show(results: Results, machine: dict[str, Any], left_out: Mapping[str, str])
 
 def _cells(line: Line) -> tuple[str, ...]:
     """Return a line's cells after the first."""
-    asked = "" if line.target is None else f"{'at most' if line.at_most else 'at least'} {line.target:g}{line.unit}"
+    target = "" if line.target is None else f"{'at most' if line.at_most else 'at least'} {line.target:g}{line.unit}"
     verdict = {None: "", True: "met", False: "missed"}[line.met]
     reached = "not measured" if line.reached is None else f"{line.reached:.3g}{line.unit}"
-    return line.what, line.against, reached, asked, "; ".join(text for text in (verdict, line.note) if text)
+    return line.what, line.against, reached, target, "; ".join(text for text in (verdict, line.note) if text)
 
 
 def write_json(file: Path, results: Results, machine: dict[str, Any]) -> None:
-    """Write every sample, and the lines."""
+    """Write every sample and the lines of the table."""
     samples = {name: {size: sample.as_json() for size, sample in by_size.items()} for name, by_size in results.items()}
     lines = [{**vars(line), "row": line.row.what, "met": line.met} for line in lines_of(results)]
     file.write_text(json.dumps({"machine": machine, "lines": lines, "samples": samples}, indent=1), encoding="utf-8")
 
 
 def write_charts(results: Results, folder: Path) -> None:
-    """Draw the duration of a tick as the table grows, and tick by tick: each chart as a page and as a picture."""
+    """Draw the duration of a tick as the table grows, and tick by tick: each chart as an HTML page and as SVG."""
     import altair
 
     grown = [

@@ -73,9 +73,10 @@ def small_ticks(bench: Bench, lake: Lake, root: Path, number: int) -> Ticks:
 
 
 def measure_ledger(bench: Bench, times: int) -> Samples:
-    """Measure a ledger with one counted update at each time that receives a statement for each, in order and reversed.
+    """Measure a ledger that has counted one update at each time and then receives a statement for each time.
 
-    The published reader receives the same facts in the same order, only once, as it takes minutes.
+    The statements arrive in order and reversed. The published reader receives the reversed ones, but only once, because
+    it takes minutes.
     """
     bench.say(f"ledger over {times:,} times")
     statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times)]
@@ -102,7 +103,7 @@ def measure_ledger(bench: Bench, times: int) -> Samples:
 
 
 def _held_bytes(times: int) -> dict[str, float]:
-    """Return the memory of a ledger with statements that came too early, and after they are settled."""
+    """Return the memory of a ledger that holds statements that arrived early, and its memory once they are settled."""
     statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times - 1, -1, -1)]
     tracemalloc.start()
     try:
@@ -120,9 +121,9 @@ def _held_bytes(times: int) -> dict[str, float]:
 
 
 def measure_start(bench: Bench, updates: int) -> Samples:
-    """Measure starts of processes: a bare session with one job, an ingest to its first commit, an import, `status`."""
+    """Measure new processes: a bare session with one job, an ingest to its first commit, an import, and `status`."""
     assert updates == TICK_UPDATES
-    bench.say("starts")
+    bench.say("start-up times")
     root = bench.folder("start")
     lake = Lake(bench.spark, root, {"plain": "plain"})
     small_ticks(bench, lake, root, 0)
@@ -145,7 +146,7 @@ def measure_start(bench: Bench, updates: int) -> Samples:
 
 
 def _started(arguments: list[str], folder: Path) -> Measured:
-    """Run Python from the checkout until it ends."""
+    """Measure a Python process that runs from the checkout."""
     checkout = Path(__file__).parent.parent
     environment = {**os.environ, "PYTHONPATH": f"{checkout / 'src'}:{checkout}"}
     cpu, start = waited_cpu_s(), time.perf_counter()

@@ -17,7 +17,7 @@ from tidelake.store.table_schema import updates_schema
 
 
 def seed_state(lake: Lake, name: str, stream: Stream, versions: int = 1) -> None:
-    """Write a state as ingest, seal and one full compaction leave it: a run in the order of time, and its upper.
+    """Write a state as ingest, seal and one full compaction leave it: a run in time order, and its upper.
 
     If the collection forgets history, the whole state is its base, and since follows.
 
@@ -27,7 +27,7 @@ def seed_state(lake: Lake, name: str, stream: Stream, versions: int = 1) -> None
         lake: the store; its topic stays empty.
         name: the collection.
         stream: the source of the state.
-        versions: how often each row was stated; all versions but the last are history.
+        versions: the number of versions of each row; all but the last are history.
     """
     catalog, settings = Catalog(Store(lake.settings.store)), lake.settings.collection(name)
     collection = catalog.open_or_create(settings.spec())

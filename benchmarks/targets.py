@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """A target as it is stated."""
+    """A row of the table: a target, and what it is compared with."""
 
     what: str
     against: str
     target: str
     measurement: str
-    """The measurement that fills it, a name that `--only` takes; empty if nothing does."""
+    """The measurement that fills the row, a name that `--only` takes; empty if none does."""
     why_not: str = ""
     """Why it was not measured, if nothing measures it."""
 
@@ -39,21 +39,21 @@ PATHWAY = Row("ingest to durable", "Pathway with persistence", "1.5×", "pathway
 WRITTEN = Row(
     "bytes written per distinct update",
     "minimal Parquet",
-    "1.1× without copies, 1.3× in a standard tick, 2.5× with two writers, 5× over a life",
+    "1.1× without copies, 1.3× in a standard tick, 2.5× with two writers, 5× over a long history",
     "bytes",
 )
 AS_OF = Row(
     "snapshot AS OF any t",
     "plain read of an optimised table",
-    "at most 1.5×, 1.1× after compaction, and whatever the history",
+    "at most 1.5×, 1.1× after compaction, independent of the history",
     "reads",
 )
-OF_TIME = Row("reading 1 % of time", "bytes of a full scan", "at most 3 % on compacted runs", "reads")
-MANY = Row("1,000 ticks, compaction beside them", "median tick", "none over 2×; few runs, a short log", "many")
-MEMORY = Row("memory", "2 GiB of heap", "enough at any state", "ticks")
+OF_TIME = Row("reading 1 % of the times", "bytes of a full scan", "at most 3 % on compacted runs", "reads")
+MANY = Row("1,000 ticks, with compaction between them", "median tick", "none over 2×; few runs, a short log", "many")
+MEMORY = Row("memory", "2 GiB of heap", "enough for every state", "ticks")
 START = Row("cold start to the first commit", "bare session and first job", "1.3×; import 150 ms; status 1 s", "start")
 CLUSTER = Row("the same tick on two workers", "the same in one process", "reported", "cluster")
-NO_JARS = "no jar of it for Spark 4.0 and Scala 2.13 could be resolved (last tried: 1.2.0 and 1.4.2, November 2026)"
+NO_JARS = "no jar of theirs for Spark 4.0 and Scala 2.13 could be resolved (last tried: 1.2.0 and 1.4.2, November 2026)"
 HUDI = Row("tick", "Hudi's and Paimon's writers", "reported", "", NO_JARS)
 
 ROWS = (

@@ -17,7 +17,7 @@ from jobs import current
 from tidelake.read.snapshot import snapshot
 
 UPSERT, PLAIN = "tidelake upsert", "tidelake plain"
-MERGE_VECTORS, MERGE, MERGE_USUAL = "MERGE tuned, vectors", "MERGE tuned", "MERGE as usual"
+MERGE_VECTORS, MERGE, MERGE_DEFAULTS = "MERGE tuned, vectors", "MERGE tuned", "MERGE with defaults"
 MERGE_PLAIN, DELTA_RS = "MERGE of plain tick", "delta-rs merge"
 READS = " read"
 CURRENT = " current"
@@ -55,7 +55,7 @@ def measure_ticks(bench: Bench, rows: int, skew: Skew = "uniform") -> Samples:
 def _warm_up(bench: Bench) -> None:
     """Run some ticks of all contestants on a small state; they do not count, and do not use up the time limit.
 
-    A session gets faster for about twenty ticks, as later ticks reuse compiled code.
+    A session gets faster for about twenty ticks, because later ticks reuse compiled code.
     """
     start = time.monotonic()
     bench.warm = True
@@ -82,10 +82,10 @@ def _tidelake_turns(bench: Bench, lake: Lake, name: str, kind: str, ticks: Ticks
     def read(number: int) -> Measured:
         return bench.meter.measure(lambda: read_all(snapshot(bench.spark, lake.collection(kind)).contents))
 
-    def bring_current_up(number: int) -> Measured:
+    def rebuild_current(number: int) -> Measured:
         return bench.meter.measure(lambda: lake.run(kind, current.run), [lake.store])
 
-    return {name: tick, name + READS: read, name + CURRENT: bring_current_up}
+    return {name: tick, name + READS: read, name + CURRENT: rebuild_current}
 
 
 def _peer_turns(bench: Bench, root: Path, ticks: dict[str, Ticks], apart: Apart, rows: int) -> dict[str, Turn]:
@@ -94,11 +94,11 @@ def _peer_turns(bench: Bench, root: Path, ticks: dict[str, Ticks], apart: Apart,
     settings = {
         MERGE_VECTORS: (True, True, "upsert"),
         MERGE: (False, True, "upsert"),
-        MERGE_USUAL: (False, False, "upsert"),
+        MERGE_DEFAULTS: (False, False, "upsert"),
         MERGE_PLAIN: (True, True, "plain"),
     }
     if bench.quick or rows > 10_000_000:
-        del settings[MERGE_USUAL], settings[MERGE]
+        del settings[MERGE_DEFAULTS], settings[MERGE]
     for number, (name, (vectors, tuned, kind)) in enumerate(settings.items()):
         table = MergeTable(spark, root / f"merge-{number}", vectors, tuned)
         table.create(state_rows(spark, ticks[kind].stream))

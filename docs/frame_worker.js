@@ -1,4 +1,5 @@
-// Search runs in a worker, which browsers do not allow for a page that was opened from a folder. A frame replaces it there.
+// Search runs in a worker, which browsers do not allow for a page that was opened from a folder. There, a frame replaces
+// the worker.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {

@@ -1,1 +1,1 @@
-"""Examples that run as they are; the tests run them, too."""
+"""Examples that run without changes; the tests run them, too."""

@@ -1,4 +1,4 @@
-"""The alternatives: Delta MERGE, delta-rs merge, and the engine's own lower bounds. They check nothing."""
+"""The alternatives: Delta MERGE, delta-rs merge, and decoding with Spark or fastavro. None of them checks anything."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def decode(spark: SparkSession, *files: Path) -> DataFrame:
 
 
 def newest_by_key(updates: DataFrame) -> DataFrame:
-    """Return the last statement that sets a value for each key, as MERGE requires of its source."""
+    """Return, for each key, the last statement that sets a value: MERGE requires a source with one row per key."""
     whole = F.struct(*COLUMNS, "_time")
     newest = updates.where(F.col("_diff") > 0).groupBy(KEY).agg(F.max_by(whole, "_time").alias("_newest"))
     return newest.select("_newest.*")
@@ -49,7 +49,7 @@ class MergeTable:
         spark: the session.
         folder: the table.
         vectors: whether deletion vectors are on.
-        tuned: statistics on the key only, and one partition for the log's state; else Delta's defaults.
+        tuned: statistics on the key only, and one partition for the log's state; otherwise, Delta's defaults.
     """
 
     spark: SparkSession
@@ -98,11 +98,11 @@ class Apart:
     """A separate process, so that its memory can be measured."""
 
     def __init__(self) -> None:
-        """Start nothing yet."""
+        """Create the pool; the process starts with the first measurement."""
         self._pool = ProcessPoolExecutor(1, get_context("spawn"))
 
     def measure(self, action: Callable[..., dict[str, float]], *arguments: Any) -> Measured:
-        """Run an action in that process; it returns its own time and what else it counts."""
+        """Run an action in that process; the action may return its own time and other counters."""
         counters = self._pool.submit(_measured, action, *arguments).result()
         return Measured(**counters)
 
@@ -141,7 +141,7 @@ def delta_rs_merge(folder: str, decoded: str) -> dict[str, Any]:
 
 
 def fastavro_decode(file: str, messages: int) -> dict[str, Any]:
-    """Decode `messages` messages with fastavro on one core, to Python values only."""
+    """Decode `messages` messages with fastavro on one core, into Python values only."""
     import io
 
     import fastavro

@@ -62,7 +62,7 @@ TOP_LEVEL = (
 
 
 def collection_settings() -> str:
-    """Return a table of the keys of a collection: those of every framing, then those of a single framing."""
+    """Return a table of the keys of a collection: first those of every framing, then those of single framings."""
     from tidelake.settings.collection import CollectionSettings
     from tidelake.settings.framings import SETTINGS
     from tidelake.settings.terms import ENVELOPES
@@ -110,7 +110,7 @@ def settings_table(model: type[BaseModel]) -> str:
 
 
 def settings_rows(model: type[BaseModel]) -> dict[str, str]:
-    """Return the rows of that table, by key."""
+    """Return the rows of the table of a model's keys, by key."""
     rows, texts = {}, field_texts(model)
     for field, info in model.model_fields.items():
         if field not in _NOT_WRITTEN:
@@ -156,7 +156,7 @@ def values_of(annotation: Any) -> str:
 
 
 def default_of(field: FieldInfo) -> str:
-    """Return a field's default, as it would be written."""
+    """Return a field's default as a user would write it."""
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)

@@ -1,1 +1,1 @@
-"""The demo: topics of every family through the real jobs, compared with their own truth. `make run` starts it."""
+"""The demo: topics of every family go through the real jobs and are compared with their ground truth: `make run`."""

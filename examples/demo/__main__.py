@@ -1,6 +1,6 @@
-"""`make run`: a proven table at once, then a Debezium capture, then large mangled topics through the scheduled jobs.
+"""`make run`: first a proven table, then a Debezium capture, then large mangled topics through the scheduled jobs.
 
-Everything lies in `data/demo`, which is emptied first; the runs are in Dagster's instance, which `make ui` shows.
+Everything is in `data/demo`, which is emptied first; the runs are in Dagster's instance, which `make ui` shows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Demo:
         self.failed_jobs: list[str] = []
 
     def run(self) -> bool:
-        """Run all parts; True if everything is as it should be."""
+        """Run all parts; True if all comparisons are equal and no job failed."""
         started = time.monotonic()
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "topics").mkdir(parents=True)
@@ -78,14 +78,14 @@ class Demo:
 
     def _capture(self, spark: SparkSession, settings: Settings) -> None:
         only = settings.only(("people",))
-        messages, noted = 0, []
+        messages, expected = 0, []
         with self.console.status("ingest at three moments …"):
             for number, moment in enumerate(moments()):
                 messages += write_capture_until(self.folder / "topics", number)
                 ingest.run(spark, only)
                 upper = OpenTable(self.catalog.find("people").paths.updates).value(UPPER) or 0
-                noted.append((upper - 1, moment["rows"]))
-            comparisons = [compare_capture(spark, self.catalog, as_of, rows) for as_of, rows in noted]
+                expected.append((upper - 1, moment["rows"]))
+            comparisons = [compare_capture(spark, self.catalog, as_of, rows) for as_of, rows in expected]
         self.console.print(
             f"{messages} events of concurrent sessions; the connector forgot its offset and took a second snapshot."
         )
@@ -115,7 +115,7 @@ class Demo:
                     task = progress.add_task(name, total=None)
                     self._note(name.partition(":")[0], job(self.config, instance).success)
                     progress.update(task, total=1, completed=1)
-            task = progress.add_task("compare with the generator's truth", total=3 * len(LARGE))
+            task = progress.add_task("compare with the ground truth", total=3 * len(LARGE))
             comparisons = []
             for comparison in compare_large(spark, self.catalog, self.folder):
                 comparisons.append(comparison)
@@ -140,23 +140,23 @@ class Demo:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; 0 if every comparison is equal and every job succeeded."""
-    parser = argparse.ArgumentParser(description="The demo: topics of every family, compared with their truth.")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where it writes; emptied first")
+    parser = argparse.ArgumentParser(description="The demo: topics of every family, compared with the ground truth.")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="the folder for all output; emptied first")
     parser.add_argument("--home", type=Path, default=PROJECT / ".dagster_home", help="the folder of Dagster's instance")
-    parser.add_argument("--updates", type=int, default=UPDATES, help="distinct updates of each large topic")
+    parser.add_argument("--updates", type=int, default=UPDATES, help="number of distinct updates in each large topic")
     chosen = parser.parse_args(argv)
     chosen.home.mkdir(parents=True, exist_ok=True)
     shutil.copy(PROJECT / "orchestration" / "dagster.yaml", chosen.home / "dagster.yaml")
-    # What the jobs log is in their reports and in Dagster's runs; on this screen it would hide the result.
+    # The reports and Dagster's runs show what the jobs log; on this screen, the log would hide the result.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     started = time.monotonic()
-    # Dagster takes over the descriptors to catch what a step prints, so the bar needs its own descriptor.
+    # Dagster redirects the process's output to catch what a step prints, so the bar needs a file descriptor of its own.
     console = Console(file=os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8"), highlight=False)
     demo = Demo(chosen.folder.absolute(), chosen.home.absolute(), chosen.updates, console)
     good = demo.run()
     console.print()
-    verdict = "[bold green]all equal[/]" if good else "[bold red]NOT as it should be[/]"
-    console.print(f"{verdict}: {len(demo.comparisons)} comparisons, {time.monotonic() - started:.0f} s. Go on with:")
+    verdict = "[bold green]all equal[/]" if good else "[bold red]NOT all equal, or a job failed[/]"
+    console.print(f"{verdict}: {len(demo.comparisons)} comparisons, {time.monotonic() - started:.0f} s. Next steps:")
     if demo.failed_jobs:
         console.print(f"Failed jobs: {', '.join(demo.failed_jobs)}. Dagster has the reasons: make ui")
     config = demo.config.relative_to(PROJECT) if demo.config.is_relative_to(PROJECT) else demo.config

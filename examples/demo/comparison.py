@@ -20,10 +20,10 @@ PUBLISHED_CONTENTS: dict[int, list[dict[str, Any]]] = {
     5: [{"id": 5, "price": 10, "_diff": 1}],
     6: [],
 }
-"""What the protocol's documentation says of its example, by time."""
+"""The contents of the example according to the protocol's documentation, by time."""
 
-# As PostgreSQL's rows are noted: bytes in hex, decimals as text, times in microseconds.
-_NOTED = {"bin": "lower(hex(bin))", "price": "string(price)", "seen": "unix_micros(seen)", "day": "string(day)"}
+# The recorded PostgreSQL rows have bytes in hex, decimals as text, and times in microseconds.
+_AS_RECORDED = {"bin": "lower(hex(bin))", "price": "string(price)", "seen": "unix_micros(seen)", "day": "string(day)"}
 
 
 @dataclass(frozen=True)
@@ -39,22 +39,22 @@ class Comparison:
 
 
 def compare_published(spark: SparkSession, catalog: Catalog) -> Iterator[Comparison]:
-    """The published example at the three times that its documentation names."""
+    """Compare the published example at the three times that its documentation names."""
     for as_of, expected in PUBLISHED_CONTENTS.items():
         rows = _rows(spark, catalog, "prices", as_of)
         yield Comparison("prices", as_of, len(rows), "documentation", _counted(rows) == _counted(expected))
 
 
 def compare_capture(spark: SparkSession, catalog: Catalog, as_of: int, expected: list[list[Any]]) -> Comparison:
-    """The captured table AS OF the time of a tick, and what PostgreSQL had then."""
+    """Compare the captured table AS OF the time of a tick with the rows that PostgreSQL had then."""
     frame = snapshot(spark, catalog.find("people"), as_of).contents
-    columns = [_NOTED.get(field["name"], f"`{field['name']}`") for field in PERSON["fields"]]
+    columns = [_AS_RECORDED.get(field["name"], f"`{field['name']}`") for field in PERSON["fields"]]
     rows = [list(row) for row in frame.selectExpr(*columns, "_diff").collect()]
     return Comparison("people", as_of, len(rows), "PostgreSQL", sorted(rows) == sorted([*row, 1] for row in expected))
 
 
 def compare_large(spark: SparkSession, catalog: Catalog, folder: Path) -> Iterator[Comparison]:
-    """Each generated collection at three times, the last one before upper among them."""
+    """Compare each generated collection at three times, including the last one before upper."""
     for name in LARGE:
         upper = read_truth(folder / f"{name}.truth.json").upper
         for as_of in (upper // 3, 2 * upper // 3, upper - 1):

@@ -1,4 +1,4 @@
-"""What the demo shows: tables that fit 80 columns, and a progress bar that reads the collections' own commits."""
+"""What the demo shows: tables that fit into 80 columns, and a progress bar that reads the collections' own commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOK_EVERY_S = 0.5
 
 
 def progress_bar(console: Console) -> Progress:
-    """A bar with its task, its share and the time that it has taken."""
+    """Return a bar with its task, its percentage and the elapsed time."""
     return Progress(
         TextColumn("{task.description:<34}"),
         BarColumn(bar_width=24),
@@ -38,10 +38,10 @@ def watch_offsets(progress: Progress, task: TaskID, catalog: Catalog, messages: 
     """Move a bar by the messages that the collections have committed.
 
     Args:
-        progress: where the bar is.
-        task: the bar.
+        progress: the display of the bar.
+        task: the task of the bar.
         catalog: the catalog of the collections.
-        messages: by collection, the length of its topic.
+        messages: the number of messages in the topic of each collection.
     """
     ended = threading.Event()
     progress.update(task, total=sum(messages.values()))
@@ -67,7 +67,7 @@ def watch_offsets(progress: Progress, task: TaskID, catalog: Catalog, messages: 
 
 
 def comparison_table(comparisons: Iterable[Comparison]) -> Table:
-    """What was compared with what, and whether it was equal."""
+    """Return a table of the comparisons and their results."""
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("collection")
     table.add_column("AS OF", justify="right")
@@ -81,7 +81,7 @@ def comparison_table(comparisons: Iterable[Comparison]) -> Table:
 
 
 def status_table(settings: Settings, catalog: Catalog) -> Table:
-    """A line for each collection: how far it is proven, what it stores, and what was set aside."""
+    """Return a line for each collection: how far it is proven, what it stores, and what was set aside."""
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("collection", "envelope", "upper", "stored", "late copies", "quarantine"):
         table.add_column(column, justify="left" if column in ("collection", "envelope") else "right")

@@ -1,8 +1,8 @@
 """The demo's six topics, and the `collections.yaml` that describes them.
 
-`prices` is the protocol's published example. `people` is what Debezium wrote of a real PostgreSQL table while sessions
-changed it and the connector forgot its offset, so that it took a second snapshot. The other four are generated, one for
-each family, and mangled in every way.
+`prices` is the protocol's published example. `people` is what Debezium wrote about a real PostgreSQL table while
+sessions changed it; the connector forgot its offset and took a second snapshot. The other four are generated, one for
+each family, and mangled in many ways.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ MANGLED: dict[str, Any] = {
     "partitions": 2,
     "empty_times": 0.0,
 }
-"""Two redundant writers with batches of their own, 30 % of the messages repeated, in any order, some of them torn."""
+"""Two redundant writers with batches of their own; messages are shuffled, 30 % are repeated, some are unusable."""
 
 
 def write_config(folder: Path, names: Iterable[str] = ()) -> Path:
-    """The demo's `collections.yaml`: the small collections, and those of the large ones that are generated already."""
+    """Write `collections.yaml` with the small collections and with the large ones in `names`."""
     large = {
         name: {
             "family": family,
@@ -121,13 +121,13 @@ def write_published(topics: Path) -> int:
 
 
 def moments() -> list[dict[str, Any]]:
-    """Where the captured topic ended at three moments, and the rows that PostgreSQL had then."""
-    noted: list[dict[str, Any]] = json.loads(gzip.decompress((CAPTURE / "moments.json.gz").read_bytes()))
-    return noted
+    """Return the end offsets of the captured topic at three moments, and the rows that PostgreSQL had then."""
+    recorded: list[dict[str, Any]] = json.loads(gzip.decompress((CAPTURE / "moments.json.gz").read_bytes()))
+    return recorded
 
 
 def write_capture_until(topics: Path, moment: int) -> int:
-    """Add the captured messages between the moment before and this one; return their number."""
+    """Add the messages that were captured between the previous moment and this one; return their number."""
     folder = topics / "people"
     folder.mkdir(parents=True, exist_ok=True)
     ends = [one["offsets"] for one in moments()]
@@ -135,14 +135,14 @@ def write_capture_until(topics: Path, moment: int) -> int:
     for partition, end in ends[moment].items():
         start = ends[moment - 1][partition] if moment else 0
         lines = gzip.decompress((CAPTURE / f"{partition}.jsonl.gz").read_bytes()).splitlines(keepends=True)[start:end]
-        # A file that is there never changes, so each moment has its own; leading zeros name the same partition.
+        # An existing file must not change, so each moment has files of its own; leading zeros name the same partition.
         (folder / f"{partition.zfill(moment + 1)}.jsonl").write_bytes(b"".join(lines))
         written += len(lines)
     return written
 
 
 def write_large(folder: Path, name: str, updates: int, progress: Callable[[str, int, int], None]) -> Truth:
-    """Generate a mangled topic and its truth."""
+    """Generate a mangled topic and its ground truth."""
     options = GenerateOptions(
         name=name,
         family=LARGE[name],  # type: ignore[arg-type]

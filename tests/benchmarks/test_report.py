@@ -53,7 +53,7 @@ def test_a_contestant_that_fails_is_named_and_the_others_continue() -> None:
     assert len(samples.of[small.SEAL]) == 2
     lines = lines_of({"seal": {"1": samples}})
     assert [line.note for line in lines if line.reached is None] == ["failed: MemoryError"]
-    assert [line.what for line in lines if line.reached is not None] == ["jobs of Spark", "commit"]
+    assert [line.what for line in lines if line.reached is not None] == ["Spark jobs", "commit"]
 
 
 def test_a_target_may_be_a_lower_or_an_upper_bound() -> None:
@@ -113,9 +113,9 @@ def test_ticks_over_twice_the_median_are_reported() -> None:
     samples.facts = {"ticks": 8.0, "updates": 1000.0, "written": 40.0, "minimal": 10.0}
     lines = {line.what: line for line in lines_of({"many": {"1000": samples}})}
     assert lines["ticks over twice the median"].reached == 1
-    assert lines["most live runs"].met
-    assert not lines["most log entries"].met
-    assert lines["over the life of 8 ticks of 1,000 updates"].reached == 4
+    assert lines["maximum of live runs"].met
+    assert not lines["maximum of log entries"].met
+    assert lines["over 8 ticks of 1,000 updates"].reached == 4
 
 
 def test_ticks_begin_where_the_state_ends() -> None:

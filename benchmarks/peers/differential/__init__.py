@@ -13,9 +13,9 @@ _PROGRAM = BUILT / "differential" / "release" / "differential-reader"
 
 
 def measure(samples: Samples, times: int, seconds_max: float, say: Callable[[str], None]) -> None:
-    """Add one measurement of reversed statements; a run that is stopped counts with its time limit."""
+    """Add one measurement of reversed statements; a run that exceeds the time limit counts with that limit."""
     if not _PROGRAM.exists():
-        samples.absent[READER] = f"not built: {HINT}, where cargo is"
+        samples.absent[READER] = f"not built: {HINT} on a machine with cargo"
         return
     try:
         done = subprocess.run(

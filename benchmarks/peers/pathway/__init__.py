@@ -13,13 +13,13 @@ from benchmarks.measure import Measured
 from benchmarks.peers.places import BUILT, HINT
 
 PYTHON = BUILT / "pathway" / "bin" / "python"
-WHY_ABSENT = f"its environment is not there: {HINT}"
+WHY_ABSENT = f"its environment does not exist: {HINT}"
 _PROGRAM = Path(__file__).parent / "run.py"
 _TIMEOUT_S = 300.0
 
 
 def write_input(updates: DataFrame, folder: Path) -> None:
-    """Write decoded updates as JSON lines, which Pathway parses by itself; it keeps the names `id` and `time`."""
+    """Write decoded updates as JSON lines, which Pathway parses itself; it reserves the names `id` and `time`."""
     renamed = updates.withColumnsRenamed({"id": "key", "_time": "at", "_diff": "change"})
     scratch = folder.with_name(f"{folder.name}-scratch")
     renamed.coalesce(2).write.json(str(scratch))
@@ -30,7 +30,7 @@ def write_input(updates: DataFrame, folder: Path) -> None:
 
 
 def ingest(source: Path, folder: Path) -> Measured:
-    """Read everything into a CSV file, with persistence, from an empty state each time."""
+    """Read everything into a CSV file, with persistence, starting from an empty state."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     done = subprocess.run(

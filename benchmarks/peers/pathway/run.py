@@ -1,4 +1,4 @@
-"""The program of Pathway's own Python: `run.py SOURCE FOLDER` prints its time and memory as JSON, without imports."""
+"""A program for Pathway's own Python: `run.py SOURCE FOLDER` prints time and memory as JSON. Imports are not timed."""
 
 import json
 import resource

@@ -1,6 +1,6 @@
-//! How long the published reader takes over one update at each time, then a statement for each time.
+//! How long the published reader takes for one update at each time, then a statement for each time.
 //!
-//! `differential-reader TIMES in-order|reversed` prints the seconds of wall clock and of processor time.
+//! `differential-reader TIMES in-order|reversed` prints the elapsed time and the processor time in seconds.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use timely::progress::Antichain;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let times: u64 = arguments[1].parse().expect("how many times");
+    let times: u64 = arguments[1].parse().expect("the number of times");
     let updates = (0..times).map(|time| (time, time, 1i64)).collect();
     let mut messages = vec![Message::Updates(updates)];
     let statement = |time| Progress { lower: vec![time], upper: vec![time + 1], counts: vec![(time, 1)] };
