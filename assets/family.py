@@ -83,7 +83,7 @@ def _common(settings: CollectionSettings, verb: str) -> _Common:
 
 @contextmanager
 def _shown_as_failure() -> Iterator[None]:
-    """Fail the step with the text of Tidelake's own errors. It is not retried, as the error would recur."""
+    """Fail the step with the text of Tidelake's own errors. The step is not retried, as the error would recur."""
     try:
         yield
     except TidelakeError as error:
@@ -117,7 +117,7 @@ def _ingest(settings: CollectionSettings, family: Family) -> AssetsDefinition:
             try:
                 drain(lake.session(), collection, lake.settings.collection(settings.name), ingested)
             except SourceError as error:
-                # A problem with the topic only stops reading it: seal continues with what was committed.
+                # A problem with the topic stops only ingest: seal continues with what was committed.
                 stopped = error
             status = status_of(lake, collection)
             metadata = _ingest_metadata(ingested) | frontier_metadata(status, _upper_of(collection))
@@ -221,8 +221,8 @@ def _seal_metadata(sealed: "SealReport") -> Metadata:
 
 def _waiting_time(time: int, announced: int | None, counted: int) -> str:
     if announced is None:
-        return f"time {time}: no progress statement covers it yet; {counted} updates arrived"
-    return f"time {time}: {announced} updates are announced, {counted} arrived"
+        return f"time {time}: no progress statement covers it yet; {counted} updates have arrived"
+    return f"time {time}: {announced} updates are announced, {counted} have arrived"
 
 
 class CompactConfig(Config):
@@ -237,7 +237,7 @@ def _compact(settings: CollectionSettings) -> AssetsDefinition:
         deps=[AssetKey([settings.name, "seal"])],
         description=(
             "**Forgets.** Moves since by the retention rule, then merges runs: within a budget in every tick, "
-            "and all sealed rows in the nightly job. No read at or after since changes."
+            "and all sealed rows in the nightly job. Reads at or after since give the same results as before."
         ),
     )
     def compact(config: CompactConfig, lake: ResourceParam[Lake]) -> MaterializeResult[None]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Metadata = dict[str, Any]
 MEANINGS = {
     "_time": "the logical time of an update",
-    "_diff": "how often the data is added; a negative diff removes it",
+    "_diff": "how many times the data is added; a negative diff removes it",
     "_run": "the run of files that holds the row; readers ignore it",
 }
 """The description of each column that is not part of the data."""
@@ -49,13 +49,13 @@ def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:
 
 
 def table_metadata(collection: Collection, path: Location, rows: int, columns: Iterable[Any]) -> Metadata:
-    """Return the keys that Dagster defines for a table: its number of rows, name, location and columns.
+    """Return the metadata keys that Dagster defines for a table: its number of rows, name, location and columns.
 
     Args:
         collection: the owner of the table.
         path: the folder of the table.
         rows: the number of rows.
-        columns: its Arrow fields, in the order of the table.
+        columns: the Arrow fields of its columns, in the order of the table.
     """
     described = [
         TableColumn(column.name, str(column.type), description=MEANINGS.get(column.name)) for column in columns
@@ -69,11 +69,11 @@ def table_metadata(collection: Collection, path: Location, rows: int, columns: I
 
 
 def updates_metadata(collection: Collection, rows: int) -> Metadata:
-    """Return the keys for the table of updates.
+    """Return the metadata keys for the table of updates.
 
     Args:
         collection: the owner of the table.
-        rows: the number of rows to show; the table may hold more that are not sealed.
+        rows: the number of rows to show; the table may hold more rows, which are not sealed.
     """
     from tidelake.store.table_schema import updates_schema
 
@@ -82,7 +82,7 @@ def updates_metadata(collection: Collection, rows: int) -> Metadata:
 
 
 def current_metadata(collection: Collection, rows: int) -> Metadata:
-    """Return the keys for `current`."""
+    """Return the metadata keys for `current`."""
     from tidelake.plugins.envelope import form_of
     from tidelake.store.layout import DIFF
     from tidelake.store.table_schema import updates_schema

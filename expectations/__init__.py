@@ -1,1 +1,1 @@
-"""What must be true of every collection, as Great Expectations; `checks` shows the results in Dagster."""
+"""What must be true of every collection, as rules for Great Expectations; `checks` shows the results in Dagster."""

@@ -1,6 +1,6 @@
 """Dagster's checks: a validation becomes one asset check of `<name>/seal` for each expectation.
 
-A blocking check that fails stops the assets below `seal`: `compact` and `current` of that collection.
+A blocking check that fails stops the assets downstream of `seal`: `compact` and `current` of that collection.
 """
 
 import time as clock
@@ -55,7 +55,7 @@ _OWN_NUMBERS = {
     "quarantine_is_explained": ("quarantined", "quarantined_unexplained"),
     "frontier_moves": ("frontier_age_s",),
 }
-"""The numbers that only this check shows. The page sorts all numbers by name; a short list is easier to read."""
+"""The numbers that only one check shows, by check. The UI sorts all numbers by name; a short list is easier to read."""
 
 
 class ValidateConfig(Config):
@@ -73,7 +73,7 @@ def checks_name(name: str) -> str:
 
 
 def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefinition:
-    """Build the checks of a collection. One step recounts once, and reports the results of all of them."""
+    """Build the checks of a collection. One step recounts once, and reports the results of all checks."""
     key = AssetKey([settings.name, "seal"])
     rules = rules_of(settings)
     specs = [
@@ -229,7 +229,7 @@ def _unanswered(key: AssetKey, rule: Rule, error: BaseException) -> AssetCheckRe
 
 
 def _unreadable() -> tuple[type[BaseException], ...]:
-    """Return the errors of reading a damaged table."""
+    """Return the errors that reading a damaged table may raise."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

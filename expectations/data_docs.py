@@ -26,7 +26,7 @@ class Notes:
 
 
 def notes_file(data_docs: Path, result: Path) -> Path:
-    """Return the file with the notes of a result, for the result or its page."""
+    """Return the file with the notes of a result, given the result or its page."""
     root = data_docs / "validations"
     if result.is_relative_to(root):
         result = results_folder(data_docs) / result.relative_to(root)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, list[str]]:
-    """Return the first reasons of each check that fails; a check without a reason has no entry."""
+    """Return the first reasons why each check fails; a check without a reason has no entry."""
     evidence = {
         "announced_is_recounted": report.mismatches,
         "nothing_is_contradicted": [

@@ -1,4 +1,4 @@
-"""The small frame to validate: one row for each time, and one for the collection as a whole.
+"""The small data frame to validate: one row for each time, and one for the collection as a whole.
 
 Spark has already computed all expensive sums. The frame has a few thousand rows at most.
 """
@@ -47,8 +47,8 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
         frontier_age_s: seconds since upper last moved; 0 if it need not move.
 
     Returns:
-        `COLUMNS`. The total row always exists, comes last, and has upper as its time. Its `diff_sum_found` is the
-        recorded sum unless the validation was full, as other validations do not add up diffs.
+        A frame with `COLUMNS`. The total row always exists, comes last, and has upper as its time. Its `diff_sum_found`
+        is the recorded sum unless the validation was full, as other validations do not add up diffs.
     """
     import pandas as pd
 

@@ -118,7 +118,7 @@ def list_results(data_docs: Path) -> list[Result]:
     """Return all stored results, newest first."""
     results = []
     root = results_folder(data_docs)
-    # Names of folders have microseconds; the time on the page has seconds.
+    # Folder names have microseconds; the time on the page has seconds.
     newest_first = sorted(root.glob("*/*/*/*.json"), key=lambda path: (path.parent.name, path), reverse=True)
     for path in newest_first:
         document = json.loads(path.read_text(encoding="utf-8"))

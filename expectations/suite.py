@@ -46,7 +46,7 @@ def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
 
 
 def build_suite(settings: CollectionSettings) -> ExpectationSuite:
-    """Return the rules as a suite with the name of the collection. The meta of each expectation names its check."""
+    """Return the rules as a suite with the name of the collection. The `meta` of each expectation names its check."""
     from great_expectations import ExpectationSuite
 
     expectations = []
@@ -132,7 +132,7 @@ _RULES = (
     ),
     Rule(
         "nothing_accumulates_below_zero",
-        "no row is removed more often than it was added, just before upper; checked in full validations",
+        "just before upper, no row has been removed more often than added; checked in full validations",
         _at_most("below_zero", _zero),
     ),
     Rule(

@@ -1,1 +1,1 @@
-"""The steps of the main job, one page each: their order, and what is committed when."""
+"""The jobs, one short file each: the order of the steps, and what is committed when."""

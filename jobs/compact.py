@@ -20,7 +20,7 @@ from tidelake.store.table_schema import late_schema
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
-    """Compact every collection: all sealed rows, or bounded merges only.
+    """Compact every collection: merge all sealed rows, or only within a budget.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.

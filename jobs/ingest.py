@@ -32,7 +32,7 @@ class IngestReport(Counts):
     copies_dropped: int = 0
     gaps: list[TopicGap] = field(default_factory=list)
     partitions_added: list[str] = field(default_factory=list)
-    """`TOPIC:PARTITION` of each partition added since the topic was first read. It is read from its beginning."""
+    """`TOPIC:PARTITION` of each partition added since the topic was first read; it is read from its beginning."""
 
     def add_tick(self, tick: TickReport) -> None:
         """Add one tick."""
@@ -57,7 +57,7 @@ def run(spark: SparkSession, settings: Settings) -> Report:
 
 
 def drain(spark: SparkSession, collection: Collection, settings: CollectionSettings, ingested: IngestReport) -> None:
-    """Tick until the topics are read up to the ends they have now. A gap stops after the messages before it.
+    """Tick until the topics are read up to their current ends. At a gap, stop after the messages before it.
 
     Messages that arrive in the meantime are left for the next run: otherwise a topic that never pauses would keep seal
     waiting forever.
@@ -145,12 +145,12 @@ def _partitions_added(before: Offsets, after: Offsets) -> list[str]:
 
 
 def _show_offsets(name: str, topics: Sequence[Topic], offsets: Offsets) -> None:
-    """Publish for monitoring how far a collection has read. A failure is logged, and stops nothing."""
+    """Publish, for monitoring, how far a collection has read. A failure is logged and stops nothing."""
     for topic in topics:
         try:
             topic.show_offsets(name, offsets[topic.name])
         except TopicUnreachable as error:
-            log.warning("offsets are not shown", collection=name, topic=topic.name, reason=str(error))
+            log.warning("offsets are not published", collection=name, topic=topic.name, reason=str(error))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

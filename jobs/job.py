@@ -30,8 +30,8 @@ log = structlog.get_logger("tidelake")
 class Report:
     """The result of a job, by collection.
 
-    `results` holds what each step returned, `errors` why a collection stopped. A collection has both if it stopped
-    after part of the work. It never stops another collection.
+    `results` holds what each step returned, and `errors` why a collection stopped. A collection that stopped after a
+    part of the work has both. No collection stops another one.
     """
 
     job: str
@@ -84,7 +84,7 @@ def run_main(
     """Parse the arguments, run the job, and print its report as JSON.
 
     Returns:
-        The exit status: 0 if no collection stopped, 1 if some did, 2 if nothing was run.
+        The exit status: 0 if no collection stopped, 1 if at least one did, 2 if nothing was run.
     """
     parser = argparse.ArgumentParser(description=description)
     default = Path(os.environ.get("TIDELAKE_CONFIG") or "collections.yaml")
@@ -108,7 +108,7 @@ def log_to_stderr() -> None:
 
 
 def to_json(value: Any) -> Any:
-    """Return a report as JSON values: dataclasses become objects, errors their text."""
+    """Return a report as JSON values: dataclasses become objects, and errors become their text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: to_json(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, BaseException):

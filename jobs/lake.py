@@ -36,7 +36,7 @@ class CheckedLake:
     known: frozenset[str]
     """The names of the collections that the store has."""
     unreachable: dict[str, TopicUnreachable]
-    """By new collection, why its brokers cannot be reached: it cannot be created now."""
+    """The new collections that cannot be created now, by name, each with the error of its brokers."""
 
     def open(self, spark: SparkSession, name: str) -> Collection:
         """Open a collection, and create it if it does not exist.
@@ -47,8 +47,9 @@ class CheckedLake:
 
         Raises:
             ConfigurationError: the settings have no such collection.
-            TopicUnreachable: it does not exist, and the brokers of its topic cannot be reached; nothing was written.
-            WriterFenced: it was given to another writer; nothing was written.
+            TopicUnreachable: the collection does not exist, and the brokers of its topic cannot be reached; nothing was
+                written.
+            WriterFenced: the collection was given to another writer; nothing was written.
         """
         from tidelake.ingest.source_schemas import resolve_spec
 

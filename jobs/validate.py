@@ -41,7 +41,7 @@ def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
 
 
 def validate_collection(spark: SparkSession, collection: Collection, full: bool) -> ValidateReport:
-    """Recount one collection. Damage is in the report, and raises nothing."""
+    """Recount one collection. Damage is in the report; it raises no error."""
     validated = validate(spark, collection, full)
     log.info("validated", collection=collection.name, upper=validated.upper, times=len(validated.times))
     if validated.late.contradictions:

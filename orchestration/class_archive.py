@@ -28,14 +28,14 @@ def main() -> int:
     archive = archive_of_this_java()
     if archive.exists():
         return 0
-    print("classes: an archive of what Spark loads, so that it starts faster (190 MB; half a minute, once)")
+    print("classes: archiving the classes that Spark loads, so that it starts faster (190 MB; half a minute, once)")
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=archive.parent) as folder:
         unfinished = Path(folder) / "classes.jsa"
         command = [sys.executable, "-c", f"from {_MODULE} import work; work({folder!r}, {str(unfinished)!r})"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         if done.returncode != 0 or not unfinished.exists():
             output = "\n".join(done.stderr.splitlines()[-5:])
-            print(f"classes: no archive; everything works without it, but starts more slowly. Last output:\n{output}")
+            print(f"classes: no archive; everything works without one, but starts more slowly. Last output:\n{output}")
             return 0
         for other in archives():
             other.unlink()

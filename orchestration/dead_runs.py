@@ -45,7 +45,7 @@ def _is_dead(run: DagsterRun) -> bool:
 
 
 def _start_of(pid: int) -> str:
-    """Return the start time of a process, in a form that can only be compared; empty if there is no such process."""
+    """Return the start time of a process, only for comparison; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
     except FileNotFoundError:

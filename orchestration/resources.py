@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class SparkResource(ConfigurableResource[None]):
-    """One Spark session for the whole process. The first step that needs it starts it; it ends with the process."""
+    """One Spark session. It starts with the first step that needs it, and ends with the process."""
 
     master: str | None = None
     """The URL of a Spark master; None uses all cores of this machine, or the master that spark-submit chose."""
 
     def session(self) -> "SparkSession":
         """Return the Spark session. The first call takes a few seconds, as it starts the session."""
-        from tidelake.spark.session import start_session  # imported late: loading the location needs no Spark
+        from tidelake.spark.session import start_session  # imported here, because loading the location needs no Spark
 
         return start_session("tidelake", self.master)
 

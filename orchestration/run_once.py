@@ -1,4 +1,4 @@
-"""Runs a job of the location in this process, on a real instance, as the schedules do."""
+"""Runs a job of the location in this process, on a real Dagster instance, as the schedules do."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def run_current_job(
 def run_nightly_job(
     settings_path: Path, instance: DagsterInstance, log_level: str = "WARNING"
 ) -> ExecuteInProcessResult:
-    """Validate everything, write the Data Docs, compact everything."""
+    """Validate everything, write the Data Docs, and compact everything."""
     return run_job(NIGHTLY, settings_path, instance, log_level)
 
 
 def run_job(job: str, settings_path: Path, instance: DagsterInstance, log_level: str) -> ExecuteInProcessResult:
-    """Run a job to its end. A failed step is reported in the result; it raises nothing.
+    """Run a job to its end. A failed step is reported in the result, and raises no error.
 
     Args:
         job: the name of a job in `orchestration.jobs`.

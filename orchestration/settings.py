@@ -1,4 +1,4 @@
-"""The environment variables: which collections, which Spark master, which schedules."""
+"""The environment variables, which choose the collections, the Spark master and the schedules."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         variables: the variables; None reads those of the process.
 
     Raises:
-        ConfigurationError: naming the variable, what is wrong and what to write.
+        ConfigurationError: names the variable, the problem and the fix.
     """
     present = {name: value for name, value in (os.environ if variables is None else variables).items() if value}
     schedules = present.get("TIDELAKE_SCHEDULES", "stopped")

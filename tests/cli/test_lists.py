@@ -51,7 +51,7 @@ def test_a_late_contradiction_is_shown_with_its_place_and_settling_it_changes_no
     assert "contradicted late" not in call("status", *config)  # what holds upper back comes first
     shown = call("status", *config)
     assert "late statements: 1 copies, 1 contradict what was published" in shown
-    assert "late contradictions: 2; what was published stays; see `tidelake late prices`" in shown
+    assert "late contradictions: 2; what was published does not change; see `tidelake late prices`" in shown
     document = json.loads(call("late", NAME, "--json", *config))
     assert (document["contradictions"], document["statements"]["copy"], document["statements"]["contradiction"]) == (
         2,

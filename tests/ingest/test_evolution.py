@@ -204,7 +204,7 @@ def test_a_schema_around_json_adds_a_column_and_is_refused_if_it_is_not_additive
     assert [tuple(row.values()) for row in upserts.rows(skip_errors=True)] == [(1, "a", 0.5, 1), (2, "b", None, 1)]
     (fault,) = keys_in_error(upserts.collection).first
     assert fault.startswith('{"id":3}: the value cannot be used: schema_not_resolved, its schema is not additive:')
-    assert fault.endswith("'other' is refused: it is new, but 'page' is missing, as if it were renamed (prices:0:2)")
+    assert fault.endswith("'other' is refused: it is new, but 'page' is missing, so it may be a rename (prices:0:2)")
 
 
 def test_columns_called_schema_and_payload_are_columns(tmp_path: Path, spark: SparkSession) -> None:

@@ -118,7 +118,7 @@ A_SCHEMA_CANNOT_LAND = {
     "map columns": (fields(("tags", {"type": "map", "values": "string"})), "column 'tags' is refused: maps"),
     "zoneless timestamps": (
         fields(("at", {"type": "long", "logicalType": "local-timestamp-millis"})),
-        "column 'at' is refused: a timestamp",
+        "column 'at' is refused: it is a timestamp",
     ),
     "column names that clash in case": (fields(("Id", "long"), ("id", "long")), "it clashes with 'Id'"),
     "column names that clash with system columns": (fields(("_time", "long")), "column '_time' is refused: names"),

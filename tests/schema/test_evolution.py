@@ -45,7 +45,7 @@ def test_a_new_column_may_use_types_that_others_use_by_name() -> None:
         (record(("id", "long"), ("net", ["null", MONEY]), ("n", "int")), "n", "cannot be null and has no default"),
         (record(("id", "long"), ("gross", ["null", MONEY])), "gross", "new, but 'net' is missing"),
         (record(("id", "string"), ("net", ["null", MONEY])), "id", "a different type"),
-        (record(("net", ["null", MONEY])), "id", "not written, may not be null"),
+        (record(("net", ["null", MONEY])), "id", "not written, cannot be null"),
         (record(("id", "long"), ("net", ["null", MONEY]), ("Key", TEXT)), "Key", "does not come from values"),
         (record(("id", "long"), ("net", ["null", MONEY]), ("ID", TEXT)), "ID", "clashes with 'id'"),
     ],

@@ -26,7 +26,7 @@ def load(folder: Path, **registry: Any) -> RegistrySettings | None:
 )
 def test_a_password_over_http_goes_to_no_other_machine_unless_the_settings_allow_it(tmp_path: Path, url: str) -> None:
     assert load(tmp_path, url=url) is not None
-    with pytest.raises(ConfigurationError, match="over http, where anybody on the way can read it") as caught:
+    with pytest.raises(ConfigurationError, match="over http, where anyone in between can read it") as caught:
         load(tmp_path, url=url, **LOGIN)
     assert caught.value.field == "registry.url"
     assert caught.value.file == f"{tmp_path / 'collections.yaml'}, line 5"

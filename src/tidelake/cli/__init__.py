@@ -1,4 +1,4 @@
-"""The command line: parses options, calls `tidelake.lake`, and prints results. Heavy imports come late."""
+"""The command line: parses options, calls `tidelake.lake`, and prints results. Slow imports are inside functions."""
 
 from tidelake.cli.app import main
 

@@ -35,7 +35,7 @@ app.add_typer(topic_app)
 
 
 def main() -> None:
-    """Run the command line; a known error prints its text on standard error and sets the exit status, no traceback."""
+    """Run the command line. A known error prints its text on standard error, without a traceback."""
     try:
         app()
     except (CommitError, CapabilityError, DamagedTable) as error:
@@ -44,7 +44,7 @@ def main() -> None:
     except (TidelakeError, JarError) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+    except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:

@@ -15,18 +15,18 @@ from tidelake.errors import OptionRefused
 def fence(
     name: NameArgument,
     writer: Annotated[
-        str | None, typer.Option("--writer", help="The only writer to let in: the `writer` of its settings.")
+        str | None, typer.Option("--writer", help="The only writer to let in, named as `writer` in its settings.")
     ] = None,
     anyone: Annotated[bool, typer.Option("--anyone", help="Let in any writer, with or without a name.")] = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Fence a collection: no process that runs can commit to it any more, and only this writer may start. No JVM."""
+    """Fence a collection: no running process can commit to it any more; only this writer may start. Starts no JVM."""
     if (writer is None) == (not anyone):
-        raise OptionRefused("whom to let in is not clear", "give --writer NAME or --anyone")
+        raise OptionRefused("it is not clear whom to let in", "give --writer NAME or --anyone")
     epoch = open_lake(config).collection(name).fence(writer)
     if as_json:
         print_json({"name": name, "epoch": epoch, "writer": writer})
     else:
         allowed = "any writer" if writer is None else f"only the writer '{writer}'"
-        say(f"{name}: {allowed} may write; what runs now cannot commit any more, and has to be started again")
+        say(f"{name}: {allowed} may write; running processes cannot commit any more, and have to be restarted")

@@ -66,4 +66,4 @@ def late(
     print_rows(f"{name}: late contradictions", columns, rows)
     say(late_note(report.verdicts))
     if report.contradictions > len(rows):
-        say(f"{len(rows)} of {report.contradictions} contradictions; --limit shows more that are listed")
+        say(f"{len(rows)} of {report.contradictions} contradictions; --limit shows more of those that are recorded")

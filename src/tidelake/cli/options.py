@@ -9,7 +9,10 @@ import typer
 
 CONFIG = Path("collections.yaml")
 ConfigOption = Annotated[
-    Path, typer.Option("--config", envvar="TIDELAKE_CONFIG", help="The collections.yaml that names store and topics.")
+    Path,
+    typer.Option(
+        "--config", envvar="TIDELAKE_CONFIG", help="The collections.yaml that names the store and the topics."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The collection's name.")]

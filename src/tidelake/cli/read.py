@@ -26,14 +26,15 @@ def read(
     name: NameArgument,
     as_of: Annotated[
         int | None,
-        typer.Option("--as-of", min=INT64_MIN, max=INT64_MAX, help="A time in [since, upper); by default the last."),
+        typer.Option(
+            "--as-of", min=INT64_MIN, max=INT64_MAX, help="A time in [since, upper); by default the last one."
+        ),
     ] = None,
     columns: Annotated[str | None, typer.Option(help="The columns to read, separated by commas.")] = None,
-    where: Annotated[
-        str | None, typer.Option(help="A Spark SQL predicate on the data's columns, and nothing else.")
-    ] = None,
+    where: Annotated[str | None, typer.Option(help="A Spark SQL predicate on the data's columns only.")] = None,
     limit: Annotated[
-        int | None, typer.Option(min=0, max=_ROWS_MAX, help="Maximum number of rows (20 unless --json).")
+        int | None,
+        typer.Option(min=0, max=_ROWS_MAX, help="Maximum number of rows (by default 20, or all with --json)."),
     ] = None,
     skip_errors: Annotated[
         bool, typer.Option("--skip-errors", help="Leave out keys whose newest value could not be decoded.")
@@ -78,7 +79,7 @@ def read(
 
 @contextmanager
 def _spark_errors(name: str, where: str | None) -> Iterator[None]:
-    """Raise an error of Spark as an error of the predicate, or else of the read."""
+    """Turn an error of Spark into an error of the predicate, or otherwise of the read."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -90,7 +91,7 @@ def _spark_errors(name: str, where: str | None) -> Iterator[None]:
         java = getattr(error, "java_exception", None)
         fact = str(error if java is None else java.toString()).split("\n", maxsplit=1)[0]
         state = (error.getSqlState() or "") if isinstance(error, PySparkException) else ""
-        if where is not None and state.startswith(("22", "P0")):  # it fails on the data, or calls `raise_error`
+        if where is not None and state.startswith(("22", "P0")):  # it failed on the data, or called `raise_error`
             raise PredicateRefused(
                 where, f"fails: {fact}", "write a predicate that is true or false for every row"
             ) from error
@@ -98,7 +99,7 @@ def _spark_errors(name: str, where: str | None) -> Iterator[None]:
 
 
 def _rows_of(snapshot: Snapshot, rows_max: int | None) -> list[dict[str, Any]]:
-    """Return the rows in order, as JSON from the JVM: Python has no year 10000, and JSON no exact 38-digit numbers."""
+    """Return the rows in order, read from the JVM's JSON: Python has no year 10000; `parse` keeps 38 digits exact."""
     from pyspark.sql import functions as F
 
     from tidelake.decode.landing import ROW_TEXT

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def say(text: str) -> None:
-    """Print a message for a person on standard error, apart from the output."""
+    """Print a message for a person on standard error, separate from the output."""
     typer.echo(text, err=True)
 
 
@@ -44,7 +44,7 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
 
 
 def console() -> Console:
-    """Return the terminal; wide enough for a table if the output goes to a file or a pipe."""
+    """Return the console, which is wide enough for a table if the output goes to a file or a pipe."""
     from rich.console import Console
 
     return Console() if sys.stdout.isatty() else Console(width=160)
@@ -60,7 +60,7 @@ def _cell(value: Any) -> str:
 
 
 def _nested_cell(value: Any) -> str:
-    """Write JSON for a person: numbers unchanged, and no letters escaped."""
+    """Write JSON for a person, with numbers unchanged and no letter escaped."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_nested_cell(name)}: {_nested_cell(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list):

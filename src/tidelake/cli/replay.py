@@ -27,7 +27,7 @@ class Engine(StrEnum):
 
 
 def replay(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recorded streams, JSON lines.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recorded streams, as JSON lines.")],
     engine: Annotated[
         Engine, typer.Option(help="memory: the reader; delta: a topic, the ingest and seal jobs, and their tables.")
     ] = Engine.memory,
@@ -55,7 +55,7 @@ def replay(
 
 
 def _read_streams(files: list[Path], failed: list[Path]) -> Iterator[tuple[Path, list[bytes]]]:
-    """Yield the lines of each file. A file that cannot be read is named on standard error, and added to `failed`."""
+    """Yield the lines of each file. If a file cannot be read, print its error and add it to `failed`."""
     from tidelake.protocol.replay import split_lines
 
     for file in files:
@@ -76,7 +76,7 @@ def _check_no_store(store: Path | None) -> None:
 def _replay_through_delta(
     streams: list[tuple[Path, list[bytes]]], store: Path | None, failed: list[Path]
 ) -> Iterator[dict[str, Any]]:
-    """Run each stream through the real jobs. A stream that fails is named and added to `failed`; the others go on."""
+    """Run each stream through the real jobs. If one fails, print its error, add it to `failed`, and run the others."""
     from tidelake.generator.recorded_stream import Pipeline, make_streams, replay_through
     from tidelake.spark.session import LOG, start_session
 

@@ -1,4 +1,4 @@
-"""`tidelake resolve`: decides what a stream cannot, with a sub-command for each kind of decision."""
+"""`tidelake resolve`: decides what a stream cannot decide, with a sub-command for each kind of decision."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ app = typer.Typer(
 
 TimeOption = Annotated[
     int,
-    typer.Option(
-        "--time", min=0, max=INT64_MAX, help="The time that does not seal, or a sealed time that `tidelake late` shows."
-    ),
+    typer.Option("--time", min=0, max=INT64_MAX, help="An unsealed time, or a sealed time that `tidelake late` shows."),
 ]
 CountOption = Annotated[int, typer.Option("--count", min=0, max=INT64_MAX, help="The number of distinct updates.")]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; every report that shows the decision repeats it.")]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", help="The reason; every report that shows the decision repeats it.")
+]
 
 
 @app.command()
@@ -109,7 +109,7 @@ def discard(
 def gap(
     name: NameArgument,
     offsets: Annotated[
-        str, typer.Option("--offsets", help="Offsets that will not come back: TOPIC:PARTITION:FROM-TO (without TO).")
+        str, typer.Option("--offsets", help="Offsets that will not come back: TOPIC:PARTITION:FROM-TO (TO excluded).")
     ],
     reason: ReasonOption,
     config: ConfigOption = CONFIG,
@@ -139,7 +139,10 @@ def topic(
 def quarantine(
     name: NameArgument,
     offsets: Annotated[
-        str, typer.Option("--offsets", help="The messages: TOPIC:PARTITION:OFFSET, or FROM-TO (without TO).")
+        str,
+        typer.Option(
+            "--offsets", help="The messages: TOPIC:PARTITION:OFFSET, or TOPIC:PARTITION:FROM-TO (TO excluded)."
+        ),
     ],
     reason: ReasonOption,
     config: ConfigOption = CONFIG,
@@ -155,7 +158,8 @@ def quarantine(
 def withdraw(
     name: NameArgument,
     time: Annotated[
-        int | None, typer.Option("--time", min=0, max=INT64_MAX, help="An open time: all decisions about it.")
+        int | None,
+        typer.Option("--time", min=0, max=INT64_MAX, help="An unsealed time; all decisions about it are withdrawn."),
     ] = None,
     offsets: Annotated[
         str | None, typer.Option("--offsets", help="The offsets of an acknowledgement, exactly as they were given.")
@@ -163,7 +167,7 @@ def withdraw(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Withdraw the decisions about an open time, or about quarantined messages."""
+    """Withdraw the decisions about an unsealed time, or about quarantined messages."""
     from tidelake.decisions import Offsets
 
     subject: int | Offsets
@@ -193,7 +197,7 @@ def list_decisions(name: NameArgument, config: ConfigOption = CONFIG, as_json: J
 def by_options(
     context: typer.Context,
     name: NameArgument,
-    reason: Annotated[str, typer.Option(help="Why. Only --withdraw needs none.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason. Only --withdraw needs none.")] = "",
     time: Annotated[int | None, typer.Option(min=0, max=INT64_MAX, help="See `count`, `discard`, `withdraw`.")] = None,
     count: Annotated[int | None, typer.Option(min=0, max=INT64_MAX, help="See `count`.")] = None,
     discard: Annotated[str | None, typer.Option(help="See `discard`.")] = None,
@@ -204,7 +208,7 @@ def by_options(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide by options alone, as before sub-commands existed."""
+    """Decide with options alone, as before there were sub-commands."""
     acknowledged = None if withdraw else quarantined
     values = {
         "count": ("--count", count),

@@ -95,13 +95,13 @@ def _notes(status: CollectionStatus) -> list[str]:
         decided = status.late_contradicted - status.late_undecided
         settled = f", {decided} of them settled by decision" if decided else ""
         notes.append(
-            f"late contradictions: {status.late_contradicted}{settled}; what was published stays; "
+            f"late contradictions: {status.late_contradicted}{settled}; what was published does not change; "
             f"see `tidelake late {status.name}`"
         )
     notes += [f"key in error: {text}" for text in status.keys_in_error_first[:_TIMES_SHOWN]]
     if status.keys_in_error > _TIMES_SHOWN:
         notes.append(
-            f"keys in error: {status.keys_in_error} in all; reads refuse them, or leave them out by --skip-errors"
+            f"keys in error: {status.keys_in_error} in all; reads refuse them, or leave them out with --skip-errors"
         )
     if status.quarantine:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(status.quarantine_reasons.items()))

@@ -54,7 +54,7 @@ def play(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Play a file topic to a Kafka topic, starting where the Kafka topic ends. Starts no JVM."""
+    """Play a file topic into a Kafka topic, starting where the Kafka topic ends. Starts no JVM."""
     from tidelake.topic.producing import play_topic
 
     _say(f"played to '{topic}'", play_topic(folder, _cluster(config), topic, renumber=renumber), as_json)

@@ -20,13 +20,13 @@ _COLUMNS = ["table", "file", "problem", "remedy"]
 
 def verify(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The collection; all of them without it.")
+        str | None, typer.Argument(metavar="[NAME]", help="The collection; by default all of them.")
     ] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every page of every file as well.")] = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify that log entries and files are what was committed. The exit status is 1 if any is not. Starts no JVM."""
+    """Verify that log entries and files are what was committed. The exit status is 1 if one is not. Starts no JVM."""
     lake = open_lake(config)
     chosen = [lake.collection(name)] if name is not None else lake.collections()
     results = {collection.name: collection.verify(deep) for collection in chosen if _is_ingested(collection)}
@@ -41,7 +41,9 @@ def verify(
 
 def repair(
     name: NameArgument,
-    apply: Annotated[bool, typer.Option("--apply", help="Restore; without it, only say what would be done.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Restore; without this option, only show what would be restored.")
+    ] = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,7 +71,7 @@ def _show(name: str, result: Verification) -> None:
     if result.damages:
         print_rows(f"{name}: damaged", _COLUMNS, _rows(result.damages))
     say(
-        f"{name}: {result.tables} tables, {result.files:,} files of {result.bytes:,} bytes, "
+        f"{name}: {result.tables} tables, {result.files:,} files with {result.bytes:,} bytes in total, "
         f"{len(result.damages) or 'none'} damaged"
     )
 
@@ -79,7 +81,7 @@ def _rows(damages: list[Damage]) -> list[dict[str, object]]:
 
 
 def _is_ingested(collection: LakeCollection) -> bool:
-    """Whether the store has the collection; a damaged catalog is for `verify` to name."""
+    """Whether the store has the collection; true if the catalog is damaged, so that `verify` names the damage."""
     from tidelake.errors import DamagedTable, UnknownCollection
 
     try:

@@ -1,5 +1,5 @@
-"""Generates CDCv2 file topics from a seed, mangled in any way, together with their ground truth.
+"""Generates CDCv2 file topics from a seed, mangled as requested, and their ground truth.
 
-`options.GenerateOptions`, `generate.generate`, `truth.contents_at`, `truth.read_truth`. Nothing is imported here,
-because the command line needs only the options.
+Import `options.GenerateOptions`, `generate.generate`, `truth.contents_at` and `truth.read_truth` from their modules.
+This package imports nothing itself, because the command line needs only the options.
 """

@@ -77,7 +77,7 @@ class Encoder:
         return b"".join(parts)
 
     def progress(self, lower: Sequence[Any], upper: Sequence[Any], counts: Sequence[tuple[Any, int]]) -> bytes:
-        """Encode a statement, legal or not."""
+        """Encode a progress statement, legal or not."""
         parts = [self._header, _PROGRESS_BRANCH]
         for values in ([self._long(time) for time in lower], [self._long(time) for time in upper]):
             parts += self._array(values)

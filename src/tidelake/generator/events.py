@@ -1,4 +1,4 @@
-"""Change events of orders, as from a database that creates, changes and deletes them, sometimes at the same time."""
+"""Change events of orders, like those of a database; an order may change more than once at the same time."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class EventHistory(History):
         if kind > 0.4 or not self._has_new_id():
             order = self._any(self._live) if kind > 0.9 else self._pick(self._live)
         if order is None:
-            self._happen(None, self._order_to_create(kind), time)
+            self._add_event(None, self._order_to_create(kind), time)
         elif 0.75 < kind <= 0.9:
-            self._happen(order, None, time)
+            self._add_event(order, None, time)
         else:
-            moves = self._has_new_id() and self._random.random() < 0.1
-            self._happen(order, self._new_order(self._new_id() if moves else self._orders[order]["id"]), time)
+            gets_new_id = self._has_new_id() and self._random.random() < 0.1
+            self._add_event(order, self._new_order(self._new_id() if gets_new_id else self._orders[order]["id"]), time)
 
     def _order_to_create(self, kind: float) -> int:
         """Return a deleted order if `kind` asks for one and its id is free, otherwise a new order."""
@@ -69,12 +69,12 @@ class EventHistory(History):
             return deleted
         return self._new_order(self._new_id())
 
-    def _happen(self, before: int | None, after: int | None, time: int) -> None:
+    def _add_event(self, before: int | None, after: int | None, time: int) -> None:
         self.updates.append((self._event(before, after), time, 1))
         if before is not None:
-            self._leave(before, self._orders[before]["id"])
+            self._mark_gone(before, self._orders[before]["id"])
         if after is not None:
-            self._come(after, self._orders[after]["id"])
+            self._mark_live(after, self._orders[after]["id"])
 
     def _event(self, before: int | None, after: int | None) -> int:
         """Return the number of an event; equal events share a number."""
@@ -94,7 +94,7 @@ class EventHistory(History):
 
 
 def events_table(events: list[dict[str, Any]]) -> pa.Table:
-    """Return events in the columns of a table: `before` and `after` are structs, null if there is no such row."""
+    """Return events as a table: `before` and `after` are structs, null if there is no such row."""
     kind = pa.struct(list(ARROW_SCHEMA))
     columns: dict[str, pa.Array] = {name: _structs([event[name] for event in events], kind) for name in (BEFORE, AFTER)}
     return pa.table({**columns, "op": pa.array([event["op"] for event in events], pa.string())})

@@ -27,7 +27,7 @@ class Garbage:
     """Creates bad values, and counts them by the reason that a reader has to report.
 
     Args:
-        decode: raises the error of a bad value. Each value is tried, so that none is valid by chance.
+        decode: raises an error for a bad value. Each value is decoded once, so that none is valid by chance.
         encoding: the framing of good messages.
         schema_id: the schema id of good messages.
         random: the source of all randomness.
@@ -72,7 +72,7 @@ class Garbage:
         return value + self._random.randbytes(self._random.randint(1, 8))
 
     def _with_a_wrong_first_byte(self, value: bytes) -> bytes:
-        return bytes([self._random.choice((4, 6, 8, 64))]) + value[1:]  # as an index of a union's branch: 2, 3, 4, 32
+        return bytes([self._random.choice((4, 6, 8, 64))]) + value[1:]  # as the index of a union's branch: 2, 3, 4, 32
 
     def _random_bytes(self, _: bytes) -> bytes:
         first = self._random.choice((10, 12, 32, 100))  # no message begins with these

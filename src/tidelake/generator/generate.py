@@ -25,7 +25,7 @@ from tidelake.protocol.message import Progress, Updates
 from tidelake.storage.location import locate
 
 BREACHES = {"append_only": "append_only_diff", "debezium": "event_diff"}
-"""The quarantine reason of a breach, by family; only families that allow no negative diff."""
+"""The quarantine reason of a breach, for each family that allows no negative diff."""
 
 _FAR_FUTURE = 2**50
 
@@ -60,10 +60,10 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
 
     Raises:
         GeneratorRefused: the topic is not empty, or cannot be continued; a chosen time is outside the history; `out`
-            is in the topic.
+            is inside the topic.
 
-    Cost: the history and the topic's new part are held in memory. 200,000 updates, stated by two writers and repeated
-    to 520,000, take 7 s of one core.
+    Cost: the history and the topic's new part are held in memory. 200,000 updates, of which two writers and
+    copies make 520,000, take 7 s on one core.
     """
     report = progress or (lambda step, done, total: None)
     topic = topics / options.name
@@ -72,7 +72,7 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
     )
     if topic.resolve() in (out.resolve(), *out.resolve().parents):
         raise GeneratorRefused(
-            f"{out} is inside the topic {topic}, where a reader takes every file for records",
+            f"{out} is inside the topic {topic}, where a reader expects every file to hold records",
             "choose a different folder",
         )
     contents, before = _read_topic(options, topic, truth_path)
@@ -126,7 +126,7 @@ def schema_of(family: Family) -> dict[str, Any]:
 
 
 def _read_topic(options: GenerateOptions, topic: Path, truth_path: Path) -> tuple[Held, Truth | None]:
-    """Return what the topic holds, and its ground truth if it is to be continued.
+    """Return what the topic holds, and its ground truth if this call continues it.
 
     Raises:
         GeneratorRefused: the topic is not empty, or cannot be continued.
@@ -160,7 +160,7 @@ def _span(options: GenerateOptions, before: Truth | None) -> Span:
     """Return the times of the history, and how far progress is stated.
 
     Raises:
-        GeneratorRefused: a time to hold back is not among the stated ones.
+        GeneratorRefused: no progress is stated for a time to hold back.
     """
     start = before.end if before else 0
     end = start + options.times

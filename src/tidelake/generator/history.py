@@ -25,7 +25,7 @@ class History:
         random: the source of all randomness.
         keys: the number of ids; exceeded only if necessary.
         empty_times: the minimum share of times without an update.
-        negative: the share of deletions that remove more than exists.
+        negative: the share of deletions that remove more than there is.
         needed: times that must have at least one update.
         first_time: the first time of the history.
         first_id: the minimum id of an order.
@@ -96,7 +96,7 @@ class History:
     def _plain_step(self, time: int, left: int) -> None:
         """Make one change to the orders: one update, or two if `left` allows.
 
-        In a keyed history an order exists once or not at all.
+        In a keyed history, an order exists once or not at all.
         """
         kind = self._random.random()
         if kind < 0.1:
@@ -121,7 +121,7 @@ class History:
             self._replace(row, self.new_row(self.rows[row]["id"]), time)
 
     def _append_step(self, time: int, left: int) -> None:
-        """Add one more copy of an order, or a new order."""
+        """Add to the multiplicity of an order, or add a new order."""
         row = self._pick(self._live) if self._random.random() < 0.15 else None
         if row is None:
             order_id = self._ids[int(self._random.random() * len(self._ids))]
@@ -139,11 +139,11 @@ class History:
         self.updates.append((row, time, diff))
         self._held[row] = now
         if now:
-            self._come(row, self.rows[row]["id"])
+            self._mark_live(row, self.rows[row]["id"])
         else:
-            self._leave(row, self.rows[row]["id"])
+            self._mark_gone(row, self.rows[row]["id"])
 
-    def _come(self, row: int, order_id: int) -> None:
+    def _mark_live(self, row: int, order_id: int) -> None:
         """Record that a row exists from the current time on."""
         self._touched.add(row)
         self._gone.discard(row)
@@ -151,7 +151,7 @@ class History:
         self._live_by_id[order_id] = row
         self._free_ids.discard(order_id)
 
-    def _leave(self, row: int, order_id: int) -> None:
+    def _mark_gone(self, row: int, order_id: int) -> None:
         """Record that a row no longer exists."""
         self._touched.add(row)
         self._live.discard(row)
@@ -163,13 +163,13 @@ class History:
         return self._random.randint(2, 5) if not self._is_keyed and self._random.random() < 0.1 else 1
 
     def _change(self, held: int) -> int:
-        """Return a diff that leaves part of what is held."""
+        """Return a diff that removes a part of what is held, or adds to it."""
         if held > 1 and self._random.random() < 0.6:
             return -self._random.randint(1, held - 1)
         return self._amount()
 
     def _pick(self, bag: Bag) -> int | None:
-        """Return a random row that the current time has not touched; None if several attempts find none."""
+        """Return a random row that has not changed at the current time; None if several attempts find none."""
         for _ in range(_ATTEMPTS if bag.items else 0):
             row = bag.items[int(self._random.random() * len(bag.items))]
             if row not in self._touched:

@@ -45,7 +45,7 @@ def repeat_messages(messages: Sequence[Item], random: Random, share: float) -> l
 
 
 def insert_anywhere(items: Sequence[Item], extras: Iterable[Item], random: Random) -> list[Item]:
-    """Insert extras at random places; the order of the items stays."""
+    """Insert extras at random places; the items keep their order."""
     places = [(float(place), item) for place, item in enumerate(items)]
     places += [(random.uniform(-1.0, len(items)), extra) for extra in extras]
     places.sort(key=_place)
@@ -68,7 +68,7 @@ def _place(placed: tuple[float, object]) -> float:
 
 
 def _parts(statement: Progress, random: Random) -> list[Message]:
-    """Return two overlapping parts and a part from within; a statement of one time, or one that closes, stays whole."""
+    """Return two overlapping parts and a third from inside; a statement of one time, or a closing one, stays whole."""
     if statement.upper.is_empty:
         return [statement]
     (lower,), (upper,) = statement.lower.elements, statement.upper.elements

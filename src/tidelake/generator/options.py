@@ -57,7 +57,7 @@ class GenerateOptions:
     """
 
     name: str = _choice(
-        "", "The topic's name; it becomes a folder, and the names of three files next to it start with it.", rule="name"
+        "", "The topic's name: the name of its folder, and the beginning of the names of three files.", rule="name"
     )
 
     # The history.
@@ -71,14 +71,14 @@ class GenerateOptions:
     )
     seed: int = _number(0, "The same seed and options give the same bytes.", most=INT64_MAX)
     updates: int = _number(10_000, "Exact number of distinct updates (data, time) in the history.", 1)
-    times: int = _number(100, "Number of times in the history; its last upper is the first time after them.", 1)
+    times: int = _number(100, "Number of times in the history; the last upper is the first time after them.", 1)
     keys: int = _number(5_000, "Number of orders; a plain history exceeds it only if necessary.", 1)
     empty_times: float = _share(0.05, "Share of the times without an update.")
-    negative: float = _share(0.0, "Share of the deletions that remove more than exists (plain only).")
+    negative: float = _share(0.0, "Share of the deletions that remove more than there is (plain only).")
 
     # The messages.
     encoding: Encoding = field(
-        default="avro", metadata=_among(Encoding, "avro: bare; confluent: after a zero byte and a schema id.")
+        default="avro", metadata=_among(Encoding, "avro: bare Avro; confluent: Avro after a zero byte and a schema id.")
     )
     schema_id: int = _number(1, "The schema id in Confluent framing.", most=_SCHEMA_ID_MAX)
     partitions: int = _number(1, "Number of partitions, which take the messages in turn.", 1, 10_000)
@@ -86,7 +86,7 @@ class GenerateOptions:
     updates_per_message: int = _number(100, "Maximum number of updates in a message of the first writer.", 1)
     times_per_statement: int = _number(10, "Average number of times that one progress statement covers.", 1)
     append: bool = _choice(
-        False, "Continue a topic that this generator wrote: later offsets, later times.", rule="flag"
+        False, "Continue a topic that this generator wrote, with later offsets and later times.", rule="flag"
     )
 
     # The writers.
@@ -113,12 +113,12 @@ class GenerateOptions:
     far_future: int = _number(0, "Number of updates far beyond the history, at times that no progress covers.")
     close: bool = _choice(False, "End with a statement that nothing more will ever come.", rule="flag")
 
-    # Errors of the source; their times do not seal. These messages come first, so that no order hides them.
+    # Errors of the source; their times cannot be sealed. These messages come first, so that no reordering hides them.
     conflicting_diff_at: tuple[int, ...] = _times("Times at which one update is stated with a second diff.")
     conflicting_count_at: tuple[int, ...] = _times("Times for which a second count is announced.")
     over_count_at: tuple[int, ...] = _times("Times with one update more than announced.")
     breach_at: tuple[int, ...] = _times(
-        "Times with one announced update of diff -1 (append_only, debezium), or an order of two values (upsert)."
+        "Times with one announced update of diff -1 (append_only, debezium), or an order with two values (upsert)."
     )
 
     def __post_init__(self) -> None:
@@ -139,22 +139,22 @@ class GenerateOptions:
                 raise GeneratorRefused(f"{pair} cannot be combined", why)
         if self.unsealed_times > self.times:
             raise GeneratorRefused(
-                f"unsealed_times is {self.unsealed_times}, greater than times, {self.times}", "lower unsealed_times"
+                f"unsealed_times is {self.unsealed_times}, but times is only {self.times}", "lower unsealed_times"
             )
         if len(self.times_needed) > self.updates:
             raise GeneratorRefused(
-                f"updates is {self.updates}, but {len(self.times_needed)} times must have one",
+                f"updates is {self.updates}, but {len(self.times_needed)} times must have an update",
                 "raise updates: a contradiction needs an update that it contradicts",
             )
 
     @property
     def times_held_back(self) -> tuple[int, ...]:
-        """The times that cannot seal, in order."""
+        """The times that cannot be sealed, in order."""
         return tuple(sorted({*self.times_needed, *self.breach_at}))
 
     @property
     def times_needed(self) -> tuple[int, ...]:
-        """The times that need an update, because it will be contradicted."""
+        """The times that need an update, because that update will be contradicted."""
         return tuple(sorted({*self.conflicting_diff_at, *self.conflicting_count_at, *self.over_count_at}))
 
 

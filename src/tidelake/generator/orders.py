@@ -37,7 +37,7 @@ RECORD_SCHEMA: dict[str, Any] = {
 }
 
 ARROW_SCHEMA = pa.schema(data_fields(RECORD_SCHEMA))
-"""The columns of the same records in a table."""
+"""The columns of these records in a table."""
 
 _FIRST_PLACED_AT_MS = 1_704_067_200_000  # the beginning of 2024
 _MS_BETWEEN_ORDERS = 1_000
@@ -60,7 +60,7 @@ _NOTES = ("", "call first", "ring twice — 2×", "null", "日曜日", "\\n")
 
 
 def random_order(random: Random, order_id: int, number: int) -> dict[str, Any]:
-    """Create an order in the codec's form; `number` is never used twice, so no two orders are equal."""
+    """Create an order in the codec's form; callers never repeat a `number`, so no two orders are equal."""
     draw = random.random
     kind = draw()
     note: Any = None
@@ -85,7 +85,7 @@ def random_order(random: Random, order_id: int, number: int) -> dict[str, Any]:
 
 
 def decimal_bytes(unscaled: int) -> bytes:
-    """Return the shortest big-endian two's complement.
+    """Return a number in big-endian two's complement, with as few bytes as possible.
 
     >>> decimal_bytes(127).hex(), decimal_bytes(128).hex(), decimal_bytes(-128).hex()
     ('7f', '0080', '80')
@@ -95,7 +95,7 @@ def decimal_bytes(unscaled: int) -> bytes:
 
 
 def orders_table(orders: list[dict[str, Any]]) -> pa.Table:
-    """Return orders in the columns of a table."""
+    """Return orders as a table."""
 
     def column(name: str) -> pa.Array:
         kind = ARROW_SCHEMA.field(name).type

@@ -1,6 +1,6 @@
-"""Recorded lines as values of a topic: in Avro if it can express the line, even if invalid; else marked bytes.
+"""Recorded lines as values of a topic: Avro if it can express the line, valid or not; otherwise the marked line.
 
-Any JSON value is stored in a record of one column that holds its canonical text, so equal data are equal rows.
+Any JSON value is stored as its canonical text, in a record of one column, so equal data are equal rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RECORD: dict[str, Any] = {"type": "record", "name": "data", "fields": [{"name": 
 """The schema of `data`."""
 
 NOT_AVRO = b"J"
-"""Marks a line that Avro cannot express: as a branch index it matches no branch of a message."""
+"""Marks a line that Avro cannot express: read as a branch index, it matches no branch of a message."""
 
 _SCHEMA = fastavro.parse_schema(cdcv2_schema(RECORD))
 _CODEC = AvroCodec(RECORD)
@@ -34,7 +34,7 @@ _CODEC = AvroCodec(RECORD)
 class TopicLine:
     """One line of a recorded stream.
 
-    `value` is sent to the topic, None for a null record; a restart is not sent. `is_fact` is true if the line is a
+    `value` is what the topic gets, None for a null record; a restart is not sent. `is_fact` is true if the line is a
     message that states something. `data` holds the data of a good message as the line writes them, by time and
     canonical text.
     """

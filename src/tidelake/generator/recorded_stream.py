@@ -62,7 +62,7 @@ class Pipeline:
 
     @staticmethod
     def for_tiny_data(spark: SparkSession, ingest: Job, seal: Job) -> Pipeline:
-        """Create a pipeline in a new session of the same application, set for a handful of rows."""
+        """Create a pipeline in a new session of the same application, tuned for a handful of rows."""
         session = spark.newSession()
         for name, value in TINY.items():
             session.conf.set(name, value)
@@ -105,11 +105,11 @@ def make_streams(folder: Path, streams: int) -> list[Settings]:
 def replay_through(
     pipeline: Pipeline, settings: Settings, lines: Sequence[bytes], file_name: str
 ) -> Iterator[dict[str, Any]]:
-    """Run one recorded stream through ingest and seal, with the output of `tidelake.protocol.replay.replay_file`.
+    """Run a recorded stream through ingest and seal; the output is that of `tidelake.protocol.replay.replay_file`.
 
     Args:
         pipeline: the jobs.
-        settings: settings of the stream's own collection, whose topic is empty.
+        settings: the settings of the stream's own collection, whose topic is empty.
         lines: the lines without their line breaks.
         file_name: the name in the output.
 
@@ -145,7 +145,8 @@ def first_line_with_a_time(lines: Sequence[bytes], file_name: str) -> int:
             continue
         if message.width is not None:
             raise GeneratorRefused(
-                f"{file_name}, line {number}: a time is a product of {message.width} integers; a table has plain ones",
+                f"{file_name}, line {number}: a time is a product of {message.width} integers, but the times of a "
+                "table are plain integers",
                 "replay this file with --engine memory",
             )
         return number
@@ -164,10 +165,10 @@ class _Stream:
         self._upper, self._closed = 0, False
         self._grounds: _Grounds = {}
         self._written: dict[tuple[int, str], Any] = {}
-        """Data as the stream first wrote it, by time and canonical text, as there are several ways to write it."""
+        """Data as the stream first wrote it, by time and canonical text: there are several ways to write it."""
 
     def take(self, batch: Sequence[TopicLine], file_name: str) -> Iterator[dict[str, Any]]:
-        """Send some lines, at most one of them a fact, run the jobs, and yield the outcome of each line."""
+        """Send some lines, of which at most one states a fact, run the jobs, and yield the outcome of each line."""
         place = {self._sent + index: line for index, line in enumerate(line for line in batch if line.is_sent)}
         self._send(place)
         sealed = self._pipeline.run(self._settings)
@@ -232,7 +233,7 @@ class _Stream:
 
 
 def _grounds(collection: Collection, kind: str, time: int) -> set[Any]:
-    """Return the evidence of a contradiction that the tables hold."""
+    """Return the evidence that the tables hold for a contradiction."""
     if kind == "conflicting_count":
         return _stated_counts(collection, time)
     diffs_by_text: dict[str, set[int]] = {}
@@ -244,7 +245,7 @@ def _grounds(collection: Collection, kind: str, time: int) -> set[Any]:
 
 
 def _stated_counts(collection: Collection, time: int) -> set[int]:
-    """Return the counts that statements announce for an unsealed time, 0 if a statement leaves it out."""
+    """Return the counts that statements announce for an unsealed time; a statement that leaves it out announces 0."""
     table = OpenTable(collection.paths.progress)
     counts = set()
     for row in read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA).to_pylist():

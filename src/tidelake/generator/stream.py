@@ -1,4 +1,4 @@
-"""Assembles a stream: what writers state, what happens to it in transit, and what does not belong."""
+"""Assembles a stream: what writers state, what happens to it in transit, and what does not belong in it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Stream:
     def values(self, encoder: Encoder, garbage: Garbage) -> list[bytes | None]:
         """Encode the messages, mix in unusable ones, and put everything into the final order.
 
-        Contradictions come first, so that their times cannot seal before a reader meets them.
+        Contradictions come first, so that their times cannot be sealed before a reader meets them.
         """
         options = self._options
         usual = [encoder.message(message) for message in self._usual]

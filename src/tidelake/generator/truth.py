@@ -1,6 +1,6 @@
 """The ground truth of a generated topic: its distinct updates, its contents at any time, and the upper to reach.
 
-Only Arrow adds up the contents, so they are an independent check of what Spark and Delta compute.
+Arrow alone adds up the contents, so they are an independent check of what Spark and Delta compute.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Frozen(BaseModel):
 
 
 class HeldBack(_Frozen):
-    """A time that cannot seal, and the kind of its contradiction, or `envelope_breach`."""
+    """A time that cannot be sealed, and the kind of its contradiction, or `envelope_breach`."""
 
     time: int
     kind: str
@@ -87,7 +87,7 @@ class Truth(_Frozen):
 
 
 def updates_table(rows: list[dict[str, Any]], updates: list[Triple], before: Path | None = None) -> pa.Table:
-    """Return updates as rows of the data's columns, `_time` and `_diff`, appended to those of an earlier file."""
+    """Return a table of the data's columns, `_time` and `_diff`: the rows of an earlier file, then the updates."""
     table = (events_table(rows) if rows and AFTER in rows[0] else orders_table(rows)).take(
         pa.array([row for row, _, _ in updates], pa.int64())
     )
@@ -101,11 +101,11 @@ def contents_at(path: Path, as_of: int) -> pa.Table:
 
     Args:
         path: `<name>.truth.parquet`.
-        as_of: any time; the caller knows which times a table can answer.
+        as_of: any time, even one at which a table cannot be read.
 
     Returns:
-        The data's columns and `_diff`, the multiplicity of each row: never 0. The order of rows is arbitrary. For
-        change events, the columns are those of the rows that they change.
+        The data's columns and `_diff`, the multiplicity of each row, which is never 0. The order of rows is arbitrary.
+        For change events, the columns are those of the rows that they change.
     """
     updates = pq.read_table(path, filters=[(TIME, "<=", as_of)])
     if AFTER in updates.column_names:
@@ -133,12 +133,14 @@ def read_truth(path: Path) -> Truth:
         GeneratorRefused: the file is missing.
     """
     if not path.is_file():
-        raise GeneratorRefused(f"there is no {path}", "only a topic that this generator wrote has one; name its folder")
+        raise GeneratorRefused(
+            f"there is no {path}", "continue a topic that this generator wrote, and give the folder of its ground truth"
+        )
     return Truth.model_validate_json(path.read_text(encoding="utf-8"))
 
 
 def write_truth(schema: tuple[Path, Any], updates: tuple[Path, pa.Table], summary: tuple[Path, Any]) -> None:
-    """Write the record schema, the true updates and, last, their summary."""
+    """Write the record schema, the true updates and, finally, their summary."""
     for path, _ in (schema, updates, summary):
         path.parent.mkdir(parents=True, exist_ok=True)
     _write_json(*schema)

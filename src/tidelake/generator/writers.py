@@ -21,7 +21,7 @@ class Stated(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The times that are stated: updates from `start` to `end`, progress to `sealed`."""
+    """The times that are stated: updates from `start` to `end`, progress up to `sealed`."""
 
     start: int
     sealed: int

@@ -25,7 +25,7 @@ class MemoryCapability:
         kind: `critical` belongs to the collection, follows its retention rule and never expires; `read` belongs to one
             reader.
         since: the frontier that it holds; an empty frontier holds nothing.
-        token: the holder's secret. If it differs, another holder has taken the capability over.
+        token: the holder's secret. If a holder's token differs, another holder has taken over the capability.
     """
 
     id: str
@@ -34,7 +34,7 @@ class MemoryCapability:
     token: str
 
     def downgrade(self, since: Antichain, token: str) -> MemoryCapability:
-        """Give up the history before `since`; the same frontier is a no-op.
+        """Give up the history before `since`; for the same frontier, do nothing.
 
         Raises:
             CapabilityError: `token` is not the holder's.

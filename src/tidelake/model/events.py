@@ -1,15 +1,15 @@
 """An in-memory collection of change events, the model for tables of CDCv2's `debezium` envelope.
 
-A statement is an event `(before, after)` with a time, and statements count events. An event represents two updates of
-rows: `before` is removed and `after` is added. Updates of equal rows at the same time add up, whichever events they
-come from, so a row that one transaction inserts and deletes never exists.
+A statement is an event `(before, after)` with a time, and a count is a number of events. An event represents two
+updates of rows: `before` is removed and `after` is added. Updates of equal rows at the same time add up, whichever
+events they come from, so a row that one transaction inserts and deletes never exists.
 
 Without a key, the contents are the sum of all updates. With a key, the newest time at which a key's updates do not
-cancel decides its value, and an added row wins over a removed one. So rows from before the start of the stream need not
-be known. If a history states all rows, both ways give the same contents.
+cancel out decides its value, and an added row wins over a removed one. So rows from before the start of the stream need
+not be known. If a history states all rows, both ways give the same contents.
 
-A `before` with only the key's columns cancels nothing: it only names the key that a row leaves. Several events of the
-same key at the same time then have no order, and break the envelope.
+A `before` with only the key's columns cancels nothing: it only names the key that a row had before. Several events of
+the same key at the same time then have no order, and break the envelope.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def row_updates(events: Iterable[Event], key: KeyOf | None = None) -> dict[tuple
 
     Args:
         events: the stated events.
-        key: set if `before` has only the key's columns: then `before` counts only if `after` has a different key.
+        key: given if `before` has only the key's columns; `before` then counts only if `after` has a different key.
 
     >>> row_updates([Event(None, "a", 3), Event("a", "b", 3)])
     {('b', 3): 1}
@@ -79,7 +79,7 @@ def keyed_contents(events: Iterable[Event], as_of: int, key: KeyOf, whole_before
 
 
 def key_breaches(events: Iterable[Event], key: KeyOf) -> set[int]:
-    """Return the times at which several events change one key; they have no order if `before` is only the key.
+    """Return the times at which several events change one key; if `before` is only the key, they have no order.
 
     >>> sorted(key_breaches([Event(None, "a1", 1), Event("a", "a2", 1), Event("a", None, 2)], key=lambda row: row[0]))
     [1]

@@ -1,11 +1,11 @@
 """An in-memory positioned collection, the model for reclocked upsert and Debezium tables.
 
-A statement has a *time*, the tick that read it, and a *position*, its place in the order of its source. They differ: a
-connector that restarts sends older events at a later time. The newest statement of a key is the one with the greatest
-position, whichever tick read it.
+A statement has a *time*, that of the tick that read it, and a *position*, its place in the order of its source. They
+differ: a connector that restarts sends older events at a later time. The newest statement of a key is the one with the
+greatest position, whichever tick read it.
 
 - A diff of +1 sets the values of a key, -1 deletes it.
-- A diff of 0 is a *barrier*: it erases every statement of any key at a lower position (a truncated table, or rows that
+- A diff of 0 is a *barrier*: it erases all statements of all keys at lower positions (a truncated table, or rows that
   a repeated snapshot no longer states).
 - A column may be *unavailable*: it has the last known value from a lower position, but not from before a delete, a
   barrier or an error.
@@ -95,7 +95,7 @@ def merged(
         statements: those of the merged runs.
         through: the last of those times.
         takes_all: whether no other run holds a statement at or before `through`.
-        resent_within: how long after its first read a statement may be repeated.
+        resent_within: how long after it was first read a statement may be repeated.
     """
     statements = list(dict.fromkeys(statements))
     old = [statement for statement in statements if statement.time <= through]

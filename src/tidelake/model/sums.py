@@ -1,7 +1,7 @@
 """An in-memory collection whose diffs are summed, the model for every stored collection.
 
 It is a partial time-varying collection: updates between two frontiers, `since` and `upper`. At every time at or after
-`since` and not at or after `upper`, a read returns the same as from the full history.
+`since` and not at or after `upper`, a read returns the same contents as from the full history.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidelake.protocol.order import Time, advance_by, less_equal
 
 
 class SumCollection:
-    """Updates of hashable data; `append`, `seal`, `compact`, `read`.
+    """Updates of hashable data, with `append`, `seal`, `compact` and `read`.
 
     Args:
         start: the initial value of both frontiers.
@@ -69,7 +69,7 @@ class SumCollection:
         self._updates.extend(batch)
 
     def seal(self, upper: Antichain) -> None:
-        """Promise that all later updates are at or after `upper`; the same upper is a no-op.
+        """Promise that all later updates are at or after `upper`; for the same upper, do nothing.
 
         Raises:
             FrontierRegression: `upper` is not at or beyond the current one.
@@ -79,7 +79,7 @@ class SumCollection:
         self._upper = upper
 
     def compact(self, since: Antichain) -> None:
-        """Forget how the collection looked before `since`; the same since is a no-op.
+        """Forget how the collection looked before `since`; for the same since, do nothing.
 
         An empty `since` drops all updates. Updates at or after `upper` keep their times.
 
@@ -100,7 +100,7 @@ class SumCollection:
         return time if self._upper.less_equal(moved) else moved
 
     def read(self, as_of: Time) -> dict[Hashable, int]:
-        """Return the contents AS OF one time: the multiplicity by data, never 0, negative if the history says so.
+        """Return the contents AS OF one time: the multiplicity by data, never 0, but negative if the history says so.
 
         Raises:
             SinceError: `as_of` is not at or after `since`.

@@ -13,7 +13,7 @@ from tidelake.protocol.order import Time, join, less_equal, less_than, minimal_e
 class Antichain:
     """The minimal elements of a set of times; it represents every time at or after one of them.
 
-    The empty antichain represents no time: as `upper` it means "closed, nothing more will come", as `since`
+    The empty antichain represents no time: as `upper` it means "closed, nothing more will come", and as `since`,
     "unreadable". It is the latest of all frontiers.
 
     >>> Antichain([7, 5, 9])
@@ -50,7 +50,7 @@ class Antichain:
         return width_of(self.elements[0]) if self.elements else None
 
     def less_equal(self, time: Time) -> bool:
-        """Return whether `time` is at or after this frontier: some element is at or before it.
+        """Return whether `time` is at or after this frontier: some element is at or before `time`.
 
         >>> Antichain.of(5).less_equal(5), Antichain.of(5).less_equal(4)
         (True, False)
@@ -58,7 +58,7 @@ class Antichain:
         return any(less_equal(element, time) for element in self.elements)
 
     def less_than(self, time: Time) -> bool:
-        """Return whether `time` is after this frontier: some element is before it.
+        """Return whether `time` is after this frontier: some element is before `time`.
 
         >>> Antichain.of(5).less_than(5), Antichain.of(5).less_than(6)
         (False, True)
@@ -66,7 +66,7 @@ class Antichain:
         return any(less_than(element, time) for element in self.elements)
 
     def less_equal_frontier(self, other: Antichain) -> bool:
-        """Return whether `other` is at or beyond this frontier: every element of it is at or after this one.
+        """Return whether `other` is at or beyond this frontier: each of its elements is at or after this frontier.
 
         >>> five, seven, closed = Antichain.of(5), Antichain.of(7), Antichain()
         >>> five.less_equal_frontier(seven), seven.less_equal_frontier(five)
@@ -117,7 +117,7 @@ class Antichain:
 class MutableAntichain:
     """A multiset of times and its frontier.
 
-    A count may be negative temporarily: an update can overtake the statement that announces it. Only times with a
+    A count may be temporarily negative: an update can overtake the statement that announces it. Only times with a
     positive count bound the frontier.
 
     >>> times = MutableAntichain()

@@ -59,7 +59,7 @@ class Binding:
 
 
 def mint_time(upper: int, start_ms: int, minted: int) -> int:
-    """Return the time of a tick: the later of upper and its start, and never a time that was minted before.
+    """Return the time of a tick: the later of upper and the tick's start, but never a time that was minted before.
 
     Args:
         upper: the first unsealed time.
@@ -77,9 +77,9 @@ def is_ahead(time: int, last: int, newest: int | None, ahead_max_ms: int) -> boo
 
     Args:
         time: the time that the clock would mint.
-        last: the last minted time; -1 if there is none. Then any time is believed: old records are ordinary.
+        last: the last minted time; -1 if there is none; any time is then believed, because old records are normal.
         newest: the newest timestamp of the records; None if they have none.
-        ahead_max_ms: how far ahead is believed.
+        ahead_max_ms: how far ahead a time may be and still be believed.
 
     >>> is_ahead(90, 10, None, 50), is_ahead(90, 10, 40, 50), is_ahead(90, 10, 39, 50), is_ahead(90, -1, 10, 50)
     (True, False, True, False)

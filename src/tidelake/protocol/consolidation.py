@@ -55,7 +55,7 @@ def consolidate_to(
 def accumulate(
     updates: Iterable[Update | Triple], identity: Callable[[Any], Hashable] = lambda data: data
 ) -> dict[Hashable, int]:
-    """Add up diffs by data, at all times: the resulting multiset, without zeros.
+    """Add up diffs by data over all times, and return the resulting multiset without zeros.
 
     >>> accumulate([("a", 1, +2), ("b", 1, +1), ("b", 2, -1)])
     {'a': 2}

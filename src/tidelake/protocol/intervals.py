@@ -40,13 +40,13 @@ def first_doubled(held: Iterable[tuple[int, int, str]], wanted: Interval) -> tup
     return next(doubled, None)
 
 
-def _stretches_of(rising: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
-    """Return rising offsets as intervals without a gap."""
-    if len(rising) == 0:
+def _stretches_of(increasing: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
+    """Return increasing offsets as intervals without gaps."""
+    if len(increasing) == 0:
         return []
-    breaks = np.flatnonzero(np.diff(rising) != 1)
-    starts = np.concatenate(([rising[0]], rising[breaks + 1]))
-    ends = np.concatenate((rising[breaks], [rising[-1]])) + 1
+    breaks = np.flatnonzero(np.diff(increasing) != 1)
+    starts = np.concatenate(([increasing[0]], increasing[breaks + 1]))
+    ends = np.concatenate((increasing[breaks], [increasing[-1]])) + 1
     return [(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]
 
 

@@ -1,7 +1,7 @@
 """Lossless JSON values: they are compared, stored and written exactly as they were read.
 
 Python's own parser treats `1` and `1.0` as equal, rounds long decimals, keeps the last of two equal names, and fails
-on deep nesting and long integers. Here an integer is an exact `int`, a number with a point or an exponent is a
+on deep nesting and long integers. Here an integer is an exact `int`, a number with a decimal point or an exponent is a
 `JsonFloat`, and any depth and length is allowed. Two values are equal if their identities are.
 """
 
@@ -23,7 +23,7 @@ _CONSTANTS = {"null": None, "true": True, "false": False}
 
 
 class JsonFloat:
-    """A number with a point or an exponent, as it was written, of any precision.
+    """A number with a decimal point or an exponent, as it was written, of any precision.
 
     Two such values are equal if they are the same number, as `1.0` and `1e0` are; none equals an integer.
 
@@ -148,7 +148,7 @@ class _OpenObject:
 
 
 def parse_deep(text: str, start: int) -> tuple[Any, int]:
-    """Read one value with an explicit stack, for nesting too deep for Python's own."""
+    """Read one value with an explicit stack, for nesting too deep for Python's own stack."""
     stack: list[list[Any] | _OpenObject] = []
     position = start
     while True:
@@ -232,7 +232,7 @@ def identity(value: Any) -> str:
 
 
 def to_text(value: Any) -> str:
-    """Write a value on one line of ASCII, with numbers as they were read and fields in the order they were read.
+    """Write a value on one line of ASCII, with numbers and the order of fields as they were read.
 
     >>> to_text(parse('{"b": 1.50, "a": [null, true]}'))
     '{"b":1.50,"a":[null,true]}'

@@ -1,6 +1,6 @@
 """The order of times: integers, and products of integers compared element by element.
 
-Only this module compares times with `<`, `max` and `min`; all others call `less_equal`, `join` and `meet`.
+Only this module compares times with `<`, `max` and `min`; other modules call `less_equal`, `join` and `meet`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def meet(first: Time, second: Time) -> Time:
 def total_order_key(time: Time) -> Time:
     """Return the sort key of a linear extension: a time never sorts before one that it is at or after.
 
-    For products the order of Python's tuples, by the first element that differs, is such an extension.
+    For products, Python's order of tuples, by the first element that differs, is such an extension.
 
     >>> sorted([(1, 1), (1, 0), (0, 2)], key=total_order_key)
     [(0, 2), (1, 0), (1, 1)]
@@ -109,9 +109,9 @@ def total_order_key(time: Time) -> Time:
 
 
 def minimal_elements(times: Iterable[Time]) -> tuple[Time, ...]:
-    """Return the times that no other time is before, each once, sorted.
+    """Return the times that have no other time before them, each once, sorted.
 
-    Cost: a comparison with every minimal element; a single pass for integers.
+    Cost: each time is compared with every minimal element; a single pass for integers.
 
     >>> minimal_elements([(0, 2), (1, 1), (2, 2), (1, 1)]), minimal_elements([4, 3, 9]), minimal_elements([])
     (((0, 2), (1, 1)), (3,), ())
@@ -120,7 +120,7 @@ def minimal_elements(times: Iterable[Time]) -> tuple[Time, ...]:
     if len(distinct) < 2:
         return tuple(distinct)
     minimal: list[Time] = []
-    # In a linear extension nothing later in the list can be before what is already in it.
+    # In a linear extension, no time is before one that comes earlier in the list.
     for time in sorted(distinct, key=_mixed_safe_key):
         if not any(less_equal(element, time) for element in minimal):
             minimal.append(time)
@@ -137,7 +137,7 @@ def advance_by(time: Time, since: Iterable[Time]) -> Time:
 
     Args:
         time: a logical time.
-        since: the elements of the read frontier. Empty means "unreadable": `time` stays.
+        since: the elements of the read frontier. Empty means "unreadable": `time` stays as it is.
 
     Returns:
         `time` itself if it is already at or after `since`.

@@ -41,8 +41,8 @@ class Reader:
 
     Args:
         start: the initial frontier; times before it count as settled.
-        identity: returns the same hashable value for two data exactly if they are equal. Values of one sortable type
-            are best.
+        identity: returns a hashable value: the same for equal data, and different values for different data. Values of
+            one sortable type are best.
 
     Cost: unsettled updates are held in memory; each fact is processed once on arrival and once when published.
 
@@ -77,10 +77,10 @@ class Reader:
         return self._ledger
 
     def receive(self, message: Message) -> Received:
-        """Receive one message, as a whole.
+        """Receive one message: all of it, or nothing.
 
         Raises:
-            MixedTimes: its times differ in width from the frontier's; the message was not received.
+            MixedTimes: the message's times differ in width from the frontier's; nothing was received.
         """
         frontier = self._ledger.frontier
         if frontier.elements and message.width not in (ANY_WIDTH, frontier.width):
@@ -127,7 +127,7 @@ class Reader:
         return [*errors.values(), *self._ledger.count_all(fresh.items())]
 
     def _note_further_diff(self, pending: Update, identity: Hashable, diff: int) -> ConflictingDiff | None:
-        """Record a diff that disagrees with the first one; None if it was stated before."""
+        """Record a diff that disagrees with the first one, and return the conflict; None if it was stated before."""
         further = self._further_diffs.setdefault((pending.time, identity), [])
         if diff in further:
             self.copies += 1

@@ -1,4 +1,4 @@
-"""Replays recorded streams: reads JSON lines, and gives for each line the reader's output.
+"""Replays recorded streams: reads JSON lines, and gives the reader's output for each line.
 
 Imports and the work per line are light on purpose: a thousand small streams take seconds.
 """
@@ -40,8 +40,8 @@ def replay_file(lines: Iterable[bytes], file_name: str) -> Iterator[dict[str, An
         file_name: the name in the output.
 
     Returns:
-        For each line its number (from 1), the frontier after it, the updates it published, and its errors as `kind` and
-        `time`. Write them with `json_values.to_text`: only it preserves every number as it was read.
+        For each line: its number (from 1), the frontier after it, the updates it published, and its errors as `kind`
+        and `time`. Write them with `json_values.to_text`: only it preserves every number as it was read.
 
     >>> stream = [b'{"updates": [["a", 1, 1]]}', b'{"progress": {"lower": [0], "upper": [3], "counts": [[1, 1]]}}']
     >>> [(output["frontier"], output["updates"]) for output in replay_file(stream, "s")]
@@ -125,7 +125,7 @@ class Replay:
         return [0] if self._reader is None else [time_to_json(time) for time in self._reader.frontier]
 
     def _restart(self) -> None:
-        """Recreate the reader from its saved state, as text."""
+        """Recreate the reader from its state, saved as text."""
         if self._reader is not None:
             saved = to_text(self._reader.save())
             self._reader = None

@@ -49,7 +49,7 @@ class ShardWriter:
         return self._upper
 
     def add(self, updates: Iterable[Update | Sequence[Any]]) -> None:
-        """Add updates at or after `upper`, all or none; updates of the same `(data, time)` add up.
+        """Add updates at or after `upper`, all or none; diffs of the same `(data, time)` add up.
 
         Raises:
             MalformedMessage: an item is not an update.
@@ -114,7 +114,7 @@ class Writer:
         self._shard.add(updates)
 
     def advance(self, upper: Antichain) -> list[Message]:
-        """Write all updates not at or after `upper`, and state that they are complete; the same upper is a no-op.
+        """Write all updates not at or after `upper`, and state that they are complete; for the same upper, do nothing.
 
         Raises:
             FrontierRegression: `upper` is not at or beyond the current one.

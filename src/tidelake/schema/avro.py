@@ -77,12 +77,12 @@ def record_schema_of(schema: Any) -> dict[str, Any]:
 def resolved_schema(record_schema: dict[str, Any]) -> dict[str, Any]:
     """Return a checked record schema in which each type is written out at each use, with its full name.
 
-    A name without a namespace gets the protocol's, as it does inside the protocol's schema.
+    A name without a namespace gets the protocol's namespace, as it does inside the protocol's schema.
 
     Raises:
         SchemaRefused: the schema has a map, a timestamp without a zone, null alone, recursion, a decimal of more than
             38 digits, an illegal name, names that differ only in case, the name of a system column, or a record without
-            a field.
+            fields.
     """
     try:
         return _Resolver().resolve_named(record_schema, "", NAMESPACE)
@@ -162,18 +162,18 @@ class _Resolver:
             raise SchemaRefused(path, "maps cannot be compared or grouped; encode the map as JSON text")
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         if full in self._open:
-            raise SchemaRefused(path, f"type {name!r} contains itself")
+            raise SchemaRefused(path, f"the type {name!r} contains itself")
         if full not in self._done:
-            raise SchemaRefused(path, f"type {name!r} is not known here")
+            raise SchemaRefused(path, f"the type {name!r} is unknown")
         return self._done[full]
 
     def _resolve_union(self, branches: list[Any], path: str, namespace: str) -> list[Any]:
         if any(isinstance(branch, list) for branch in branches):
-            raise SchemaRefused(path, "a union directly inside a union")
+            raise SchemaRefused(path, "it is a union directly inside a union")
         if not [branch for branch in branches if not _is_null(branch)]:
             raise SchemaRefused(path, "a column cannot be of type null alone (void)")
         if sum(map(_is_null, branches)) > 1:
-            raise SchemaRefused(path, "a union that has null twice")
+            raise SchemaRefused(path, "its union has null twice")
         resolved: list[Any] = []
         seen: dict[str, str] = {}
         for branch in branches:
@@ -202,15 +202,15 @@ class _Resolver:
         elif kind["type"] == "enum":
             symbols = kind.get("symbols")
             if not isinstance(symbols, list) or not symbols or not all(isinstance(symbol, str) for symbol in symbols):
-                raise SchemaRefused(path, "an enum without symbols")
+                raise SchemaRefused(path, "its enum has no symbols")
             repeated = next((symbol for symbol in symbols if symbols.count(symbol) > 1), None)
             if repeated is not None:
-                raise SchemaRefused(path, f"an enum with the symbol {repeated!r} twice")
+                raise SchemaRefused(path, f"its enum has the symbol {repeated!r} twice")
             resolved["symbols"] = symbols
         else:
-            # If items had no bytes, a few bytes could claim billions of items.
+            # If items had no bytes, a few bytes could claim to hold billions of items.
             if type(kind.get("size")) is not int or kind["size"] < 1:
-                raise SchemaRefused(path, "a fixed type without a size of at least one byte")
+                raise SchemaRefused(path, "a fixed type must have a size of at least one byte")
             resolved |= {"size": kind["size"], **_decimal_of(kind, path)}
         self._open.discard(full)
         self._done[full] = resolved
@@ -218,7 +218,7 @@ class _Resolver:
 
     def _resolve_fields(self, fields: Any, path: str, namespace: str) -> list[dict[str, Any]]:
         if not isinstance(fields, list) or not fields:
-            raise SchemaRefused(path, "a record without a field")
+            raise SchemaRefused(path, "a record must have at least one field")
         seen: dict[str, str] = {}
         resolved = []
         for field in fields:
@@ -240,7 +240,7 @@ class _Resolver:
 
 
 def branch_name(resolved: dict[str, Any]) -> str:
-    """Return the name of a union's branch: the short name of a named type, else the type.
+    """Return the name of a union's branch: the short name of a named type, otherwise the type.
 
     >>> branch_name({"type": "long"}), branch_name({"type": "enum", "name": "shop.colour", "symbols": ["red"]})
     ('long', 'colour')
@@ -255,7 +255,7 @@ def _is_null(branch: Any) -> bool:
 def _full_name(kind: dict[str, Any], path: str, namespace: str) -> str:
     name, space = kind.get("name"), kind.get("namespace", namespace)
     if not isinstance(name, str) or not isinstance(space, str):
-        raise SchemaRefused(path, "a named type without a name")
+        raise SchemaRefused(path, "a named type must have a name")
     full = name if "." in name or not space else f"{space}.{name}"
     if not all(_LEGAL_NAME.fullmatch(part) for part in full.split(".")):
         raise SchemaRefused(path, f"{full!r} is not a legal name: use letters, digits and _, not starting with a digit")
@@ -263,10 +263,10 @@ def _full_name(kind: dict[str, Any], path: str, namespace: str) -> str:
 
 
 def _checked_logical(kind: dict[str, Any], inner: str, path: str) -> dict[str, Any]:
-    """Return a primitive type, with its logical type if a table distinguishes it."""
+    """Check a primitive type, and return it with its logical type."""
     logical = kind.get("logicalType")
     if isinstance(logical, str) and logical.startswith(ZONELESS):
-        raise SchemaRefused(path, "a timestamp without a zone: write it as long, or as a timestamp in UTC")
+        raise SchemaRefused(path, "it is a timestamp without a zone: write it as long, or as a timestamp in UTC")
     if logical == DECIMAL:
         return {"type": inner, **(_decimal_of(kind, path) if inner == "bytes" else {})}
     return {"type": inner, "logicalType": logical} if isinstance(logical, str) else {"type": inner}
@@ -279,5 +279,5 @@ def _decimal_of(kind: dict[str, Any], path: str) -> dict[str, Any]:
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
         raise SchemaRefused(path, f"invalid decimal: precision {precision!r}, scale {scale!r}")
     if precision > DECIMAL_PRECISION_MAX:
-        raise SchemaRefused(path, f"a decimal of {precision} digits; the maximum is {DECIMAL_PRECISION_MAX}")
+        raise SchemaRefused(path, f"it is a decimal of {precision} digits, but the maximum is {DECIMAL_PRECISION_MAX}")
     return {"logicalType": DECIMAL, "precision": precision, "scale": scale}

@@ -82,9 +82,11 @@ def column_difference(columns: tuple[Column, ...], written: tuple[Column, ...]) 
         if name not in theirs:
             return f"the column '{name}' is missing"
         if name not in ours:
-            return f"the column '{name}' is not one of the collection's"
+            return f"the collection has no column '{name}'"
         if ours[name] != theirs[name]:
-            return f"the column '{name}' is {_describe(theirs[name])}, in the collection it is {_describe(ours[name])}"
+            return (
+                f"the column '{name}' is {_describe(theirs[name])}, but in the collection it is {_describe(ours[name])}"
+            )
     return None
 
 

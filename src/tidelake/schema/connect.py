@@ -27,7 +27,7 @@ class WireType:
             hexadecimal text), `array`, `record`, or `json`: any value, stored as its text.
         conversion: `as_is`, `date` (from days), `timestamp_millis`, `timestamp_micros` (from a count),
             `timestamp_text`, `decimal_bytes` (from the unscaled number), `decimal_text`, or `scaled_decimal` (from a
-            record of scale and unscaled number; it is stored as text).
+            record of a scale and an unscaled number; stored as text).
         landing: the Avro type of the column.
         item: the wire type of an array's items.
         fields: the wire types of a record's fields, by name.
@@ -55,7 +55,7 @@ _CONVERTED = [
 _BY_NAME = {
     name: WireType(form.wire, form.conversion, landing) for _, form, landing in _CONVERTED for name in form.names
 }
-"""Names whose values are converted. A value of any other name (times of day, nanoseconds, durations, UUID, JSON, XML,
+"""Names whose values are converted. A value with any other name (times of day, nanoseconds, durations, UUID, JSON, XML,
 enums, bits) is stored as its wire type: no type that every Delta reader supports holds it without loss."""
 _BY_LOGICAL = {
     (form.wire, scalar.logical): WireType(form.wire, form.conversion, landing) for scalar, form, landing in _CONVERTED
@@ -155,7 +155,7 @@ def key_row_of(row: Mapping[str, Any], key: Collection[str]) -> dict[str, Any]:
 
 
 def row_schema_of_connect(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row's schema from the `schema` part of a JSON message, of a change event or of a bare row.
+    """Return a row's schema from the `schema` part of a JSON message, which is a change event or a bare row.
 
     Raises:
         SchemaRefused: the schema is neither, or a column's type is unknown.
@@ -183,7 +183,7 @@ def fields_of_connect(schema: Any) -> list[Mapping[str, Any]]:
 
 
 def avro_of_field(field: Any, column: str | None = None) -> AvroType:
-    """Return the Avro type of a Connect schema, or of one of its fields, under the field's name.
+    """Return the Avro type of a Connect schema or of one of its fields; errors name `column`, or else the field.
 
     Raises:
         SchemaRefused: the type is unknown, or the value is not a schema.
@@ -197,11 +197,11 @@ def avro_of_field(field: Any, column: str | None = None) -> AvroType:
         TypeError,
         ValueError,
     ):  # another tool's schema may have any shape
-        raise SchemaRefused(column or "", "the message's schema is not one of Kafka Connect's") from None
+        raise SchemaRefused(column or "", "the message's schema is not a Kafka Connect schema") from None
 
 
 def _row_of_connect(schema: Any) -> Any:
-    """Return the row in the schema of a change event; any other schema unchanged."""
+    """Return the row in the schema of a change event; return any other schema unchanged."""
     fields = {field["field"]: field for field in _stated_fields(schema) if isinstance(field.get("field"), str)}
     return fields["after"] if {"after", "op"} <= set(fields) else schema
 
@@ -241,7 +241,7 @@ def _avro_of_connect(schema: Mapping[str, Any], column: str, counter: _Counter) 
     elif kind in _CONNECT:
         avro = _CONNECT[kind]
     else:
-        raise SchemaRefused(column, f"the type {kind!r} of the message's schema is not known")
+        raise SchemaRefused(column, f"the type {kind!r} of the message's schema is unknown")
     if name:
         avro = ({"type": avro} if isinstance(avro, str) else avro) | {"connect.name": name}
     if schema.get("parameters"):
@@ -252,7 +252,7 @@ def _avro_of_connect(schema: Mapping[str, Any], column: str, counter: _Counter) 
 def _fields_of(record: Mapping[str, Any], column: str, named: dict[str, Any]) -> tuple[tuple[str, WireType], ...]:
     fields = record.get("fields")
     if not isinstance(fields, list) or not fields:
-        raise SchemaRefused(column, "a record without a field")
+        raise SchemaRefused(column, "a record must have at least one field")
     wires = []
     for field in fields:
         name = str(field.get("name") if isinstance(field, dict) else field)
@@ -264,7 +264,7 @@ def _wire_type(kind: AvroType, column: str, named: dict[str, Any]) -> WireType:
     if isinstance(kind, list):
         types = [branch for branch in kind if branch not in ("null", {"type": "null"})]
         if len(types) != 1:
-            raise SchemaRefused(column, "a union of several types: a column of a row has one, and may be null")
+            raise SchemaRefused(column, "it is a union of several types, but a column has one type, and may be null")
         inner = _wire_type(types[0], column, named)
         return replace(inner, nullable=len(types) < len(kind))
     if isinstance(kind, str):
@@ -302,7 +302,7 @@ def _wire_type_of(kind: Mapping[str, Any], base: Any, column: str, named: dict[s
     if not isinstance(base, str) or base not in PRIMITIVES:
         if isinstance(base, dict | list):
             return _wire_type(base, column, named)
-        raise SchemaRefused(column, f"the type {base!r} is not known here")
+        raise SchemaRefused(column, f"the type {base!r} is unknown")
     converted = _BY_NAME.get(str(name)) or _BY_LOGICAL.get((base, str(logical)))
     if converted is not None:
         if converted.name != base:

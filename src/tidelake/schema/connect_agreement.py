@@ -1,7 +1,7 @@
 """Checks embedded Connect schemas against the collection's column types.
 
-If a source changes the type of a column, its values may look the same: milliseconds instead of microseconds. So each
-schema is compared with the collection's types, column by column, before any value of its messages is used.
+If a source changes the type of a column, its values may look the same, such as milliseconds instead of microseconds. So
+each schema is compared with the collection's types, column by column, before any value of its messages is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONVERSIONS = [
     {form.conversion for scalar in scalars for form in scalar.connect_forms}
     for _, scalars in groupby(sorted(SCALARS.values(), key=_COLUMN_TYPE), key=_COLUMN_TYPE)
 ]
-"""The sets of conversions to the same column type: a value of any conversion in a set can be read exactly."""
+"""Sets of conversions to the same column type: a value of any conversion in a set can be read exactly."""
 _TEXTS = frozenset({"string", "json"})
 _SCALE_MAX = 38
 
@@ -40,15 +40,15 @@ _SCALE_MAX = 38
 def differing_wire_types(record: Mapping[str, Any], schema: Any) -> dict[str, WireType]:
     """Return the wire types that differ from the collection's, by column; usually empty.
 
-    A plain type agrees with a logical type of the collection's schema, unless the logical type has Connect's name,
-    which a converter would have written. Nulls, and columns that only one of the two has, are ignored.
+    A plain type agrees with a logical type of the collection's schema, unless the logical type has a Connect name,
+    which a converter would have written. Nullability, and columns that only one of the two has, are ignored.
 
     Args:
         record: the row of the collection, with Connect's type names.
         schema: the `schema` part of a JSON message; a schema without a row is ignored.
 
     Raises:
-        SchemaRefused: names the first column that cannot be read as the collection's, and the reason.
+        SchemaRefused: names the first column that cannot be read as the collection's type, and the reason.
 
     >>> def of(kind, **others):
     ...     return {"type": "struct", "fields": [{"field": "at", "type": kind, **others}]}
@@ -148,6 +148,6 @@ def _wire_type(kind: AvroType, column: str) -> WireType:
 
 
 def _name(kind: Mapping[str, Any]) -> str:
-    """Return Connect's name of a type, the same for types of the same meaning; empty if the type has no name."""
+    """Return Connect's name of a type, the same name for types with the same meaning; empty if the type has no name."""
     name = str(kind.get("connect.name") or "")
     return _ALIASES.get(name, name)

@@ -1,7 +1,7 @@
 """Schema evolution of a collection: finds the new columns of a schema, and refuses schemas that change more.
 
-New columns are nullable and come after the existing ones; every earlier row is null in them. Existing columns never
-change in type, name or key.
+New columns are nullable and come after the existing ones; every earlier row is null in them. The type and the
+name of an existing column never change, nor does the key.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Values:
     Args:
         record: the columns; for change events those of a row, with Connect's type names.
         of_changes: whether `record` is such a row.
-        elsewhere: columns of the table that do not come from values but from keys and metadata.
-        may_lack: the only columns that a schema with new columns may lack: a missing and a new column together look
-            like a renamed column.
+        elsewhere: columns of the table that come from keys and metadata, not from values.
+        may_lack: the only columns that a schema with new columns may lack; otherwise, a missing and a new column
+            together look like a renamed column.
     """
 
     record: Record
@@ -57,7 +57,7 @@ def check_written(values: Values, writer: Record) -> None:
     for name, ours in wire_types(values.record):
         if name not in written:
             if not ours.nullable:
-                raise SchemaRefused(name, "it is no longer written, and may not be null")
+                raise SchemaRefused(name, "it is no longer written, but cannot be null")
             continue
         theirs = written[name]
         widens = ours.conversion == theirs.conversion == "as_is" and is_promotion(theirs.name, ours.name)
@@ -82,7 +82,7 @@ def new_fields(values: Values, writer: Record, checks_types: bool = True) -> tup
     ({'name': 'note', 'type': ['null', {'type': 'string'}]},)
     >>> new_fields(Values(of(id="long", note=["null", "string"])), of(id="long", remark=["null", "string"]))
     Traceback (most recent call last):
-    tidelake.errors.SchemaRefused: column 'remark' is refused: it is new, but 'note' is missing, as if it were renamed
+    tidelake.errors.SchemaRefused: column 'remark' is refused: it is new, but 'note' is missing, so it may be a rename
     """
     known = [field["name"] for field in values.record["fields"]]
     written = {field["name"] for field in writer["fields"]}
@@ -94,7 +94,7 @@ def new_fields(values: Values, writer: Record, checks_types: bool = True) -> tup
     ]
     missing = [name for name in known if name not in written and name not in values.may_lack]
     if added and missing:
-        raise SchemaRefused(added[0]["name"], f"it is new, but '{missing[0]}' is missing, as if it were renamed")
+        raise SchemaRefused(added[0]["name"], f"it is new, but '{missing[0]}' is missing, so it may be a rename")
     existing = [field for field in fields if field["name"] in known]
     if checks_types and (existing or not added):
         check_written(values, {**writer, "fields": existing})
@@ -103,14 +103,14 @@ def new_fields(values: Values, writer: Record, checks_types: bool = True) -> tup
         if field["name"].lower() in taken:
             raise SchemaRefused(
                 field["name"],
-                "it is new, but the table already has a column of this name that does not come from values",
+                "it is new, but the table already has a column of this name, which does not come from values",
             )
     landed_fields(values.with_fields(added), [field["name"] for field in added])
     return tuple(added)
 
 
 def landed_fields(values: Values, names: Collection[str]) -> list[Field]:
-    """Return some of the columns with the types of a table.
+    """Return the named columns, with the types of a table.
 
     Raises:
         SchemaRefused: a table cannot have such a column.
@@ -123,8 +123,8 @@ def landed_fields(values: Values, names: Collection[str]) -> list[Field]:
 def grow(values: Values, writers: Iterable[Callable[[], Record]], checks_types: bool = True) -> Values:
     """Add the new columns of several schemas; a non-additive schema adds no columns.
 
-    A column was dropped if an earlier schema has it and a later schema without new columns lacks it: schemas after that
-    may lack it and add others.
+    If an earlier schema has a column and a later schema without new columns lacks it, the column was dropped: schemas
+    after that may lack it and add others.
 
     Args:
         values: the known columns.
@@ -186,10 +186,10 @@ def added_fields(record: Record, requested: Record, added: Collection[str]) -> t
     Args:
         record: the table's columns.
         requested: the columns that the settings ask for, in any order.
-        added: columns that were added to the table later, which settings need not name.
+        added: columns that were added to the table later; settings need not name them.
 
     Raises:
-        SchemaRefused: names the first column that differs in any other way.
+        SchemaRefused: names the first column that differs in another way.
     """
     ours = {column.name: column for column in column_types(dict(record))}
     theirs = {column.name: column for column in column_types(dict(requested))}
@@ -209,7 +209,7 @@ def added_fields(record: Record, requested: Record, added: Collection[str]) -> t
 
 
 def standalone_fields(record: Record, of_changes: bool) -> list[Field]:
-    """Return the columns of a record, each self-contained, with its own names for named types."""
+    """Return the columns of a record, each self-contained: its named types have names of their own."""
     if of_changes:
         return without_references(record)
     return [_with_own_names(field) for field in resolved_schema(dict(record))["fields"]]
@@ -228,7 +228,7 @@ def _nullable(field: Field, has_default: bool) -> Any:
 
 
 def _with_own_names(field: Field) -> Field:
-    """Return a resolved column whose records, enums and fixed types are named after it, even if used elsewhere too."""
+    """Return a resolved column whose records, enums and fixed types are named after it, even if used elsewhere."""
     used = 0
 
     def named(kind: Any) -> Any:

@@ -48,7 +48,7 @@ def _source_of(ours: Column, theirs: Column | None, defaults: dict[str, Any]) ->
             return ColumnSource(written=False, default=defaults[ours.name])
         if ours.nullable:
             return ColumnSource(written=False)
-        raise SchemaRefused(ours.name, "it was not written, may not be null, and has no plain default")
+        raise SchemaRefused(ours.name, "it was not written, cannot be null, and has no plain default")
     if theirs.nullable and not ours.nullable:
         raise SchemaRefused(ours.name, "it was written as nullable, but the collection's column is not")
     if theirs.type == ours.type:

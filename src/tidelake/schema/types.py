@@ -70,7 +70,7 @@ class ScalarType:
         float_format: for a real number, its format in the module `struct`.
         default_types: the Python types of a default in a schema; empty if defaults are not supported.
         promotes_to: the wider types that a reader may use; at worst, precision is lost.
-        parse: converts ISO text to the encoded integer (None if it is invalid); absent if only integers are accepted.
+        parse: converts ISO text to the encoded integer (None if it is invalid); None if only integers are accepted.
         text_form: the accepted notation, for an error message.
         connect_types: Connect's own types that correspond to it.
         connect_forms: the converted forms in which Connect sends it; empty if Connect sends the value itself.
@@ -98,7 +98,7 @@ class ScalarType:
         return self.family is not Family.REAL and not (self.family is Family.DECIMAL and self.base == "bytes")
 
     def with_logical(self, logical: str, **changes: Any) -> ScalarType:
-        """Return a logical type based on this one: with the same encoding, without promotions and without defaults."""
+        """Return a logical type based on this one, with the same encoding but without promotions and defaults."""
         plain: dict[str, Any] = {"default_types": (), "promotes_to": frozenset(), "connect_types": ()}
         return replace(self, logical=logical, **(plain | {"connect_column_type": logical} | changes))
 
@@ -182,7 +182,7 @@ _DECLARED = (
                 "int",
                 "date",
                 names=("io.debezium.time.Date", "org.apache.kafka.connect.data.Date"),
-                # Debezium 3.3 swaps these two: unlike for timestamps, the number for `infinity` is the smaller one.
+                # Debezium 3.3 swaps these two: unlike with timestamps, the number for `infinity` is the smaller one.
                 infinite=("-2147472693", "-2147472692"),
             ),
         ),

@@ -75,7 +75,7 @@ class Block:
 
     @contextmanager
     def refusing(self, fix: str) -> Iterator[None]:
-        """Fail here if a schema is refused; `fix` is the hint unless the refusal has one."""
+        """Fail here if a schema is refused; `fix` is the hint unless the refusal has its own."""
         try:
             yield
         except SchemaRefused as error:
@@ -88,13 +88,13 @@ class Block:
                 self.child(key).fail("is not a known key", f"use one of: {', '.join(sorted(known))}")
 
     def validate(self, kind: type[_Settings], values: dict[str, Any], fix: str, shows_value: bool = True) -> _Settings:
-        """Build settings from values; refuse the first invalid value, with its place.
+        """Build settings from values; refuse the first invalid value, and name its place.
 
         Args:
             kind: the settings' type.
             values: the values by field. Fields whose name differs from their key have been checked already.
             fix: the hint.
-            shows_value: whether the error may repeat the value; not if it may contain a secret.
+            shows_value: whether the error may repeat the value; False if the value may contain a secret.
         """
         try:
             return kind(**values)

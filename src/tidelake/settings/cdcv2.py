@@ -17,7 +17,7 @@ class Cdcv2Settings(CollectionSettings):
 
     framing: Literal["cdcv2"] = "cdcv2"
     before: Literal["whole", "key"] = "whole"
-    """Change events with a key: whether `before` is the whole row, or may be only the key's columns, or null."""
+    """Change events with a key: whether `before` is the whole row; if not, it may be only the key's columns or null."""
 
     def spec(self) -> CollectionSpec:
         """Return the specification for the store."""

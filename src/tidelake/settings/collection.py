@@ -23,9 +23,9 @@ class CollectionSpec:
 
     Args:
         record_schema: the columns of the table; empty if the settings have no schema.
-        value_schema: the schema of records' values, without the columns that are added to them; for change events, of
-            the row.
-        of_changes: whether `value_schema` is the row of change events, with Debezium's names of types.
+        value_schema: the schema of records' values, without the columns that are added to them; for change events,
+            the schema of the row.
+        of_changes: whether `value_schema` is the row of change events, with Debezium's type names.
         grows: whether new columns may appear.
     """
 
@@ -78,7 +78,7 @@ class CollectionSettings(Frozen):
     """How long upper may stay unchanged before a check warns."""
 
     READ_APART: ClassVar[frozenset[str]] = frozenset({"family", "envelope", "topic", "schema", "schema_ids", "key"})
-    """The keys that need more than their type to be read."""
+    """The keys whose values cannot be read by their type alone."""
 
     @property
     def topic(self) -> str:
@@ -122,11 +122,11 @@ class CollectionSettings(Frozen):
 
     @classmethod
     def read(cls, block: Block, terms: EnvelopeTerms, looks_up: bool) -> dict[str, Any]:
-        """Read the fields that need more than their type: schemas and the key.
+        """Read the fields whose values cannot be read by their type alone: schemas and the key.
 
         Args:
             block: the collection's block.
-            terms: the terms of its envelope.
+            terms: the terms of the collection's envelope.
             looks_up: whether schema ids are looked up in a registry.
 
         Raises:
@@ -138,5 +138,5 @@ class CollectionSettings(Frozen):
     @classmethod
     def _keep_is_a_distance(cls, keep: Any) -> Any:
         if keep != "all" and (type(keep) is not int or keep < 0):
-            raise ValueError("should be a whole number of times before upper, 0 or more, or 'all'")
+            raise ValueError("should be 'all', or a distance before upper (a whole number, 0 or more)")
         return keep

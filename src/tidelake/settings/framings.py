@@ -16,7 +16,7 @@ from tidelake.settings.source import read_topics
 from tidelake.settings.terms import ENVELOPES, EnvelopeTerms, load_plugin, one_of
 
 SETTINGS: dict[str, type[CollectionSettings]] = {"cdcv2": Cdcv2Settings, "reclock": ReclockSettings}
-"""The settings of a block, by the framing that tags it."""
+"""The type of a collection's settings, by its framing."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _FIX = "see docs/reference/configuration.md"
 
@@ -37,7 +37,7 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
         ConfigurationError: names the field, the problem and the fix.
     """
     if not _NAME.fullmatch(name):
-        block.fail("is not a name", "use lower-case letters, digits and _, starting with a letter")
+        block.fail("is not a valid name", "use lower-case letters, digits and _, starting with a letter")
     if not isinstance(block.value, dict):
         block.fail("is empty or not a mapping", "give at least family, topic and schema")
     for plugin in (block.get("framing"), block.get("envelope")):

@@ -1,7 +1,7 @@
 """Reads the settings of a Kafka cluster.
 
-Only these options can be set. The settings never hold a secret: they name the environment variable or the file that
-holds it, which is read when a connection is opened.
+Only the options of `KafkaSettings` can be set. They never hold a secret: they name the environment variable or the
+file that holds it, which is read when a connection is opened.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ def _check_clear_text(block: Block, settings: KafkaSettings, hosts: Sequence[str
     """
     is_clear = settings.security_protocol == "SASL_PLAINTEXT" and settings.sasl_mechanism == "PLAIN"
     if settings.allow_plaintext_password and not is_clear:
-        block.child("allow_plaintext_password").fail("has no effect: no password is sent in clear", "remove it")
+        block.child("allow_plaintext_password").fail("has no effect: no password is sent in the clear", "remove it")
     away = next((host for host in hosts if not is_loopback(host)), None)
     if is_clear and not settings.allow_plaintext_password and away is not None:
         block.child("security_protocol").fail(
-            f"PLAIN would send the password to {away} over SASL_PLAINTEXT, where anybody on the way can read it",
+            f"PLAIN would send the password to {away} over SASL_PLAINTEXT, where anyone in between can read it",
             "use SASL_SSL or SCRAM, or set `allow_plaintext_password: true` in the block `kafka:`",
         )
 

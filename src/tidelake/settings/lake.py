@@ -35,7 +35,7 @@ class Settings(Frozen):
     kafka: KafkaSettings | None = None
     registry: RegistrySettings | None = None
     writer: str | None = None
-    """The name of the processes that write with these settings; None without a name."""
+    """The name of the processes that write with these settings; None if they have none."""
 
     def collection(self, name: str) -> CollectionSettings:
         """Return the settings of one collection.
@@ -91,7 +91,7 @@ def load_settings(file: Path) -> Settings:
 
 
 def _check_store(place: Block, store: Path, topics: Path) -> None:
-    """Refuse a store that cannot be a folder, and a store and topics that contain each other."""
+    """Refuse a store that cannot be a folder, and a store and topics of which one contains the other."""
     nearest = next(folder for folder in (store, *store.parents) if folder.exists())
     if not nearest.is_dir():
         place.fail(f"{nearest} is a file, not a folder", "give a folder's path")
@@ -123,7 +123,7 @@ def check_topics(settings: Settings) -> None:
 
 
 def is_writer_name(text: str) -> bool:
-    """Whether a writer may have this name; `WRITER_RULE` says which.
+    """Whether a writer may have this name; `WRITER_RULE` states the rule.
 
     >>> is_writer_name("lake-2.eu"), is_writer_name("lake 2")
     (True, False)
@@ -132,14 +132,14 @@ def is_writer_name(text: str) -> bool:
 
 
 def _read_writer(place: Block) -> str | None:
-    """Read a writer's name: a text, or the variable that has it. Without the variable, the writer has no name."""
+    """Read a writer's name, or the name of the variable that holds it. Without the variable, the writer has no name."""
     name = place.value
     if isinstance(name, dict):
         if set(name) != {"env"} or not isinstance(name["env"], str) or not name["env"]:
             place.fail("does not name a variable", "write a name, or `{env: NAME_OF_A_VARIABLE}`")
         name = os.environ.get(name["env"]) or None
     if name is not None and not (isinstance(name, str) and is_writer_name(name)):
-        place.fail(f"is not a writer's name: {name!r}", f"give {WRITER_RULE}; or `{{env: NAME_OF_A_VARIABLE}}`")
+        place.fail(f"is not a writer's name: {name!r}", f"give {WRITER_RULE}, or `{{env: NAME_OF_A_VARIABLE}}`")
     return name
 
 
@@ -152,7 +152,7 @@ def _read_folder(document: Block, name: str) -> Path:
 
 
 def _read_text(document: Block, name: str) -> str:
-    """Read the text of a folder; the default is a folder below `data`."""
+    """Read the path of a folder, as text; the default is a folder below `data`."""
     place, value = document.child(name), document.get(name, f"data/{name}")
     if not isinstance(value, str):
         place.fail(f"is not a path: {value!r}", "write it as text")

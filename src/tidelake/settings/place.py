@@ -13,7 +13,7 @@ def folder_of(text: str, base: Path) -> Path:
     """Return the folder that a path or a `file:` URI names; a relative path starts at `base`.
 
     Raises:
-        ValueError: the URI has a different scheme, or is not an absolute path on this machine; the text says which.
+        ValueError: the URI has a different scheme, or is not an absolute path on this machine; the message says which.
 
     >>> folder_of("data/store", Path("/lake")), folder_of("file:///data/my%20store", Path("/lake"))
     (PosixPath('/lake/data/store'), PosixPath('/data/my store'))

@@ -1,7 +1,7 @@
 """The settings of reclocked collections, whose records state neither times nor diffs.
 
 Each tick of ingest mints a time and binds it to the offsets that it reads. The envelope says what a record means: an
-event, the value or delete of a key, or a change event of a database.
+event, the value or the deletion of a key, or a change event of a database.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class ReclockSettings(CollectionSettings):
     evolution: Evolution = "none"
     """Whether new nullable columns are added automatically."""
     metadata: dict[str, str] = Field(default_factory=dict)
-    """The metadata of records that become columns, with the columns' names."""
+    """The metadata of records that becomes columns, with the names of the columns."""
     key_schema: dict[str, Any] = Field(default_factory=dict)
     """Upserts: the schema of keys; by default the key's columns of the value."""
     key_schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
-    """Confluent framing: the writer's schema of each id in keys."""
+    """Confluent framing: the writer's schema for each id in keys."""
     position: tuple[str, ...] = ()
     """Change events: the fields that order the events of a key, if the connector is not PostgreSQL's."""
     clock_ahead_max_s: int = Field(default=86_400, ge=1)
-    """How far the clock may be ahead of both the last minted time and the newest record; otherwise ingest stops."""
+    """How far the clock may be ahead of both the last minted time and the newest record; beyond that, ingest stops."""
     unavailable_value: str = UNAVAILABLE_VALUE
     """Change events: the connector's placeholder for a value that the database did not send."""
 
@@ -80,7 +80,7 @@ class ReclockSettings(CollectionSettings):
         return self.table_of(self.row) if self.row else {}
 
     def table_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns of a table of such values.
+        """Return the columns of a table of these values.
 
         Raises:
             SchemaRefused: a table cannot have one of the columns.
@@ -88,7 +88,7 @@ class ReclockSettings(CollectionSettings):
         return with_metadata(self.landed(row), self.metadata)
 
     def landed(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns of a table of such values, without those of metadata."""
+        """Return the columns of a table of these values, without those of metadata."""
         return _landed(self.terms, row, self.key_schema)
 
     def spec(self, row: Mapping[str, Any] | None = None) -> CollectionSpec:
@@ -154,7 +154,7 @@ def _check_together(block: Block, terms: EnvelopeTerms) -> None:
     if terms.of_changes and names_records and ("schema" not in block or "key_schema" not in block):
         block.child("subject").fail(
             "names records, but `schema` and `key_schema` do not both say which",
-            "give the records of the whole event and of its key; or have a subject for each topic: `subject: topic`",
+            "give the records of the whole event and of its key, or use one subject for each topic: `subject: topic`",
         )
 
 
@@ -191,7 +191,7 @@ def _read_changes(block: Block, looks_up: bool) -> dict[str, Any]:
     """Read the schemas of change events. The first ingest takes a missing schema from the registry or the messages."""
     if "schema" not in block:
         if not looks_up and block.get("format") != "json":
-            registry = "; or `encoding: confluent`, no `schema_ids` and a block `registry:`, which has it"
+            registry = ", or get it from a registry: `encoding: confluent`, no `schema_ids`, and a block `registry:`"
             block.child("schema").fail("is missing", _MISSING + registry)
         return {"value_schema": {}, "key": read_key_names(block.child("key"))}
     event, ids = read_events(block)

@@ -61,11 +61,11 @@ def _check_clear_text(block: Block, settings: RegistrySettings) -> None:
         block.child("allow_plain_http").fail("has no effect: no password is sent over http", "remove it")
     try:
         host = urlsplit(settings.url).hostname or ""
-    except ValueError:  # brackets that are no address
+    except ValueError:  # brackets that do not enclose an address
         block.child("url").fail("is not the address of a registry", "write it as `https://host:8081`")
     if is_clear and not settings.allow_plain_http and not is_loopback(host):
         block.child("url").fail(
-            f"the password would go to {host} over http, where anybody on the way can read it",
+            f"the password would go to {host} over http, where anyone in between can read it",
             "use https, or set `allow_plain_http: true` in the block `registry:`",
         )
 

@@ -44,7 +44,7 @@ def read_schema_ids(place: Block, record: Mapping[str, Any], grows: bool = False
         read[schema_id] = read_schema(writer)
         difference = None if grows else column_difference(column_types(dict(record)), column_types(read[schema_id]))
         if difference is not None:
-            writer.fail(difference, "every id has exactly the collection's columns, in any order")
+            writer.fail(difference, "give every id exactly the collection's columns, in any order")
     return read
 
 
@@ -61,7 +61,7 @@ def read_events(block: Block) -> tuple[dict[str, Any], dict[int, dict[str, Any]]
     if is_bare and declared_row(schema.value) is schema.value:
         schema.fail(
             "is that of a row, but Avro bytes can only be read with the schema of the whole event",
-            "give the event's record, which has before, after, source and op; or `format: json`",
+            "give the event's record, which has before, after, source and op, or set `format: json`",
         )
     ids = block.child("schema_ids")
     writers = {}
@@ -167,9 +167,9 @@ def read_key_names(place: Block) -> tuple[str, ...]:
     """Read the names of the key's columns, from a name or a list of names."""
     columns = [place.value] if isinstance(place.value, str) else place.value
     if not isinstance(columns, list) or not columns or not all(isinstance(name, str) for name in columns):
-        place.fail("does not name the key's columns", "write a column, or a list: `key: [shop, id]`")
+        place.fail("does not name the key's columns", "write one column, or a list: `key: [shop, id]`")
     if len(set(columns)) < len(columns):
-        place.fail("names a column twice", "name each once")
+        place.fail("names a column twice", "name each column once")
     return tuple(columns)
 
 
@@ -178,7 +178,7 @@ def check_framed(block: Block, ids: Mapping[int, Any], looks_up: bool) -> None:
     if block.get("encoding") == "confluent" and not ids and not looks_up:
         block.child("schema_ids").fail(
             "is missing for Confluent framing",
-            "name the schema of every id, e.g. `1: orders.avsc`; or add a block `registry:`",
+            "name the schema of every id, e.g. `1: orders.avsc`, or add a block `registry:`",
         )
 
 
@@ -194,11 +194,11 @@ def check_json(block: Block, place: Block, record: Mapping[str, Any]) -> None:
         return
     for name in ("encoding", "schema_ids"):
         if name in block:
-            block.child(name).fail("is not allowed for JSON, which has no schema id before it", "leave it out")
+            block.child(name).fail("is not allowed for JSON, which has no schema ids", "leave it out")
     column = _union_column(resolved_schema(dict(record)), "")
     if column is not None:
         place.fail(
-            f"the column '{column}' is a union of several types, but JSON does not show which of them a value is",
+            f"the column '{column}' is a union of several types, but JSON does not show which type a value has",
             "give it one type, or read it as text",
         )
 
@@ -218,7 +218,7 @@ def _union_column(kind: Any, column: str) -> str | None:
 
 
 def _ids(place: Block) -> Mapping[int, Any]:
-    """Read a mapping from schema ids to schemas; empty if nothing is written."""
+    """Read a mapping from schema ids to schemas; empty if there is none."""
     ids: Any = place.value or {}
     if not isinstance(ids, dict) or not all(type(schema_id) is int and 0 <= schema_id < 2**32 for schema_id in ids):
         place.fail("does not map ids to schemas", "write `1: orders.avsc`")

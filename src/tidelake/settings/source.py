@@ -24,7 +24,7 @@ METADATA: dict[str, Any] = {
     "timestamp": ["null", {"type": "long", "logicalType": "timestamp-millis"}],
     "headers": ["null", {"type": "array", "items": _HEADER}],
 }
-"""The metadata of records, and the Avro types of the columns that they may become."""
+"""The metadata of records, and the Avro types of the columns that it may become."""
 
 
 def read_topics(place: Block) -> tuple[Any, ...]:
@@ -38,14 +38,14 @@ def read_topics(place: Block) -> tuple[Any, ...]:
         if not isinstance(name, str):
             place.fail(f"input should be a valid string, not {name!r}", "see docs/reference/configuration.md")
         if not name.strip() or "/" in name or name in {".", ".."} or not is_path_text(name):
-            place.fail(f"is not the name of a topic: {name!r}", "give a folder's name, no path")
+            place.fail(f"is not the name of a topic: {name!r}", "give a folder's name, not a path")
     if len(set(names)) < len(names):
-        place.fail("names a topic twice", "name each once")
+        place.fail("names a topic twice", "name each topic once")
     return tuple(names)
 
 
 def is_path_text(value: str) -> bool:
-    """Return whether a file system accepts the text, and no character of it is invisible."""
+    """Return whether a file system accepts the text, and none of its characters is invisible."""
     return not any(ord(letter) < 32 or ord(letter) == 127 or 0xD800 <= ord(letter) <= 0xDFFF for letter in value)
 
 
@@ -54,12 +54,12 @@ def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, .
     if place.value is None:
         return ()
     if not of_changes:
-        place.fail(f"is not allowed for the envelope '{envelope}'", "only change events have one")
+        place.fail(f"is not allowed for the envelope '{envelope}'", "only change events have a position")
     names = place.value
     if (
         not isinstance(names, list)
         or not names
-        or not _are_texts(names)
+        or not _are_strings(names)
         or not all(re.fullmatch(r"source\.[A-Za-z_][A-Za-z0-9_]*|ts_ms", name) for name in names)
     ):
         place.fail(
@@ -70,12 +70,12 @@ def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, .
 
 
 def read_metadata(place: Block) -> dict[str, str]:
-    """Read the metadata that becomes columns: a list, for names like `kafka_offset`, or a mapping to names."""
+    """Read the metadata that becomes columns: a list, which gives names like `kafka_offset`, or a mapping to names."""
     if place.value is None:
         return {}
-    is_list = isinstance(place.value, list) and _are_texts(place.value)
+    is_list = isinstance(place.value, list) and _are_strings(place.value)
     named = {kind: f"kafka_{kind}" for kind in place.value} if is_list else place.value
-    if not isinstance(named, dict) or not _are_texts(named.values()):
+    if not isinstance(named, dict) or not _are_strings(named.values()):
         place.fail("is neither a list nor a mapping to names", "write `[partition, offset]`, or `{offset: at}`")
     for kind in named:
         if kind not in METADATA:
@@ -103,5 +103,5 @@ def with_metadata(record: Mapping[str, Any], metadata: Mapping[str, str]) -> dic
     return {**record, "fields": [*record["fields"], *added]}
 
 
-def _are_texts(values: Any) -> bool:
+def _are_strings(values: Any) -> bool:
     return all(isinstance(value, str) for value in values)

@@ -1,4 +1,4 @@
-"""The terms of framings and envelopes, by name: what settings and the store need to know of each.
+"""The terms of framings and envelopes, by name: what settings and the store need to know about each.
 
 Everything else is in their plug-ins: see `tidelake.plugins`.
 """
@@ -15,7 +15,7 @@ from tidelake.errors import UnknownPlugin
 T = TypeVar("T")
 
 GROUP = "tidelake.plugins"
-"""The group of entry points: by the name of a framing or an envelope, a function that registers it."""
+"""The group of entry points: each is named after a framing or an envelope, and is a function that registers it."""
 
 _SUMS, _BELOW_ZERO = "sum_of_diffs_is_as_recorded", "nothing_accumulates_below_zero"
 
@@ -47,7 +47,7 @@ class EnvelopeTerms:
 
     Args:
         name: the name of the envelope.
-        family: the folder in `assets/` that shows it; `family:` in the file is another name for `envelope:`.
+        family: the name of its file in `assets/`; in `collections.yaml`, `family:` is another way to name it.
         key: whether a collection has a key.
         of_changes: whether a statement is a change event, with the row before and the row after.
         needs_diff: whether a statement needs a diff, which the records of reclocked topics do not state.
@@ -120,7 +120,7 @@ def envelope_terms(name: str) -> EnvelopeTerms:
 
 
 def look_up(kind: str, table: Mapping[str, T], name: str) -> T:
-    """Look up a framing or an envelope in a table; if it is missing, load the package that provides it first.
+    """Look up a framing or an envelope in a table; if it is missing, first load the package that provides it.
 
     Raises:
         UnknownPlugin: neither this process nor an installed package has it.

@@ -1,4 +1,4 @@
-"""Reads `collections.yaml` as strict YAML: a repeated key or an invalid date is an error with its line."""
+"""Reads `collections.yaml` as strict YAML: a repeated key or an invalid date is an error that names the line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _construct_scalar(loader: _UniqueKeyLoader, node: yaml.Node) -> Any:
     construct = yaml.SafeLoader.yaml_constructors[node.tag]
     try:
         return construct(loader, node)
-    except (ValueError, OverflowError, LookupError, AttributeError) as error:  # PyYAML raises all of them
+    except (ValueError, OverflowError, LookupError, AttributeError) as error:  # PyYAML may raise any of them
         problem = f"{node.value!r} is not a valid {node.tag.rpartition(':')[2]}: {error}"
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
@@ -41,7 +41,7 @@ _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG,
 
 
 def read_yaml(file: Path) -> Block:
-    """Read the mapping in a file, with its lines.
+    """Read the mapping in a file, with line numbers.
 
     Raises:
         ConfigurationError: the file cannot be read, or is not a YAML mapping; names the line.

@@ -1,9 +1,9 @@
 """The ledger's book for integer times: merged intervals and sorted open times, no rescans.
 
 Every open time is in exactly one of two sorted lists. For a time in `_plain`, no statement has announced 0 by omission
-yet; the next statement that covers it may. For a time in `_fixed`, one has, or there is a decision: an omission cannot
-add anything. A statement visits only the plain times in its interval: either it names them, or they move to `_fixed`
-for good. So each fact costs O(log n) amortised, however often wide statements repeat.
+yet; the next statement that covers it may. For a time in `_fixed`, a statement has, or there is a decision: another
+omission cannot add anything. A statement visits only the plain times in its interval: either it names them, or they
+move to `_fixed` for good. So each fact costs O(log n) amortised, however often wide statements repeat.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class IntegerBook:
         return errors
 
     def _name(self, time: int, count: int, overlapping: bool, errors: list[Contradiction]) -> bool:
-        """Record a statement's count, not 0, for `time`; return whether to add `time` to `_plain`."""
+        """Record that a statement announces `count`, which is not 0; return whether to add `time` to `_plain`."""
         if time in self._decided:
             return False
         named = self._named.get(time)
@@ -285,12 +285,12 @@ class IntegerBook:
         errors = [contradiction_from_json(value) for value in state["poisoned"]]
         book._poisoned = {cast(int, error.time): error for error in errors}
         known = {*book._named, *book._counted, *book._decided, *book._poisoned}
-        fixed = {time for time in known if book._has_no_news_from_omission(time)}
+        fixed = {time for time in known if book._ignores_omission(time)}
         book._plain = SortedTimes(known - fixed)
         book._fixed = SortedTimes(fixed)
         return book
 
-    def _has_no_news_from_omission(self, time: int) -> bool:
+    def _ignores_omission(self, time: int) -> bool:
         if time in self._decided or 0 in self._values.get(time, ()):
             return True
         return time not in self._named and self._covers(time)

@@ -48,7 +48,7 @@ class Ledger:
     Args:
         start: the initial frontier. Its times decide the order: integers, or products of its width.
 
-    Cost: for integers O(log n) amortised for each fact and each time that settles, where n is the number of open times
+    Cost: for integers, O(log n) amortised for each fact and each time that settles, where n is the number of open times
         and gaps between statements. For products, one visit to every open time for each statement.
 
     >>> ledger = Ledger(Antichain.of(0))
@@ -71,16 +71,16 @@ class Ledger:
 
     @property
     def settled_times(self) -> list[Time]:
-        """The times with updates that the last `advance` settled, in an order that extends that of times."""
+        """The times with updates that the last `advance` settled, in a linear extension of their order."""
         return self._book.settled_times
 
     @property
     def coverage(self) -> list[tuple[Antichain, Antichain]]:
-        """The covered intervals `(lower, upper)` at or after the frontier; for integers merged and in order."""
+        """The covered intervals `(lower, upper)` at or after the frontier; for integers, merged and in order."""
         return self._book.coverage
 
     def announce(self, progress: Progress) -> list[Contradiction]:
-        """Accept a statement, even if its lower is ahead; its counts for times before the frontier are ignored.
+        """Accept a statement, even if its lower is beyond the frontier; counts before the frontier are ignored.
 
         Returns:
             `ConflictingCount` if it disagrees with an earlier statement, `OverCount` if more has been counted.
@@ -114,7 +114,7 @@ class Ledger:
     def decide(self, time: Time, count: int) -> list[Contradiction]:
         """Replace every count that statements announce for `time`, now and later, with `count`.
 
-        This clears contradictions between counts, not those between data; a statement still has to cover the time. A
+        This clears contradictions between counts, not those between updates; a statement still has to cover the time. A
         time before the frontier is ignored.
 
         Returns:

@@ -120,8 +120,8 @@ class ProductBook:
     def _uncovered(self) -> list[Time]:
         """Return times that include every minimal uncovered time at or after the frontier.
 
-        A covered time is replaced by the earliest times after it that its statement does not cover. This is exact for
-        each element, so statements around one element count, wherever the other elements are.
+        A covered time is replaced by the earliest times after it that its statement does not cover. This follows
+        each element of the frontier separately, so a statement counts even if it covers only one of them.
         """
         waiting = list(self._frontier.elements)
         seen = set(waiting)

@@ -1,7 +1,7 @@
 """A sorted set of integer times that adds and removes whole runs.
 
 Times of one message are neighbours, so most runs are added with one search and one move. That is several times faster
-than adding times one by one, and a reader can receive a stream in any order at about the cost of the right order.
+than adding times one by one, and a reader can receive a stream in any order at about the cost of time order.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SortedTimes:
             del self._lists[index], self._maxes[index]
 
     def drop_first(self, number: int) -> None:
-        """Remove the first `number` times, at most all."""
+        """Remove the first `number` times, or all if there are fewer."""
         whole = 0
         while whole < len(self._lists) and len(self._lists[whole]) <= number:
             number -= len(self._lists[whole])
