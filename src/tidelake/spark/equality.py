@@ -28,6 +28,14 @@ def fingerprint(frame: DataFrame, names: Sequence[str]) -> tuple[Column, Column]
     return F.xxhash64(F.lit(1), *hashed), F.xxhash64(F.lit(2), *hashed)
 
 
+def shape_of(value: Column, kind: DataType) -> list[Column]:
+    """Return what Spark's hash skips in a value: which parts are null, and the lengths of lists."""
+    bits: list[Column] = []
+    lists: list[Column] = []
+    _shape(value, kind, bits, lists)
+    return [*_packed(bits), *lists]
+
+
 def _shape(value: Column, kind: DataType, bits: list[Column], lists: list[Column]) -> None:
     """Add what Spark's hash skips: to `bits` whether a value is null, to `lists` the length and the shape of lists."""
     bits.append(value.isNull())
@@ -40,10 +48,7 @@ def _shape(value: Column, kind: DataType, bits: list[Column], lists: list[Column
 
 
 def _shape_of_item(item: Column, kind: DataType) -> Column:
-    bits: list[Column] = []
-    lists: list[Column] = []
-    _shape(item, kind, bits, lists)
-    return F.struct(*(part.alias(f"_{index}") for index, part in enumerate([*_packed(bits), *lists])))
+    return F.struct(*(part.alias(f"_{index}") for index, part in enumerate(shape_of(item, kind))))
 
 
 def _packed(bits: Sequence[Column]) -> list[Column]:

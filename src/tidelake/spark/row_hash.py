@@ -1,0 +1,105 @@
+"""A 64-bit hash of each row, and sums of hashes that tell whether two sets of rows are equal, in any order.
+
+Equal rows have equal hashes: all NaNs are equal, and so are both zeros; an int hashes like a long, and a float like a
+double. A null column adds nothing, so a new column does not change the hashes of earlier rows. The hash of a row does
+not depend on the order of its columns, but on their names.
+
+`store.row_hash` computes the same hashes of an Arrow table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StructType
+
+from tidelake.spark.column_cache import cached
+from tidelake.spark.equality import shape_of
+
+MODULUS = 2**31 - 1
+"""Sums with weights are computed modulo this prime, for each half of the hash: no product and no sum overflows."""
+_LOW, _HIGH = "_hash_low", "_hash_high"
+_FIRST, _SECOND = "_weighed_first", "_weighed_second"
+
+
+def column_id(name: str) -> int:
+    """Return the int64 that stands for a column's name in hashes."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little", signed=True)
+
+
+@cached
+def row_hash(schema: str) -> Column:
+    """Return the hash of a row, bigint, over the columns of a schema in JSON."""
+    fields = StructType.fromJson(json.loads(schema)).fields
+    hashes = (_column_hash(field.name, field.dataType) for field in fields)
+    return F.xxhash64(reduce(lambda left, right: left.bitwiseXOR(right), hashes))
+
+
+@cached
+def hash_sums(schema: str) -> list[Column]:
+    """Return the aggregates from which `sum_of_hashes` computes the sum of all row hashes."""
+    value = row_hash(schema)
+    # Each half is below 2**32, so no sum of fewer than 2**31 rows overflows.
+    low, high = value.bitwiseAND(F.lit(0xFFFFFFFF)), F.shiftrightunsigned(value, 32)
+    return [F.sum(low).alias(_LOW), F.sum(high).alias(_HIGH)]
+
+
+def sum_of_hashes(aggregates: Mapping[str, int | None]) -> str:
+    """Return the sum of all row hashes modulo 2**64, as 16 hexadecimal digits.
+
+    >>> sum_of_hashes({"_hash_low": 2**33, "_hash_high": 1})
+    '0000000300000000'
+    """
+    return as_text(((aggregates[_HIGH] or 0) << 32) + (aggregates[_LOW] or 0))
+
+
+def as_text(total: int) -> str:
+    """Return a sum of row hashes modulo 2**64, as 16 hexadecimal digits."""
+    return f"{total % 2**64:016x}"
+
+
+def weighed_sums(value: Column, weight: Column) -> list[Column]:
+    """Return the aggregates from which `weighed_sum` computes the sum of hashes, each multiplied with a weight.
+
+    Args:
+        value: the hash, bigint.
+        weight: any integer, also a decimal. The sum is linear in it: rows whose weights cancel add nothing.
+    """
+    factor = F.pmod(weight, F.lit(MODULUS)).cast("bigint")
+    halves = {_FIRST: value.bitwiseAND(F.lit(MODULUS)), _SECOND: F.shiftrightunsigned(value, 33)}
+    return [F.sum(factor * half % MODULUS).alias(name) for name, half in halves.items()]
+
+
+def weighed_sum(aggregates: Mapping[str, int | None]) -> tuple[int, int]:
+    """Return the sum of weighed hashes, modulo `MODULUS` for each half; sums add up half by half.
+
+    >>> weighed_sum({"_weighed_first": 2**31, "_weighed_second": None})
+    (1, 0)
+    """
+    return (aggregates[_FIRST] or 0) % MODULUS, (aggregates[_SECOND] or 0) % MODULUS
+
+
+def _column_hash(name: str, kind: DataType) -> Column:
+    column = F.col(f"`{name}`")
+    shape = shape_of(column, kind) if isinstance(kind, StructType | ArrayType) else []
+    value = F.xxhash64(F.lit(column_id(name)).cast("bigint"), _widest(column, kind), *shape)
+    return F.when(column.isNotNull(), value).otherwise(F.lit(0).cast("bigint"))
+
+
+def _widest(column: Column, kind: DataType) -> Column:
+    """Return the value in the widest type of its kind."""
+    match kind.typeName():
+        case "boolean" | "byte" | "short" | "integer":
+            return column.cast("bigint")
+        case "float":
+            return column.cast("double")
+        case "date":
+            return F.unix_date(column).cast("bigint")
+        case "timestamp":
+            return F.unix_micros(column)
+    return column
