@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.errors import Conflict, Fenced
+from tidelake.errors import Conflict, DamagedTable, Fenced
 from tidelake.forms.base import BASE
 from tidelake.forms.form import takes_all
 from tidelake.plugins.envelope import form_of
 from tidelake.protocol.antichain import Antichain
 from tidelake.schema.change_events import Interval
+from tidelake.spark.row_hash import add_halves
 from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import ACKED
@@ -30,9 +32,9 @@ from tidelake.store.entry import Collection, Entry
 from tidelake.store.evolution import open_newest
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_run
-from tidelake.store.layout import RUN, TIME, begun_at, new_run
+from tidelake.store.layout import DIFF, RUN, TIME, begun_at, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
-from tidelake.store.runs import read_files, write_frame
+from tidelake.store.runs import read_files, sum_runs, write_updates, wrong_runs
 from tidelake.store.state import CLOSED, SINCE, UPPER
 from tidelake.store.table_log import LOG
 
@@ -229,11 +231,13 @@ def _merge(
     schema = collection.updates_schema()
     closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
     files = [file for run in chosen for file in run.files]
+    form = form_of(collection.entry, table)
+    data = [name for name in schema.names if name not in (RUN, TIME, DIFF)] if form.adds_up else []
+    contents = _verified_contents(spark, table.path, files, schema, data)
     rows = read_files(spark, collection.paths.updates, files, schema)
     total = sum(file.rows for file in files)
     partitions = max(1, min(spark.sparkContext.defaultParallelism, total // 1_000_000 + 1))
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
-    form = form_of(collection.entry, table)
     through, others = _last_forgotten(since, closed, upper), _others(table, chosen)
     merged = form.merged(sealed, through, others)
     name = new_run("merge", table.seq)
@@ -241,19 +245,28 @@ def _merge(
     split_by = []
     if form.makes_base and through >= 0 and takes_all(through, others):
         ordered, split_by = ordered.withColumn(BASE, F.col(TIME) <= through), [BASE]
-    added = write_frame(ordered, table.path, name, schema, split_by)
+    runs = [write_updates(ordered, table.path, name, schema, split_by, data)]
     written = [name]
     reach("compact.after_merged_write")
     if not closed and any(not _ends_before(file, upper) for file in files):
         written.append(new_run("rest", table.seq))
         rest = rows.where(F.col(TIME) >= upper).coalesce(partitions)
-        added += write_frame(rest, table.path, written[-1], schema)
+        runs.append(write_updates(rest, table.path, written[-1], schema, weighed=data))
     reach("compact.after_write")
+    added = [file for run in runs for file in run.files]
+
+    def discard() -> None:
+        for run in written:
+            discard_run(table.path, run)
+
+    if contents != add_halves(run.weighed for run in runs):
+        discard()
+        names = ", ".join(run.name for run in chosen)
+        raise DamagedTable(str(table.path), f"merging the runs {names} would have changed the contents")
     try:
         _swap(collection, table, chosen, added, since)
     except (LostRace, Conflict) as lost:
-        for run in written:
-            discard_run(table.path, run)
+        discard()
         reach("compact.after_lost_runs")
         raise LostRace from lost
     reach("compact.after_commit")
@@ -262,6 +275,28 @@ def _merge(
     report.rows_after += sum(file.rows for file in added)
     report.bytes_written += sum(file.bytes for file in added)
     report.merged_runs += [run.name for run in chosen]
+
+
+def _verified_contents(
+    spark: SparkSession, table: Location, files: Sequence[RunFile], schema: pa.Schema, data: Sequence[str]
+) -> tuple[int, int]:
+    """Check that the rows of whole runs hash as their writers stated; return what the data weighed by `_diff` hash to.
+
+    Args:
+        spark: the session.
+        table: the table's folder.
+        files: the files of the runs.
+        schema: the table's schema.
+        data: the data's columns if equal rows add up, else empty.
+
+    Raises:
+        DamagedTable: names the runs.
+    """
+    sums = sum_runs(spark, table, files, schema, data)
+    wrong = wrong_runs(files, sums)
+    if wrong:
+        raise DamagedTable(str(table), f"the rows of {', '.join(wrong)} are not those that were written")
+    return add_halves(run.weighed for run in sums.values())
 
 
 def _swap(

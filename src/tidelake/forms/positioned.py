@@ -62,6 +62,7 @@ class PositionedForm(Form):
     cancels_copies = False
     breaches_stay = True
     moves_times = False
+    adds_up = False
     makes_base = False
     key_of_values: Sequence[str] | None = None
 

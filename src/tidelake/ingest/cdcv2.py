@@ -31,7 +31,7 @@ from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_run, discard_runs, read_rows, write_run
 from tidelake.store.layout import PROGRESS_SCHEMA, QUARANTINE_SCHEMA, RUN, TIME, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
-from tidelake.store.runs import WrittenRun, append_run, read_files, write_frame
+from tidelake.store.runs import WrittenRun, append_run, read_files, write_frame, write_updates
 from tidelake.store.state import CLOSED, LENGTHS_INSUFFICIENT, UPPER
 from tidelake.store.table_schema import late_schema, updates_schema
 from tidelake.topic.topic import OffsetRange, Topic
@@ -183,8 +183,8 @@ class StreamTick(Tick):
             soon, far = (F.col(TIME) >= parameter(bound, F.col(TIME)) for bound in bounds)
             rows = rows.withColumn("_future", soon.cast("int") + far.cast("int"))
         schema = updates_schema(self.schema)
-        files = write_frame(rows, self.table.path, run, schema, ["_future"] if bounds is not None else [])
-        return WrittenRun(run, files, [counts.values() for counts in observed])
+        written = write_updates(rows, self.table.path, run, schema, ["_future"] if bounds is not None else [])
+        return WrittenRun(run, written.files, [counts.values() for counts in observed])
 
     def _observe(self, rows: DataFrame, observed: list[Observed]) -> DataFrame:
         """Observe the sums over the columns of `_row_columns`, and the first and last offset of a late update."""
@@ -317,7 +317,7 @@ class StreamTick(Tick):
         self._set_late_aside(located, now)
         reach("ingest.after_overtaken_late")
         run, open_rows = new_run("ingest", self.table.seq), rows.where(now.misses(F.col(TIME)))
-        left = write_frame(open_rows, self.table.path, run, updates_schema(self.schema))
+        left = write_updates(open_rows, self.table.path, run, updates_schema(self.schema)).files
         discard_runs(self.table.path, files)
         reach("ingest.after_overtaken_write")
         late = sum(file.rows for file in files) - sum(file.rows for file in left)

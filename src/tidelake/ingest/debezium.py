@@ -35,7 +35,8 @@ from tidelake.schema.evolution import Record
 from tidelake.spark.observation import Observed
 from tidelake.store.files import RunFile, discard_run, discard_runs, write_run
 from tidelake.store.layout import DIFF, POSITION, RUN, TIME, new_run
-from tidelake.store.runs import read_files, write_frame
+from tidelake.store.row_hash import sum_of_rows
+from tidelake.store.runs import read_files, write_updates
 from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS, HAS_UNAVAILABLE, UPPER
 
 _SNAPSHOT_LSN = "snapshot/lsn"
@@ -189,9 +190,8 @@ class ChangeRecords:
             F.bit_or("_marks").alias("marks"),
         )
         run = new_run("ingest", self.batch.table.seq)
-        files = write_frame(
-            seen.frame.where(F.col(TIME).isNotNull()), self.batch.table.path, run, self.batch.table_schema
-        )
+        rows = seen.frame.where(F.col(TIME).isNotNull())
+        files = write_updates(rows, self.batch.table.path, run, self.batch.table_schema).files
         if not files:
             discard_run(self.batch.table.path, run)
         facts = seen.values()
@@ -309,7 +309,8 @@ class ChangeRecords:
         schema = pa.schema([column for column in self.batch.table_schema if column.name != RUN])
         row = {TIME: self.batch.time, DIFF: 0, POSITION: [lsn]}
         table = self.batch.table
-        return write_run(table.path, new_run("ingest", table.seq), pa.Table.from_pylist([row], schema=schema))
+        rows = pa.Table.from_pylist([row], schema=schema)
+        return write_run(table.path, new_run("ingest", table.seq), rows, sum_of_rows(rows))
 
     def _refusal(self, connector: str) -> ConfigurationError:
         return ConfigurationError(

@@ -18,7 +18,7 @@ from tidelake.spark.observation import Observed
 from tidelake.spark.runtime_constant import parameter
 from tidelake.store.files import discard_run
 from tidelake.store.layout import DIFF, ERROR, POSITION, TIME, UNAVAILABLE, new_run
-from tidelake.store.runs import write_frame
+from tidelake.store.runs import write_updates
 from tidelake.store.state import HAS_ERRORS
 
 
@@ -47,7 +47,7 @@ class PlainRecords:
         )
         rows = self.rows(seen.frame, batch.settings, batch.schemas, batch.time)
         run = new_run("ingest", batch.table.seq)
-        files = write_frame(rows, batch.table.path, run, batch.table_schema)
+        files = write_updates(rows, batch.table.path, run, batch.table_schema).files
         if not files:
             discard_run(batch.table.path, run)
         counted = seen.values()

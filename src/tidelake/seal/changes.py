@@ -25,7 +25,8 @@ from tidelake.store.decision import Discard
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, discard_runs, meets, write_run
 from tidelake.store.layout import DIFF, RUN, TIME, new_run
-from tidelake.store.runs import read_files, write_frame
+from tidelake.store.row_hash import sum_of_rows
+from tidelake.store.runs import read_files, write_updates
 from tidelake.store.table_schema import data_fields
 
 
@@ -56,11 +57,11 @@ def cancel(table: OpenTable, schema: pa.Schema, counts: OpenCounts, end: int) ->
         sealed = counts.statements.where(F.col(TIME) <= F.lit(end - 1).cast("bigint"))
         data = [name for name in names if name not in (TIME, DIFF)]
         run = new_run("seal", table.seq)
-        added += write_frame(compensating_rows(sealed, data).coalesce(1), table.path, run, schema)
+        added += write_updates(compensating_rows(sealed, data).coalesce(1), table.path, run, schema).files
     if counts.surplus:
         surplus = pa.concat_tables(counts.surplus)
-        rows = compensating_table(surplus.filter(pc.less_equal(surplus[TIME], end - 1)))
-        added += write_run(table.path, new_run("seal", table.seq), rows.select(names))
+        rows = compensating_table(surplus.filter(pc.less_equal(surplus[TIME], end - 1))).select(names)
+        added += write_run(table.path, new_run("seal", table.seq), rows, sum_of_rows(rows))
     return Changes(added)
 
 
@@ -97,4 +98,4 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
         return Changes()
     rows = read_files(spark, table.path, [file for file in table.files() if file.run in runs], schema)
     remaining = rows.alias("stated").join(discarded, same, "left_anti")
-    return Changes(write_frame(remaining, table.path, new_run("seal", table.seq), schema), sorted(runs))
+    return Changes(write_updates(remaining, table.path, new_run("seal", table.seq), schema).files, sorted(runs))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 
 from pyspark.sql import Column
@@ -82,6 +82,18 @@ def weighed_sum(aggregates: Mapping[str, int | None]) -> tuple[int, int]:
     (1, 0)
     """
     return (aggregates[_FIRST] or 0) % MODULUS, (aggregates[_SECOND] or 0) % MODULUS
+
+
+def add_halves(sums: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Add up weighed sums.
+
+    >>> add_halves([(2**31 - 2, 1), (3, 4)]), add_halves([])
+    ((2, 5), (0, 0))
+    """
+    first, second = 0, 0
+    for one, other in sums:
+        first, second = (first + one) % MODULUS, (second + other) % MODULUS
+    return first, second
 
 
 def _column_hash(name: str, kind: DataType) -> Column:

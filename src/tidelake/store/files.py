@@ -28,7 +28,7 @@ from tidelake.store.layout import RUN, TIME
 
 HASHED_BYTES_MAX = 1 << 20
 """The digest of a file up to this size covers all of it; the digest of a larger file covers its footer."""
-DIGEST = "sha256"
+DIGEST, ROWS_HASH = "sha256", "rows_hash"
 """The field of a file's statistics in the log that states its digest."""
 _TAIL_BYTES = 1 << 14
 """How many bytes at the end of a file are read first, to find its footer."""
@@ -53,6 +53,9 @@ class RunFile:
         low, high = self.time_min, self.time_max
         return 0 if low is None else low, INT64_MAX if high is None else high
 
+    rows_hash: str | None = None
+    """The sum of the hashes of all rows of its run; see `spark.row_hash`. None if its writer did not state it."""
+
     def statistics(self) -> str:
         """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column.
 
@@ -65,6 +68,8 @@ class RunFile:
             stated["nullCount"] = {TIME: 0}
         if self.digest is not None:
             stated[DIGEST] = self.digest
+        if self.rows_hash is not None:
+            stated[ROWS_HASH] = self.rows_hash
         return json.dumps(stated)
 
 
@@ -76,7 +81,7 @@ def meets(file: RunFile, times: Sequence[int]) -> bool:
     return at < len(times) and times[at] <= file.time_max
 
 
-def describe_run(table: Location, run: str) -> list[RunFile]:
+def describe_run(table: Location, run: str, rows_hash: str | None = None) -> list[RunFile]:
     """Describe a run's files from their footers; delete files without rows.
 
     Cost: small files are read whole; of larger ones, only the footer is read.
@@ -92,18 +97,20 @@ def describe_run(table: Location, run: str) -> list[RunFile]:
             blobs.delete(blob.location)
             continue
         low, high = _time_bounds(metadata)
-        described.append(RunFile(blob.location.below(table), run, metadata.num_rows, blob.size, low, high, digest))
+        described.append(
+            RunFile(blob.location.below(table), run, metadata.num_rows, blob.size, low, high, digest, rows_hash)
+        )
     return described
 
 
-def write_run(table: Location, run: str, rows: pa.Table) -> list[RunFile]:
+def write_run(table: Location, run: str, rows: pa.Table, rows_hash: str | None = None) -> list[RunFile]:
     """Write an in-memory Arrow table as one file of a run; write nothing if it has no rows."""
     if rows.num_rows == 0:
         return []
     columns = [name for name in rows.column_names if name != RUN]
     with blobs.writing(table / f"{RUN}={run}" / "part-0.parquet") as sink:
         pq.write_table(rows.select(columns), sink, compression="zstd", write_page_checksum=True)
-    return describe_run(table, run)
+    return describe_run(table, run, rows_hash)
 
 
 def discard_run(table: Location, run: str) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,16 +18,27 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidelake.spark.column_cache import cached
+from tidelake.spark.observation import Observed
+from tidelake.spark.row_hash import hash_sums, row_hash, sum_of_hashes, weighed_sum, weighed_sums
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, describe_run, open_verified
-from tidelake.store.layout import POSITION, RUN, new_run
+from tidelake.store.layout import DIFF, POSITION, RUN, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit, retry_work
 
 _NO_DICTIONARIES = {f"parquet.enable.dictionary#{POSITION}.list.element": "false"}
 """Each offset of a position occurs once, and its other numbers compress better without a dictionary."""
+
+
+@dataclass(frozen=True)
+class WrittenUpdates:
+    """The files of a run of `updates/`; each states the sum of the hashes of the run's rows."""
+
+    files: list[RunFile]
+    weighed: tuple[int, int] = (0, 0)
+    """The sum of the hashes that were weighed; see `spark.row_hash.weighed_sum`."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,82 @@ class WrittenRun:
             if offset is not None
         ]
         return (min(offsets), max(offsets)) if offsets else None
+
+
+def write_updates(
+    frame: DataFrame,
+    table: Location,
+    run: str,
+    schema: pa.Schema,
+    split_by: Sequence[str] = (),
+    weighed: Sequence[str] = (),
+) -> WrittenUpdates:
+    """Write a frame as one run of `updates/`, with the sum of its rows' hashes, computed in the same pass.
+
+    Args:
+        frame: see `write_frame`.
+        table: see `write_frame`.
+        run: see `write_frame`.
+        schema: see `write_frame`.
+        split_by: see `write_frame`.
+        weighed: columns whose hashes are also added up with `_diff` as their weight.
+    """
+    stored = spark_schema(schema).json()
+    rows = Observed(
+        frame.select(*_stored_columns(stored), *split_by),
+        *hash_sums(stored),
+        *(diff_weighed_sums(schema, weighed) if weighed else ()),
+    )
+    files = write_frame(rows.frame, table, run, schema, split_by)
+    if not files:  # Spark may have found out before it started that there are none, and then it has counted nothing
+        return WrittenUpdates([])
+    sums = rows.values()
+    total = weighed_sum(sums) if weighed else (0, 0)
+    return WrittenUpdates([replace(file, rows_hash=sum_of_hashes(sums)) for file in files], total)
+
+
+@dataclass(frozen=True)
+class RunSums:
+    """What the stored rows of a run add up to."""
+
+    rows_hash: str
+    weighed: tuple[int, int]
+    """See `WrittenUpdates.weighed`."""
+
+
+def sum_runs(
+    spark: SparkSession, table: Location, files: Sequence[RunFile], schema: pa.Schema, weighed: Sequence[str] = ()
+) -> dict[str, RunSums]:
+    """Hash the stored rows of whole runs; return the sums of each run.
+
+    Args:
+        spark: the session.
+        table: the table's folder.
+        files: all files of the runs.
+        schema: the table's schema.
+        weighed: see `write_updates`.
+
+    Cost: one scan, with an exchange of one row for each file and task.
+    """
+    aggregates = [*hash_sums(spark_schema(schema).json()), *(diff_weighed_sums(schema, weighed) if weighed else ())]
+    rows = read_files(spark, table, files, schema).withColumn("_path", F.col("_metadata.file_path"))
+    by_run: dict[str, Counter[str]] = {}
+    for sums in rows.groupBy("_path").agg(*aggregates).toArrow().to_pylist():
+        run = sums.pop("_path").rpartition(f"/{RUN}=")[2].partition("/")[0]
+        by_run.setdefault(run, Counter()).update(sums)
+    return {run: RunSums(sum_of_hashes(sums), weighed_sum(sums) if weighed else (0, 0)) for run, sums in by_run.items()}
+
+
+def wrong_runs(files: Sequence[RunFile], sums: Mapping[str, RunSums]) -> list[str]:
+    """Return the runs whose rows do not hash as their writers stated; those without a statement fit."""
+    stated = {file.run: file.rows_hash for file in files if file.rows_hash is not None}
+    return sorted(run for run, total in stated.items() if run not in sums or sums[run].rows_hash != total)
+
+
+def diff_weighed_sums(schema: pa.Schema, columns: Sequence[str]) -> list[Column]:
+    """Return the aggregates that add up the hashes of some columns, each with `_diff` as its weight."""
+    few = pa.schema([schema.field(name) for name in columns])
+    return weighed_sums(row_hash(spark_schema(few).json()), F.col(DIFF))
 
 
 def write_frame(
