@@ -102,7 +102,11 @@ def test_a_changed_multiplicity_is_found_by_the_sum_of_all_diffs(sealed: Lake) -
     smuggle(sealed, (2, 4, 2))
     assert not sealed.validate().damaged  # nothing was sealed since, so nothing is looked at
     report = sealed.validate(full=True)
-    assert report.mismatches == ["all diffs before 3 add up to 10, not to 6"]
+    assert report.mismatches[-1] == "all diffs before 3 add up to 10, not to 6"
+    assert [mismatch.partition(" hash to ")[0] for mismatch in report.hash_mismatches] == [
+        "times 0 to before 3: the statements",
+        "the contents before 3",
+    ]
 
 
 @pytest.mark.sweep

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from tidelake.forms.form import Form
 from tidelake.ingest.reclock import RecordTick
@@ -18,7 +17,6 @@ from tidelake.settings.terms import FRAMINGS
 from tidelake.store.bindings import read_bindings
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.layout import DIFF
 from tidelake.store.proofs import Proven
 from tidelake.topic.topic import Topic
 from tidelake.validate.recount import recount_rows
@@ -46,8 +44,7 @@ class Reclock(Framing):
 
     def recount(self, rows: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
         """Count rows: equal records are separate events."""
-        # With a key, each row counts once, whatever its diff.
-        return recount_rows(rows.withColumn(DIFF, F.lit(1).cast("bigint")) if collection.entry.positioned else rows)
+        return recount_rows(rows, collection, form)
 
 
 def register() -> None:

@@ -24,7 +24,7 @@ from tidelake.spark.equality import shape_of
 MODULUS = 2**31 - 1
 """Sums with weights are computed modulo this prime, for each half of the hash: no product and no sum overflows."""
 _LOW, _HIGH = "_hash_low", "_hash_high"
-_FIRST, _SECOND = "_weighed_first", "_weighed_second"
+_FIRST, _SECOND = "_first", "_second"
 
 
 def column_id(name: str) -> int:
@@ -63,25 +63,26 @@ def as_text(total: int) -> str:
     return f"{total % 2**64:016x}"
 
 
-def weighed_sums(value: Column, weight: Column) -> list[Column]:
+def weighed_sums(value: Column, weight: Column, name: str = "_weighed") -> list[Column]:
     """Return the aggregates from which `weighed_sum` computes the sum of hashes, each multiplied with a weight.
 
     Args:
         value: the hash, bigint.
         weight: any integer, also a decimal. The sum is linear in it: rows whose weights cancel add nothing.
+        name: how the names of the aggregates begin.
     """
     factor = F.pmod(weight, F.lit(MODULUS)).cast("bigint")
     halves = {_FIRST: value.bitwiseAND(F.lit(MODULUS)), _SECOND: F.shiftrightunsigned(value, 33)}
-    return [F.sum(factor * half % MODULUS).alias(name) for name, half in halves.items()]
+    return [F.sum(factor * half % MODULUS).alias(name + part) for part, half in halves.items()]
 
 
-def weighed_sum(aggregates: Mapping[str, int | None]) -> tuple[int, int]:
+def weighed_sum(aggregates: Mapping[str, int | None], name: str = "_weighed") -> tuple[int, int]:
     """Return the sum of weighed hashes, modulo `MODULUS` for each half; sums add up half by half.
 
     >>> weighed_sum({"_weighed_first": 2**31, "_weighed_second": None})
     (1, 0)
     """
-    return (aggregates[_FIRST] or 0) % MODULUS, (aggregates[_SECOND] or 0) % MODULUS
+    return (aggregates[name + _FIRST] or 0) % MODULUS, (aggregates[name + _SECOND] or 0) % MODULUS
 
 
 def add_halves(sums: Iterable[tuple[int, int]]) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,21 @@ from tidelake.store.entry import Collection
 from tidelake.store.files import read_rows
 from tidelake.store.late_notes import CONTRADICTED_RUN
 from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
+
+
+@dataclass(frozen=True)
+class HashNote:
+    """The hashes that a validation noted about a range of times; see `validate.hashes`."""
+
+    lower: int
+    upper: int
+    closed: bool
+    times: str | None = None
+    """The hash of the statements of the range."""
+    contents: str | None = None
+    """The hash of the contents just before upper."""
+    as_of: int | None = None
+    """The time of the contents if diffs do not add up: then `contents` is not the sum over all ranges."""
 
 
 @dataclass
@@ -23,6 +39,10 @@ class ProofLog:
     validated_closed: bool = False
     """Whether the closed stream was validated to its end."""
     validations: int = 0
+    hashes: list[HashNote] = field(default_factory=list)
+    """What validations noted, in the order of their notes; those of earlier versions noted no hashes."""
+    validated_contents: str | None = None
+    """The hash of the contents before `validated_upper`, if diffs add up and the newest such validation noted it."""
     damaged: str | None = None
     """The mismatch below upper that the newest validation found, or None."""
     damaged_at_ms: int = 0
@@ -50,6 +70,9 @@ def read_proof_log(collection: Collection) -> ProofLog:
         if row["kind"] == "validated" and row["upper"] >= log.validated_upper:
             log.validated_upper, log.validated_sum = row["upper"], int(row["diff_sum"])
             log.validated_closed = bool(row["closed"])
+            noted = json.loads(row["detail"] or "{}")
+            log.validated_contents = noted.get("contents") if noted.get("as_of") is None else None
+            log.hashes.append(HashNote(row["lower"], row["upper"], bool(row["closed"]), **noted))
             log.validations += 1
     log.blocked = [blocked[key] for key in sorted(blocked)]
     return log

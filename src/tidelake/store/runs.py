@@ -124,6 +124,8 @@ def sum_runs(
 
     Cost: one scan, with an exchange of one row for each file and task.
     """
+    if not files:
+        return {}
     aggregates = [*hash_sums(spark_schema(schema).json()), *(diff_weighed_sums(schema, weighed) if weighed else ())]
     rows = read_files(spark, table, files, schema).withColumn("_path", F.col("_metadata.file_path"))
     by_run: dict[str, Counter[str]] = {}

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.forms.form import Form
+from tidelake.spark.row_hash import weighed_sum, weighed_sums
 from tidelake.store.entry import Collection
-from tidelake.store.layout import DIFF, TIME
+from tidelake.store.layout import DIFF, RUN, TIME
 from tidelake.store.table_schema import data_fields
+from tidelake.validate.hashes import hash_of
+
+_TIME = pa.field(TIME, pa.int64())
+_NUMBERS = ("recounted", "diff_min", "diff_sum")
+_TIMES, _CONTENTS = "_times", "_contents"
+_TIMES_NAMES = ("_times_first", "_times_second")
 
 
 def recount_statements(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
@@ -22,13 +31,23 @@ def recount_statements(sealed: DataFrame, collection: Collection, form: Form) ->
     return recount(sealed, collection, form)
 
 
-def recount_rows(sealed: DataFrame) -> list[dict[str, Any]]:
-    """Count rows by time; a merge turns equal rows of a time into one row with the sum of their diffs."""
+def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
+    """Count rows by time; a merge turns equal rows of a time into one row with the sum of their diffs.
+
+    If diffs do not add up, each row counts once, whatever its diff.
+    """
+    weight = F.col(DIFF) if form.adds_up else F.lit(1).cast("bigint")
+    stored = [field for field in collection.updates_schema() if field.name != RUN]
+    data = [field for field in stored if field.name not in (TIME, DIFF)]
+    statement = [field for field in stored if field.name != DIFF] if form.adds_up else stored
     by_time = sealed.groupBy(TIME).agg(
-        F.sum(DIFF).alias("recounted"), F.min(DIFF).alias("diff_min"), F.sum(DIFF).alias("diff_sum")
+        F.sum(weight).alias("recounted"),
+        F.min(weight).alias("diff_min"),
+        F.sum(weight).alias("diff_sum"),
+        *_hashes(statement, data if form.adds_up else None, weight),
     )
     return [
-        {"time": row[TIME], **{name: int(row[name]) for name in ("recounted", "diff_min", "diff_sum")}}
+        {"time": row[TIME], **{name: int(row[name]) for name in _NUMBERS}, **_hashes_of(row)}
         for row in by_time.toArrow().to_pylist()
     ]
 
@@ -41,17 +60,19 @@ def _recount_diffs(sealed: DataFrame, collection: Collection, form: Form) -> lis
         .agg(F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("_effect"))
         .where(F.col("_effect") != 0)
     )
+    fields = data_fields(collection.entry.record_schema)
     by_time = effects.groupBy(TIME).agg(
         F.count(F.lit(1)).alias("recounted"),
         F.min("_effect").alias("diff_min"),
         F.sum(F.col("_effect") * form.rows_brought()).alias("diff_sum"),
+        *_hashes([*fields, _TIME], fields if form.adds_up else None, F.col("_effect")),
     )
     rows_by_key = form.rows_by_key(sealed, effects)
     doubled = None if rows_by_key is None else _doubled(rows_by_key)
     recounted = []
     for counts in by_time.toArrow().to_pylist():
         time = counts[TIME]
-        row = {"time": time, **{name: int(counts[name]) for name in ("recounted", "diff_min", "diff_sum")}}
+        row = {"time": time, **{name: int(counts[name]) for name in _NUMBERS}, **_hashes_of(counts)}
         recounted.append(row if doubled is None else row | {"doubled": doubled.get(time, 0)})
     return recounted
 
@@ -66,14 +87,40 @@ def _recount_keyed(sealed: DataFrame, collection: Collection, form: Form) -> lis
     """Count by time the distinct data that was stated, and the keys that have two values."""
     data = [field.name for field in data_fields(collection.entry.record_schema)]
     key = [f"`{name}`" for name in collection.entry.key]
+    fields = data_fields(collection.entry.record_schema)
     distinct = sealed.groupBy(*(f"`{name}`" for name in data), TIME).agg(F.max(DIFF).alias("_effect"))
     by_key = distinct.groupBy(*key, TIME).agg(
-        F.count(F.lit(1)).alias("_stated"), F.count_if(F.col("_effect") > 0).alias("_values")
+        F.count(F.lit(1)).alias("_stated"),
+        F.count_if(F.col("_effect") > 0).alias("_values"),
+        *_hashes([*fields, _TIME], None, F.col("_effect")),
     )
     by_time = by_key.groupBy(TIME).agg(
-        F.sum("_stated").alias("recounted"), F.count_if(F.col("_values") > 1).alias("doubled")
+        F.sum("_stated").alias("recounted"),
+        F.count_if(F.col("_values") > 1).alias("doubled"),
+        *(F.sum(name).alias(name) for name in _TIMES_NAMES),
     )
     return [
-        {"time": row[TIME], "recounted": row["recounted"], "diff_min": 0, "diff_sum": 0, "doubled": row["doubled"]}
+        {
+            "time": row[TIME],
+            "recounted": row["recounted"],
+            "diff_min": 0,
+            "diff_sum": 0,
+            "doubled": row["doubled"],
+            **_hashes_of(row),
+        }
         for row in by_time.toArrow().to_pylist()
     ]
+
+
+def _hashes(statement: Sequence[pa.Field], contents: Sequence[pa.Field] | None, weight: Column) -> list[Column]:
+    """Return the aggregates for `_hashes_of`: of whole statements and, if diffs add up, of the rows they add."""
+    aggregates = weighed_sums(hash_of(statement), weight, _TIMES)
+    return aggregates if contents is None else aggregates + weighed_sums(hash_of(contents), weight, _CONTENTS)
+
+
+def _hashes_of(sums: Mapping[str, Any]) -> dict[str, Any]:
+    has_contents = any(name.startswith(_CONTENTS) for name in sums)
+    return {
+        "times_hash": weighed_sum(sums, _TIMES),
+        "contents_hash": weighed_sum(sums, _CONTENTS) if has_contents else None,
+    }

@@ -19,11 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.decode.landing import ROW_TEXT
-from tidelake.errors import Conflict, DamagedTable, UpperError
+from tidelake.errors import Conflict, DamagedTable, SinceError, UpperError
+from tidelake.forms.form import Form
 from tidelake.plugins.envelope import form_of
 from tidelake.plugins.framing import framing_of
-from tidelake.read.snapshot import snapshot
+from tidelake.read.snapshot import last_time, snapshot
 from tidelake.spark.engine_errors import engine_fact
+from tidelake.spark.row_hash import add_halves
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
@@ -31,8 +33,18 @@ from tidelake.store.files import write_run
 from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import ProofLog, read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
-from tidelake.store.runs import append_run
+from tidelake.store.runs import append_run, sum_runs, wrong_runs
 from tidelake.store.state import CLOSED, SINCE, UPPER
+from tidelake.validate.hashes import (
+    TimeHash,
+    compare_contents,
+    compare_times,
+    halves_of,
+    hash_contents,
+    hash_text,
+    note_text,
+    time_hashes,
+)
 from tidelake.validate.late import LateReport, compare_late
 
 _MISMATCHES_NAMED_MAX = 10
@@ -61,6 +73,14 @@ class ValidateReport:
     """The sum of all diffs before upper: that of this range, and what the last validation recorded."""
     diff_sum_found: int | None = None
     """The same sum, computed from all rows; None unless the validation was full."""
+    times_hash: str | None = None
+    """The hash of the statements of the range; see `validate.hashes`. None if it was not recounted."""
+    contents_hash: str | None = None
+    """The hash of the contents just before upper; None if diffs do not add up and the validation was not full."""
+    contents_as_of: int | None = None
+    """The time of the contents, if diffs do not add up."""
+    hash_mismatches: list[str] = field(default_factory=list)
+    """What no longer hashes as it did when it was written or validated; `mismatches` has them too."""
     readable_beyond_upper: int = 0
     """Number of reads at or after upper that were answered; each of them must be refused."""
     below_zero: int | None = None
@@ -100,11 +120,15 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(collection.paths.updates))
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
     framing, form = framing_of(collection.entry.framing), form_of(collection.entry, table)
+    hashes: dict[int, TimeHash] = {}
     try:
         if lower < upper or closed:
             in_range = sealed.where(F.col(TIME) >= lower)
             recounted = framing.recount(in_range, collection, form)
             _compare_times(report, recounted, framing.proofs(collection, lower))
+            hashes = time_hashes(recounted)
+            report.times_hash = hash_text(add_halves(time_hash.times for time_hash in hashes.values()))
+        _compare_hashes(spark, collection, report, _Hashed(table, form, sealed, hashes), proofs, full, first)
         if not collection.entry.key:  # with a key, sums would lack the rows that merges have dropped
             rows_of = sealed.select((F.col(DIFF).cast("decimal(38,0)") * form.rows_brought()).alias(DIFF))
             _compare_sums(report, rows_of, proofs, full, unbroken=proofs.validated_upper >= first)
@@ -194,6 +218,84 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
             )
 
 
+@dataclass(frozen=True)
+class _Hashed:
+    """What a validation hashes."""
+
+    table: OpenTable
+    form: Form
+    sealed: DataFrame
+    """All sealed rows."""
+    hashes: dict[int, TimeHash]
+    """The hashes of the range that was recounted."""
+
+
+def _compare_hashes(
+    spark: SparkSession,
+    collection: Collection,
+    report: ValidateReport,
+    seen: _Hashed,
+    proofs: ProofLog,
+    full: bool,
+    first: int,
+) -> None:
+    """Hash the contents as far as the validation reaches; if it is full, compare everything that is comparable.
+
+    Args:
+        spark: the session.
+        collection: the collection.
+        report: receives the hashes, and any mismatch.
+        seen: what is hashed.
+        proofs: what earlier validations noted.
+        full: whether the validation is full.
+        first: the first time that no compaction has changed.
+
+    Cost: nothing unless full; then one scan of the table, and one more, or two reads of the contents.
+    """
+    different: list[str] = []
+    if full:
+        files = [file for file in seen.table.files() if file.rows_hash is not None]
+        runs = wrong_runs(files, sum_runs(spark, seen.table.path, files, collection.updates_schema()))
+        different += [f"the rows of the run {run} are not those that were written" for run in runs]
+        different += compare_times(seen.hashes, proofs.hashes, first)
+    if seen.form.adds_up:
+        different += _compare_added_contents(report, seen, proofs, full, unbroken=proofs.validated_upper >= first)
+    elif full and collection.entry.since and (report.upper or report.closed):
+        report.contents_as_of = last_time(report.upper, report.closed)
+
+        def read(as_of: int) -> str | None:
+            try:
+                contents = snapshot(spark, collection, as_of, skip_errors=True).contents
+            except SinceError:
+                return None
+            return hash_contents(contents, seen.form.fields)
+
+        report.contents_hash = read(report.contents_as_of)
+        different += compare_contents(proofs.hashes, read)
+    report.hash_mismatches = different[:_MISMATCHES_NAMED_MAX]
+    report.mismatches += report.hash_mismatches
+
+
+def _compare_added_contents(
+    report: ValidateReport, seen: _Hashed, proofs: ProofLog, full: bool, unbroken: bool
+) -> list[str]:
+    """Add what the range adds to the contents to what the last validation noted; see `_compare_sums`."""
+    noted = proofs.validated_contents if proofs.validations else hash_text((0, 0))
+    fresh = [
+        time_hash.contents
+        for time, time_hash in seen.hashes.items()
+        if time_hash.contents is not None and not proofs.validated_closed and time >= proofs.validated_upper
+    ]
+    recorded = None if noted is None else hash_text(add_halves([halves_of(noted), *fresh]))
+    if not (full or not unbroken or recorded is None):
+        report.contents_hash = recorded
+        return []
+    report.contents_hash = hash_contents(seen.sealed, seen.form.fields)
+    if recorded is None or not unbroken or report.contents_hash == recorded:
+        return []
+    return [f"the contents before {report.upper} hash to {report.contents_hash}, not to {recorded}"]
+
+
 def _find_below_zero(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
     """Find rows of the contents just before upper whose accumulated diff is negative.
 
@@ -225,9 +327,12 @@ def _try_beyond_upper(spark: SparkSession, collection: Collection, report: Valid
 
 
 def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) -> None:
-    """Note whether the range agreed; a range that has not grown is noted only once."""
+    """Note whether the range agreed; a range that has not grown is noted again only with a hash that it lacks."""
     noted = proofs.validations and (proofs.validated_upper, proofs.validated_closed) == (report.upper, report.closed)
-    if noted and not report.damaged and not proofs.damaged:
+    hashes = [note for note in proofs.hashes if (note.upper, note.closed) == (report.upper, report.closed)]
+    adds_times = report.times_hash is not None and all(note.times is None for note in hashes)
+    adds_contents = report.contents_hash is not None and all(note.contents is None for note in hashes)
+    if noted and not adds_times and not adds_contents and not report.damaged and not proofs.damaged:
         return
     row = {
         "lower": report.lower,
@@ -235,7 +340,9 @@ def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) ->
         "closed": report.closed,
         "kind": "damaged" if report.damaged else "validated",
         "diff_sum": report.diff_sum_recorded,
-        "detail": "; ".join(report.mismatches) or None,
+        "detail": "; ".join(report.mismatches)
+        if report.damaged
+        else note_text(report.times_hash, report.contents_hash, report.contents_as_of),
         # A clock may go backwards; the order of notes may not, or an older note would hide this one.
         "at_ms": max(int(clock.time() * 1000), proofs.newest_at_ms + 1),
     }
