@@ -41,6 +41,7 @@ _OWN_NUMBERS = {
     "announced_is_counted": _COUNTS,
     "announced_is_recounted": _COUNTS,
     "sum_of_diffs_is_as_recorded": ("diff_sum",),
+    "rows_are_as_recorded": ("hash_mismatches", "times_hash", "contents_hash"),
     "contents_never_fall": ("times", "diff_sum"),
     "nothing_accumulates_below_zero": ("below_zero", "diff_sum"),
     "nothing_is_contradicted": ("contradictions",),
@@ -163,11 +164,16 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
         "below_zero": report.below_zero,
         "keys_in_error": status.keys_in_error,
         "frontier_age_s": int(total["frontier_age_s"]),
+        "hash_mismatches": len(report.hash_mismatches),
+        "times_hash": report.times_hash,
+        "contents_hash": report.contents_hash,
         "table_version": report.version,
     }
     # Dagster's event log holds 64-bit integers; larger numbers are shown as text.
     return {
-        name: value if abs(value) <= _INT64_MAX else str(value) for name, value in numbers.items() if value is not None
+        name: value if isinstance(value, str) or abs(value) <= _INT64_MAX else str(value)
+        for name, value in numbers.items()
+        if value is not None
     }
 
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, list[str]]:
     """Return the first reasons why each check fails; a check without a reason has no entry."""
     evidence = {
-        "announced_is_recounted": report.mismatches,
+        "announced_is_recounted": [fact for fact in report.mismatches if fact not in report.hash_mismatches],
+        "rows_are_as_recorded": report.hash_mismatches,
         "nothing_is_contradicted": [
             f"time {contradiction['time']}: {contradiction['detail']}"
             for contradiction in status.contradictions

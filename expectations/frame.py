@@ -34,6 +34,7 @@ COLUMNS = (
     "late_contradictions",
     "below_zero",
     "keys_in_error",
+    "hash_mismatches",
 )
 """`row` is `time` or `total`. Columns of the other kind of row are 0, so that every number stays an integer."""
 
@@ -74,6 +75,7 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
             "late_contradictions": status.late_undecided + _late_not_compared(report, status),
             "below_zero": report.below_zero or 0,
             "keys_in_error": status.keys_in_error,
+            "hash_mismatches": len(report.hash_mismatches),
         }
     )
     columns = {name: [row.get(name, 0) for row in rows] for name in COLUMNS}

@@ -119,6 +119,13 @@ _RULES = (
         blocking=True,
     ),
     Rule(
+        "rows_are_as_recorded",
+        "rows hash as they did when they were written, and statements and contents as they did when they were "
+        "validated; checked in full validations",
+        _at_most("hash_mismatches", _zero),
+        blocking=True,
+    ),
+    Rule(
         "nothing_readable_beyond_upper",
         "reads at or after upper are refused",
         _at_most("readable_beyond_upper", _zero),

@@ -148,6 +148,7 @@ def test_damage_below_upper_blocks_downstream_assets_until_it_is_repaired(
     assert failed_checks(nightly) == {
         "prices/announced_is_recounted": "ERROR",
         "prices/sum_of_diffs_is_as_recorded": "ERROR",
+        "prices/rows_are_as_recorded": "ERROR",
     }
     assert materialized(nightly) == {"visits/compact"}
     recounted = next(

@@ -68,6 +68,11 @@ def test_diffs_that_do_not_add_up_to_the_recorded_sum_fail(total: int) -> None:
     }
 
 
+def test_rows_that_hash_otherwise_fail() -> None:
+    changed = report(at(3), hash_mismatches=["the contents before 9 hash to a, not to b"])
+    assert set(failing(changed)) == {"rows_are_as_recorded"}
+
+
 def test_a_read_beyond_upper_that_gets_an_answer_fails() -> None:
     assert set(failing(report(at(3), readable_beyond_upper=1))) == {"nothing_readable_beyond_upper"}
 
@@ -120,6 +125,7 @@ def test_only_damage_blocks_and_only_what_can_wait_warns() -> None:
         "announced_is_counted",
         "announced_is_recounted",
         "sum_of_diffs_is_as_recorded",
+        "rows_are_as_recorded",
         "nothing_readable_beyond_upper",
         "contents_never_fall",
     }

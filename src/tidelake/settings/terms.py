@@ -72,6 +72,7 @@ FRAMINGS = {
         checks=(
             "announced_is_counted",
             "announced_is_recounted",
+            "rows_are_as_recorded",
             "nothing_readable_beyond_upper",
             "nothing_is_contradicted",
             "late_statements_are_copies",
@@ -87,6 +88,7 @@ FRAMINGS = {
         identifies_by_data=False,
         checks=(
             "announced_is_recounted",
+            "rows_are_as_recorded",
             "nothing_readable_beyond_upper",
             "quarantine_is_explained",
             "frontier_moves",
