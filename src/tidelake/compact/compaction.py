@@ -150,7 +150,7 @@ def merge_runs(
             fresh = {run.name for run in runs} - first if report.merges else set()
             left = rows_max - report.rows_before
             chosen = choose_runs(spark, newest, runs, None if closed else upper, full, left, fresh)
-            if full and len(chosen) == 1 and (report.merges or not _falls_behind(table, since)):
+            if full and len(chosen) == 1 and (report.merges or not _falls_behind(table, chosen[0], since)):
                 chosen = []
             if not chosen:
                 return
@@ -340,8 +340,11 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
     return [file.reach for file in table.files() if file.run not in names]
 
 
-def _falls_behind(table: OpenTable, since: tuple[int, ...]) -> bool:
-    return bool(since) and (table.value(SINCE) or 0) < since[0]
+def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
+    """Whether a table's only run has rows that an earlier merge, with an earlier since, could not put together."""
+    merged = table.value(SINCE) or 0
+    is_merged = all(file.time_max is not None and file.time_max <= merged for file in run.files)
+    return bool(since) and merged < since[0] and not is_merged
 
 
 def _starts_before(file: RunFile, upper: int) -> bool:
