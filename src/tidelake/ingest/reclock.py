@@ -130,11 +130,10 @@ class RecordTick(Tick):
             warn("upper waits for a record that confirms the clock", collection=self.collection.name, ahead_s=ahead_s)
         if not is_due:
             return False
-        self.time, self.files = self.start_ms, []
-        idle_from = idle_lower(self.table)
-        self.written = WrittenRecords(
-            [], {IDLE_LOWER: self.lower if idle_from is None else idle_from, IDLE_UPPER: self.time + 1}
-        )
+        self.time, idle_from = self.start_ms, idle_lower(self.table)
+        lower = self.lower if idle_from is None else idle_from
+        self.written = WrittenRecords([], {IDLE_LOWER: lower, IDLE_UPPER: self.time + 1})
+        self.files = self.written.files
         self._bind()
         self.commit()
         maintain(self.table.path)

@@ -128,7 +128,7 @@ def chain_of(
     by_time = {binding.time: binding for binding in bindings}
     chain: list[Binding] = []
     while upper > lower:
-        binding = by_time.get(upper - 1)
+        binding = by_time.pop(upper - 1, None)  # a time is only once in the chain, however damaged it is
         if binding is None:
             raise DamagedTable(where, f"the binding of time {upper - 1} is missing")
         if any(offsets.get(place, end) != end for place, end in binding.ends.items()):
