@@ -150,6 +150,29 @@ def test_a_reader_leaves_a_table_of_an_earlier_version_as_it_is(table: Location,
             Earlier(table).maintain()
 
 
+@pytest.mark.parametrize("read", [contents, bring_over])
+def test_an_earlier_version_may_clean_up_while_its_log_is_read(
+    table: Location, monkeypatch: pytest.MonkeyPatch, read: Callable[[Location], object]
+) -> None:
+    list_versions, listed = table_log._versions, list[int]()
+    Earlier(table).table.create_checkpoint()  # and the entries behind it are still there when they are listed
+
+    def clean_up_after_listing(path: Location) -> list[int]:
+        versions = list_versions(path)
+        if not listed:
+            listed.extend(versions)
+            Earlier(path).maintain()
+            assert list_versions(path) != versions
+        return versions
+
+    monkeypatch.setattr(table_log, "_versions", clean_up_after_listing)
+    read(table)
+    assert listed == [0, 1, 2, 3]
+    assert contents(table)[0] == 3
+    verify_table(table, True, found := Verification())
+    assert found.damages == []
+
+
 def test_nothing_is_committed_to_a_table_before_it_is_brought_over(table: Location) -> None:
     with pytest.raises(CommitRefused, match="has the format of an earlier version"):
         commit(table, 4)

@@ -7,6 +7,7 @@ docs/decisions/format.md.
 
 from __future__ import annotations
 
+from tidelake.errors import Conflict
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import reach
@@ -30,8 +31,11 @@ def bring_over(path: Location) -> bool:
     def commit(table: OpenTable) -> bool:
         if table.format == FORMAT_VERSION:
             return False
-        settle(path, takes_over=True)
+        marked = settle(path, takes_over=True).version
         reach("format.after_markers")
+        table = OpenTable(path)  # marking took a while
+        if table.version != marked:
+            raise Conflict(str(path), marked + 1, "another commit came before that of the format")
         table.raise_format()
         reach("format.after_commit")
         return True

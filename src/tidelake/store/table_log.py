@@ -223,7 +223,8 @@ def is_of_earlier_version(path: Location) -> bool:
 def _is_of_earlier_version(path: Location, markers: Markers, written: list[Location], versions: list[int]) -> bool:
     if markers.newest == versions[-1] and (not written or version_of(written[-1]) in markers.checkpoints):
         return False  # the ordinary case, which needs no look at the entries
-    texts = [_text_of(path, version) or b"" for version in versions if version > markers.newest]
+    later = [_text_of(path, version) for version in versions if version > markers.newest]
+    texts = [text for text in later if text is not None]  # that version may be cleaning up
     if texts and not is_whole(texts[-1]):
         texts.pop()
     if markers.entries:  # they count as soon as a commit states the entry before it
@@ -292,7 +293,11 @@ def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Ti
         versions: those past the checkpoint, or the newest.
         marks: whether the log of an earlier version gets markers.
     """
-    texts = {version: _text_of(path, version) or b"" for version in versions}
+    read = {version: _text_of(path, version) for version in versions}
+    gone = {version for version, text in read.items() if text is None}
+    if not gone <= set(_versions(path)):  # the earlier version is cleaning up
+        return settle(path, marks)
+    texts = {version: text or b"" for version, text in read.items()}
     if any(stated_before(text) for text in texts.values()):
         if read_markers(path).entries:  # another process has just created the table, or brought it over
             return settle(path, marks)
@@ -430,7 +435,9 @@ def _summed_up(path: Location, version: int, markers: Markers, versions: list[in
     if not set(range(start + 1, version + 1)) <= set(versions):
         return None
     for number in range(start + 1, version + 1):
-        text = _text_of(path, number) or b""
+        text = _text_of(path, number)
+        if text is None:  # an earlier version is cleaning up
+            return None
         if markers.entries.get(number, digest_of(text)) != digest_of(text):
             raise DamagedLog(str(path), f"the entry of version {number} is not the one that was acknowledged")
         if not is_whole(text):
