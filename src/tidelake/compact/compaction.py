@@ -33,7 +33,7 @@ from tidelake.store.files import RunFile, discard_run
 from tidelake.store.layout import RUN, TIME, begun_at, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import read_files, write_frame
-from tidelake.store.state import CLOSED, SINCE, UPPER
+from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
 from tidelake.store.table_log import LOG
 
 FAN_IN = 8
@@ -341,10 +341,12 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
 
 
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
-    """Whether a table's only run has rows that an earlier merge, with an earlier since, could not put together."""
+    """Whether a later since may put more rows of a table's only run together; idle ticks alone do not."""
     merged = table.value(SINCE) or 0
-    is_merged = all(file.time_max is not None and file.time_max <= merged for file in run.files)
-    return bool(since) and merged < since[0] and not is_merged
+    is_only_idle = idle_lower(table) is not None and all(
+        file.time_max is not None and file.time_max <= merged for file in run.files
+    )
+    return bool(since) and merged < since[0] and not is_only_idle
 
 
 def _starts_before(file: RunFile, upper: int) -> bool:
