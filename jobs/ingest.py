@@ -29,6 +29,8 @@ class IngestReport(Counts):
     """The sum of all ticks of one run."""
 
     ticks: int = 0
+    idle_ticks: int = 0
+    """Reclocked: ticks that found nothing new, and moved upper."""
     copies_dropped: int = 0
     gaps: list[TopicGap] = field(default_factory=list)
     partitions_added: list[str] = field(default_factory=list)
@@ -103,8 +105,12 @@ def _tick_to_the_ends(
         if tick is None:
             return None
         if not tick.messages:
-            ingested.gaps = tick.gaps
-            raise tick.gaps[0]
+            if tick.gaps:
+                ingested.gaps = tick.gaps
+                raise tick.gaps[0]
+            ingested.idle_ticks += 1
+            log.info("upper was moved without messages", collection=collection.name)
+            return None
         ingested.add_tick(tick)
         log.info(
             "ingested",

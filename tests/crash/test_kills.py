@@ -9,7 +9,13 @@ import pytest
 from orchestration.settings import PROJECT
 from tests.crash.lives import Lives
 from tests.sweeps import seeds
-from tidelake.store.failpoints import EVOLUTION_FAILPOINTS, FAILPOINTS, RAW_FAILPOINTS, TABLES
+from tidelake.store.failpoints import (
+    BRING_OVER_FAILPOINTS,
+    EVOLUTION_FAILPOINTS,
+    FAILPOINTS,
+    RAW_FAILPOINTS,
+    TABLES,
+)
 
 EVERYDAY = ("commit.after_call.updates",)
 
@@ -20,7 +26,7 @@ def test_the_code_reaches_exactly_the_declared_failpoints() -> None:
         for path in files:
             for name, table in re.findall(r'\breach\("([a-z_.]+)"(, [a-z_.]+)?\)', path.read_text(encoding="utf-8")):
                 called |= {f"{name}.{suffix}" for suffix in (*TABLES, "bindings")} if table else {name}
-    assert called == {*FAILPOINTS, *RAW_FAILPOINTS, *EVOLUTION_FAILPOINTS}
+    assert called == {*FAILPOINTS, *RAW_FAILPOINTS, *EVOLUTION_FAILPOINTS, *BRING_OVER_FAILPOINTS}
     assert len(set(FAILPOINTS)) == len(FAILPOINTS) >= 40
 
 

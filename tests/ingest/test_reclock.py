@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from tests.lakes.lake import NAME
 from tests.lakes.raw_lake import RawLake
 from tidelake.cli.app import main
 from tidelake.errors import ClockAhead, DamagedTable, NotReclocked, TopicGap, UpperError
 from tidelake.ingest import reclock
+from tidelake.read.current import rebuild_current
 from tidelake.store.commit import OpenTable
+from tidelake.store.failpoints import on_reach
 from tidelake.store.files import discard_run, read_rows
 from tidelake.store.layout import BINDINGS_SCHEMA
 
@@ -234,3 +237,187 @@ def test_a_clock_that_is_far_ahead_mints_nothing(
     lake.configure(clock_ahead_max_s=2 * 86_400)
     lake.ingest()
     assert [binding.time - start_ms for binding in lake.times[1:]] == [1000, 10 * DAY_MS, 12 * DAY_MS]
+
+
+# --- idle topics -----------------------------------------------------------------------------------------------------
+
+
+class IdleLake(RawLake):
+    """A lake whose clock is turned by hand, with one record that was read when it was made."""
+
+    def __init__(self, root: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+        super().__init__(root, spark, **more)
+        self.start_ms = self.now_ms = int(clock.time() * 1000) - 30 * DAY_MS
+        monkeypatch.setattr(reclock.clock, "time", lambda: self.now_ms / 1000)
+        self.put({"id": 1, "page": "a"})
+        self.ingest()
+
+    def tick_at(self, after_s: float) -> tuple[int, int]:
+        """Ingest at this time after the start; return the number of idle ticks and of seconds up to upper."""
+        self.now_ms = self.start_ms + int(after_s * 1000)
+        ingested = self.ingest()
+        return ingested.idle_ticks, (self.upper - self.start_ms) // 1000
+
+    @property
+    def upper(self) -> int:
+        return self.table.value("upper") or 0
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        return self.table.version, OpenTable(self.collection.paths.bindings).version
+
+
+@pytest.fixture
+def idle(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IdleLake:
+    return IdleLake(tmp_path, spark, monkeypatch)
+
+
+def test_an_idle_topic_moves_upper_once_per_interval_however_often_ingest_runs(idle: IdleLake) -> None:
+    before = idle.versions
+    ticks = [idle.tick_at(after_s) for after_s in (1, 299, 300, 300, 301, 599, 600, 1000)]
+    assert ticks == [(0, 0), (0, 0), (1, 300), (0, 300), (0, 300), (0, 300), (1, 600), (1, 1000)]
+    assert idle.versions == (before[0] + 3, before[1] + 3)
+    assert idle.table.value("upper") == idle.start_ms + 1_000_001
+
+
+def test_idle_ticks_bind_no_offsets_and_stand_as_one_in_the_chain(idle: IdleLake) -> None:
+    for after_s in (300, 600, 900):
+        idle.tick_at(after_s)
+    idle.put({"id": 2, "page": "b"})
+    idle.tick_at(950)
+    for after_s in (1300, 1600):
+        idle.tick_at(after_s)
+    first, second, third, last = idle.times
+    times = [(binding.time - idle.start_ms) // 1000 for binding in idle.times]
+    assert times == [0, 900, 950, 1600]
+    assert [binding.lower for binding in (second, third, last)] == [
+        first.time + 1,
+        second.time + 1,
+        third.time + 1,
+    ]
+    assert [(binding.records, binding.rows, binding.quarantined) for binding in (second, last)] == [(0, 0, 0)] * 2
+    assert [(binding.starts, binding.ends) for binding in (second, last)] == [
+        ({(NAME, 0): 1}, {(NAME, 0): 1}),
+        ({(NAME, 0): 2}, {(NAME, 0): 2}),
+    ]
+    rows = [[row["id"] for row in idle.rows(idle.start_ms + after_s * 1000)] for after_s in (0, 300, 949, 950, 1600)]
+    assert rows == [[1], [1], [1], [1, 2], [1, 2]]
+    report = idle.validate(full=True)
+    assert (report.damaged, [time["recounted"] for time in report.times]) == (False, [1, 1])
+    assert not idle.validate().damaged
+
+
+def test_a_clock_that_nothing_confirms_moves_no_upper_and_stops_nothing(idle: IdleLake) -> None:
+    """Ingest stood still for a week while the topic was idle: a clock that is a week ahead looks the same."""
+    assert idle.tick_at(300 + 86_400) == (1, 300 + 86_400)
+    start_s, before = 300 + 86_400, idle.versions
+    with capture_logs() as logs:
+        assert idle.tick_at(start_s + 7 * 86_400) == (0, start_s)
+    assert [(log["event"], log["ahead_s"]) for log in logs if log["log_level"] == "warning"] == [
+        ("upper waits for a record that confirms the clock", 7 * 86_400)
+    ]
+    assert idle.versions == before
+    idle.put({"value": {"id": 2, "page": "after the holiday"}, "timestamp_ms": idle.now_ms})
+    assert idle.tick_at(start_s + 7 * 86_400 + 5) == (0, start_s + 7 * 86_400 + 5)
+    assert idle.tick_at(start_s + 7 * 86_400 + 305)[0] == 1
+
+
+def test_a_clock_that_goes_back_moves_no_upper_until_it_has_caught_up(idle: IdleLake) -> None:
+    idle.tick_at(3600)
+    before = idle.versions
+    assert [idle.tick_at(after_s) for after_s in (10, 3899)] == [(0, 3600)] * 2
+    assert idle.versions == before
+    assert idle.tick_at(3900) == (1, 3900)
+
+
+def test_an_idle_topic_is_left_alone_if_the_interval_is_0(idle: IdleLake) -> None:
+    idle.configure(idle_upper_s=0)
+    assert idle.tick_at(86_000) == (0, 0)
+    idle.configure(idle_upper_s=3600)
+    assert [idle.tick_at(after_s) for after_s in (86_001, 86_301)] == [(1, 86_001), (0, 86_001)]
+
+
+def test_a_topic_without_any_record_mints_no_time(spark: SparkSession, tmp_path: Path) -> None:
+    lake = RawLake(tmp_path, spark)
+    (lake.topic / "0.jsonl").touch()
+    assert lake.ingest().idle_ticks == 0
+    assert lake.table.value("upper") == 0
+
+
+def test_a_gap_holds_upper_of_an_idle_topic(idle: IdleLake) -> None:
+    idle.ends[NAME, 0] += 2
+    idle.put({"id": 2, "page": "behind the gap"})
+    with pytest.raises(TopicGap):
+        idle.tick_at(300)
+    assert idle.upper == idle.start_ms + 1
+
+
+@pytest.mark.parametrize("place", ["raw.after_binding", "commit.after_call.updates"])
+def test_an_idle_tick_that_is_killed_costs_at_most_an_interval(idle: IdleLake, place: str) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(name: str) -> None:
+        if name == place:
+            raise Killed
+
+    on_reach(kill)
+    try:
+        with pytest.raises(Killed):
+            idle.tick_at(300)
+    finally:
+        on_reach(None)
+    committed = place != "raw.after_binding"
+    assert [idle.tick_at(after_s) for after_s in (301, 600)] == [(0, 300 if committed else 0), (1, 600)]
+    assert [(binding.time - idle.start_ms) // 1000 for binding in idle.times] == [0, 600]
+    assert not idle.validate(full=True).damaged
+
+
+def test_two_idle_ticks_at_once_move_upper_once(idle: IdleLake) -> None:
+    def meet(name: str) -> None:
+        if name == "raw.after_binding":
+            on_reach(None)
+            idle.put({"id": 2, "page": "b"})
+            idle.tick_at(310)
+
+    on_reach(meet)
+    try:
+        assert idle.tick_at(300) == (0, 310)
+    finally:
+        on_reach(None)
+    assert [binding.records for binding in idle.times] == [1, 1]
+    assert [row["id"] for row in idle.rows()] == [1, 2]
+
+
+def test_compaction_and_current_do_nothing_for_a_table_that_is_only_idle(idle: IdleLake) -> None:
+    idle.configure(keep=600_000)
+    idle.put({"id": 2, "page": "b"})
+    idle.tick_at(100)
+    idle.tick_at(1000)
+    assert idle.compact(full=True).merges == 1
+    built = rebuild_current(idle.spark, idle.collection)
+    assert (built.rebuilt, built.as_of) == (True, idle.upper - 1)
+    files = [file.path for file in idle.table.files()]
+    for after_s in (2000, 3000):
+        assert idle.tick_at(after_s) == (1, after_s)
+        compacted = idle.compact(full=True)
+        assert (compacted.merges, compacted.since) == (0, (idle.now_ms - 600_000,))
+        shown = rebuild_current(idle.spark, idle.collection)
+        assert (shown.rebuilt, shown.as_of, shown.rows) == (False, idle.upper - 1, 2)
+    assert [file.path for file in idle.table.files()] == files
+    assert [row["id"] for row in idle.rows()] == [1, 2]
+    idle.put({"id": 3, "page": "c"})
+    idle.tick_at(3001)
+    assert rebuild_current(idle.spark, idle.collection).rebuilt
+    assert [row["id"] for row in idle.rows()] == [1, 2, 3]
+    assert not idle.validate(full=True).damaged
+
+
+def test_bindings_of_months_of_idleness_are_merged(idle: IdleLake) -> None:
+    for number in range(1, 12):
+        idle.tick_at(number * 300)
+    before = len(OpenTable(idle.collection.paths.bindings).files())
+    idle.compact(full=True)
+    files = OpenTable(idle.collection.paths.bindings).files()
+    assert (before, len(files), sum(file.rows for file in files)) == (12, 1, 12)
+    assert len(idle.times) == 2

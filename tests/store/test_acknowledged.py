@@ -180,24 +180,6 @@ def test_a_damaged_marker_is_written_again_from_its_entry(table: Location) -> No
     assert repair_log(table) == []
 
 
-def test_a_log_from_before_there_were_markers_is_taken_over_once(
-    table: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for marker in (table.local / ACKED).iterdir():
-        marker.unlink()
-    for version in range(4):
-        forget_before(entry_of(table, version))
-    with capture_logs() as logs:
-        before = contents(table)
-        assert contents(table) == before
-    assert [log["event"] for log in logs] == ["a log without markers was accepted as it is"]
-    commit(table, 4)
-    assert sorted(read_markers(table).entries) == [0, 1, 2, 3, 4]
-    entry_of(table, 4).unlink()
-    with pytest.raises(DamagedLog):
-        OpenTable(table)
-
-
 def test_a_commit_by_an_earlier_version_next_to_this_one_is_reported(table: Location) -> None:
     marker_of(table, 3).unlink()
     forget_before(entry_of(table, 3))
@@ -346,20 +328,6 @@ def test_a_table_that_is_gone_is_damage(table: Location) -> None:
     assert damages(table) == [("is missing", False)]
 
 
-def test_every_entry_after_the_checkpoint_is_marked_when_an_old_store_is_taken_over(table: Location) -> None:
-    for marker in (table.local / ACKED).iterdir():
-        marker.unlink()
-    for version in range(4):
-        forget_before(entry_of(table, version))
-    before = contents(table)
-    assert sorted(read_markers(table).entries) == [0, 1, 2, 3]
-    entry_of(table, 2).write_text(entry_of(table, 2).read_text("utf-8").replace('"numRecords', '"munRecords'), "utf-8")
-    with pytest.raises(DamagedLog, match="the entry of version 2 is not the one that was acknowledged"):
-        OpenTable(table)
-    repair_log(table)
-    assert contents(table) == before
-
-
 def test_a_restored_entry_counts_as_new_and_the_clean_up_leaves_no_gap_before_it(table: Location) -> None:
     with_checkpoints(table, 2)
     damaged = bytearray(entry_of(table, 5).read_bytes())
@@ -401,34 +369,6 @@ def test_a_clean_up_that_is_killed_leaves_no_damage(
     table_log.clean_up(table)
     assert min(int(entry.name[:20]) for entry in (table.local / LOG).glob("0*")) > 0
     assert contents(table) == before
-
-
-@pytest.mark.parametrize("killed_after", [1, 2, 3])
-def test_a_take_over_that_is_killed_is_finished_by_the_next(
-    table: Location, monkeypatch: pytest.MonkeyPatch, killed_after: int
-) -> None:
-    for marker in (table.local / ACKED).iterdir():
-        marker.unlink()
-    for version in range(4):
-        forget_before(entry_of(table, version))
-    mark, marked = table_log.acknowledge_entry, []
-
-    class Killed(BaseException):
-        pass
-
-    def acknowledge(path: Location, version: int, text: bytes) -> str:
-        if len(marked) == killed_after:
-            raise Killed
-        marked.append(version)
-        return mark(path, version, text)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(table_log, "acknowledge_entry", acknowledge)
-        with pytest.raises(Killed):
-            OpenTable(table)
-    assert contents(table)[:3] == (3, 3, 3)
-    assert sorted(read_markers(table).entries) == [0, 1, 2, 3]
-    assert damages(table) == []
 
 
 def test_a_version_that_was_acknowledged_is_never_committed_again(table: Location) -> None:

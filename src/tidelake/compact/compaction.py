@@ -35,7 +35,7 @@ from tidelake.store.files import RunFile, discard_run
 from tidelake.store.layout import DIFF, RUN, TIME, begun_at, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import read_files, sum_runs, write_updates, wrong_runs
-from tidelake.store.state import CLOSED, SINCE, UPPER
+from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
 from tidelake.store.table_log import LOG
 
 FAN_IN = 8
@@ -152,7 +152,7 @@ def merge_runs(
             fresh = {run.name for run in runs} - first if report.merges else set()
             left = rows_max - report.rows_before
             chosen = choose_runs(spark, newest, runs, None if closed else upper, full, left, fresh)
-            if full and len(chosen) == 1 and (report.merges or not _falls_behind(table, since)):
+            if full and len(chosen) == 1 and (report.merges or not _falls_behind(table, chosen[0], since)):
                 chosen = []
             if not chosen:
                 return
@@ -375,8 +375,13 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
     return [file.reach for file in table.files() if file.run not in names]
 
 
-def _falls_behind(table: OpenTable, since: tuple[int, ...]) -> bool:
-    return bool(since) and (table.value(SINCE) or 0) < since[0]
+def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
+    """Whether a later since may put more rows of a table's only run together; idle ticks alone do not."""
+    merged = table.value(SINCE) or 0
+    is_only_idle = idle_lower(table) is not None and all(
+        file.time_max is not None and file.time_max <= merged for file in run.files
+    )
+    return bool(since) and merged < since[0] and not is_only_idle
 
 
 def _starts_before(file: RunFile, upper: int) -> bool:

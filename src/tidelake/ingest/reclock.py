@@ -17,21 +17,22 @@ from pyspark.sql import functions as F
 from tidelake.errors import ClockAhead, TopicGap
 from tidelake.ingest.position import plan_next, values_after
 from tidelake.ingest.source_schemas import resolve_records
-from tidelake.plugins.envelope import Envelope, RecordBatch
+from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
 from tidelake.plugins.tick import Tick, TickReport
-from tidelake.protocol.binding import Binding, Place, is_ahead, mint_time
+from tidelake.protocol.binding import Binding, Place, is_ahead, is_idle_due, mint_time
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.spark.observation import Observed
 from tidelake.store.bindings import append_binding, known_offsets, minted_time
-from tidelake.store.commit import OpenTable
+from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection
 from tidelake.store.evolution import evolve, open_newest
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_runs, read_rows
 from tidelake.store.layout import QUARANTINE_SCHEMA
+from tidelake.store.notices import warn
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import append_run, write_frame
-from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
+from tidelake.store.state import CLOSED, IDLE_LOWER, IDLE_UPPER, SEALED_AT_MS, UPPER, idle_lower
 from tidelake.topic.topic import OffsetRange, Topic
 
 _MESSAGES_PER_TASK_MIN = 2_000
@@ -107,6 +108,37 @@ class RecordTick(Tick):
         self.report.messages = sum(offsets.messages for _, offsets in self.ranges)
         return bool(self.ranges)
 
+    def commit_idle(self) -> bool:
+        """Move upper if the last minted time is long enough ago: no topic has anything new at the tick's start.
+
+        The binding replaces those of the idle ticks just before it in the chain, so the chain does not grow.
+
+        Raises:
+            LostRace: another tick has moved upper.
+            Fenced: the writer's epoch has moved.
+
+        Cost: nothing if upper is young enough; else a binding and a commit, without a Spark job.
+        """
+        interval_ms, ahead_max_ms = self.settings.idle_upper_s * 1000, self.settings.clock_ahead_max_s * 1000
+        # The first time is minted for records: until then, nothing contradicts a clock that is wrong.
+        if not interval_ms or not self.lower or self.start_ms < self.lower - 1 + interval_ms:
+            return False
+        last = max(self.lower - 1, minted_time(self.collection.paths.bindings))
+        is_due = is_idle_due(self.start_ms, last, interval_ms, ahead_max_ms)
+        if is_due is None:
+            ahead_s = (self.start_ms - last) // 1000
+            warn("upper waits for a record that confirms the clock", collection=self.collection.name, ahead_s=ahead_s)
+        if not is_due:
+            return False
+        self.time, idle_from = self.start_ms, idle_lower(self.table)
+        lower = self.lower if idle_from is None else idle_from
+        self.written = WrittenRecords([], {IDLE_LOWER: lower, IDLE_UPPER: self.time + 1})
+        self.files = self.written.files
+        self._bind()
+        self.commit()
+        maintain(self.table.path)
+        return True
+
     def read(self) -> None:
         """Mint the time of the range, and read its schemas. New columns go to the catalog, and the tick starts over.
 
@@ -175,6 +207,9 @@ class RecordTick(Tick):
         if self.report.quarantined:
             self._quarantine()
         reach("raw.after_quarantine")
+        self._bind()
+
+    def _bind(self) -> None:
         if not append_binding(self.collection.paths.bindings, self._binding(), self.collection.entry.epoch):
             discard_runs(self.table.path, self.files)
             reach("raw.after_lost_time")
@@ -218,7 +253,7 @@ class RecordTick(Tick):
     def _binding(self) -> Binding:
         return Binding(
             self.time,
-            self.lower,
+            self.written.values.get(IDLE_LOWER, self.lower),
             self.known,
             self.ends(),
             self.written.records,

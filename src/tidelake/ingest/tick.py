@@ -17,7 +17,9 @@ from tidelake.topic.topic import Topic
 def ingest_tick(
     spark: SparkSession, collection: Collection, settings: CollectionSettings, topics: Sequence[Topic]
 ) -> TickReport | None:
-    """Read the next bounded range of the topics and commit it; None if there is nothing new and no gap.
+    """Read the next bounded range of the topics and commit it; None if there is nothing new and nothing to commit.
+
+    The report of a tick without messages has gaps, or it has moved upper.
 
     Raises:
         Fenced: the writer's epoch has moved.

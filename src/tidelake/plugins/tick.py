@@ -59,7 +59,7 @@ class Tick(ABC):
     report: TickReport
 
     def run(self) -> TickReport | None:
-        """Run the steps; return None if there is nothing new and no gap.
+        """Run the steps; return None if there is nothing new, no gap, and nothing to commit without messages.
 
         Raises:
             LostRace: another tick read the same offsets; nothing was committed.
@@ -67,7 +67,7 @@ class Tick(ABC):
             Indeterminate: it is unknown whether the commit succeeded; the next tick learns it from the offsets.
         """
         if not self.plan():
-            return self.report if self.report.gaps else None
+            return self.report if self.report.gaps or self.commit_idle() else None
         self.read()
         self.decode()
         self.write()
@@ -78,6 +78,10 @@ class Tick(ABC):
     @abstractmethod
     def plan(self) -> bool:
         """Open the table and plan the next range of offsets; False if there is none. The report names the gaps."""
+
+    def commit_idle(self) -> bool:
+        """Commit that there is nothing new, if the framing does so; return whether it did."""
+        return False
 
     @abstractmethod
     def read(self) -> None:

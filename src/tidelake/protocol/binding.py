@@ -23,7 +23,8 @@ class Binding:
 
     Args:
         time: the minted time.
-        lower: upper before the tick; nothing happened from there up to `time`.
+        lower: upper before the tick, or before the idle ticks just before it, if it is idle, too; nothing happened from
+            there up to `time`.
         starts: the next offset before the tick, by place.
         ends: the next offset after the tick, by place, for every known place.
         records: the number of records that the tick read. Offsets that an operator gave up on are also between `starts`
@@ -87,6 +88,23 @@ def is_ahead(time: int, last: int, newest: int | None, ahead_max_ms: int) -> boo
     return last >= 0 and all(time - known > ahead_max_ms for known in (last, newest) if known is not None)
 
 
+def is_idle_due(start_ms: int, last: int, interval_ms: int, ahead_max_ms: int) -> bool | None:
+    """Whether a tick without records mints its start as a time; None if the clock cannot be believed.
+
+    Args:
+        start_ms: the start of the tick, in milliseconds since 1970.
+        last: the last minted time.
+        interval_ms: how long after it an idle tick is due.
+        ahead_max_ms: how late an idle tick may be: there is no record whose timestamp could confirm a later clock.
+
+    >>> [is_idle_due(start, 100, 50, 30) for start in (90, 149, 150, 180, 181)]
+    [False, False, True, True, None]
+    """
+    if start_ms < last + interval_ms:
+        return False
+    return None if is_ahead(start_ms, last + interval_ms, None, ahead_max_ms) else True
+
+
 def chain_of(
     bindings: Iterable[Binding], upper: int, offsets: Mapping[Place, int], where: str, lower: int = 0
 ) -> list[Binding]:
@@ -110,7 +128,7 @@ def chain_of(
     by_time = {binding.time: binding for binding in bindings}
     chain: list[Binding] = []
     while upper > lower:
-        binding = by_time.get(upper - 1)
+        binding = by_time.pop(upper - 1, None)  # a time is only once in the chain, however damaged it is
         if binding is None:
             raise DamagedTable(where, f"the binding of time {upper - 1} is missing")
         if any(offsets.get(place, end) != end for place, end in binding.ends.items()):

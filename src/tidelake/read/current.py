@@ -15,7 +15,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.proof_log import read_proof_log
-from tidelake.store.state import CLOSED, UPPER
+from tidelake.store.state import CLOSED, UPPER, idle_lower
 
 
 @dataclass
@@ -48,13 +48,14 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     shown = _shown(spark, path)
     at = max(last_time(upper, closed), 0)
     names = {field.name for field in form_of(collection.entry).fields}
+    unchanged = idle_lower(table)  # the contents of idle ticks are those of the time before them
     if (
         shown is not None
-        and shown.as_of == at
+        and (at if unchanged is None else unchanged - 1) <= shown.as_of <= at
         and shown.proofs_at_ms >= proofs.damaged_at_ms
         and names <= set(spark.read.format("delta").load(path).columns)
     ):
-        return CurrentReport(shown.as_of, shown.rows, False)
+        return CurrentReport(at, shown.rows, False)
     latest = snapshot(spark, collection, at)
     reach("current.before_write")
     note = json.dumps({"as_of": latest.as_of, "proofs_at_ms": proofs.newest_at_ms, "collection": collection.name})

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelake.protocol.binding import Binding, Place, chain_of
+from tidelake.storage.arrow import integers
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection
@@ -59,15 +60,24 @@ def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> l
     Raises:
         DamagedTable: a binding is missing or does not fit the others.
 
-    Cost: the files of `bindings/` that reach `lower`; one row for each tick.
+    Cost: the files of `bindings/` that reach `lower`; one row for each tick, of which idle ones cost next to nothing.
     """
-    path = collection.paths.bindings
+    path, upper = collection.paths.bindings, table.value(UPPER) or 0
     files = [file for file in OpenTable(path).files() if file.time_max is None or file.time_max >= lower]
-    rows = read_rows(path, files, BINDINGS_SCHEMA, where=pc.field(TIME) >= lower).to_pylist()
+    stored = read_rows(path, files, BINDINGS_SCHEMA, where=pc.field(TIME) >= lower)
+    rows = stored.take(_linked(integers(stored[TIME]).tolist(), integers(stored["lower"]).tolist(), upper)).to_pylist()
     topics = {topic for row in rows for topic in row["topics"]}
-    return chain_of(
-        map(_binding_of, rows), table.value(UPPER) or 0, known_offsets(table, topics), str(collection.paths.root), lower
-    )
+    return chain_of(map(_binding_of, rows), upper, known_offsets(table, topics), str(collection.paths.root), lower)
+
+
+def _linked(times: list[int], lowers: list[int], upper: int) -> list[int]:
+    """Return the indices of the bindings that are linked with upper by their times, whatever their offsets are."""
+    index_of = {time: index for index, time in enumerate(times)}
+    linked: list[int] = []
+    while (index := index_of.pop(upper - 1, None)) is not None:
+        linked.append(index)
+        upper = lowers[index]
+    return linked
 
 
 def known_offsets(table: OpenTable, topics: set[str]) -> dict[Place, int]:

@@ -16,12 +16,14 @@ from tidelake.errors import Conflict, DamagedTable, FrontierRegression, UnknownC
 from tidelake.settings.collection import CollectionSpec
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
+from tidelake.store.bring_over import bring_over
 from tidelake.store.commit import EPOCH, OpenTable, create_table, is_table, maintain
 from tidelake.store.compatibility import check_same, with_columns
 from tidelake.store.decision import Acknowledge, Decision, Offsets, replaces, time_of
 from tidelake.store.entry import Capability, Collection, Entry
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_run, read_rows, write_run
+from tidelake.store.format import FORMAT_VERSION
 from tidelake.store.layout import (
     BINDINGS_SCHEMA,
     PROGRESS_SCHEMA,
@@ -31,8 +33,10 @@ from tidelake.store.layout import (
     Store,
     new_run,
 )
+from tidelake.store.notices import warn
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
+_BROUGHT_OVER = "tables were brought over to a new format: earlier versions refuse them from now on"
 _SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("document", pa.string()), pa.field(RUN, pa.string())])
 
 
@@ -116,6 +120,7 @@ class Catalog:
                 before=spec.before,
                 capabilities=(Capability(id=f"critical-{secrets.token_hex(8)}", kind="critical", since=(0,)),),
                 created_at_ms=int(time.time() * 1000),
+                tables_format=FORMAT_VERSION,
             )
 
         entry = self._change(create)
@@ -123,6 +128,7 @@ class Catalog:
         if not entry.tables_made:
             self._create_tables(collection)
             entry = self.update(entry.name, lambda newest: newest.model_copy(update={"tables_made": True}))
+        entry = self._bring_tables_over(entry)
         if entry.epoch:
             self._carry_epoch(entry)
         opened = Collection(entry, collection.paths)
@@ -194,7 +200,7 @@ class Catalog:
         def replace(newest: Entry) -> Entry:
             return newest.model_copy(update={"epoch": newest.epoch + 1, "writer": writer})
 
-        entry = self.update(name, replace)
+        entry = self._bring_tables_over(self.update(name, replace))
         reach("catalog.after_epoch")
         self._carry_epoch(entry)
         return entry
@@ -205,6 +211,20 @@ class Catalog:
         bindings = [paths.bindings] if entry.mints_times else []
         for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):
             _raise_epoch(path, entry.epoch)
+
+    def _bring_tables_over(self, entry: Entry) -> Entry:
+        """Bring a collection's tables over to the newest format, before anything is committed to them.
+
+        The catalog was brought over already, so no process of an earlier version creates any.
+        """
+        if entry.tables_format == FORMAT_VERSION:
+            return entry
+        tables = Collection(entry, self.store.collection(entry.id)).tables
+        brought = [table.name for table in tables if (entry.tables_made or is_table(table)) and bring_over(table)]
+        reach("format.after_tables")
+        if brought:
+            warn(_BROUGHT_OVER, store=str(self.store.root), collection=entry.name, tables=brought)
+        return self.update(entry.name, lambda newest: newest.model_copy(update={"tables_format": FORMAT_VERSION}))
 
     def _create_tables(self, collection: Collection) -> None:
         from tidelake.store.table_schema import (  # imported late: `status` reads catalogs without Spark
@@ -236,6 +256,11 @@ class Catalog:
         def commit(table: OpenTable) -> Entry:
             entries = self._read(table)
             entry = change(entries)
+            if table.format < FORMAT_VERSION:
+                if bring_over(table.path):
+                    warn(_BROUGHT_OVER, store=str(self.store.root), collection=None, tables=[table.path.name])
+                reach("format.after_catalog")
+                return commit(OpenTable(table.path))
             if entry in entries.values():
                 return entry
             run = new_run("entry", table.seq)

@@ -35,6 +35,7 @@ from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST, ROWS_HASH, RunFile, check_file
+from tidelake.store.format import FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, begun_at
 from tidelake.store.table_log import (
     BEFORE,
@@ -57,9 +58,6 @@ from tidelake.store.table_log import (
 )
 
 EPOCH = "epoch"
-FORMAT, FORMAT_VERSION = "format", 1
-"""The value that states a table's format, and the newest format that this version of Tidelake knows. A table without
-the value was created before formats were stated; it is read as format 1."""
 SWEEP_FLOOR = "sweep_floor"
 """Runs that began at a `seq` below it and are not live may be deleted at any moment; no commit adds them any more."""
 
@@ -69,8 +67,8 @@ _CONFIGURATION = {
     # The first column is `_time`. `dataSkippingStatsColumns` would lose all statistics if a column is a struct.
     "delta.dataSkippingNumIndexedCols": "1",
     "delta.checkpointInterval": "1000000",  # `maintain` writes checkpoints, outside the commit call
+    REFUSED_PROPERTY: REFUSED_VALUE,
 }
-_FORBIDDEN_PROPERTY = "delta.setTransactionRetentionDuration"
 _CHECKPOINT_EVERY_COMMITS = 32
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -148,13 +146,15 @@ class OpenTable:
         if seq is None:
             raise DamagedTable(str(path), f"version {self.version} carries no 'seq'")
         self.seq: int = seq
-        stored_format = self.value(FORMAT) or 0
-        if stored_format > FORMAT_VERSION:
-            raise NewerFormat(str(path), stored_format, FORMAT_VERSION)
+        self.format: int = self.value(FORMAT) or 0
+        if self.format > FORMAT_VERSION:
+            raise NewerFormat(str(path), self.format, FORMAT_VERSION)
         self._check_chain()
-        configuration = self._table.metadata().configuration
-        if _FORBIDDEN_PROPERTY in configuration:
-            raise DamagedTable(str(path), f"the property {_FORBIDDEN_PROPERTY} makes the table forget its state")
+        retention = self._table.metadata().configuration.get(REFUSED_PROPERTY)
+        if retention not in (None, REFUSED_VALUE):
+            raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY} makes the table forget its state")
+        if retention is None and self.format == FORMAT_VERSION:
+            raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY} is gone; it keeps earlier versions out")
 
     def value(self, name: str) -> int | None:
         """The application transaction of this name, or None if no commit has named it."""
@@ -226,6 +226,7 @@ class OpenTable:
             CommitRefused: a value would fall, a file does not fit, or a run to remove is not live.
         """
         self._spend()
+        self._check_format()
         self._check_epoch(epoch)
         self._check_values(values)
         self._check_runs(adds, removes)
@@ -262,6 +263,7 @@ class OpenTable:
             Conflict, Fenced, Indeterminate: as with `commit`.
         """
         self._spend()
+        self._check_format()
         self._check_epoch(epoch)
         added = list(Schema.from_arrow(pa.schema(fields)).fields)
 
@@ -270,10 +272,33 @@ class OpenTable:
 
         return self._call(call, {})
 
+    def raise_format(self) -> Committed:
+        """State the newest format, with the property that every earlier version refuses; for `bring_over` alone.
+
+        Raises:
+            Conflict, Indeterminate: as with `commit`.
+        """
+        self._spend()
+
+        def call(properties: CommitProperties) -> None:
+            self._table.alter.set_table_properties(
+                {REFUSED_PROPERTY: REFUSED_VALUE},
+                raise_if_not_exists=False,
+                commit_properties=properties,
+                post_commithook_properties=_NO_HOOKS,
+            )
+
+        return self._call(call, {FORMAT: FORMAT_VERSION})
+
     def _spend(self) -> None:
         if self._spent:
             raise CommitRefused("an open table is good for one commit", "open the table again")
         self._spent = True
+
+    def _check_format(self) -> None:
+        if self.format < FORMAT_VERSION:
+            fact = f"{self.path} has the format of an earlier version, which may be writing to it"
+            raise CommitRefused(fact, "open the collection for writing: that brings its tables over")
 
     def _call(self, call: Callable[[CommitProperties], None], values: Mapping[str, int]) -> Committed:
         """Make one call that commits, with the next `seq` and these values; return once the commit is durable."""

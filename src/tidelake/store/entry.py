@@ -57,6 +57,8 @@ class Entry(BaseModel):
     created_at_ms: int
     tables_made: bool = False
     """Whether all tables were created. From then on a missing table is damage and is never recreated."""
+    tables_format: int = Field(default=0, exclude_if=lambda number: number == 0)
+    """The format that all tables have at least; see `store.format`. Not stored as 0, as earlier versions did not."""
 
     @property
     def positioned(self) -> bool:

@@ -82,6 +82,14 @@ RAW_FAILPOINTS: tuple[str, ...] = (
 EVOLUTION_FAILPOINTS: tuple[str, ...] = ("columns.after_catalog", "columns.after_commit")
 """Only collections that get a new column reach these."""
 
+BRING_OVER_FAILPOINTS: tuple[str, ...] = (
+    "format.after_catalog",
+    "format.after_markers",
+    "format.after_commit",
+    "format.after_tables",
+)
+"""Only stores of an earlier format reach these, once."""
+
 _on_reach: Callable[[str], None] | None = None
 
 

@@ -19,8 +19,22 @@ HAS_UNAVAILABLE = "has_unavailable"
 HAS_ERRORS = "has_errors"
 """Positioned form: 1 from the commit that stored the first row of a key in error."""
 
+IDLE_LOWER = "idle_lower"
+"""Reclocked: upper before the last ticks that found no records. From there up to `idle_upper`, nothing happened."""
+IDLE_UPPER = "idle_upper"
+"""Reclocked: the upper that the last tick without records set."""
+
 LENGTHS_INSUFFICIENT = "searches"
 """CDCv2: 1 once all messages of a tick were good but their lengths did not prove it; see `decode.lengths`."""
+
+
+def idle_lower(table: OpenTable) -> int | None:
+    """Return upper before the idle ticks that the last ticks were, at a version of `updates/`; None if they were not.
+
+    Since that time, upper has moved, and the contents have not changed.
+    """
+    upper = table.value(UPPER) or 0
+    return table.value(IDLE_LOWER) if upper and table.value(IDLE_UPPER) == upper else None
 
 
 def offset_value(topic: str, partition: int) -> str:

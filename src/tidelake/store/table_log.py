@@ -29,6 +29,7 @@ from tidelake.store.acknowledged import (
     acknowledge_checkpoint,
     acknowledge_entry,
     digest_of,
+    entry_marker,
     forget_before,
     read_markers,
 )
@@ -158,8 +159,13 @@ class Tip:
 # --- opening ---------------------------------------------------------------------------------------------------------
 
 
-def settle(path: Location) -> Tip:
+def settle(path: Location, takes_over: bool = False) -> Tip:
     """Make a log ready for use: verify what was acknowledged, and finish or set aside what was not.
+
+    Args:
+        path: the table's folder.
+        takes_over: whether the log of an earlier version, which acknowledges nothing, gets markers. Without that it is
+            read as it is.
 
     Returns:
         The newest entry; version -1 if there is none.
@@ -182,19 +188,47 @@ def settle(path: Location) -> Tip:
     beyond = [location for location in written if version_of(location) > newest]
     for stray in (*beyond, *_matching(path, _UNVERIFIED, names)):
         _set_aside(path, stray)
-    start, checkpoint = _verified_checkpoint(path, written, markers, versions)
+    is_earlier = _is_of_earlier_version(path, markers, written, versions)
+    if is_earlier:
+        markers = Markers()  # those of a bring-over that was interrupted, after which the earlier version went on
+    start, checkpoint = _verified_checkpoint(path, written, markers, versions, not is_earlier or takes_over)
     past = [version for version in versions if version > start]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
     if gap and _versions(path) != versions:  # a listing may miss a name that has just been added, and show a later one
-        return settle(path)
+        return settle(path, takes_over)
     if gap:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
     # Read the newest acknowledged entry even if the checkpoint sums it up: the next entry states its SHA-256.
     read = [version for version in versions if version >= min(start, markers.newest)] or versions[-1:]
     tip = Tip(-1, None, checkpoint)
     tip = _verify_entries(path, markers, tip, [version for version in read if version <= markers.newest])
-    later = [number for number in versions if number > markers.newest]
-    return _finish_entries(path, markers, tip, later if markers.entries else past or versions[-1:])
+    if not markers.entries:
+        if is_earlier and takes_over:
+            forget_before(path, start)  # what an interrupted bring-over has marked, so that there is no gap
+        return _take_over(path, tip, past or versions[-1:], takes_over)
+    return _finish_entries(path, markers, tip, [number for number in versions if number > markers.newest])
+
+
+def is_of_earlier_version(path: Location) -> bool:
+    """Whether an earlier version of Tidelake, which acknowledges nothing, wrote a table's log to its end."""
+    versions = _versions(path)
+    try:
+        markers = read_markers(path)
+    except DamagedLog:  # what an earlier version commits contradicts no marker
+        return False
+    return bool(versions) and _is_of_earlier_version(path, markers, checkpoints(path), versions)
+
+
+def _is_of_earlier_version(path: Location, markers: Markers, written: list[Location], versions: list[int]) -> bool:
+    if markers.newest == versions[-1] and (not written or version_of(written[-1]) in markers.checkpoints):
+        return False  # the ordinary case, which needs no look at the entries
+    later = [_text_of(path, version) for version in versions if version > markers.newest]
+    texts = [text for text in later if text is not None]  # that version may be cleaning up
+    if texts and not is_whole(texts[-1]):
+        texts.pop()
+    if markers.entries:  # they count as soon as a commit states the entry before it
+        texts.append(read_or_none(entry_marker(path, markers.newest, markers.entries[markers.newest])) or b"")
+    return bool(texts) and all(is_whole(text) and before_of(_parse(text)) is None for text in texts)
 
 
 def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
@@ -229,10 +263,8 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
         path: the table's folder.
         markers: its markers.
         tip: the newest acknowledged entry.
-        versions: the later versions; if there are no markers, those past the checkpoint, or else the newest.
+        versions: the later versions.
     """
-    if not markers.entries:
-        return _take_over(path, tip, versions)
     for index, version in enumerate(versions):
         text = _text_of(path, version)
         if text is None or not is_whole(text):
@@ -251,24 +283,34 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
     return tip
 
 
-def _take_over(path: Location, tip: Tip, versions: list[int]) -> Tip:
-    """Accept a log without markers as it is: an earlier version wrote it, or the table was just created."""
-    texts = {version: _text_of(path, version) or b"" for version in versions}
+def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Tip:
+    """Accept a log without markers as it is: an earlier version wrote it, or the table was just created.
+
+    Args:
+        path: the table's folder.
+        tip: the checkpoint.
+        versions: those past the checkpoint, or the newest.
+        marks: whether the log of an earlier version gets markers.
+    """
+    read = {version: _text_of(path, version) for version in versions}
+    gone = {version for version, text in read.items() if text is None}
+    if not gone <= set(_versions(path)):  # the earlier version is cleaning up
+        return settle(path, marks)
+    texts = {version: text or b"" for version, text in read.items()}
     if any(stated_before(text) for text in texts.values()):
-        if read_markers(path).entries:  # another process has just created the table
-            return settle(path)
+        if read_markers(path).entries:  # another process has just created the table, or brought it over
+            return settle(path, marks)
         raise DamagedLog(str(path), "no version is marked as acknowledged")
     newest = versions[-1]
     if not is_whole(texts[newest]):
         _set_torn_entry_aside(path, newest)
-        return settle(path)
+        return settle(path, marks)
     torn = next((version for version, text in texts.items() if not is_whole(text)), None)
     if torn is not None:
         raise DamagedLog(str(path), f"the entry of version {torn} is torn, but later ones follow")
-    _finish(path, newest, texts[newest])
-    _mark_earlier(path, {version: text for version, text in texts.items() if version < newest})
-    if before_of(_parse(texts[newest])) is None:
-        warn("a log without markers was accepted as it is", table=str(path), versions=len(versions))
+    if marks or before_of(_parse(texts[newest])) is not None:
+        _finish(path, newest, texts[newest])
+        _mark_earlier(path, {version: text for version, text in texts.items() if version < newest})
     for version, text in texts.items():
         tip = tip.followed_by(version, digest_of(text), text)
     return tip
@@ -320,11 +362,18 @@ def is_whole(text: bytes) -> bool:
 
 
 def _verified_checkpoint(
-    path: Location, written: list[Location], markers: Markers, versions: list[int]
+    path: Location, written: list[Location], markers: Markers, versions: list[int], marks: bool = True
 ) -> tuple[int, bytes | None]:
     """Return the version and the bytes of the newest checkpoint that can be trusted; set aside those that cannot.
 
     Without such a checkpoint, the version is -1.
+
+    Args:
+        path: the table's folder.
+        written: the checkpoints in its log.
+        markers: its markers.
+        versions: the entries in its log.
+        marks: whether a checkpoint that can be trusted gets a marker.
     """
     for location in reversed(written):
         version = version_of(location)
@@ -338,10 +387,9 @@ def _verified_checkpoint(
         expected = _summed_up(path, version, markers, versions)
         if version not in markers.checkpoints and (stated := _state_of(data)) is not None:
             predates_markers = expected is None and not markers.entries
-            if predates_markers:
-                warn("a checkpoint without a marker was accepted as it is", table=str(path), version=version)
             if predates_markers or stated == expected:
-                acknowledge_checkpoint(path, version, digest_of(data))
+                if marks:
+                    acknowledge_checkpoint(path, version, digest_of(data))
                 return version, data
         if expected is None:
             fact = f"the checkpoint of version {version} is damaged, and entries that it sums up are gone"
@@ -388,7 +436,9 @@ def _summed_up(path: Location, version: int, markers: Markers, versions: list[in
     if not set(range(start + 1, version + 1)) <= set(versions):
         return None
     for number in range(start + 1, version + 1):
-        text = _text_of(path, number) or b""
+        text = _text_of(path, number)
+        if text is None:  # an earlier version is cleaning up
+            return None
         if markers.entries.get(number, digest_of(text)) != digest_of(text):
             raise DamagedLog(str(path), f"the entry of version {number} is not the one that was acknowledged")
         if not is_whole(text):

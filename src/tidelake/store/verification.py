@@ -20,7 +20,14 @@ from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_ma
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import RunFile, damage_named, open_verified
 from tidelake.store.notices import warn
-from tidelake.store.table_log import check_log, entry_path, is_whole, read_or_none, stated_before
+from tidelake.store.table_log import (
+    check_log,
+    entry_path,
+    is_of_earlier_version,
+    is_whole,
+    read_or_none,
+    stated_before,
+)
 
 FROM_A_COPY = "restore it from a copy of the store, or rebuild the collection from its topic under a new name"
 
@@ -104,6 +111,8 @@ def repair_log(table: Location) -> list[Damage]:
 
 def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
     """Yield each damaged entry and marker, and the bytes that restore it: None if it is only set aside, or lost."""
+    if is_of_earlier_version(table):
+        return  # nothing was acknowledged; markers of a bring-over that was interrupted say nothing
     markers = entry_markers(table)
     for version, digests in sorted(markers.items()):
         entry, text = entry_path(table, version), read_or_none(entry_path(table, version))

@@ -1,0 +1,43 @@
+"""Brings tables of earlier formats over, so that no process of an earlier version works beside this one.
+
+Its commit sets a property that every earlier version refuses. The catalog comes first, as every process opens it first;
+the tables of a collection follow before anything else is committed to them. There is no way back. See
+docs/decisions/format.md.
+"""
+
+from __future__ import annotations
+
+from tidelake.errors import Conflict
+from tidelake.storage.location import Location
+from tidelake.store.commit import OpenTable
+from tidelake.store.failpoints import reach
+from tidelake.store.format import FORMAT_VERSION
+from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
+from tidelake.store.table_log import settle
+
+
+def bring_over(path: Location) -> bool:
+    """Bring a table over to the newest format, unless it has it; return whether it was brought over here.
+
+    The log gets markers, then one commit states the format and sets the property. If this is interrupted in between,
+    the table still belongs to the earlier version, and the next call starts over. If the earlier version commits in
+    between, the commit here conflicts and is tried again on top of that.
+
+    Raises:
+        Conflict: every attempt lost.
+        Indeterminate: it is unknown whether the commit succeeded; the next call finds out.
+    """
+
+    def commit(table: OpenTable) -> bool:
+        if table.format == FORMAT_VERSION:
+            return False
+        marked = settle(path, takes_over=True).version
+        reach("format.after_markers")
+        table = OpenTable(path)  # marking took a while
+        if table.version != marked:
+            raise Conflict(str(path), marked + 1, "another commit came before that of the format")
+        table.raise_format()
+        reach("format.after_commit")
+        return True
+
+    return retry_commit(path, commit, f"{ATTEMPTS_MAX} attempts to bring the table over failed")
