@@ -232,7 +232,7 @@ def _merge(
     closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
     files = [file for run in chosen for file in run.files]
     form = form_of(collection.entry, table)
-    data = [name for name in schema.names if name not in (RUN, TIME, DIFF)] if form.adds_up else []
+    data = [name for name in schema.names if name not in (RUN, TIME, DIFF)] if form.is_additive else []
     contents = _verified_contents(spark, table.path, files, schema, data)
     rows = read_files(spark, collection.paths.updates, files, schema)
     total = sum(file.rows for file in files)

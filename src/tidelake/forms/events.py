@@ -31,7 +31,7 @@ class EventForm(Form):
 
     cancels_copies = True
     moves_times = True
-    adds_up = False
+    is_additive = False
     makes_base = False
     key_of_values: Sequence[str] | None = None
 

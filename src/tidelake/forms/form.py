@@ -34,7 +34,7 @@ class Form(Protocol):
 
     None if the stored rows alone do not show a breach.
     """
-    adds_up: bool
+    is_additive: bool
     """Whether the contents are the sums of the diffs of equal stored rows, so that no merge changes such a sum."""
     makes_base: bool
     """Whether a merge of all indistinguishable times leaves a base; see `forms.base`."""

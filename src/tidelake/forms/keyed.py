@@ -29,7 +29,7 @@ class KeyedForm(Form):
     cancels_copies = False
     breaches_stay = True
     moves_times = False
-    adds_up = False
+    is_additive = False
     makes_base = True
 
     def __init__(self, entry: Entry, table: OpenTable | None = None) -> None:

@@ -62,7 +62,7 @@ class PositionedForm(Form):
     cancels_copies = False
     breaches_stay = True
     moves_times = False
-    adds_up = False
+    is_additive = False
     makes_base = False
     key_of_values: Sequence[str] | None = None
 

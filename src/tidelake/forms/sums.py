@@ -23,7 +23,7 @@ class SumForm(Form):
     cancels_copies = True
     breaches_stay = True
     moves_times = True
-    adds_up = True
+    is_additive = True
     makes_base = True
     key_of_values: Sequence[str] | None = ()
 

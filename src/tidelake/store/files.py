@@ -29,7 +29,7 @@ from tidelake.store.layout import RUN, TIME
 HASHED_BYTES_MAX = 1 << 20
 """The digest of a file up to this size covers all of it; the digest of a larger file covers its footer."""
 DIGEST, ROWS_HASH = "sha256", "rows_hash"
-"""The field of a file's statistics in the log that states its digest."""
+"""The fields of a file's statistics in the log that state its digest, and the hash of all rows of its run."""
 _TAIL_BYTES = 1 << 14
 """How many bytes at the end of a file are read first, to find its footer."""
 

@@ -25,7 +25,7 @@ class HashNote:
     contents: str | None = None
     """The hash of the contents just before upper."""
     as_of: int | None = None
-    """The time of the contents if diffs do not add up: then `contents` is not the sum over all ranges."""
+    """The time of the contents if diffs are not summed: then `contents` is not the sum over all ranges."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class ProofLog:
     hashes: list[HashNote] = field(default_factory=list)
     """What validations noted, in the order of their notes; those of earlier versions noted no hashes."""
     validated_contents: str | None = None
-    """The hash of the contents before `validated_upper`, if diffs add up and the newest such validation noted it."""
+    """The hash of the contents before `validated_upper`, if diffs are summed and the newest such validation noted it."""
     damaged: str | None = None
     """The mismatch below upper that the newest validation found, or None."""
     damaged_at_ms: int = 0

@@ -6,7 +6,7 @@
 | times | the statements of a range of times, with their times | while the range is after since |
 | contents | the contents just before upper, without times | while that time is at or after since |
 
-All are sums over rows, weighed by diffs if diffs add up, so no merge and no copy changes them. See
+All are sums over rows, weighed by diffs if diffs are summed, so no merge and no copy changes them. See
 docs/decisions/contents-hash.md.
 """
 
@@ -56,7 +56,7 @@ class TimeHash:
 
     times: Halves
     contents: Halves | None
-    """What the time adds to the contents; None if diffs do not add up."""
+    """What the time adds to the contents; None if diffs are not summed."""
 
 
 def time_hashes(recounted: Iterable[Mapping[str, Any]]) -> dict[int, TimeHash]:

@@ -34,17 +34,17 @@ def recount_statements(sealed: DataFrame, collection: Collection, form: Form) ->
 def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
     """Count rows by time; a merge turns equal rows of a time into one row with the sum of their diffs.
 
-    If diffs do not add up, each row counts once, whatever its diff.
+    If diffs are not summed, each row counts once, whatever its diff.
     """
-    weight = F.col(DIFF) if form.adds_up else F.lit(1).cast("bigint")
+    weight = F.col(DIFF) if form.is_additive else F.lit(1).cast("bigint")
     stored = [field for field in collection.updates_schema() if field.name != RUN]
     data = [field for field in stored if field.name not in (TIME, DIFF)]
-    statement = [field for field in stored if field.name != DIFF] if form.adds_up else stored
+    statement = [field for field in stored if field.name != DIFF] if form.is_additive else stored
     by_time = sealed.groupBy(TIME).agg(
         F.sum(weight).alias("recounted"),
         F.min(weight).alias("diff_min"),
         F.sum(weight).alias("diff_sum"),
-        *_hashes(statement, data if form.adds_up else None, weight),
+        *_hashes(statement, data if form.is_additive else None, weight),
     )
     return [
         {"time": row[TIME], **{name: int(row[name]) for name in _NUMBERS}, **_hashes_of(row)}
@@ -65,7 +65,7 @@ def _recount_diffs(sealed: DataFrame, collection: Collection, form: Form) -> lis
         F.count(F.lit(1)).alias("recounted"),
         F.min("_effect").alias("diff_min"),
         F.sum(F.col("_effect") * form.rows_brought()).alias("diff_sum"),
-        *_hashes([*fields, _TIME], fields if form.adds_up else None, F.col("_effect")),
+        *_hashes([*fields, _TIME], fields if form.is_additive else None, F.col("_effect")),
     )
     rows_by_key = form.rows_by_key(sealed, effects)
     doubled = None if rows_by_key is None else _doubled(rows_by_key)
@@ -113,7 +113,7 @@ def _recount_keyed(sealed: DataFrame, collection: Collection, form: Form) -> lis
 
 
 def _hashes(statement: Sequence[pa.Field], contents: Sequence[pa.Field] | None, weight: Column) -> list[Column]:
-    """Return the aggregates for `_hashes_of`: of whole statements and, if diffs add up, of the rows they add."""
+    """Return the aggregates for `_hashes_of`: of whole statements and, if diffs are summed, of the rows they add."""
     aggregates = weighed_sums(hash_of(statement), weight, _TIMES)
     return aggregates if contents is None else aggregates + weighed_sums(hash_of(contents), weight, _CONTENTS)
 

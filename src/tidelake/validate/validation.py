@@ -76,9 +76,9 @@ class ValidateReport:
     times_hash: str | None = None
     """The hash of the statements of the range; see `validate.hashes`. None if it was not recounted."""
     contents_hash: str | None = None
-    """The hash of the contents just before upper; None if diffs do not add up and the validation was not full."""
+    """The hash of the contents just before upper; None if diffs are not summed and the validation was not full."""
     contents_as_of: int | None = None
-    """The time of the contents, if diffs do not add up."""
+    """The time of the contents, if diffs are not summed."""
     hash_mismatches: list[str] = field(default_factory=list)
     """What no longer hashes as it did when it was written or validated; `mismatches` has them too."""
     readable_beyond_upper: int = 0
@@ -258,7 +258,7 @@ def _compare_hashes(
         runs = wrong_runs(files, sum_runs(spark, seen.table.path, files, collection.updates_schema()))
         different += [f"the rows of the run {run} are not those that were written" for run in runs]
         different += compare_times(seen.hashes, proofs.hashes, first)
-    if seen.form.adds_up:
+    if seen.form.is_additive:
         different += _compare_added_contents(report, seen, proofs, full, unbroken=proofs.validated_upper >= first)
     elif full and collection.entry.since and (report.upper or report.closed):
         report.contents_as_of = last_time(report.upper, report.closed)
