@@ -42,7 +42,7 @@ class ProofLog:
     hashes: list[HashNote] = field(default_factory=list)
     """What validations noted, in the order of their notes; those of earlier versions noted no hashes."""
     validated_contents: str | None = None
-    """The hash of the contents before `validated_upper`, if diffs are summed and the newest such validation noted it."""
+    """The hash of the contents before `validated_upper`, if diffs are summed and that validation noted it."""
     damaged: str | None = None
     """The mismatch below upper that the newest validation found, or None."""
     damaged_at_ms: int = 0
