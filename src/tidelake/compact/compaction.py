@@ -29,7 +29,7 @@ from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.evolution import open_newest
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, discard_run
+from tidelake.store.files import RunFile, check_whole, discard_run
 from tidelake.store.layout import RUN, TIME, begun_at, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import read_files, write_frame
@@ -229,6 +229,7 @@ def _merge(
     schema = collection.updates_schema()
     closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
     files = [file for run in chosen for file in run.files]
+    check_whole(table.path, files)  # the inputs are deleted later, so damage would become permanent
     rows = read_files(spark, collection.paths.updates, files, schema)
     total = sum(file.rows for file in files)
     partitions = max(1, min(spark.sparkContext.defaultParallelism, total // 1_000_000 + 1))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
@@ -33,7 +34,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, check_file
+from tidelake.store.files import DIGEST, WHOLE_DIGEST, RunFile, check_file
 from tidelake.store.layout import RUN, begun_at
 from tidelake.store.table_log import (
     BEFORE,
@@ -141,7 +142,7 @@ class OpenTable:
         self._tip, self._table = _load_settled(path)
         self._spent = False
         self._values: dict[str, int | None] = {}
-        self._digests: dict[str, str] | None = None
+        self._statistics: dict[str, dict[str, Any]] | None = None
         self.version: int = self._table.version()
         seq = self._table.transaction_version(SEQ)
         if seq is None:
@@ -172,8 +173,8 @@ class OpenTable:
         actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=True)).read_all()
         columns = {name: actions[name].to_pylist() for name in actions.column_names}
         nothing: list[None] = [None] * actions.num_rows
-        if self._digests is None:
-            self._digests = self._tip.digests()
+        if self._statistics is None:
+            self._statistics = self._tip.statistics()
         return [
             RunFile(
                 path=path,
@@ -182,7 +183,8 @@ class OpenTable:
                 bytes=size,
                 time_min=low,
                 time_max=high,
-                digest=self._digests.get(path),
+                digest=self._statistics.get(path, {}).get(DIGEST),
+                whole_digest=self._statistics.get(path, {}).get(WHOLE_DIGEST),
             )
             for path, run, rows, size, low, high in zip(
                 columns["path"],

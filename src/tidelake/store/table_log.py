@@ -142,8 +142,8 @@ class Tip:
         before = _parse(self.entries[-2]) if len(self.entries) > 1 else None
         return before, _parse(self.entries[-1])
 
-    def digests(self) -> dict[str, str]:
-        """By path, the digest of each file that the log has added, if it states one."""
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """By path, the statistics of each file that the log has added, if they state its digest."""
         added: list[tuple[str, str | None]] = []
         if self.checkpoint is not None:
             rows = pq.ParquetFile(pa.BufferReader(self.checkpoint)).read(["add.path", "add.stats"])
@@ -152,8 +152,8 @@ class Tip:
         for text in self.entries:
             lines = (json.loads(line) for line in text.split(b"\n") if DIGEST.encode() in line)
             added += ((line["add"]["path"], line["add"]["stats"]) for line in lines if "add" in line)
-        stated = ((unquote(path), json.loads(stats).get(DIGEST)) for path, stats in added if path and stats)
-        return {path: digest for path, digest in stated if digest}
+        stated = ((unquote(path), json.loads(stats)) for path, stats in added if path and stats)
+        return {path: statistics for path, statistics in stated if DIGEST in statistics}
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------

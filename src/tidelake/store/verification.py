@@ -18,7 +18,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_markers
 from tidelake.store.commit import OpenTable
-from tidelake.store.files import RunFile, damage_named, open_verified
+from tidelake.store.files import RunFile, check_whole, damage_named, open_verified
 from tidelake.store.notices import warn
 from tidelake.store.table_log import check_log, entry_path, is_whole, read_or_none, stated_before
 
@@ -56,7 +56,7 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
 
     Args:
         table: its folder.
-        deep: also read every page of every file and verify its checksum.
+        deep: also read every page of every file and verify its checksum, and the SHA-256 of larger files.
         found: gets what was read and what is damaged.
     """
     found.tables += 1
@@ -150,5 +150,6 @@ def _verify_file(table: Location, file: RunFile, deep: bool) -> None:
             fact = f"the file {file.path} has {parquet.metadata.num_rows} rows, but {file.rows} were committed"
             raise DamagedTable(str(table), fact)
         if deep:
+            check_whole(table, [file])
             for group in range(parquet.num_row_groups):
                 parquet.read_row_group(group)
