@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,7 @@ from tidelake.store.table_log import (
     clean_up,
     entry_path,
     last_checkpoint,
+    load_earlier,
     load_table,
     newest_version,
     nonce_of,
@@ -155,6 +157,19 @@ class OpenTable:
         configuration = self._table.metadata().configuration
         if _FORBIDDEN_PROPERTY in configuration:
             raise DamagedTable(str(path), f"the property {_FORBIDDEN_PROPERTY} forgets the table's state")
+
+    def at(self, version: int) -> OpenTable | None:
+        """The table as it was at an earlier version, for reading alone; None if the log no longer reaches back to it.
+
+        Its files may have been deleted since.
+        """
+        earlier = load_earlier(self.path, version)
+        if earlier is None:
+            return None
+        opened = copy(self)
+        opened._table, opened._values, opened._spent, opened.version = earlier, {}, True, version
+        opened.seq = earlier.transaction_version(SEQ) or 0
+        return opened
 
     def value(self, name: str) -> int | None:
         """The application transaction of this name, or None if no commit has named it."""

@@ -215,6 +215,19 @@ def check_whole(table: Location, files: Sequence[RunFile]) -> None:
             )
 
 
+def are_same_bytes(table: Location, committed: RunFile, made: RunFile) -> bool:
+    """Return whether a file has exactly the bytes of one that was committed, as far as the log proves it.
+
+    A larger file of which the log does not state the SHA-256 is never the same.
+    """
+    if committed.digest is None or (committed.bytes > HASHED_BYTES_MAX and committed.whole_digest is None):
+        return False
+    stated = [(file.rows, file.bytes, file.time_min, file.time_max, file.digest) for file in (committed, made)]
+    if stated[0] != stated[1]:
+        return False
+    return committed.whole_digest in (None, made.whole_digest or _hash_file(table / made.path))
+
+
 def _hash_files(locations: Sequence[Location]) -> dict[Location, str]:
     """Compute the SHA-256 of files."""
     if len(locations) < 2:
