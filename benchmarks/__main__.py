@@ -24,6 +24,7 @@ from benchmarks.reads import measure_reads
 from benchmarks.small import measure_ledger, measure_seal, measure_start
 from benchmarks.targets import ROWS
 from benchmarks.ticks import measure_ticks
+from benchmarks.verified import measure_verify
 from benchmarks.written import measure_written
 from tidelake.spark.session import start_session
 
@@ -128,6 +129,7 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("bytes", 100_000, 60, measure_written),
         Task("reads", _M, 60, measure_reads),
         Task("reads", 10 * _M, 150, measure_reads),
+        Task("verify", 10 * _M, 60, measure_verify),
         Task("pathway", _M, 60, measure_pathway),
         Task("cluster", _M, 60, measure_cluster),
         Task("many", 1_000, 360, partial(measure_many, updates=1_000)),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks import bulk, elsewhere, many, raw, reads, small, targets, ticks, written
+from benchmarks import bulk, elsewhere, many, raw, reads, small, targets, ticks, verified, written
 from benchmarks.measure import Samples
 from benchmarks.peers import differential
 from benchmarks.targets import Row
@@ -235,6 +235,11 @@ def _cluster_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Li
     yield Line(targets.CLUSTER, f"upsert, {rows / 1e6:g} M rows", elsewhere.LOCAL, ratio, None, note=samples.cut)
 
 
+def _verify_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    what = f"{rows / 1e6:g} M rows, {samples.facts['megabytes']:.0f} MB"
+    yield Line(targets.VERIFY, what, verified.READ, samples.ratio(verified.VERIFIED, verified.READ), 0.5)
+
+
 _LINES = {
     "ticks": _tick_lines,
     "bulk": _bulk_lines,
@@ -248,4 +253,5 @@ _LINES = {
     "bytes": _bytes_lines,
     "pathway": _pathway_lines,
     "cluster": _cluster_lines,
+    "verify": _verify_lines,
 }

@@ -119,7 +119,7 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
 
     settings = lake.settings.collection(name)
     collection = open_collection(lake.session(), lake.settings, name)
-    report = validate_collection(lake.session(), collection, full)
+    report = validate_collection(lake.session(), collection, full, settings.verify_every_days)
     if report.proofs_problem is not None:
         raise report.proofs_problem
     # A reclocked topic may be idle: upper should have moved only if the topic has unread messages.

@@ -17,6 +17,7 @@ from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, Store
 from tidelake.store.table_schema import late_schema
+from tidelake.store.verification import check_intact
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
@@ -37,6 +38,7 @@ def compact_collection(
     spark: SparkSession, catalog: Catalog, collection: Collection, settings: CollectionSettings, full: bool
 ) -> CompactReport:
     """Compact one collection, and remove files that no log names and no reader can still be using."""
+    check_intact(collection)
     entry = move_since(catalog, collection, settings.keep)
     compacted = merge_runs(spark, Collection(entry, collection.paths), entry.since, full, settings.merge_rows_max)
     paths = collection.paths

@@ -17,6 +17,7 @@ from tidelake.settings.lake import Settings
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.state import next_offsets
+from tidelake.store.verification import check_intact
 from tidelake.topic.open import open_topics
 from tidelake.topic.topic import Topic
 
@@ -72,7 +73,9 @@ def drain(spark: SparkSession, collection: Collection, settings: CollectionSetti
 
     Raises:
         TopicGap: offsets are missing from a partition.
+        DamagedFiles: data files are missing or damaged; nothing was read.
     """
+    check_intact(collection)
     topics = open_topics(settings, collection.entry.decisions)
     before = _offsets_of(collection, topics)
     after: Offsets | None = None

@@ -12,6 +12,7 @@ from tidelake.seal.report import SealReport
 from tidelake.seal.seal import seal
 from tidelake.settings.lake import Settings
 from tidelake.store.entry import Collection
+from tidelake.store.verification import check_intact
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:
@@ -25,6 +26,7 @@ def run(spark: SparkSession, settings: Settings) -> Report:
 
 def seal_collection(spark: SparkSession, collection: Collection) -> SealReport:
     """Seal one collection. Its report lists the contradictions, which keep their own times and later ones unsealed."""
+    check_intact(collection)
     sealed = seal(spark, collection)
     if sealed.sealed_by_ingest:
         log.info("nothing to seal: each tick of ingest seals its own time", collection=collection.name)

@@ -26,9 +26,9 @@ def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
     """
 
     def step(collection: Collection, settings: CollectionSettings, report: Report) -> ValidateReport:
-        validated = validate_collection(spark, collection, full)
+        validated = validate_collection(spark, collection, full, settings.verify_every_days)
         if validated.damaged:
-            report.errors[collection.name] = DamagedTable(
+            report.errors[collection.name] = validated.proofs_problem or DamagedTable(
                 str(collection.paths.updates), "; ".join(validated.mismatches)
             )
         elif validated.late_problem is not None:
@@ -40,10 +40,19 @@ def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
     return run_step(spark, settings, "validate", step)
 
 
-def validate_collection(spark: SparkSession, collection: Collection, full: bool) -> ValidateReport:
+def validate_collection(
+    spark: SparkSession, collection: Collection, full: bool, verify_every_days: int = 0
+) -> ValidateReport:
     """Recount one collection. Damage is in the report; it raises no error."""
-    validated = validate(spark, collection, full)
-    log.info("validated", collection=collection.name, upper=validated.upper, times=len(validated.times))
+    validated = validate(spark, collection, full, verify_every_days)
+    log.info(
+        "validated",
+        collection=collection.name,
+        upper=validated.upper,
+        times=len(validated.times),
+        files_verified=validated.files_verified,
+        bytes_verified=validated.bytes_verified,
+    )
     if validated.late.contradictions:
         count = validated.late.contradictions
         log.error("late statements contradict what was published", collection=collection.name, statements=count)

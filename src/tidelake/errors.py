@@ -674,6 +674,22 @@ class DamagedTable(TidelakeError):
     )
 
 
+class DamagedFiles(DamagedTable):
+    """Data files are missing or damaged: until they are restored, nothing is written to the collection."""
+
+    hint = (
+        "`tidelake repair COLLECTION` says what can be restored, and --apply restores it; restore everything else from "
+        "a copy of the store. If a validation found the damage, a full one that agrees ends it"
+    )
+
+
+class NotRewritable(DamagedTable):
+    """A damaged file cannot be made again from its topic."""
+
+    fact = "it cannot be made again from its topic: {detail}"
+    hint = "restore the file from a copy of the store, or rebuild the collection from its topic under a new name"
+
+
 class DamagedLog(DamagedTable):
     """A table's log is not what was acknowledged; a copy of each acknowledged entry may restore it."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -294,6 +294,33 @@ class LakeCollection:
         with _engine_errors():
             restored = repair_log(self._catalog.store.catalog)
             return restored + [damage for table in self._stored().tables for damage in repair_log(table)]
+
+    def repair_files(self, spark: SparkSession) -> tuple[list[Damage], list[Damage]]:
+        """Make damaged data files of `updates` again from the topic, with the bytes that were committed.
+
+        The log must have the entry of the tick that wrote the file, and the topic what the tick read. Damaged bytes are
+        set aside.
+
+        Returns:
+            What was restored, and what is left; its remedy says why it could not be restored.
+
+        Cost: what `verify(deep=True)` costs, and each tick that wrote a damaged file once more.
+        """
+        from tidelake.ingest.restoration import restore_files
+
+        damages = self.verify(deep=True).damages
+        chosen = [damage for damage in damages if damage.is_in_data and damage.is_restorable]
+        if not chosen:
+            return [], damages
+        stored = self._stored()
+        topics = open_topics(self.settings, stored.entry.decisions)
+        with _engine_errors():
+            outcomes = restore_files(spark, stored, self.settings, topics, [damage.file for damage in chosen])
+        left = [damage for damage in damages if damage not in chosen]
+        for damage in chosen:
+            if (why := outcomes[damage.file]) is not None:
+                left.append(replace(damage, remedy=str(why), is_restorable=False))
+        return [damage for damage in chosen if outcomes[damage.file] is None], left
 
     def __repr__(self) -> str:
         return f"LakeCollection({self.name!r})"

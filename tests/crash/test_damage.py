@@ -117,7 +117,7 @@ def shown(lake: Lake) -> dict[str, Callable[[], Any]]:
 def _status(collection: LakeCollection) -> dict[str, Any]:
     status = collection.status()
     assert status is not None, "an ingested collection has a status"
-    if status.late_problem is not None:
+    if status.late_problem is not None or status.damaged is not None:
         raise TidelakeError
     return asdict(status)
 

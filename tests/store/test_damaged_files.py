@@ -8,13 +8,15 @@ from random import Random
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from tidelake.errors import DamagedTable
 from tidelake.storage.location import Location, locate
 from tidelake.store.commit import OpenTable, create_table, maintain
-from tidelake.store.files import HASHED_BYTES_MAX, RunFile, read_rows, write_run
+from tidelake.store.files import HASHED_BYTES_MAX, RunFile, check_whole, read_rows, write_run
 from tidelake.store.layout import RUN, TIME
+from tidelake.store.verification import Verification, verify_table
 
 SCHEMA = pa.schema([pa.field(TIME, pa.int64()), pa.field("word", pa.string()), pa.field(RUN, pa.string())])
 FLIPS = 300
@@ -116,6 +118,39 @@ def test_a_large_file_is_verified_by_its_footer_and_page_by_page(table: Location
                 read_rows(table, [file], SCHEMA)
             flip(path, bit)
     assert read_rows(table, [file], SCHEMA).num_rows == 500_000
+
+
+def test_every_flipped_bit_of_a_large_file_is_found_when_all_of_it_is_compared(tmp_path: Path) -> None:
+    table = locate(tmp_path) / "large"
+    create_table(table, SCHEMA)
+    files = write_run(table, "a", rows_of(range(500_000)))
+    OpenTable(table).commit({}, files)
+    (file,) = OpenTable(table).files()
+    assert file.whole_digest is not None, "the log states the SHA-256 of all of it"
+    path, unnoticed = (table / file.path).local, 0
+    group = pq.read_metadata(path).row_group(0)
+    header = group.column(0).dictionary_page_offset or group.column(0).data_page_offset
+    for bit in range(8 * (header + 16), 8 * (header + 27)):
+        flip(path, bit)
+        if is_read(table, file):
+            unnoticed += 1
+            deep = Verification()
+            verify_table(table, True, deep)
+            assert [damage.file for damage in deep.damages] == [file.path], bit
+            with pytest.raises(DamagedTable, match="is not the one that was committed: its SHA-256 differs"):
+                check_whole(table, [file])
+        flip(path, bit)
+    assert unnoticed > 0, "bits in page headers that no checksum covers"
+    check_whole(table, [file])
+
+
+def is_read(table: Location, file: RunFile) -> bool:
+    """Whether a reader takes a file for what was committed."""
+    try:
+        read_rows(table, [file], SCHEMA)
+    except DamagedTable:
+        return False
+    return True
 
 
 def without_digest(file: RunFile) -> RunFile:

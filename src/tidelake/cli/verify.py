@@ -12,6 +12,8 @@ from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
 from tidelake.cli.render import print_json, print_rows, say
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tidelake.lake import LakeCollection
     from tidelake.store.verification import Damage, Verification
 
@@ -47,10 +49,16 @@ def repair(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Restore log entries from their acknowledged copies. The exit status is 1 if any damage is left. Starts no JVM."""
+    """Restore log entries from their copies, and data files from the topic. The exit status is 1 if any damage is left.
+
+    Every page is read to find damage. Starts a JVM only to restore data files.
+    """
     collection = open_lake(config).collection(name)
     restored = collection.repair() if apply else []
-    left = collection.verify().damages
+    left = collection.verify(deep=True).damages
+    if apply and any(damage.is_in_data and damage.is_restorable for damage in left):
+        files, left = collection.repair_files(_session())
+        restored += files
     if as_json:
         print_json({"name": name, "restored": _rows(restored), "left": _rows(left)})
     else:
@@ -65,6 +73,13 @@ def repair(
             say(f"{name}: nothing is damaged")
     if left:
         raise typer.Exit(1)
+
+
+def _session() -> SparkSession:
+    from tidelake.spark.session import LOG, start_session
+
+    say(f"starting Spark, which logs to {LOG} …")
+    return start_session()
 
 
 def _show(name: str, result: Verification) -> None:

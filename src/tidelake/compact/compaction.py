@@ -31,7 +31,7 @@ from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.evolution import open_newest
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, discard_run
+from tidelake.store.files import RunFile, check_whole, discard_run
 from tidelake.store.layout import DIFF, RUN, TIME, begun_at, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
 from tidelake.store.runs import read_files, sum_runs, write_updates, wrong_runs
@@ -234,6 +234,7 @@ def _merge(
     form = form_of(collection.entry, table)
     data = [name for name in schema.names if name not in (RUN, TIME, DIFF)] if form.is_additive else []
     contents = _verified_contents(spark, table.path, files, schema, data)
+    check_whole(table.path, files)  # the inputs are deleted later, so damage would become permanent
     rows = read_files(spark, collection.paths.updates, files, schema)
     total = sum(file.rows for file in files)
     partitions = max(1, min(spark.sparkContext.defaultParallelism, total // 1_000_000 + 1))

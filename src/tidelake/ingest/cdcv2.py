@@ -16,11 +16,13 @@ from tidelake.decode.cdcv2 import Decoder, Reading
 from tidelake.decode.progress import COLUMNS, Statements, read_on_driver
 from tidelake.decode.statements import explode_messages, explode_updates
 from tidelake.decode.writers import SourceSchemas
+from tidelake.errors import NotRewritable
 from tidelake.forms.refusals import Refusal, reason_against
 from tidelake.ingest.announced import are_stated_twice, bounds_of_future
-from tidelake.ingest.position import plan_next, values_after
+from tidelake.ingest.position import plan_next, range_read_by, values_after
 from tidelake.ingest.source_schemas import resolve_stream
-from tidelake.plugins.tick import Tick, TickReport
+from tidelake.plugins.tick import PastTick, Tick, TickReport
+from tidelake.protocol.order import INT64_MAX
 from tidelake.settings.collection import CollectionSettings
 from tidelake.spark.column_cache import cached
 from tidelake.spark.observation import Observed
@@ -37,6 +39,8 @@ from tidelake.store.table_schema import late_schema, updates_schema
 from tidelake.topic.topic import OffsetRange, Topic
 
 _MESSAGES_PER_TASK_MIN = 2_000
+_FUTURE = "_future"
+"""0 for rows that are sealed soon, 1 for later ones, 2 for the far future; each has files of its own."""
 _ACCEPTED, _NULL, _REJECTED, _BROKEN, _DOUBTFUL = (1 << bit for bit in range(5))
 """The bits of `_flags`.
 
@@ -130,6 +134,18 @@ class StreamTick(Tick):
             self.report.updates_late += self._set_late_aside(self._exploded(self.late_offsets), self.sealed)
         reach("ingest.after_late")
 
+    def write_again(self, past: PastTick) -> list[RunFile]:
+        """See `Tick.write_again`."""
+        offsets = range_read_by(past, self.topic, self.collection)
+        if offsets is None:
+            fact = f"the topic was accepted under another name, {self.topic.name}, since it was made"
+            raise NotRewritable(str(past.table.path), fact)
+        self.table, self.offsets = past.table, offsets
+        self.sealed = _Sealed(past.table.value(UPPER) or 0, bool(past.table.value(CLOSED)))
+        self.read()
+        self.decode()
+        return self._write_updates(_bounds_of(past.files), drops_copies=are_stated_twice(self.progress))
+
     def _read_progress(self) -> pa.Table:
         """Read the good progress statements of the range on the driver, and count the bad ones."""
         read = read_on_driver(self.topic, self.offsets, self.decoder)
@@ -181,9 +197,9 @@ class StreamTick(Tick):
         if bounds is not None:
             # Rows from the far future get their own file; otherwise every seal would open the file that has them.
             soon, far = (F.col(TIME) >= parameter(bound, F.col(TIME)) for bound in bounds)
-            rows = rows.withColumn("_future", soon.cast("int") + far.cast("int"))
+            rows = rows.withColumn(_FUTURE, soon.cast("int") + far.cast("int"))
         schema = updates_schema(self.schema)
-        written = write_updates(rows, self.table.path, run, schema, ["_future"] if bounds is not None else [])
+        written = write_updates(rows, self.table.path, run, schema, [_FUTURE] if bounds is not None else [])
         return WrittenRun(run, written.files, [counts.values() for counts in observed])
 
     def _observe(self, rows: DataFrame, observed: list[Observed]) -> DataFrame:
@@ -403,6 +419,18 @@ def _is_refused(refusals: Sequence[Refusal], statement: Column) -> Column:
 def _has(flag: int) -> Column:
     """Return whether a row's `_flags` include this flag."""
     return F.col("_flags").bitwiseAND(F.lit(flag)) != 0
+
+
+def _bounds_of(files: Sequence[RunFile]) -> tuple[int, int] | None:
+    """Return two times that divide rows as they were divided among these files; see `bounds_of_future`."""
+    if not any(f"/{_FUTURE}=" in file.path for file in files):
+        return None
+    starts = dict.fromkeys((1, 2), INT64_MAX)
+    for file in files:
+        for future in starts:
+            if f"/{_FUTURE}={future}/" in file.path:
+                starts[future] = min(starts[future], file.reach[0])
+    return min(starts.values()), starts[2]
 
 
 def _shares(offsets: OffsetRange, tasks_max: int) -> list[OffsetRange]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelake.errors import TopicChanged, TopicGap
+from tidelake.errors import NotRewritable, TopicChanged, TopicGap
+from tidelake.plugins.tick import PastTick
 from tidelake.protocol.order import INT64_MAX
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import AcceptGap
@@ -37,6 +38,29 @@ def plan_next(
         TopicChanged(topic.name, partition, 0, end, RECREATED) for partition, end in sorted((read or {0: 0}).items())
     ]
     return OffsetRange({}, identity=offsets.identity), recreated
+
+
+def range_read_by(past: PastTick, topic: Topic, collection: Collection) -> OffsetRange | None:
+    """Return the offsets that a past tick read from a topic, if they can still be read; None if it read none.
+
+    Raises:
+        NotRewritable: the topic no longer has them, or was recreated.
+        SourceError: the topic is missing or malformed, or its brokers do not answer.
+    """
+    before = next_offsets(past.table, topic.name)
+    partitions = range(past.values.get(partitions_value(topic.name), 0))
+    ends = {partition: past.values.get(offset_value(topic.name, partition)) for partition in partitions}
+    moved = {partition: end for partition, end in ends.items() if end is not None and end > before.get(partition, 0)}
+    if not moved:
+        return None
+    offsets, gaps = plan_next(topic, past.table, collection, INT64_MAX)
+    for partition, end in moved.items():
+        start, readable = offsets.intervals.get(partition, (0, 0))
+        if readable < end:
+            why = next((gap.why for gap in gaps if gap.partition == partition), "the topic no longer has them")
+            fact = f"it was made from the offsets {before.get(partition, start)} to {end} of {topic.name}:{partition}"
+            raise NotRewritable(str(past.table.path), f"{fact}, and they cannot be read: {why}")
+    return topic.range_of({partition: (offsets.intervals[partition][0], end) for partition, end in moved.items()})
 
 
 def unread(

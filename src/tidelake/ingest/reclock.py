@@ -14,11 +14,11 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.errors import ClockAhead, TopicGap
-from tidelake.ingest.position import plan_next, values_after
+from tidelake.errors import ClockAhead, NotRewritable, TopicGap
+from tidelake.ingest.position import plan_next, range_read_by, values_after
 from tidelake.ingest.source_schemas import resolve_records
 from tidelake.plugins.envelope import Envelope, RecordBatch, WrittenRecords
-from tidelake.plugins.tick import Tick, TickReport
+from tidelake.plugins.tick import PastTick, Tick, TickReport
 from tidelake.protocol.binding import Binding, Place, is_ahead, is_idle_due, mint_time
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.spark.observation import Observed
@@ -27,7 +27,7 @@ from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.entry import Collection
 from tidelake.store.evolution import evolve, open_newest
 from tidelake.store.failpoints import reach
-from tidelake.store.files import discard_runs, read_rows
+from tidelake.store.files import RunFile, discard_runs, read_rows
 from tidelake.store.layout import QUARANTINE_SCHEMA
 from tidelake.store.notices import warn
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
@@ -147,12 +147,32 @@ class RecordTick(Tick):
             LostRace: the schemas add columns to the table.
         """
         self.time = self.mint()
-        # The registry is asked after the end offsets, so it knows the schema id of every record before them.
-        self.schemas = resolve_records(self.settings, self.collection.entry, self._messages)
+        self._resolve()
         if self.schemas.table != self.collection.entry.record_schema:
             spec = self.settings.spec(self.schemas.values.record)
             evolve(self.collection, replace(spec, record_schema=self.schemas.table))
             raise LostRace
+
+    def _resolve(self) -> None:
+        # The registry is asked after the end offsets were, so it knows every id before them.
+        self.schemas = resolve_records(self.settings, self.collection.entry, self._messages)
+
+    def write_again(self, past: PastTick) -> list[RunFile]:
+        """See `Tick.write_again`."""
+        ranges = [(topic, range_read_by(past, topic, self.collection)) for topic in self.topics]
+        self.ranges = [(topic, offsets) for topic, offsets in ranges if offsets is not None]
+        if not self.ranges:
+            fact = "the settings no longer name the topic that it was made from, or it has a new name"
+            raise NotRewritable(str(past.table.path), fact)
+        self.report.messages = sum(offsets.messages for _, offsets in self.ranges)
+        self.table, self.lower = past.table, past.table.value(UPPER) or 0
+        self.known = known_offsets(self.table, {topic.name for topic in self.topics})
+        self.time = past.values[UPPER] - 1
+        self._resolve()
+        if past.table.schema() != self.collection.updates_schema():
+            raise NotRewritable(str(past.table.path), "columns have been added to the table since it was made")
+        self.decode()
+        return self.records.write().files
 
     def mint(self) -> int:
         """Mint the tick's time: at or after upper, and after every minted time.

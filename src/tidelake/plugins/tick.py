@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from tidelake.errors import TopicGap
 from tidelake.store.commit import OpenTable, maintain
+from tidelake.store.files import RunFile
 
 
 @dataclass
@@ -50,6 +52,18 @@ class TickReport(Counts):
     def copies_dropped(self) -> int:
         """Number of updates that were copies of others in the same tick."""
         return self.updates_read - self.updates_late - self.updates_stored
+
+
+@dataclass(frozen=True)
+class PastTick:
+    """A tick that was committed: the state that it began with, and what its commit said."""
+
+    table: OpenTable
+    """The table as it was just before its commit."""
+    values: Mapping[str, int]
+    """The values that its commit set."""
+    files: Sequence[RunFile]
+    """The files that its commit added."""
 
 
 class Tick(ABC):
@@ -98,3 +112,14 @@ class Tick(ABC):
     @abstractmethod
     def commit(self) -> None:
         """Commit the run and the next offsets together."""
+
+    @abstractmethod
+    def write_again(self, past: PastTick) -> list[RunFile]:
+        """Read the offsets of a past tick again, and write the same rows as uncommitted runs. Nothing else is written.
+
+        The caller compares the files with those that were committed.
+
+        Raises:
+            NotRewritable: what the tick read or knew is gone.
+            SourceError: a topic is missing or malformed, or its brokers do not answer.
+        """

@@ -25,6 +25,7 @@ from tidelake.store.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIM
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.state import SEALED_AT_MS
+from tidelake.store.verification import missing_files
 from tidelake.topic.topic import Topic
 
 _EVIDENCE_SHOWN_MAX = 10
@@ -95,7 +96,10 @@ class CollectionStatus:
     @property
     def _words(self) -> tuple[str, str | None]:
         if self.damaged:
-            return "DAMAGED below upper", "its folder from a copy, or a new collection from its topic"
+            return (
+                "DAMAGED below upper",
+                "`tidelake repair`, its folder from a copy, or a new collection from its topic",
+            )
         if self.topic_problem:
             return "topic cannot be read", "the topic"
         if self.topic_gaps:
@@ -184,7 +188,7 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
             for note in proofs.blocked
             if not closed and note["time"] >= upper
         ],
-        damaged=proofs.damaged,
+        damaged=proofs.damaged or _missing(paths.updates, files),
         topic_problem=problem,
         topic_gaps=[str(gap) for gap in gaps],
         quarantine_unexplained=quarantine_reasons(collection, explained=False),
@@ -199,6 +203,12 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
         keys_in_error_first=errors.first,
         times_ahead_s=_times_ahead_s(upper) if collection.entry.mints_times else 0,
     )
+
+
+def _missing(table: Location, files: list[RunFile]) -> str | None:
+    """Name the first file that is missing."""
+    missing = missing_files(table, files)
+    return f"the file {missing[0].path} is missing" if missing else None
 
 
 def _times_ahead_s(upper: int) -> int:

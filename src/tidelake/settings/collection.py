@@ -77,6 +77,9 @@ class CollectionSettings(Frozen):
     stalled_after_s: int = Field(default=86_400, ge=1)
     """How long upper may stay unchanged before a check warns."""
 
+    verify_every_days: int = Field(default=30, ge=0)
+    """How many nightly validations it takes to verify every byte of every file; 0 verifies none."""
+
     READ_APART: ClassVar[frozenset[str]] = frozenset({"family", "envelope", "topic", "schema", "schema_ids", "key"})
     """The keys whose values cannot be read by their type alone."""
 

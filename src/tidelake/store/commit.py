@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.failpoints import reach
-from tidelake.store.files import DIGEST, ROWS_HASH, RunFile, check_file
+from tidelake.store.files import DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
 from tidelake.store.format import FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, begun_at
 from tidelake.store.table_log import (
@@ -48,6 +49,7 @@ from tidelake.store.table_log import (
     clean_up,
     entry_path,
     last_checkpoint,
+    load_earlier,
     load_table,
     newest_version,
     nonce_of,
@@ -140,7 +142,7 @@ class OpenTable:
         self._tip, self._table = _load_settled(path)
         self._spent = False
         self._values: dict[str, int | None] = {}
-        self._statements: dict[str, dict[str, Any]] | None = None
+        self._statistics: dict[str, dict[str, Any]] | None = None
         self.version: int = self._table.version()
         seq = self._table.transaction_version(SEQ)
         if seq is None:
@@ -155,6 +157,19 @@ class OpenTable:
             raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY} makes the table forget its state")
         if retention is None and self.format == FORMAT_VERSION:
             raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY} is gone; it keeps earlier versions out")
+
+    def at(self, version: int) -> OpenTable | None:
+        """The table as it was at an earlier version, for reading alone; None if the log no longer reaches back to it.
+
+        Its files may have been deleted since.
+        """
+        earlier = load_earlier(self.path, version)
+        if earlier is None:
+            return None
+        opened = copy(self)
+        opened._table, opened._values, opened._spent, opened.version = earlier, {}, True, version
+        opened.seq = earlier.transaction_version(SEQ) or 0
+        return opened
 
     def value(self, name: str) -> int | None:
         """The application transaction of this name, or None if no commit has named it."""
@@ -173,9 +188,9 @@ class OpenTable:
         actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=True)).read_all()
         columns = {name: actions[name].to_pylist() for name in actions.column_names}
         nothing: list[None] = [None] * actions.num_rows
-        if self._statements is None:
-            self._statements = self._tip.statements()
-        stated = [self._statements.get(path, {}) for path in columns["path"]]
+        if self._statistics is None:
+            self._statistics = self._tip.statistics()
+        stated = [self._statistics.get(path, {}) for path in columns["path"]]
         return [
             RunFile(
                 path=path,
@@ -185,6 +200,7 @@ class OpenTable:
                 time_min=low,
                 time_max=high,
                 digest=statements.get(DIGEST),
+                whole_digest=statements.get(WHOLE_DIGEST),
                 rows_hash=statements.get(ROWS_HASH),
             )
             for path, run, rows, size, low, high, statements in zip(

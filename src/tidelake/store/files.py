@@ -2,7 +2,8 @@
 
 Every page has a checksum, and every reader verifies it. The log states each file's size and a digest: the SHA-256 of a
 small file, or of the footer of a larger one. So damage outside the pages and a different file under the same name are
-detected as well.
+detected as well. For a larger file on a local disk, the log also states the SHA-256 of all of it, which merges and deep
+verifications compare.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -30,8 +32,13 @@ HASHED_BYTES_MAX = 1 << 20
 """The digest of a file up to this size covers all of it; the digest of a larger file covers its footer."""
 DIGEST, ROWS_HASH = "sha256", "rows_hash"
 """The fields of a file's statistics in the log that state its digest, and the hash of all rows of its run."""
+WHOLE_DIGEST = "sha256_whole"
+"""The field with the SHA-256 of all of a larger file. A file that was written to an object store has none."""
 _TAIL_BYTES = 1 << 14
 """How many bytes at the end of a file are read first, to find its footer."""
+_CHUNK_BYTES = 1 << 20
+_THREADS = 2
+"""The number of files that are hashed at the same time."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +53,16 @@ class RunFile:
     time_max: int | None
     digest: str | None = None
     """Its SHA-256, or that of its footer; None if it was committed before logs stated digests."""
+    whole_digest: str | None = None
+    """The SHA-256 of all of a larger file; None if it is not stated."""
+    rows_hash: str | None = None
+    """The sum of the hashes of all rows of its run; see `spark.row_hash`. None if its writer did not state it."""
 
     @property
     def reach(self) -> tuple[int, int]:
         """The least and the greatest time that its rows can have; 0 and the greatest int64 if it states none."""
         low, high = self.time_min, self.time_max
         return 0 if low is None else low, INT64_MAX if high is None else high
-
-    rows_hash: str | None = None
-    """The sum of the hashes of all rows of its run; see `spark.row_hash`. None if its writer did not state it."""
 
     def statistics(self) -> str:
         """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column.
@@ -70,6 +78,8 @@ class RunFile:
             stated[DIGEST] = self.digest
         if self.rows_hash is not None:
             stated[ROWS_HASH] = self.rows_hash
+        if self.whole_digest is not None:
+            stated[WHOLE_DIGEST] = self.whole_digest
         return json.dumps(stated)
 
 
@@ -84,12 +94,14 @@ def meets(file: RunFile, times: Sequence[int]) -> bool:
 def describe_run(table: Location, run: str, rows_hash: str | None = None) -> list[RunFile]:
     """Describe a run's files from their footers; delete files without rows.
 
-    Cost: small files are read whole; of larger ones, only the footer is read.
+    Cost: files on a local disk are read once to hash them, two at a time; of larger files in an object store, only the
+    footer is read.
     """
     described = []
-    for blob in blobs.list_blobs(table / f"{RUN}={run}"):
-        if blob.location.suffix != ".parquet":
-            continue
+    listed = [blob for blob in blobs.list_blobs(table / f"{RUN}={run}") if blob.location.suffix == ".parquet"]
+    large = [blob.location for blob in listed if blob.size > HASHED_BYTES_MAX and blob.location.is_local]
+    whole_digests = _hash_files(large)
+    for blob in listed:
         source, digest = _open_with_digest(blob.location)
         with source:
             metadata = pq.read_metadata(source)
@@ -97,9 +109,8 @@ def describe_run(table: Location, run: str, rows_hash: str | None = None) -> lis
             blobs.delete(blob.location)
             continue
         low, high = _time_bounds(metadata)
-        described.append(
-            RunFile(blob.location.below(table), run, metadata.num_rows, blob.size, low, high, digest, rows_hash)
-        )
+        path, whole = blob.location.below(table), whole_digests.get(blob.location)
+        described.append(RunFile(path, run, metadata.num_rows, blob.size, low, high, digest, whole, rows_hash))
     return described
 
 
@@ -203,6 +214,52 @@ def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
         source.close()
         raise DamagedTable(str(table), f"the file {file.path} {problem}")
     return source
+
+
+def check_whole(table: Location, files: Sequence[RunFile]) -> None:
+    """Compare all bytes of larger files with what was committed. `open_verified` does so for smaller ones.
+
+    Raises:
+        DamagedTable: the SHA-256 of a file differs; the first is named.
+
+    Cost: reads the files for which the log states this digest once, two at a time.
+    """
+    stated = {table / file.path: file for file in files if file.whole_digest is not None}
+    for location, digest in _hash_files(list(stated)).items():
+        file = stated[location]
+        if digest != file.whole_digest:
+            raise DamagedTable(
+                str(table), f"the file {file.path} is not the one that was committed: its SHA-256 differs"
+            )
+
+
+def are_same_bytes(table: Location, committed: RunFile, made: RunFile) -> bool:
+    """Return whether a file has exactly the bytes of one that was committed, as far as the log proves it.
+
+    A larger file of which the log does not state the SHA-256 is never the same.
+    """
+    if committed.digest is None or (committed.bytes > HASHED_BYTES_MAX and committed.whole_digest is None):
+        return False
+    stated = [(file.rows, file.bytes, file.time_min, file.time_max, file.digest) for file in (committed, made)]
+    if stated[0] != stated[1]:
+        return False
+    return committed.whole_digest in (None, made.whole_digest or _hash_file(table / made.path))
+
+
+def _hash_files(locations: Sequence[Location]) -> dict[Location, str]:
+    """Compute the SHA-256 of files."""
+    if len(locations) < 2:
+        return {location: _hash_file(location) for location in locations}
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return dict(zip(locations, threads.map(_hash_file, locations), strict=True))
+
+
+def _hash_file(location: Location) -> str:
+    digest = sha256()
+    with blobs.open_stream(location) as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _open_with_digest(location: Location) -> tuple[pa.NativeFile, str]:

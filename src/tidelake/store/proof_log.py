@@ -12,6 +12,9 @@ from tidelake.store.files import read_rows
 from tidelake.store.late_notes import CONTRADICTED_RUN
 from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
 
+DAMAGED_FILES = "damaged_files"
+"""A value of `proofs/` that is odd while the newest validation has found damaged files. Values only rise."""
+
 
 @dataclass(frozen=True)
 class HashNote:
@@ -44,11 +47,18 @@ class ProofLog:
     validated_contents: str | None = None
     """The hash of the contents before `validated_upper`, if diffs are summed and that validation noted it."""
     damaged: str | None = None
-    """The mismatch below upper that the newest validation found, or None."""
+    """The mismatch below upper, or the damaged files, that the newest validation found; or None."""
+    has_damaged_files: bool = False
+    """Whether the newest validation that looked at files found damaged ones."""
     damaged_at_ms: int = 0
     """When a validation last found a mismatch; 0 if none ever did."""
     newest_at_ms: int = 0
     """When the newest note was made, by its writer's clock."""
+
+
+def notes_damaged_files(proofs: OpenTable) -> bool:
+    """Return whether a validation has found damaged files, and none has found them intact since; no file is opened."""
+    return (proofs.value(DAMAGED_FILES) or 0) % 2 == 1
 
 
 def read_proof_log(collection: Collection) -> ProofLog:
@@ -56,7 +66,7 @@ def read_proof_log(collection: Collection) -> ProofLog:
     table = OpenTable(collection.paths.proofs)
     others = (PROOF_RUN, f"{CONTRADICTED_RUN}-")
     notes = [file for file in table.files() if not file.run.startswith(others)]
-    log = ProofLog()
+    log = ProofLog(has_damaged_files=notes_damaged_files(table))
     blocked: dict[tuple[int, str], dict[str, Any]] = {}
     rows = read_rows(collection.paths.proofs, notes, PROOFS_SCHEMA).to_pylist()
     for row in sorted(rows, key=lambda row: row["at_ms"]):

@@ -199,7 +199,13 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
     return spark.read.schema(wanted).parquet(*paths)
 
 
-def append_run(table: Location, kind: str, write: Callable[[str], list[RunFile]], epoch: int) -> list[RunFile]:
+def append_run(
+    table: Location,
+    kind: str,
+    write: Callable[[str], list[RunFile]],
+    epoch: int,
+    values: Mapping[str, int] | None = None,
+) -> list[RunFile]:
     """Write a run and commit it to one of a collection's small tables; return its files.
 
     Args:
@@ -207,6 +213,7 @@ def append_run(table: Location, kind: str, write: Callable[[str], list[RunFile]]
         kind: the kind of the run.
         write: writes the run of this name; called again if a sweep came first.
         epoch: the writer's epoch.
+        values: what the commit sets.
 
     Raises:
         Conflict: every attempt lost; the files stay, but no log names them.
@@ -219,7 +226,7 @@ def append_run(table: Location, kind: str, write: Callable[[str], list[RunFile]]
         files = write(new_run(kind, initial.seq))
         retry_commit(
             initial,
-            lambda opened: opened.commit({}, files, epoch=epoch),
+            lambda opened: opened.commit(values or {}, files, epoch=epoch),
             failure,
             after_conflict=lambda _: reach("append.after_conflict"),
         )

@@ -95,6 +95,26 @@ def check_log(path: Location) -> int:
     return len(versions)
 
 
+def entry_that_added(path: Location, file: str) -> tuple[int, Entry] | None:
+    """Find the entry that added a file, and its version; None if the log no longer has it.
+
+    Cost: reads the entries that the log has from the newest on, up to that one.
+    """
+    for version in reversed(_versions(path)):
+        text = _text_of(path, version)
+        if text is None or not is_whole(text):  # a clean-up has deleted it meanwhile, or it was never acknowledged
+            continue
+        entry = _parse(text)
+        if any(unquote(action["add"]["path"]) == file for action in entry if "add" in action):
+            return version, entry
+    return None
+
+
+def values_of(entry: Entry) -> dict[str, int]:
+    """The application transactions of an entry, by name."""
+    return {str(action["txn"]["appId"]): int(action["txn"]["version"]) for action in entry if "txn" in action}
+
+
 def entry_path(path: Location, version: int) -> Location:
     """The location of a version's log entry."""
     return path / LOG / f"{version:020d}.json"
@@ -143,8 +163,8 @@ class Tip:
         before = _parse(self.entries[-2]) if len(self.entries) > 1 else None
         return before, _parse(self.entries[-1])
 
-    def statements(self) -> dict[str, dict[str, Any]]:
-        """By path, the statistics of each file that the log has added."""
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """By path, the statistics of each file that the log has added, if they state its digest."""
         added: list[tuple[str, str | None]] = []
         if self.checkpoint is not None:
             rows = pq.ParquetFile(pa.BufferReader(self.checkpoint)).read(["add.path", "add.stats"])
@@ -153,7 +173,8 @@ class Tip:
         for text in self.entries:
             lines = (json.loads(line) for line in text.split(b"\n") if DIGEST.encode() in line)
             added += ((line["add"]["path"], line["add"]["stats"]) for line in lines if "add" in line)
-        return {unquote(path): json.loads(stats) for path, stats in added if path and stats}
+        stated = ((unquote(path), json.loads(stats)) for path, stats in added if path and stats)
+        return {path: statistics for path, statistics in stated if DIGEST in statistics}
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -464,6 +485,16 @@ def _set_aside(path: Location, blob: Location) -> bool:
     reach("table.after_torn_checkpoint")
     blobs.make_names_durable([path / LOG])
     return True
+
+
+def load_earlier(path: Location, version: int) -> DeltaTable | None:
+    """Read a settled log up to an earlier version; None if what that takes is gone."""
+    try:
+        return DeltaTable(str(path), version=version)
+    except BaseException as error:
+        if not isinstance(error, DeltaError) and not is_panic(error):
+            raise
+        return None
 
 
 def load_table(path: Location) -> DeltaTable:

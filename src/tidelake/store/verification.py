@@ -1,28 +1,33 @@
 """Verifies the files of a collection against what was committed, and restores what can be restored.
 
-A log entry is restored from the copy that its marker holds, and a marker from its entry. Nothing else is changed, and
-damaged bytes are set aside, never deleted. Readers verify only what they read; this module reads everything.
+A log entry is restored from the copy that its marker holds, and a marker from its entry; `ingest.restoration` makes
+data files again. Nothing else is changed, and damaged bytes are set aside, never deleted. Readers verify only what they
+read; this module reads everything.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow.parquet as pq
 
-from tidelake.errors import DamagedTable
+from tidelake.errors import DamagedFiles, DamagedTable
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_markers
 from tidelake.store.commit import OpenTable
-from tidelake.store.files import RunFile, damage_named, open_verified
+from tidelake.store.entry import Collection
+from tidelake.store.files import RunFile, check_whole, damage_named, open_verified
+from tidelake.store.layout import RUN
 from tidelake.store.notices import warn
+from tidelake.store.proof_log import notes_damaged_files, read_proof_log
 from tidelake.store.table_log import (
     check_log,
     entry_path,
+    entry_that_added,
     is_of_earlier_version,
     is_whole,
     read_or_none,
@@ -30,6 +35,7 @@ from tidelake.store.table_log import (
 )
 
 FROM_A_COPY = "restore it from a copy of the store, or rebuild the collection from its topic under a new name"
+FROM_ITS_TOPIC = "is made again from its topic, if that still has the messages"
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,31 @@ class Damage:
     remedy: str
     """What `repair` does about it, or what a person can do."""
     is_restorable: bool = False
-    """Whether `repair` restores it."""
+    """Whether `repair` restores it; of a data file, whether `repair` can try."""
+
+    @property
+    def is_in_data(self) -> bool:
+        """Whether a file of rows is damaged, not the log."""
+        return self.file.startswith(f"{RUN}=")
+
+
+@dataclass(frozen=True)
+class Share:
+    """The files that are verified on one day, chosen by their names: over `days` days, every file's turn comes once.
+
+    >>> file = RunFile("_run=a/part-0.parquet", "a", 1, 1, None, None)
+    >>> [Share(day, 3).has(file) for day in range(6)], Share(5, 1).has(file)
+    ([False, False, True, False, False, True], True)
+    """
+
+    day: int
+    """Days since 1970."""
+    days: int
+    """How many days it takes, at least 1."""
+
+    def has(self, file: RunFile) -> bool:
+        """Return whether it is a file's turn."""
+        return int(digest_of(file.path.encode())[:8], 16) % self.days == self.day % self.days
 
 
 @dataclass
@@ -58,13 +88,14 @@ class Verification:
     damages: list[Damage] = field(default_factory=list)
 
 
-def verify_table(table: Location, deep: bool, found: Verification) -> None:
+def verify_table(table: Location, deep: bool, found: Verification, share: Share | None = None) -> None:
     """Verify a table's log and its live files.
 
     Args:
         table: its folder.
-        deep: also read every page of every file and verify its checksum.
+        deep: also read every page of every file and verify its checksum, and the SHA-256 of larger files.
         found: receives what was read and what is damaged.
+        share: verify only these files; of the others, only that they exist.
     """
     found.tables += 1
     if not blobs.list_names(table):
@@ -80,16 +111,52 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
     except DamagedTable as error:
         found.damages.append(Damage(table.name, "", error.detail, FROM_A_COPY))
         return
+    missing = missing_files(table, files)
+    found.damages += [_damage_of(table, file, "is missing") for file in missing]
     for file in files:
+        if file in missing or (share is not None and not share.has(file)):
+            continue
         found.files += 1
         found.bytes += file.bytes
-        if not blobs.exists(table / file.path):
-            found.damages.append(Damage(table.name, file.path, "is missing", FROM_A_COPY))
-            continue
         try:
             _verify_file(table, file, deep)
         except DamagedTable as error:
-            found.damages.append(Damage(table.name, file.path, error.detail, FROM_A_COPY))
+            found.damages.append(_damage_of(table, file, error.detail))
+
+
+def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
+    """Return the files that do not exist. In an object store, the table is listed once."""
+    if table.is_local:
+        return [file for file in files if not blobs.exists(table / file.path)]
+    there = {blob.location for blob in blobs.list_blobs(table)}
+    return [file for file in files if table / file.path not in there]
+
+
+def check_intact(collection: Collection) -> None:
+    """Refuse to write to a collection with damaged files: a file of `updates` is missing, or a validation noted some.
+
+    Raises:
+        DamagedTable: names the first file.
+
+    Cost: the logs of `updates` and `proofs`; no file is opened.
+    """
+    table = OpenTable(collection.paths.updates)
+    missing = missing_files(table.path, table.files())
+    if missing:
+        raise DamagedFiles(str(table.path), f"the file {missing[0].path} is missing")
+    if notes_damaged_files(OpenTable(collection.paths.proofs)):
+        raise DamagedFiles(str(table.path), read_proof_log(collection).damaged or "a validation has noted it")
+
+
+def is_from_ingest(file: RunFile) -> bool:
+    """Return whether a tick of ingest wrote a file of updates."""
+    return file.run.startswith("ingest-")
+
+
+def _damage_of(table: Location, file: RunFile, problem: str) -> Damage:
+    if is_from_ingest(file) and entry_that_added(table, file.path) is not None:
+        return Damage(table.name, file.path, problem, FROM_ITS_TOPIC, is_restorable=True)
+    return Damage(table.name, file.path, problem, FROM_A_COPY)
 
 
 def repair_log(table: Location) -> list[Damage]:
@@ -159,5 +226,6 @@ def _verify_file(table: Location, file: RunFile, deep: bool) -> None:
             fact = f"the file {file.path} has {parquet.metadata.num_rows} rows, but {file.rows} were committed"
             raise DamagedTable(str(table), fact)
         if deep:
+            check_whole(table, [file])
             for group in range(parquet.num_row_groups):
                 parquet.read_row_group(group)

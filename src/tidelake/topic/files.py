@@ -108,21 +108,11 @@ class FileTopic:
                 gaps.append(gap)
         for partition, wanted in intervals.items():
             _refuse_doubled(self.name, partition, wanted, files)
-        chosen = bounded(intervals, messages_max)
-        needed = [
-            file
-            for file in files
-            if any(_overlaps(file, partition, interval) for partition, interval in chosen.items())
-        ]
-        return (
-            OffsetRange(
-                chosen,
-                tuple(file.path for file in needed if file.path.suffix == ".parquet"),
-                tuple(file.path for file in needed if file.path.suffix != ".parquet"),
-                whole_files=all(_is_within(file, chosen) for file in needed if file.path.suffix == ".parquet"),
-            ),
-            gaps,
-        )
+        return _range_of(bounded(intervals, messages_max), files), gaps
+
+    def range_of(self, intervals: Mapping[int, Interval]) -> OffsetRange:
+        """See `Topic.range_of`."""
+        return _range_of(intervals, self._files())
 
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
         """Return the messages of a range.
@@ -235,6 +225,19 @@ def _refuse_doubled(topic: str, partition: int, wanted: Interval, files: Iterabl
         offset, path, other = doubled
         where = f"in {path} twice" if path == other else f"in {path} and in {other}"
         raise RepeatedOffset(topic, partition, offset, where)
+
+
+def _range_of(chosen: Mapping[int, Interval], files: Iterable[_File]) -> OffsetRange:
+    """Return a range with the files that hold any of it."""
+    needed = [
+        file for file in files if any(_overlaps(file, partition, interval) for partition, interval in chosen.items())
+    ]
+    return OffsetRange(
+        chosen,
+        tuple(file.path for file in needed if file.path.suffix == ".parquet"),
+        tuple(file.path for file in needed if file.path.suffix != ".parquet"),
+        whole_files=all(_is_within(file, chosen) for file in needed if file.path.suffix == ".parquet"),
+    )
 
 
 def _overlaps(file: _File, partition: int, wanted: Interval) -> bool:

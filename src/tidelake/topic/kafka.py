@@ -86,6 +86,10 @@ class KafkaTopic:
                 intervals[partition] = here
         return OffsetRange(bounded(intervals, messages_max), identity=facts.identity), gaps
 
+    def range_of(self, intervals: Mapping[int, Interval]) -> OffsetRange:
+        """See `Topic.range_of`."""
+        return OffsetRange(dict(intervals))
+
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
         """Return the messages of a range, without those of aborted transactions.
 

@@ -62,6 +62,9 @@ class Topic(Protocol):
     ) -> tuple[OffsetRange, list[TopicGap]]:
         """Return the next range, at most `messages_max` offsets, and the gaps that stop it; see `FileTopic.plan`."""
 
+    def range_of(self, intervals: Mapping[int, Interval]) -> OffsetRange:
+        """Return the range of these offsets, which `plan` has found to be readable."""
+
     def read(self, spark: SparkSession, offsets: OffsetRange) -> DataFrame:
         """Return the messages of a range, in the shape of `RAW_SCHEMA`; all but partition and offset may be null."""
 

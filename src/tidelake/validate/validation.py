@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.decode.landing import ROW_TEXT
-from tidelake.errors import Conflict, DamagedTable, SinceError, UpperError
+from tidelake.errors import Conflict, DamagedFiles, DamagedTable, SinceError, UpperError
 from tidelake.forms.form import Form
 from tidelake.plugins.envelope import form_of
 from tidelake.plugins.framing import framing_of
@@ -31,10 +31,11 @@ from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME
-from tidelake.store.proof_log import ProofLog, read_proof_log
+from tidelake.store.proof_log import DAMAGED_FILES, ProofLog, read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.runs import append_run, sum_runs, wrong_runs
 from tidelake.store.state import CLOSED, SINCE, UPPER
+from tidelake.store.verification import Share, Verification, verify_table
 from tidelake.validate.hashes import (
     TimeHash,
     compare_contents,
@@ -88,7 +89,13 @@ class ValidateReport:
     below_zero_first: list[str] = field(default_factory=list)
     """The lowest of them, each with its data as JSON and its sum."""
     proofs_problem: DamagedTable | None = None
-    """Why there is nothing to compare with: a proof or a binding is missing or does not fit the others."""
+    """Why nothing can be compared: a proof or a binding is missing or does not fit the others, or files are damaged."""
+    files_verified: int = 0
+    """Number of files of which every byte was verified."""
+    bytes_verified: int = 0
+    """Their total size."""
+    has_damaged_files: bool = False
+    """Whether files are missing or damaged. Then nothing is recounted."""
     late: LateReport = field(default_factory=LateReport)
     """The late statements since the last validation."""
     late_problem: str | None = None
@@ -100,23 +107,36 @@ class ValidateReport:
         return bool(self.mismatches) or self.readable_beyond_upper > 0
 
 
-def validate(spark: SparkSession, collection: Collection, full: bool = False) -> ValidateReport:
+def validate(
+    spark: SparkSession, collection: Collection, full: bool = False, verify_every_days: int = 0
+) -> ValidateReport:
     """Recount what was sealed since the last validation that agreed; if `full`, everything that compaction has left.
 
     After damage every validation is full: a later range that agrees must not hide it.
 
-    Cost: one scan of the range and one exchange of its rows; if `full`, of the whole table.
+    Args:
+        spark: the session.
+        collection: the collection.
+        full: whether to recount everything, and to verify a share of the files.
+        verify_every_days: the number of days in which every file's turn to be verified comes once; 0 verifies none.
+
+    Cost: one scan of the range and one exchange of its rows; if `full`, of the whole table, and the share is read.
     """
     table = OpenTable(collection.paths.updates)
     upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
     compacted = table.value(SINCE) or 0
     proofs = read_proof_log(collection)
-    full = full or proofs.damaged is not None
+    full = full or proofs.damaged is not None or proofs.has_damaged_files
     since = collection.entry.since[0] if collection.entry.since else upper
     # Compaction moves times at most up to `compacted`, which no reader can distinguish from the times before it.
     first = compacted + 1 if compacted else 0
     lower = first if full else max(proofs.validated_upper, first)
     report = ValidateReport(lower, upper, since, closed, table.version)
+    if full and (verify_every_days or proofs.has_damaged_files):
+        _verify_share(collection, report, 1 if proofs.has_damaged_files else verify_every_days)
+        if report.has_damaged_files:
+            _record(collection, report, proofs)
+            return report
     rows = spark.read.format("delta").option("versionAsOf", table.version).load(str(collection.paths.updates))
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
     framing, form = framing_of(collection.entry.framing), form_of(collection.entry, table)
@@ -149,6 +169,19 @@ def validate(spark: SparkSession, collection: Collection, full: bool = False) ->
     reach("validate.after_record")
     _compare_late(spark, collection, report)
     return report
+
+
+def _verify_share(collection: Collection, report: ValidateReport, days: int) -> None:
+    """Verify the logs of all tables, the existence of all files, and every byte of today's share of them."""
+    found, share = Verification(), Share(int(clock.time()) // 86_400, days)
+    for table in collection.tables:
+        verify_table(table, True, found, share)
+    report.files_verified, report.bytes_verified = found.files, found.bytes
+    if found.damages:
+        facts = [f"in {damage.table}, {damage.file or 'the log'}: {damage.problem}" for damage in found.damages]
+        report.mismatches += facts[:_MISMATCHES_NAMED_MAX]
+        report.has_damaged_files = True
+        report.proofs_problem = DamagedFiles(str(collection.paths.root), "; ".join(report.mismatches))
 
 
 def _compare_late(spark: SparkSession, collection: Collection, report: ValidateReport) -> None:
@@ -348,4 +381,7 @@ def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) ->
     }
     rows = pa.Table.from_pylist([row], schema=PROOFS_SCHEMA)
     path = collection.paths.proofs
-    append_run(path, "validation", lambda run: write_run(path, run, rows), collection.entry.epoch)
+    values = {}
+    if report.has_damaged_files != proofs.has_damaged_files:
+        values = {DAMAGED_FILES: (OpenTable(path).value(DAMAGED_FILES) or 0) + 1}
+    append_run(path, "validation", lambda run: write_run(path, run, rows), collection.entry.epoch, values)
