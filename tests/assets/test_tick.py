@@ -52,7 +52,7 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     assert result.success
     assert materialized(result) == TICK_ASSETS
     assert failed_checks(result) == {}
-    assert len(result.get_asset_check_evaluations()) == 10 + 10
+    assert len(result.get_asset_check_evaluations()) == 11 + 11
     ingested = metadata(result, "prices", "ingest")
     assert ingested["messages"] == 6
     assert (ingested["rows_read"], ingested["rows"], ingested["copies_dropped"]) == (6, 4, 2)
