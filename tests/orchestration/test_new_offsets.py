@@ -62,7 +62,7 @@ def test_new_offsets_start_a_tick_of_their_collection_once(
     result = job.execute_in_process(instance=instance, asset_selection=keys)
     assert result.success
     assert materialized(result) == {"prices/ingest", "prices/seal", "prices/compact"}
-    assert len(result.get_asset_check_evaluations()) == 10
+    assert len(result.get_asset_check_evaluations()) == 11
     assert evaluated(lakes, instance).skip_message == "no topic has new messages"
 
 
