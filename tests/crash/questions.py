@@ -19,7 +19,6 @@ from tests.lakes.whole_store import WholeStore
 from tidelake.decisions import Acknowledge, Offsets
 from tidelake.errors import NotReclocked, TidelakeError
 from tidelake.lake import LakeCollection
-from tidelake.settings.lake import load_settings
 from tidelake.storage.location import locate
 from tidelake.store.commit import OpenTable
 from tidelake.store.state import partitions_value
@@ -143,7 +142,7 @@ def _times(collection: LakeCollection) -> list[Any]:
 
 def go_on(spark: SparkSession, lake: WholeStore, name: str) -> Iterator[str]:
     """Take the next steps of a collection, and yield the name of each that succeeded; stop at the first that fails."""
-    settings = load_settings(lake.config).only([name])
+    settings = lake.lake.settings.only([name])
     for step in STEPS:
         if step == "decide":
             done = not isinstance(asked(lambda: _acknowledge(lake.collection(name))), Refused)

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.crash.questions import STEPS, Reader, Refused, go_on
-from tests.lakes.damage import CATALOG, CURRENT, Damaged, Damager, files_of
+from tests.lakes.damage import CATALOG, CURRENT, Damaged, Damager, by_kind
 from tests.lakes.whole_store import COLLECTIONS, WholeStore
 from tests.sweeps import seeds
 from tidelake.protocol.binding import Binding
@@ -38,6 +38,7 @@ class Undamaged:
     def __init__(self, whole: WholeStore, spark: SparkSession, folder: Path, name: str) -> None:
         self.whole, self.name = whole, name
         self.known: dict[Any, Counter[str]] = {}
+        self.elsewhere = by_kind(whole.store)
         self.answers = Reader(spark, whole, name, self.known).answers()
         assert not _refused(self.answers), self.answers
         self.neighbour = _NEIGHBOURS[name]
@@ -84,7 +85,7 @@ class Cases:
         """Damage a file, and ask. Every fifth case asks for all; in a sweep, the collection goes on after the last."""
         label, asks_all = f"case-{number}", number % 5 == 0
         lake = self.whole.copy(self.folder / label, self.name, self.neighbour)
-        damager = Damager(random, files_of([self.whole.store]), self._earlier(lake))
+        damager = Damager(random, self.undamaged.elsewhere, self._earlier(lake))
         done = damager.damage([lake.folder(self.name), lake.store / "catalog"], [lake.folder(self.neighbour)])
         # No other table takes part in reading contents; every fifth case shows that.
         moments = (0, 1, 2) if asks_all else (random.randrange(3),) if done.table in ("updates", CATALOG) else ()

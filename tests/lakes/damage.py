@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 CATALOG, CURRENT = "catalog", "current"
 _STALE = "a stale copy"
+_LENDERS = 4
+"""How many files of other collections are looked at in each case."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,12 @@ class Damager:
 
     Args:
         random: the source of all randomness.
-        elsewhere: files of other collections, which may lend their bytes.
+        elsewhere: by kind, files of other collections, which may lend their bytes.
         earlier: for a path, what an earlier copy of the store has there, if anything.
     """
 
     random: Random
-    elsewhere: Sequence[Path] = ()
+    elsewhere: Mapping[str, Sequence[Path]] = field(default_factory=dict)
     earlier: Callable[[Path], Path | None] = field(default=lambda _: None)
 
     def damage(self, own: Sequence[Path], others: Sequence[Path] = ()) -> Damaged:
@@ -62,8 +64,10 @@ class Damager:
         """Damage this file, among those of the same kind in its table and in a neighbour."""
         table, what = kind_of(file)
         data = file.read_bytes()
-        siblings, swappable = _alike(file, data, of_table), _alike(file, data, neighbours)
-        lent = _alike(file, data, [other for other in self.elsewhere if kind_of(other)[1] == what])
+        siblings = _alike(file, data, of_table)
+        swappable = _alike(file, data, self.random.sample(neighbours, min(len(neighbours), _LENDERS)))
+        elsewhere = self.elsewhere.get(what, ())
+        lent = _alike(file, data, self.random.sample(elsewhere, min(len(elsewhere), _LENDERS)))
         possible = ["deleted", "appended bytes"]
         possible += ["a flipped bit", "truncated", "a zeroed block"] if data else []
         possible += ["swapped with another version"] if siblings else []
@@ -117,6 +121,14 @@ def changed_bytes(change: str, data: bytes, random: Random) -> bytes:
 def files_of(folders: Sequence[Path]) -> list[Path]:
     """Every file below these folders."""
     return sorted(file for folder in folders for file in folder.rglob("*") if file.is_file())
+
+
+def by_kind(folder: Path) -> dict[str, list[Path]]:
+    """The files below a folder, by their kind."""
+    kinds: dict[str, list[Path]] = {}
+    for file in files_of([folder]):
+        kinds.setdefault(kind_of(file)[1], []).append(file)
+    return kinds
 
 
 def kind_of(file: Path) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from tests.golden.shown import EXPECTED, unpack
 from tidelake import open_lake
-from tidelake.lake import LakeCollection
+from tidelake.lake import Lake, LakeCollection
 from tidelake.storage.location import Location, locate
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import discard_run, read_file, write_run
@@ -30,7 +31,7 @@ SHARED = ("topics", "schemas")
 """What nobody changes, so that copies of a store need not have their own."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class WholeStore:
     """A lake of twelve collections, and the store as it was before its newest checkpoints."""
 
@@ -67,8 +68,13 @@ class WholeStore:
         return WholeStore(root, self.earlier)
 
     def collection(self, name: str) -> LakeCollection:
-        """A collection through the public interface; its settings are read again."""
-        return open_lake(self.config).collection(name)
+        """A collection through the public interface."""
+        return self.lake.collection(name)
+
+    @cached_property
+    def lake(self) -> Lake:
+        """The lake; its settings are read once."""
+        return open_lake(self.config)
 
     def folder(self, name: str) -> Path:
         """The folder of a collection."""
