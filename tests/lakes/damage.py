@@ -9,6 +9,7 @@ from random import Random
 
 CATALOG, CURRENT = "catalog", "current"
 _STALE = "a stale copy"
+_WEIGHTS = {"data": 4, "entry": 2}
 _LENDERS = 4
 """How many files of other collections are looked at in each case."""
 
@@ -46,7 +47,7 @@ class Damager:
     earlier: Callable[[Path], Path | None] = field(default=lambda _: None)
 
     def damage(self, own: Sequence[Path], others: Sequence[Path] = ()) -> Damaged:
-        """Damage one of a collection's own files; each kind of file is equally likely.
+        """Damage one of a collection's own files; data and entries are likelier than other kinds.
 
         Args:
             own: the folders of the collection and of the catalog.
@@ -55,7 +56,8 @@ class Damager:
         by_kind: dict[tuple[str, str], list[Path]] = {}
         for file in files_of(own):
             by_kind.setdefault(kind_of(file), []).append(file)
-        table, what = self.random.choice(sorted(by_kind))
+        kinds = sorted(by_kind)
+        (table, what), *_ = self.random.choices(kinds, [_WEIGHTS.get(what, 1) for _, what in kinds])
         file = self.random.choice(by_kind[table, what])
         neighbours = [other for other in files_of(others) if kind_of(other)[1] == what]
         return self.change(file, by_kind[table, what], neighbours)
