@@ -7,10 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JError
-from pyarrow import ArrowException
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs import ingest, seal
@@ -19,14 +15,13 @@ from tests.lakes.whole_store import WholeStore
 from tidelake.decisions import Acknowledge, Offsets
 from tidelake.errors import NotReclocked, TidelakeError
 from tidelake.lake import LakeCollection
-from tidelake.storage.location import locate
+from tidelake.storage.location import Location, locate
 from tidelake.store.commit import OpenTable
 from tidelake.store.state import partitions_value
 
 CLOCKS = ("lag_s", "times_ahead_s")
 STEPS = ("decide", "ingest", "seal")
 """How a collection goes on: an operator acknowledges a message, and a tick reads on."""
-_ENGINES = (Py4JError, PySparkException, OSError, ArrowException, DeltaError)
 
 
 @dataclass(frozen=True)
@@ -34,9 +29,7 @@ class Refused:
     """An error in place of an answer."""
 
     error: str
-    """Its class."""
-    is_named: bool
-    """Whether it is one of Tidelake's errors."""
+    """Its class, one of Tidelake's."""
 
 
 @dataclass
@@ -108,7 +101,7 @@ class Reader:
         table = OpenTable(locate(collection.path) / "updates")
         snapshot = collection.snapshot(self.spark, as_of, skip_errors=True)
         said = (snapshot.as_of, snapshot.since, snapshot.upper, snapshot.closed, snapshot.version)
-        files = tuple((file, (table.path / file.path).local.read_bytes()) for file in table.files())
+        files = tuple((file, _bytes_of(table.path / file.path)) for file in table.files())
         whole = (said, files, str(table.schema()), str(collection.columns))
         if whole not in self.known:
             self.known[whole] = Counter(repr(row) for row in snapshot.contents.collect())
@@ -116,13 +109,16 @@ class Reader:
 
 
 def asked(ask: Callable[[], Any]) -> Any:
-    """Return the answer, or the error; whatever is neither Tidelake's nor an engine's error is raised."""
+    """Return the answer, or the error. An error that is not Tidelake's is raised: it does not name the damage."""
     try:
         return ask()
     except TidelakeError as error:
-        return Refused(type(error).__name__, True)
-    except _ENGINES as error:
-        return Refused(type(error).__name__, False)
+        return Refused(type(error).__name__)
+
+
+def _bytes_of(file: Location) -> bytes | None:
+    """The bytes of a file; None if it is lost. A read AS OF an earlier time does not need it."""
+    return file.local.read_bytes() if file.local.exists() else None
 
 
 def _status(collection: LakeCollection) -> dict[str, Any]:
@@ -142,7 +138,7 @@ def _times(collection: LakeCollection) -> list[Any]:
 
 def go_on(spark: SparkSession, lake: WholeStore, name: str) -> Iterator[str]:
     """Take the next steps of a collection, and yield the name of each that succeeded; stop at the first that fails."""
-    settings = lake.lake.settings.only([name])
+    settings = lake.lake.settings.only((name,))
     for step in STEPS:
         if step == "decide":
             done = not isinstance(asked(lambda: _acknowledge(lake.collection(name))), Refused)
