@@ -292,7 +292,11 @@ class LakeCollection:
         Damaged bytes are set aside. What `verify` still finds afterwards cannot be restored in this way.
         """
         with _engine_errors():
-            restored = repair_log(self._catalog.store.catalog)
+            catalog = self._catalog.store.catalog
+            restored, left = repair_log(catalog), Verification()
+            verify_table(catalog, False, left)
+            if left.damages:  # it does not say where the collection is
+                return restored
             return restored + [damage for table in self._stored().tables for damage in repair_log(table)]
 
     def repair_files(self, spark: SparkSession) -> tuple[list[Damage], list[Damage]]:

@@ -65,7 +65,9 @@ def test_a_late_contradiction_is_shown_with_its_place_and_settling_it_changes_no
     assert "late_update" in call("late", NAME, *config)
 
     def refused(kind: str, *decision: str) -> str:
-        with pytest.raises(TidelakeError, match="time 2 of 'prices' is already sealed, and this would settle no late contradiction") as error:
+        with pytest.raises(
+            TidelakeError, match="time 2 of 'prices' is already sealed, and this would settle no late contradiction"
+        ) as error:
             call("resolve", kind, NAME, "--time", "2", "--reason", "r", *decision, *config)
         return str(error.value)
 

@@ -111,6 +111,15 @@ def test_a_lost_file_is_named_and_cannot_be_restored(config: Path) -> None:
     assert "from a copy of the store" in damage["remedy"]
 
 
+def test_a_catalog_that_cannot_be_restored_is_named(config: Path) -> None:
+    catalog = Location(str(tables_of(config).local.parent.parent)) / "catalog"
+    file: RunFile = OpenTable(catalog).files()[-1]
+    (catalog / file.path).local.unlink()
+    done = run("repair", NAME, "--apply", "--json", "--config", config)
+    (damage,) = json.loads(done.stdout)["left"]
+    assert (done.returncode, damage["table"], damage["file"]) == (1, "catalog", file.path)
+
+
 def test_a_flipped_bit_in_a_page_is_found_only_by_a_deep_verification(config: Path) -> None:
     table = tables_of(config) / "updates"
     file = max(OpenTable(table).files(), key=lambda file: file.bytes)

@@ -1,4 +1,4 @@
-"""Fixtures for these tests: one nursery on the JVM of the shared session, and the lives of each seed."""
+"""Fixtures for these tests: a nursery on the JVM of the shared session, what the lives of a seed share, and a store."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.crash.harness import Nursery
 from tests.crash.lives import Lives
+from tests.lakes.whole_store import WholeStore, make_whole_store
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +26,9 @@ def lives(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, nursery
             return self[seed]
 
     return BySeed()
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> WholeStore:
+    """A store of every family and framing, which tests copy before they change anything."""
+    return make_whole_store(tmp_path_factory.mktemp("whole"))

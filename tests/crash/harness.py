@@ -79,10 +79,15 @@ def wait_until_stopped(process: int) -> None:
     """Wait until SIGSTOP has stopped a process."""
     end = time.monotonic() + WAIT_MAX_S
     while time.monotonic() < end:
-        if _state_of(process) == "T":
+        if is_stopped(process):
             return
         time.sleep(0.01)
     raise TimeoutError(f"process {process} was not stopped within {WAIT_MAX_S} s")
+
+
+def is_stopped(process: int) -> bool:
+    """Whether a process stands still (SIGSTOP)."""
+    return _state_of(process) == "T"
 
 
 def has_ended(process: int) -> bool:

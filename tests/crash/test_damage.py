@@ -3,169 +3,178 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.lakes.change_events import EVENT, events
-from tests.lakes.change_events import progress as event_progress
-from tests.lakes.damage import damage
-from tests.lakes.lake import NAME, Lake, progress, updates
-from tests.lakes.raw_lake import RawLake
-from tests.lakes.upserts import ITEM, gone, item
+from tests.crash.questions import STEPS, Reader, Refused, go_on
+from tests.lakes.damage import CATALOG, CURRENT, Damaged, Damager, by_kind
+from tests.lakes.whole_store import COLLECTIONS, WholeStore
 from tests.sweeps import seeds
-from tidelake import open_lake
-from tidelake.errors import TidelakeError
-from tidelake.lake import LakeCollection
+from tidelake.protocol.binding import Binding
 
 pytestmark = pytest.mark.spark
 
-EVERYDAY_CASES, SWEEP_CASES = 15, 100
-CLOCKS = {"lag_s", "lag_messages"}
+EVERYDAY_CASES, SWEEP_CASES = 25, 25
+"""For each of the twelve collections; ten seeds of a sweep are 3,000 cases."""
+GOES_ON_EVERY = 12
+_NEIGHBOURS = dict(zip(COLLECTIONS, [*list(COLLECTIONS)[1:], next(iter(COLLECTIONS))], strict=True))
+_GROWING = ("status bytes", "status runs")
+"""After a tick they depend on how its rows were distributed."""
+_GOING_ON = (0, 2)
+"""The moments at which a collection that went on is read: what lies in the middle depends on when a time was minted."""
 
 
-def plain(root: Path, spark: SparkSession) -> Lake:
-    lake = Lake(root, spark, keep=2)
-    lake.send(progress([0], [1]))
-    for time in range(1, 6):
-        lake.send(updates(*(((10 * time + row, time), time, 1) for row in range(8)), ((10 * time, time), time, 1)))
-        lake.send(progress([time], [time + 1], {time: 8}), b"\x07 garbage")
-        lake.run()
-    lake.send(updates(((99, 9), 2, 1)))
-    lake.run()
-    lake.decide(time=6, count=3)
-    return lake
+class Undamaged:
+    """What the undamaged store answers about a collection, now and after each of its next steps."""
+
+    def __init__(self, whole: WholeStore, spark: SparkSession, folder: Path, name: str) -> None:
+        self.whole, self.name = whole, name
+        self.known: dict[Any, Counter[str]] = {}
+        self.elsewhere = by_kind(whole.store)
+        self.answers = Reader(spark, whole, name, self.known).answers()
+        assert not _refused(self.answers), self.answers
+        self.neighbour = _NEIGHBOURS[name]
+        self.of_neighbour = Reader(None, whole, self.neighbour).answers("status", "decisions")
+        self._spark, self._folder = spark, folder
+        self._stages: list[dict[str, Any]] = []
+
+    @property
+    def stages(self) -> list[dict[str, Any]]:
+        """The answers before the next steps, and after each, without damage."""
+        if not self._stages:
+            lake = self.whole.copy(self._folder / f"undamaged-{self.name}", self.name)
+            reader = Reader(self._spark, lake, self.name, self.known, _GOING_ON)
+            self._stages.append(self.without_clock(reader.answers()))
+            for _ in go_on(self._spark, lake, self.name):
+                self._stages.append(self.without_clock(reader.answers()))
+            assert len(self._stages) == len(STEPS) + 1, "the undamaged collection goes on"
+        return self._stages
+
+    def without_clock(self, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """The same answers, with any time that was minted later as `later`."""
+        upper = self.answers["status upper"]
+
+        def shown(answer: Any) -> Any:
+            if isinstance(answer, Binding) and answer.time >= upper:
+                return ("later", answer.starts, answer.ends, answer.records, answer.rows, answer.quarantined)
+            if isinstance(answer, list):
+                return [shown(item) for item in answer]
+            return "later" if isinstance(answer, int) and answer > upper else answer
+
+        kept = {name: answer for name, answer in answers.items() if name not in _GROWING}
+        return {name: shown(answer) for name, answer in kept.items()} if self.answers["times"] else kept
 
 
-def upsert(root: Path, spark: SparkSession) -> Lake:
-    lake = Lake(root, spark, "upsert", key="id")
-    lake.send(progress([0], [1]))
-    for time in range(1, 6):
-        lake.send(updates(*(((row, 10 * time), time, 1) for row in range(time, time + 4))))
-        lake.send(progress([time], [time + 1], {time: 4}), b"\x07 garbage")
-        lake.run()
-    return lake
+class Cases:
+    """Damages copies of a store, and compares all answers about a collection with those of the undamaged one."""
+
+    def __init__(self, undamaged: Undamaged, spark: SparkSession, folder: Path) -> None:
+        self.undamaged, self.spark, self.folder = undamaged, spark, folder
+        self.whole, self.name, self.neighbour = undamaged.whole, undamaged.name, undamaged.neighbour
+        self.outcomes: Counter[tuple[str, str, str, str]] = Counter()
+
+    def check(self, number: int, random: Random, is_deep: bool) -> None:
+        """Damage a file, and ask. Every fifth case asks for all; in a sweep, the collection goes on after the last."""
+        label, asks_all = f"case-{number}", number % 5 == 0
+        lake = self.whole.copy(self.folder / label, self.name, self.neighbour)
+        damager = Damager(random, self.undamaged.elsewhere, self._earlier(lake))
+        done = damager.damage([lake.folder(self.name), lake.store / "catalog"], [lake.folder(self.neighbour)])
+        # No other table takes part in reading contents; every fifth case shows that.
+        moments = (0, 1, 2) if asks_all else (random.randrange(3),) if done.table in ("updates", CATALOG) else ()
+        questions = () if is_deep or asks_all or done.table == CATALOG else _questions_about(done.table, moments)
+        found = Reader(self.spark, lake, self.name, self.undamaged.known, moments).answers(*questions)
+        _compare([self.undamaged.answers], found, (label, done))
+        is_beside = any(lake.folder(self.neighbour) in file.parents for file in done.files)
+        if asks_all and done.table != CATALOG and not is_beside:
+            beside = Reader(None, lake, self.neighbour).answers("status", "decisions")
+            assert beside == self.undamaged.of_neighbour, (label, done, "another collection does not go on")
+        outcome = "refused" if _refused(found) else "equal"
+        verified = self._verify(lake, done, label) if is_deep else "not verified"
+        if is_deep and number % GOES_ON_EVERY == 0:
+            self._go_on(lake, done, label)
+        self.outcomes[done.kind, done.change, outcome, verified] += 1
+        shutil.rmtree(lake.root)
+
+    def _earlier(self, lake: WholeStore) -> Any:
+        def earlier(file: Path) -> Path | None:
+            before = lake.earlier / file.relative_to(lake.store)
+            return before if before.is_file() else None
+
+        return earlier
+
+    def _verify(self, lake: WholeStore, done: Damaged, label: str) -> str:
+        """A damaged data file is named by `verify --deep`, whoever reads it."""
+        damages = lake.collection(self.name).verify(deep=True).damages
+        is_own = done.table != CURRENT and lake.folder(self.neighbour) not in done.files[0].parents
+        if is_own and done.what == "data":
+            assert damages, (label, done, "is not found")
+        return "verify names it" if damages else "verify finds nothing"
+
+    def _go_on(self, lake: WholeStore, done: Damaged, label: str) -> None:
+        """Take the next steps; what was acknowledged is there, and what failed has had no effect or all of it."""
+        reached = len(list(go_on(self.spark, lake, self.name)))
+        found = Reader(self.spark, lake, self.name, self.undamaged.known, _GOING_ON).answers()
+        stages = self.undamaged.stages[reached : reached + 2]
+        _compare(stages, self.undamaged.without_clock(found), (label, done, reached))
 
 
-def debezium(root: Path, spark: SparkSession) -> Lake:
-    lake = Lake(root, spark, "debezium", key="id", schema=EVENT)
-    lake.send(events(*((None, (key, 0), 1) for key in range(6))))
-    for time in range(2, 6):
-        lake.send(events(((time, 0), (time, 7), time)))
-        lake.run()
-    lake.send(event_progress([0], [6], {1: 6, **dict.fromkeys(range(2, 6), 1)}), b"\x07")
-    lake.run()
-    return lake
+def _questions_about(table: str, moments: tuple[int, ...]) -> tuple[str, ...]:
+    """What is asked every day, if a table is damaged: what it says itself, and what others say of all tables."""
+    own = {"quarantine": ("quarantine",), "late": ("late",), "proofs": ("late",), "bindings": ("times",)}
+    return ("status", "decisions", *own.get(table, ("offsets",)), *(f"contents {moment}" for moment in moments))
 
 
-def reclocked(root: Path, spark: SparkSession) -> Lake:
-    lake = RawLake(root, spark, envelope="upsert", key="id", schema=ITEM)
-    for tick in range(4):
-        lake.put(
-            *(item(key, 10 * tick) for key in range(tick, tick + 4)),
-            gone(tick),
-            {"value_b64": "AAA=", "key": {"id": 1}},
-        )
-        lake.ingest()
-    return lake
+def _refused(answers: Mapping[str, Any]) -> list[Refused]:
+    return [answer for answer in answers.values() if isinstance(answer, Refused)]
 
 
-LAKES: dict[str, Callable[[Path, SparkSession], Lake]] = {
-    "plain": plain,
-    "upsert": upsert,
-    "debezium": debezium,
-    "reclocked": reclocked,
-}
-
-
-@pytest.fixture(scope="module", params=LAKES)
-def healthy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
-    """A lake with merged rows, a checkpoint and, depending on its kind, quarantined messages, late rows, a decision."""
-    lake = LAKES[request.param](tmp_path_factory.mktemp(request.param), spark)
-    lake.validate(full=True)
-    lake.compact()
-    for _ in range(33):
-        lake.table.commit({})
-    return lake
-
-
-def shown(lake: Lake) -> dict[str, Callable[[], Any]]:
-    """Everything that a reader can ask, except what depends on a clock."""
-    collection = open_lake(lake.file).collection(NAME)
-    return {
-        "status": lambda: {name: value for name, value in _status(collection).items() if name not in CLOCKS},
-        "since": lambda: collection.since,
-        "upper": lambda: collection.upper,
-        "decisions": lambda: [repr(decision) for decision in collection.decisions],
-        "quarantine": lambda: [repr(row) for row in collection.quarantine()],
-        "late": lambda: asdict(collection.late()),
-        "times": lambda: [repr(binding) for binding in collection.times()] if lake.collection.entry.mints_times else [],
-        "offsets": lambda: [lake.table.value(f"offset/{NAME}/{partition}") for partition in range(2)],
-        "first contents": lambda: _contents(collection, lake.spark, collection.since),
-        "last contents": lambda: _contents(collection, lake.spark, None),
+def _compare(expected: list[dict[str, Any]], found: Mapping[str, Any], about: Any) -> None:
+    wrong = {
+        name: ([answers.get(name) for answers in expected], answer)
+        for name, answer in found.items()
+        if not isinstance(answer, Refused) and all(answer != answers.get(name) for answers in expected)
     }
+    assert not wrong, (about, wrong)
 
 
-def _status(collection: LakeCollection) -> dict[str, Any]:
-    status = collection.status()
-    assert status is not None, "an ingested collection has a status"
-    if status.late_problem is not None or status.damaged is not None:
-        raise TidelakeError
-    return asdict(status)
+@pytest.fixture(scope="module")
+def undamaged(
+    whole: WholeStore, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Undamaged]:
+    """By its name, what the undamaged store answers about a collection."""
+    return cache(lambda name: Undamaged(whole, spark, tmp_path_factory.mktemp("undamaged"), name))
 
 
-def _contents(collection: LakeCollection, spark: SparkSession, as_of: int | None) -> Counter[str]:
-    rows = collection.snapshot(spark, as_of, skip_errors=True).contents.collect()
-    return Counter(repr(row) for row in rows)
-
-
-def answers(lake: Lake) -> dict[str, Any]:
-    """The answer to each question; None if it is refused."""
-    found: dict[str, Any] = {}
-    for name, ask in shown(lake).items():
-        try:
-            found[name] = ask()
-        except (TidelakeError, Py4JError, PySparkException, OSError):  # an error is not a wrong answer
-            found[name] = None
-    return found
-
-
-def try_cases(healthy: Lake, folder: Path, random: Random, cases: int) -> Counter[tuple[str, str, str]]:
-    """Damage a copy of a lake in each case, and compare all answers with those of the undamaged lake."""
-    expected = answers(healthy)
-    assert None not in expected.values(), "the undamaged lake answers everything"
-    outcomes: Counter[tuple[str, str, str]] = Counter()
-    for case in range(cases):
-        lake = healthy.copy(folder / f"case-{case}")
-        kind, change = damage(lake.root / "store", random)
-        found = answers(lake)
-        wrong = [name for name, answer in found.items() if answer is not None and answer != expected[name]]
-        assert not wrong, (case, kind, change, {name: (expected[name], found[name]) for name in wrong})
-        refused = [name for name, answer in found.items() if answer is None]
-        outcomes[kind, change, "refused" if refused else "equal"] += 1
-    return outcomes
-
-
-def test_whatever_is_damaged_no_wrong_answer_is_given(healthy: Lake, tmp_path: Path) -> None:
-    outcomes = try_cases(healthy, tmp_path, Random(1), EVERYDAY_CASES)
-    assert sum(outcomes.values()) == EVERYDAY_CASES
-    assert any(outcome == "refused" for _, _, outcome in outcomes)
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_whatever_is_damaged_no_wrong_answer_is_given(
+    undamaged: Callable[[str], Undamaged], spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    cases = Cases(undamaged(name), spark, tmp_path)
+    for number in range(1, EVERYDAY_CASES + 1):
+        cases.check(number, Random(f"every day {name} {number}"), is_deep=False)
+    assert sum(cases.outcomes.values()) == EVERYDAY_CASES
+    assert any(outcome == "refused" for _, _, outcome, _ in cases.outcomes)
 
 
 @pytest.mark.sweep
+@pytest.mark.parametrize("name", COLLECTIONS)
 @pytest.mark.parametrize("seed", seeds())
-def test_whatever_is_damaged_no_wrong_answer_is_given_for_any_seed(healthy: Lake, tmp_path: Path, seed: int) -> None:
-    outcomes = try_cases(healthy, tmp_path, Random(1000 + seed), SWEEP_CASES)
+def test_whatever_is_damaged_no_wrong_answer_is_given_ever(
+    undamaged: Callable[[str], Undamaged], interpreted: SparkSession, tmp_path: Path, seed: int, name: str
+) -> None:
+    cases = Cases(undamaged(name), interpreted, tmp_path)
+    for number in range(1, SWEEP_CASES + 1):
+        cases.check(number, Random(f"{seed} {name} {number}"), is_deep=True)
     if table := os.environ.get("TIDELAKE_DAMAGE_TABLE"):
         with Path(table).open("a", encoding="utf-8") as lines:
-            for (kind, change, outcome), count in sorted(outcomes.items()):
-                lines.write(f"{kind}\t{change}\t{outcome}\t{count}\n")
-    assert sum(outcomes.values()) == SWEEP_CASES
+            for key, count in sorted(cases.outcomes.items()):
+                lines.write("\t".join([*key, str(count)]) + "\n")
+    assert sum(cases.outcomes.values()) == SWEEP_CASES

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from tests.crash.test_damage import LAKES
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
+from tests.lakes.small_lakes import LAKES
 from tests.sweeps import seeds
 from tidelake import open_lake
 from tidelake.cli.app import app

@@ -2,98 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-Change = Callable[[Path, bytes, list[Path], Random], None]
+CATALOG, CURRENT = "catalog", "current"
+_STALE = "a stale copy"
+_WEIGHTS = {"data": 4, "entry": 2}
+_LENDERS = 4
+"""How many files of other collections are looked at in each case."""
 
 
-def files_of(store: Path) -> list[Path]:
-    """Every file of a store except those of `current`, which is a separate table and can always be rebuilt."""
-    return sorted(
-        file for file in store.rglob("*") if file.is_file() and "current" not in file.relative_to(store).parts
-    )
+@dataclass(frozen=True)
+class Damaged:
+    """A file that was damaged."""
+
+    table: str
+    """Its table: `updates`, `proofs`, …, `catalog`, or `current`."""
+    what: str
+    """Its kind; see `kind_of`."""
+    change: str
+    files: tuple[Path, ...]
+    """It, and the file that it was swapped with, if any."""
+
+    @property
+    def kind(self) -> str:
+        """Its table and its kind."""
+        return f"{self.table} {self.what}"
 
 
-def kind_of(store: Path, file: Path) -> str:
-    """What a file is: its table, and `data`, `entry`, `marker`, `checkpoint` or `hint`."""
-    parts = file.relative_to(store).parts
-    table = parts[0] if parts[0] == "catalog" else parts[2]
-    if parts[-2] == "_acked":
-        what = "marker"
-    elif parts[-2] == "_delta_log":
-        what = "hint" if file.name.startswith("_last") else "checkpoint" if ".checkpoint" in file.name else "entry"
-    else:
-        what = "data"
-    return f"{table} {what}"
+@dataclass
+class Damager:
+    """Damages files of folders, whose files may be links: a file is replaced, never written to.
+
+    Args:
+        random: the source of all randomness.
+        elsewhere: by kind, files of other collections, which may lend their bytes.
+        earlier: for a path, what an earlier copy of the store has there, if anything.
+    """
+
+    random: Random
+    elsewhere: Mapping[str, Sequence[Path]] = field(default_factory=dict)
+    earlier: Callable[[Path], Path | None] = field(default=lambda _: None)
+
+    def damage(self, own: Sequence[Path], others: Sequence[Path] = ()) -> Damaged:
+        """Damage one of a collection's own files; data and entries are likelier than other kinds.
+
+        Args:
+            own: the folders of the collection and of the catalog.
+            others: folders of another collection, whose files may be swapped with them.
+        """
+        by_kind: dict[tuple[str, str], list[Path]] = {}
+        for file in files_of(own):
+            by_kind.setdefault(kind_of(file), []).append(file)
+        kinds = sorted(by_kind)
+        (table, what), *_ = self.random.choices(kinds, [_WEIGHTS.get(what, 1) for _, what in kinds])
+        file = self.random.choice(by_kind[table, what])
+        neighbours = [other for other in files_of(others) if kind_of(other)[1] == what]
+        return self.change(file, by_kind[table, what], neighbours)
+
+    def change(self, file: Path, of_table: Sequence[Path], neighbours: Sequence[Path] = ()) -> Damaged:
+        """Damage this file, among those of the same kind in its table and in a neighbour."""
+        table, what = kind_of(file)
+        data = file.read_bytes()
+        siblings = _alike(file, data, of_table)
+        swappable = _alike(file, data, self.random.sample(neighbours, min(len(neighbours), _LENDERS)))
+        elsewhere = self.elsewhere.get(what, ())
+        lent = _alike(file, data, self.random.sample(elsewhere, min(len(elsewhere), _LENDERS)))
+        possible = ["deleted", "appended bytes"]
+        possible += ["a flipped bit", "truncated", "a zeroed block"] if data else []
+        possible += ["swapped with another version"] if siblings else []
+        possible += ["swapped with another collection"] if swappable else []
+        possible += ["another's bytes"] if lent or siblings else []
+        stale = self._stale(file, siblings)
+        possible += [_STALE] if stale is not None else []
+        change = self.random.choice(possible)
+        files: tuple[Path, ...] = (file,)
+        if change == "deleted":
+            file.unlink()
+        elif change.startswith("swapped"):
+            other = self.random.choice(siblings if "version" in change else swappable)
+            replace_file(file, other.read_bytes())
+            replace_file(other, data)
+            files = (file, other)
+        elif change == "another's bytes":
+            replace_file(file, self.random.choice([*lent, *siblings]).read_bytes())
+        elif change == _STALE:
+            assert stale is not None
+            replace_file(file, stale)
+        else:
+            replace_file(file, changed_bytes(change, data, self.random))
+        return Damaged(table, what, change, files)
+
+    def _stale(self, file: Path, siblings: Sequence[Path]) -> bytes | None:
+        """What stood under this name earlier; if it is written once, the bytes of the file before it."""
+        earlier = self.earlier(file)
+        if earlier is not None and earlier.read_bytes() != file.read_bytes():
+            return earlier.read_bytes()
+        before = [other for other in sorted(siblings) if other < file]
+        return before[-1].read_bytes() if before else None
 
 
-def _flip(file: Path, data: bytes, others: list[Path], random: Random) -> None:
-    changed = bytearray(data)
-    bit = random.randrange(8 * len(data))
-    changed[bit // 8] ^= 1 << bit % 8
-    file.write_bytes(changed)
+def changed_bytes(change: str, data: bytes, random: Random) -> bytes:
+    """Flip a bit, cut, zero a block, or append, by the name of the change."""
+    if change == "a flipped bit":
+        changed = bytearray(data)
+        bit = random.randrange(8 * len(data))
+        changed[bit // 8] ^= 1 << bit % 8
+        return bytes(changed)
+    if change == "truncated":
+        return data[: random.randrange(len(data))]
+    if change == "a zeroed block":
+        start = random.randrange(len(data))
+        end = min(len(data), start + random.choice((1, 16, 512, 4096)))
+        return data[:start] + bytes(end - start) + data[end:]
+    return data + random.choice((b"\n", b"\0" * 16, b"{}\n", b"PAR1", data or b"x"))
 
 
-def _truncate(file: Path, data: bytes, others: list[Path], random: Random) -> None:
-    file.write_bytes(data[: random.randrange(len(data))])
+def files_of(folders: Sequence[Path]) -> list[Path]:
+    """Every file below these folders."""
+    return sorted(file for folder in folders for file in folder.rglob("*") if file.is_file())
 
 
-def _zero(file: Path, data: bytes, others: list[Path], random: Random) -> None:
-    start = random.randrange(len(data))
-    end = min(len(data), start + random.choice((1, 16, 512, 4096)))
-    file.write_bytes(data[:start] + bytes(end - start) + data[end:])
+def by_kind(folder: Path) -> dict[str, list[Path]]:
+    """The files below a folder, by their kind."""
+    kinds: dict[str, list[Path]] = {}
+    for file in files_of([folder]):
+        kinds.setdefault(kind_of(file)[1], []).append(file)
+    return kinds
 
 
-def _delete(file: Path, data: bytes, others: list[Path], random: Random) -> None:
+def kind_of(file: Path) -> tuple[str, str]:
+    """Return what a file is: its table, and its kind."""
+    name, folder = file.name, file.parent.name
+    if folder == "_acked":
+        return file.parents[1].name, "checkpoint's marker" if name.endswith(".checkpoint") else "marker"
+    if folder == "_delta_log":
+        what = "hint" if name.startswith("_last") else "checkpoint" if ".checkpoint" in name else "entry"
+        return file.parents[1].name, what
+    table = file.parents[1].name if folder.startswith("_run=") else folder
+    return table, "data"
+
+
+def _alike(file: Path, data: bytes, others: Sequence[Path]) -> list[Path]:
+    return [other for other in others if other != file and other.read_bytes() != data]
+
+
+def replace_file(file: Path, data: bytes) -> None:
+    """Put bytes in the place of a file, which may be a link to one that others read."""
     file.unlink()
-
-
-def _append(file: Path, data: bytes, others: list[Path], random: Random) -> None:
-    file.write_bytes(data + random.choice((b"\n", b"\0" * 16, b"{}\n", b"PAR1", data)))
-
-
-def _swap(file: Path, data: bytes, others: list[Path], random: Random) -> None:
-    """Swap the contents with another file of the same kind, of this table or of another one."""
-    other = random.choice(others)
-    theirs = other.read_bytes()
-    other.write_bytes(data)
-    file.write_bytes(theirs)
-
-
-def _replace(file: Path, data: bytes, others: list[Path], random: Random) -> None:
-    """Write the bytes of another file of the same kind under its name, as a stale copy would have them."""
-    file.write_bytes(random.choice(others).read_bytes())
-
-
-CHANGES: dict[str, Change] = {
-    "a flipped bit": _flip,
-    "truncated": _truncate,
-    "a zeroed block": _zero,
-    "deleted": _delete,
-    "appended bytes": _append,
-    "swapped": _swap,
-    "another's bytes": _replace,
-}
-
-
-def damage(store: Path, random: Random) -> tuple[str, str]:
-    """Damage one file of a store; every kind of file is equally likely. Return its kind, and the kind of damage."""
-    by_kind: dict[str, list[Path]] = {}
-    for file in files_of(store):
-        by_kind.setdefault(kind_of(store, file), []).append(file)
-    kind = random.choice(sorted(by_kind))
-    file = random.choice(by_kind[kind])
-    data = file.read_bytes()
-    what = kind.partition(" ")[2]
-    alike = [
-        other
-        for other_kind, files in by_kind.items()
-        if other_kind.endswith(what)
-        for other in files
-        if other != file and other.read_bytes() != data
-    ]
-    name = random.choice(sorted(CHANGES) if data and alike else ["deleted"])
-    CHANGES[name](file, data, alike, random)
-    return kind, name
+    file.write_bytes(data)

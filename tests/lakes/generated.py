@@ -21,6 +21,7 @@ from tidelake.store.state import CLOSED, UPPER
 
 FORMS: dict[str, tuple[str, str | None]] = {
     "sum": ("plain", None),
+    "append only": ("append_only", None),
     "upsert": ("upsert", "id"),
     "debezium with a key": ("debezium", "id"),
     "debezium without a key": ("debezium", None),

@@ -15,13 +15,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from tidelake.errors import Conflict, DamagedLog, DamagedTable, Indeterminate
+from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
-from tidelake.store import table_log
+from tidelake.store import acknowledged, table_log
 from tidelake.store.acknowledged import ACKED, Markers, read_markers
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import FAILPOINTS, on_reach
 from tidelake.store.files import write_run
-from tidelake.store.table_log import LOG, check_log
+from tidelake.store.table_log import LOG, acknowledge_newest_checkpoint, check_log, load_table
 from tidelake.store.verification import Verification, repair_log, verify_table
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
@@ -113,6 +114,38 @@ def test_a_whole_log_that_is_deleted_is_restored(table: Location) -> None:
         OpenTable(table)
     assert len(repair_log(table)) == 4
     assert contents(table) == before
+
+
+def test_a_marker_that_is_lost_below_a_checkpoint_is_named_and_comes_back(table: Location) -> None:
+    load_table(table).create_checkpoint()
+    acknowledge_newest_checkpoint(table)
+    commit(table, 4)
+    before, marker = contents(table), marker_of(table, 1)
+    marker.unlink()
+    assert contents(table) == before, "no reader needs it"
+    assert damages(table) == [("is missing", True)]
+    assert [damage.file for damage in repair_log(table)] == [f"{ACKED}/{marker.name}"]
+    assert marker.read_bytes() == entry_of(table, 1).read_bytes()
+    assert damages(table) == []
+
+
+def test_what_a_clean_up_leaves_when_it_is_killed_is_no_damage(
+    table: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_table(table).create_checkpoint()
+    acknowledge_newest_checkpoint(table)
+    delete = blobs.delete
+
+    def die_after_the_first(location: Location) -> None:
+        delete(location)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(blobs, "delete", die_after_the_first)
+    with pytest.raises(KeyboardInterrupt):
+        acknowledged.forget_before(table, 3)
+    monkeypatch.undo()
+    assert sorted(read_markers(table).entries) == [1, 2, 3], "the oldest first, so that there is no gap"
+    assert damages(table) == []
 
 
 def test_a_stale_copy_of_an_entry_is_damage(table: Location) -> None:

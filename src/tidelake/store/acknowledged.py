@@ -85,8 +85,8 @@ def acknowledge_checkpoint(path: Location, version: int, digest: str) -> None:
 
 
 def forget_before(path: Location, version: int) -> None:
-    """Delete the markers of versions before this one. The caller deletes their entries afterwards."""
-    for name in blobs.list_names(path / ACKED):
+    """Delete the markers of versions before this one, oldest first, because a gap between markers is damage."""
+    for name in sorted(blobs.list_names(path / ACKED)):
         match = _NAME.fullmatch(name)
         if match is not None and int(match[1]) < version:
             blobs.delete(path / ACKED / name)

@@ -208,6 +208,23 @@ def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
                 text,
             )
 
+    for version in range(min(markers, default=0), max(markers, default=0)):
+        text = None if version in markers else read_or_none(entry_path(table, version))
+        if text is not None and digest_of(text) == _stated_after(table, version) and _is_unmarked(table, version):
+            marker = entry_marker(table, version, digest_of(text)).below(table)
+            yield Damage(table.name, marker, "is missing", "is written again from the entry", True), text
+
+
+def _stated_after(table: Location, version: int) -> str | None:
+    """Return the SHA-256 of the entry of a version as the next entry states it."""
+    return stated_before(read_or_none(entry_path(table, version + 1)) or b"")
+
+
+def _is_unmarked(table: Location, version: int) -> bool:
+    """Return whether there is still no marker between others; meanwhile, a clean-up may have deleted the older ones."""
+    markers = entry_markers(table)
+    return version not in markers and min(markers, default=version) < version
+
 
 def _fits(table: Location, markers: dict[int, set[str]], version: int, digest: str, copy: bytes | None) -> bool:
     """Return whether the copy in a marker is the entry of this version: it fits the entries before and after it."""

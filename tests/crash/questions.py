@@ -1,0 +1,159 @@
+"""Everything that a reader may ask of a collection, and whether damage made an answer wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs import ingest, seal
+from jobs.job import Report
+from tests.lakes.whole_store import WholeStore
+from tidelake.decisions import Acknowledge, Offsets
+from tidelake.errors import NotReclocked, TidelakeError
+from tidelake.lake import LakeCollection
+from tidelake.storage.location import Location, locate
+from tidelake.store.commit import OpenTable
+from tidelake.store.state import partitions_value
+
+CLOCKS = ("lag_s", "times_ahead_s")
+STEPS = ("decide", "ingest", "seal")
+"""How a collection goes on: an operator acknowledges a message, and a tick reads on."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An error in place of an answer."""
+
+    error: str
+    """Its class, one of Tidelake's."""
+
+
+@dataclass
+class Reader:
+    """Asks a collection.
+
+    Args:
+        spark: the session; None asks for no contents.
+        lake: the store.
+        name: the collection.
+        known: contents that were read already; the same files are not read again.
+        moments: which of three times are asked for contents: since, one in the middle, and the last.
+    """
+
+    spark: SparkSession | None
+    lake: WholeStore
+    name: str
+    known: dict[Any, Counter[str]] = field(default_factory=dict)
+    moments: tuple[int, ...] = (0, 1, 2)
+
+    def answers(self, *questions: str) -> dict[str, Any]:
+        """Return the answer to each question, or the error; the fields of status are questions of their own."""
+        found: dict[str, Any] = {}
+        collection = self.lake.collection(self.name)
+        for question, ask in self._questions(collection).items():
+            if not questions or question in questions:
+                found[question] = asked(ask)
+        status = found.pop("status")
+        if isinstance(status, Refused):
+            return found | {"status": status}
+        return found | {f"status {field}": answer for field, answer in status.items()}
+
+    def _questions(self, collection: LakeCollection) -> dict[str, Callable[[], Any]]:
+        reads = {
+            f"contents {moment}": self._contents_at(collection, moment)
+            for moment in (self.moments if self.spark else ())
+        }
+        return {
+            "status": lambda: _status(collection),
+            "decisions": lambda: [repr(decision) for decision in collection.decisions],
+            "quarantine": lambda: [repr(row) for row in collection.quarantine()],
+            "late": lambda: asdict(collection.late()),
+            "times": lambda: _times(collection),
+            "offsets": lambda: self._offsets(collection),
+            **reads,
+        }
+
+    def _offsets(self, collection: LakeCollection) -> dict[str, int]:
+        table = OpenTable(locate(collection.path) / "updates")
+        offsets: dict[str, int] = {}
+        for topic in collection.settings.topics:
+            places = [f"{topic}/{number}" for number in range(table.value(partitions_value(topic)) or 0)]
+            offsets |= table.values("offset/", places)
+        return offsets
+
+    def _contents_at(self, collection: LakeCollection, moment: int) -> Callable[[], Any]:
+        return lambda: self._contents(collection, moment)
+
+    def _contents(self, collection: LakeCollection, moment: int) -> Any:
+        """Read AS OF the first, a middle or the last time.
+
+        `snapshot` verifies each file before Spark may read it. What Spark then shows depends on these files and on what
+        the catalog and the log say; if all of that was read before, so were the rows.
+        """
+        assert self.spark is not None
+        since = collection.since
+        last = (collection.upper or 0) - 1
+        as_of = None if moment == 2 or since is None or last < since else since + moment * (last - since) // 2
+        table = OpenTable(locate(collection.path) / "updates")
+        snapshot = collection.snapshot(self.spark, as_of, skip_errors=True)
+        said = (snapshot.as_of, snapshot.since, snapshot.upper, snapshot.closed, snapshot.version)
+        files = tuple((file, _bytes_of(table.path / file.path)) for file in table.files())
+        whole = (said, files, str(table.schema()), str(collection.columns))
+        if whole not in self.known:
+            self.known[whole] = Counter(repr(row) for row in snapshot.contents.collect())
+        return self.known[whole]
+
+
+def asked(ask: Callable[[], Any]) -> Any:
+    """Return the answer, or the error. An error that is not Tidelake's is raised: it does not name the damage."""
+    try:
+        return ask()
+    except TidelakeError as error:
+        return Refused(type(error).__name__)
+
+
+def _bytes_of(file: Location) -> bytes | None:
+    """The bytes of a file; None if it is lost. A read AS OF an earlier time does not need it."""
+    return file.local.read_bytes() if file.local.exists() else None
+
+
+def _status(collection: LakeCollection) -> dict[str, Any]:
+    status = collection.status()
+    assert status is not None, "an ingested collection has a status"
+    if status.late_problem is not None or status.damaged is not None:  # it names the damage
+        raise TidelakeError
+    return {name: value for name, value in asdict(status).items() if name not in CLOCKS}
+
+
+def _times(collection: LakeCollection) -> list[Any]:
+    try:
+        return list(collection.times())
+    except NotReclocked:
+        return []
+
+
+def go_on(spark: SparkSession, lake: WholeStore, name: str) -> Iterator[str]:
+    """Take the next steps of a collection, and yield the name of each that succeeded; stop at the first that fails."""
+    settings = lake.lake.settings.only((name,))
+    for step in STEPS:
+        if step == "decide":
+            done = not isinstance(asked(lambda: _acknowledge(lake.collection(name))), Refused)
+        else:
+            job: Callable[..., Report] = {"ingest": ingest.run, "seal": seal.run}[step]
+            done = not isinstance(report := asked(lambda job=job: job(spark, settings)), Refused) and report.ok  # type: ignore[misc]
+        if not done:
+            return
+        yield step
+
+
+def _acknowledge(collection: LakeCollection) -> None:
+    """Acknowledge the first quarantined message that nothing explains yet, if there is one."""
+    for row in collection.quarantine():
+        if row["explained"] is None:
+            place = Offsets(topic=row["topic"], partition=row["partition"], start=row["offset"], end=row["offset"] + 1)
+            collection.decide(Acknowledge(offsets=place, reason="tested", at_ms=0))
+            return
