@@ -65,7 +65,7 @@ def check_lake(settings: Settings) -> CheckedLake:
         ConfigurationError: a setting is wrong, the store has a collection with another family or schema, or neither a
             collection nor its topic exists; nothing was written.
     """
-    from tidelake.ingest.new_topics import ask_for_new_topics
+    from tidelake.ingest.new_topics import check_new_topics
     from tidelake.settings.lake import check_topics
     from tidelake.store.catalog import Catalog
     from tidelake.store.layout import Store
@@ -73,7 +73,7 @@ def check_lake(settings: Settings) -> CheckedLake:
     check_topics(settings)
     catalog = Catalog(Store(settings.store), settings.writer)
     known = catalog.check(collection.spec() for collection in settings.collections)
-    return CheckedLake(settings, catalog, known, ask_for_new_topics(known, settings))
+    return CheckedLake(settings, catalog, known, check_new_topics(known, settings))
 
 
 def open_collection(spark: SparkSession, settings: Settings, name: str) -> Collection:

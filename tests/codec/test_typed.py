@@ -165,7 +165,11 @@ def test_a_statement_loses_nothing_when_it_is_stored(column: str, form: Any, mea
         ("i", None, "column 'i' is None, not of type int"),
         ("two", None, "column 'two' is null, but is not nullable"),
         ("two", {"float": None, "double": None}, "column 'two' has a value in 0 branches"),
-        ("several", 5, "column 'several' is 5, without a branch: name one of int, long, string, place"),
+        (
+            "several",
+            5,
+            "column 'several' is 5, without a branch; write {branch: value} with one of the branches int, long",
+        ),
         ("several", {"int": 5, "long": 5}, "column 'several' has a value in 2 branches"),
         ("several", {"short": 5}, "column 'several' has no branch 'short'"),
         ("several", {"int": 2**31}, "column 'several.int' is 2147483648"),

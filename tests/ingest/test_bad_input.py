@@ -227,7 +227,7 @@ def test_a_topic_that_begins_late_vanishes_or_shrinks_is_reported(lake: Lake) ->
         ("0.jsonl", b'{"offset": 0, "value_b64": "!!"}\n', "line 1"),
         ("0.jsonl", b'{"offset": 0, "surprise": 1}\n', "the field 'surprise' is not known"),
         ("0.jsonl.gz", b"not gzip", "0.jsonl.gz"),
-        ("a.parquet", b"PAR1 but not really", "is not a whole Parquet file"),
+        ("a.parquet", b"PAR1 but not really", "is not a complete Parquet file"),
         ("notes.txt", b"hello", "is not a topic file"),
     ],
 )

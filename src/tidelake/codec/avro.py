@@ -188,10 +188,10 @@ class ConfluentCodec:
 
 
 class _Plain:
-    """Builds the schema that is actually read and written: the same bytes, without logical types or shared names.
+    """Builds the schema for fastavro: it describes the same bytes, without logical types or shared names.
 
-    Each of several branches becomes a record with one field of the branch's name: such a record has the bytes of its
-    field.
+    If a union has several branches besides null, each becomes a record whose only field has the branch's name: such a
+    record has the bytes of its field.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """Reads bytes that no common encoder writes, byte by byte, with the same verdict as the JVM's decoder.
 
 Avro allows non-canonical varints and arrays in several blocks, and does not define a boolean encoded as 2. fastavro
-and Java's decoder treat these differently, and also numbers out of range for their type: fastavro takes branch -1 for
-the last branch, and Java's decoder silently drops high bits. Neither may accept what the other refuses, so the rules
-are:
+and Java's decoder treat these differently. They also treat numbers out of range for their type differently: fastavro
+takes branch -1 for the last branch, and Java's decoder silently drops high bits. Neither path of Tidelake may accept
+what the other refuses, so the rules are:
 
 - a number has at most ten bytes; an `int`, and the index of a branch or of an enum's symbol, has at most five;
 - a boolean is true only if its byte is 1;
@@ -172,7 +172,7 @@ class _Body:
         return self._text(content) if is_text else content
 
     def read_number(self, bytes_max: int = _LONG_BYTES) -> int:
-        """Read a number as Java does: excess bits are dropped, and the body then counts as non-canonical."""
+        """Read a number as Java does: excess bits are dropped, and the body is then non-canonical."""
         start, number = self.at, 0
         while True:
             byte = self._take(1)[0]
@@ -191,7 +191,7 @@ class _Body:
         """Read the index of one of `size` branches or symbols."""
         index = self.read_number(_INT_BYTES)
         if not 0 <= index < size:
-            raise CodecError("undecodable", f"the index before byte {self.at} is {index}, not one of 0 to {size - 1}")
+            raise CodecError("undecodable", f"the index before byte {self.at} is {index}, not from 0 to {size - 1}")
         return index
 
     def read_items(self, read_item: Callable[[], Any]) -> list[Any]:

@@ -112,7 +112,7 @@ def _union(branches: list[Any], value: Any, column: str) -> Any:
         return _only_branch(others[0], value, column)
     names = ", ".join(branch_name(branch) for branch in others)
     if not isinstance(value, dict):
-        _refuse(column, f"is {show(value)}, without a branch: name one of {names}, as in {{branch: value}}")
+        _refuse(column, f"is {show(value)}, without a branch; write {{branch: value}} with one of the branches {names}")
     for name in value:
         if not any(name in _names(branch) for branch in others):
             _refuse(column, f"has no branch {name!r}, only {names}")
@@ -125,7 +125,7 @@ def _union(branches: list[Any], value: Any, column: str) -> Any:
 
 
 def _only_branch(branch: dict[str, Any], value: Any, column: str) -> Any:
-    """Read a non-null value of a union with null, written as itself or as `{type: value}`."""
+    """Read a non-null value of a union of null and one type, written as itself or as `{type: value}`."""
     candidates = [value]
     if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _names(branch):
         candidates.append(next(iter(value.values())))

@@ -32,17 +32,17 @@ PROGRESS_BYTE = bytes([2])  # zigzag of the union's second branch
 class Reading(Enum):
     """How closely update messages are searched for trailing bytes and numbers out of range for their type.
 
-    All but the last reading require that rows are checked with `Decoder.broken`.
+    Every reading except the last requires that rows are checked with `Decoder.broken`.
     """
 
     MEASURED = "measured"
-    """Messages are not searched: their total length reveals both."""
+    """Messages are not searched: their total length reveals whether anything is wrong."""
     COMPARED = "compared"
-    """Each message is searched for both. It is also measured, which shows whether lengths would have sufficed."""
+    """Each message is searched, and measured as well, which shows whether lengths would have sufficed."""
     TRUSTING = "trusting"
-    """Each message is searched for both, and not measured."""
+    """Each message is searched, and none is measured."""
     CAREFUL = "careful"
-    """Each message is searched for both, and each of its statements is examined."""
+    """Each message is searched, and each of its statements is examined."""
 
     @property
     def measures(self) -> bool:
@@ -57,7 +57,7 @@ class Decoder:
     Args:
         record_schema: the schema of the collection's `data`.
         writer_schemas: for Confluent framing, the writers' schemas of `data`, by schema id; None means bare Avro.
-        refused_ids: for Confluent framing, why messages of a known schema id cannot be read, by schema id.
+        refused_ids: for Confluent framing, by known schema id: why messages with this id cannot be read.
     """
 
     record_schema: dict[str, Any]
@@ -88,15 +88,15 @@ class Decoder:
         """Decode everything but progress statements: update messages, and messages that are neither.
 
         In:  partition, offset, timestamp_ms, key, value.
-        Out: the same, reason string (null if the message is good or null), times array<bigint> (null unless the message
-             could be decoded), updates array<struct<data, time, diff>> (null unless the message is good; data in stored
-             form if the reading is careful, else as decoded); if the reading measures, also bytes bigint: the number of
-             bytes of the statements in a good message.
+        Out: the same, reason string (null if the message is good, or has no value), times array<bigint> (null unless
+             the message could be decoded), updates array<struct<data, time, diff>> (null unless the message is good;
+             data in stored form if the reading is careful, else as decoded). If the reading measures, bytes bigint is
+             added: the number of bytes of the statements in a good message.
 
         Args:
             raw: the messages.
-            reading: one of `readings`. Spark interprets rules over arrays row by row, but compiles the same rules over
-                exploded rows.
+            reading: one of `readings`. Every reading except the careful one leaves the rules over statements to the
+                exploded rows: Spark compiles rules over rows, but interprets rules over arrays.
         """
         framed = self._framed(raw).where(~_is_progress())
         if self.writer_schemas is None:
@@ -125,7 +125,7 @@ class Decoder:
         return [Reading.TRUSTING, Reading.CAREFUL]
 
     def lengths(self, statement: Column) -> Lengths:
-        """Return the length of a statement that a measuring reading decoded.
+        """Return the length of a statement that was decoded with a reading that measures.
 
         If the total length of all statements equals the sum of the column `bytes` of `updates`, and no statement is
         doubtful, the messages are exactly what an encoder would write: they have no trailing bytes, and no number was
@@ -218,7 +218,7 @@ def _is_progress() -> Column:
 
 
 def _from_avro(body: Column, decoding: Any, sealed: bool = True) -> Column:
-    """Decode a CDCv2 body, followed by the sentinel if it is `sealed`; null if it cannot be decoded."""
+    """Decode a CDCv2 body, with the sentinel appended if `sealed`; null if the body cannot be decoded."""
     source = with_sentinel(body) if sealed else body
     return from_avro(source, json.dumps(_schema(decoding, sealed)), {"mode": "PERMISSIVE"})
 
@@ -226,9 +226,10 @@ def _from_avro(body: Column, decoding: Any, sealed: bool = True) -> Column:
 def _overflow_reason(record_schema: dict[str, Any]) -> Column:
     """Detect numbers beyond int64 (int32), whose high bits Java's decoder silently drops.
 
-    Such a number has nine (four) bytes of 0x80 or more, followed by a byte that is too large. Bytes that look like one,
-    as text may, are decoded without logical types and encoded again: they differ only if a number was truncated, or if
-    no common encoder writes them, as with a batch in several blocks. `tidelake.codec.exact` defines the rule.
+    Such a number has nine (four) bytes of 0x80 or more, followed by a byte that is too large. Text may look like that,
+    too. So a body with such bytes is decoded without logical types and encoded again: the result differs only if a
+    number was truncated, or if no common encoder writes such a body, for example one with a batch in several blocks.
+    `tidelake.codec.exact` defines the rule.
     """
     pattern = suspect_pattern(resolved_schema(record_schema))
     schema = json.dumps(_schema(without_logical_types(land_record(record_schema).decoding)))

@@ -75,7 +75,7 @@ class Target:
 
     @property
     def is_wrapped(self) -> str:
-        """Boolean. JSON: whether the text is an object of a schema and a payload."""
+        """Boolean. JSON: whether the text is an object with only a schema and a payload."""
         return f"{self.name}_wrapped"
 
     @property
@@ -115,12 +115,12 @@ class Target:
 
     @property
     def is_suspect(self) -> str:
-        """Boolean. JSON: whether only a variant can reveal a repeated name, or a value that is not text."""
+        """Boolean. JSON: whether the record may have a repeated name or a non-string, which only a variant reveals."""
         return f"{self.name}_suspect"
 
     @property
     def variant(self) -> str:
-        """Variant. JSON: a suspect record."""
+        """Variant. JSON: the record, if it is suspect."""
         return f"{self.name}_parsed"
 
     @property

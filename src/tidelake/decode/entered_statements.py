@@ -1,4 +1,4 @@
-"""Turns statements that a person typed in into rows, so that Spark can compare them exactly."""
+"""Converts manually entered statements to rows, so that Spark can compare them exactly."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def decode_json(
             columns.detail: F.coalesce(
                 refusal,
                 F.when(column != "", F.concat(F.lit("column "), column)),
-                F.when(reason == "undecodable", bound_of(text)),
+                F.when(reason == "undecodable", oversize_detail(text)),
             ),
         }
     )
@@ -212,17 +212,17 @@ def refusal_of(value: Column, refused: Mapping[int, str]) -> Column:
     return reason_by(schema_hash(value), refused)
 
 
-def bound_of(text: Column) -> Column:
-    """State the size of a record that may contain a string too long to be read, and the limit; null if it is smaller.
+def oversize_detail(text: Column) -> Column:
+    """State the size of a record that may contain a string too long to be read, and the limit; null for other records.
 
     Args:
         text: a record that could not be read.
     """
     size = F.octet_length(text)
-    named = F.concat(
+    detail = F.concat(
         F.lit("it has "), size, F.lit(f" bytes, and strings longer than {TEXT_CHARACTERS_MAX} characters are not read")
     )
-    return F.when(size > TEXT_CHARACTERS_MAX, named)
+    return F.when(size > TEXT_CHARACTERS_MAX, detail)
 
 
 def read_object(text: Column, ddl: str) -> Column:
@@ -240,15 +240,17 @@ def defect_of(text: Column, read: Column, *, surrogates: bool = True) -> Column:
         read: the result of `read_object`.
         surrogates: whether a lone surrogate anywhere in the record is a defect.
     """
-    alone = F.try_parse_json(text).isNotNull()
-    closed = F.try_parse_json(F.concat(F.lit('{"v":['), text, F.lit("]}"))).isNotNull()
+    is_json = F.try_parse_json(text).isNotNull()
+    is_json_list = F.try_parse_json(F.concat(F.lit('{"v":['), text, F.lit("]}"))).isNotNull()
     elements = read["v"]
     whole = (F.size(elements) == 2) & (elements[1][_SENTINEL] == 1)
     return F.coalesce(
         F.when(~F.is_valid_utf8(text), F.lit("undecodable")),
         F.when(
             read[CORRUPT].isNotNull(),
-            F.when(~alone, F.lit("undecodable")).when(~closed, F.lit("bytes_left_over")).otherwise(F.lit("wrong_type")),
+            F.when(~is_json, F.lit("undecodable"))
+            .when(~is_json_list, F.lit("bytes_left_over"))
+            .otherwise(F.lit("wrong_type")),
         ),
         F.when(~F.coalesce(whole, F.lit(False)), F.lit("bytes_left_over")),
         *([F.when(has_lone_surrogate(text), F.lit("undecodable"))] if surrogates else []),

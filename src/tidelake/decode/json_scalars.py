@@ -1,9 +1,9 @@
-"""Reads scalar values from JSON: the type that Spark reads, the stored value, and the check that it fits.
+"""Reads scalar values from JSON: the type that Spark reads, the stored value, and the check that a value fits.
 
-Spark's reader is lenient with text: it reads a number or an object as its text. Text that looks like one is therefore
-*suspect*: it is read again as a variant, which preserves the type. Decimals, dates and timestamps are read as text,
-then converted without rounding. A number with a point is read as the text of a double: if it may have been written with
-more digits, the record is read again with its numbers in quotes.
+Spark's reader is lenient with text: it reads a number or an object as its text. Text that looks like a number or an
+object is therefore *suspect*: it is read again as a variant, which preserves the type. Decimals, dates and timestamps
+are read as text, then converted without rounding. A number with a point is read as the text of a double: if the number
+may have been written with more digits, the record is read again with its numbers in quotes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class JsonForm:
         ddl: the type that Spark reads.
         stored: converts the value read to the stored one.
         problem: `<reason> <column>` if a value is present and does not fit, else null. None: every value fits.
-        suspect: whether a value read as text may have been something else; never null. None: it was always text.
+        suspect: whether a value read as text may have been something else; never null. None: every value was text.
         variant_ddl: the type to read from a variant, to check a suspect value. None: no value is suspect.
-        not_text: the name of the first column of the variant that is not text; null if all are text.
+        not_text: the name of the first column whose value in the variant is not text; null if all are text.
         name_count: the number of object names in a value, or fewer if some were lost.
-        has_point: whether a value holds a number with a point, which was read as a double; never null. None: it cannot.
-        quoted_ddl: the type of the parts that may have a point, read again with numbers in quotes.
-        with_quoted: returns a value with the parts that were read again.
+        has_point: whether a value holds a number with a point, which was read as a double; never null. None: none does.
+        quoted_ddl: the type with which the parts that may have a point are read again, with numbers in quotes.
+        with_quoted: replaces parts of a value by the parts that were read again.
     """
 
     ddl: str

@@ -1,8 +1,10 @@
-"""The landing of a record schema: its Arrow and Delta types, Spark's decoding schema, and the conversion between them.
+"""The landing of a record schema: its Arrow and Delta types, Spark's schema for decoding, and the conversion.
+
+The conversion turns what Spark decodes into what is stored.
 
 A column whose union has several branches lands as a struct with one nullable field for each branch. Spark would merge
-some branches (`int` with `long`) and number the rest, so each branch is decoded as a record with one field of the
-branch's name: such a record has the bytes of its field.
+some branches (`int` with `long`), and would name the others by their numbers. So each branch is decoded as a record
+whose only field has the branch's name: such a record has the bytes of its field.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ class Landing:
 
     arrow: pa.DataType
     decoding: AvroType
-    """The Avro type that Spark decodes with; it reads the same bytes."""
+    """The Avro type that Spark decodes with; it reads the bytes of the original type."""
     project: Callable[[Column], Column] | None = None
     """Converts the decoded value to the stored one; None if they are the same."""
     not_text: _Check | None = None
-    """Whether a string inside is not UTF-8, which Spark's decoder accepts; None if the type has no string."""
+    """Whether a string in the value is not UTF-8, which Spark's decoder accepts; None if the type has no string."""
     too_large: _Check | None = None
-    """Whether a decimal inside, decoded as a wider type, has too many digits; None if there is no such decimal."""
+    """Whether a decimal in the value, decoded as a wider type, has too many digits; None if there is no such type."""
     fields: tuple[tuple[str, Landing], ...] = ()
     """The landings of a record's fields."""
 
@@ -99,7 +101,7 @@ def _land(kind: AvroType, names: _Names, column: str, namespace: str) -> Landing
 
 
 def _land_scalar(kind: AvroType, decoding: AvroType) -> Landing:
-    """Return the landing of a scalar type; `decoding` is the type that Spark decodes, without its logical type."""
+    """Return the landing of a scalar type; `decoding` is the type for Spark, without its logical type."""
     scalar = scalar_type(kind["type"], str(kind.get("logicalType", "")))
     digits = (int(kind["precision"]), int(kind.get("scale", 0))) if scalar.family is Family.DECIMAL else ()
     arrow = scalar_arrow_type(scalar, *digits)

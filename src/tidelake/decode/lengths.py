@@ -2,9 +2,9 @@
 
 Trailing bytes and non-canonical varints make a body longer than the encoding of its contents, and nothing makes a body
 shorter. So if the bodies of a tick have exactly the expected total length, each has its expected length and hides
-nothing. Two cases need more. A list in several blocks may be as long as in one block, so a body must begin with the
-number of all its statements. A number that takes as many bytes as its type allows may have lost high bits without a
-change of length, so such numbers count as doubtful. See docs/decisions/lengths.md.
+nothing. Two cases need more. A list in several blocks may be as long as the same list in one block, so a body
+must begin with the number of all its statements. A number that takes as many bytes as its type allows may have lost
+high bits without a change of length, so such numbers are doubtful. See docs/decisions/lengths.md.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _ITEMS_MAX = 1 << 20  # a smaller count takes at most three bytes
 _INT_COLUMN = "int column"
 """An int that is read as a long: it is doubtful only if it does not fit into an int."""
 _LENGTH_BYTES_MAX = 5
-"""A string whose length takes more bytes exceeds the maximum length of a string."""
+"""Maximum number of bytes that state a string's length: no string is so long that more are needed."""
 
 
 class _NotMeasured(Exception):
-    """A type whose values do not determine their length: a boolean encoded as 2 is false, a decimal may be padded."""
+    """A type's values do not determine their length: a boolean encoded as 2 is false, and a decimal may be padded."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """The number of bytes of a value: a constant part, variable parts, and whether they may be wrong."""
+    """The number of bytes of a value: a constant part, variable parts, and whether the number may be wrong."""
 
     constant: int = 0
     variable: Sequence[Column] = ()
-    """Integers, null only if the value is."""
+    """Integers; null only if the value is null."""
     doubtful: Sequence[Column] = ()
-    """Conditions under which a number may have been truncated; null only if the value is."""
+    """Conditions under which a number may have been truncated; null only if the value is null."""
 
     @property
     def bytes(self) -> Column:
@@ -64,7 +64,7 @@ def lengths_of_statement(decoding: Any) -> _Measure | None:
 
     Args:
         decoding: the Avro type that decodes the data, with every named type written out at each use. The values must
-            have been read with this type and no number truncated, or with its `measured_type`.
+            have been read either with this type, if no number was truncated, or with its `measured_type`.
     """
     fields = [("data", _with_int_columns(decoding, _INT_COLUMN)), ("time", "long"), ("diff", "long")]
     try:

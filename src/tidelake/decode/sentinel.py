@@ -21,7 +21,7 @@ def with_sentinel(body: Column) -> Column:
 
 
 def message_schema(body: Any, sealed: bool = True) -> dict[str, Any]:
-    """Return a record `message` with the body as `m` and, if it is `sealed`, the sentinel as `tail`.
+    """Return the schema of a record `message` with the body as `m` and, if `sealed`, the sentinel as `tail`.
 
     A record with one field has that field's bytes, so `body` may be a union, which Spark cannot decode on its own.
     """

@@ -55,8 +55,8 @@ def explode_messages(
         messages: the decoded messages.
         record_schema: the collection's record schema, which names the columns.
         reading: how the messages were decoded.
-        extra: further columns, computed from the message, from `_u`, an element of `updates`, and from `_at`, its
-            index; both are null for a message without updates.
+        extra: further columns, computed from the message, from `_u` (an element of `updates`) and from `_at` (the index
+            of that element). Both `_u` and `_at` are null for a message without updates.
     """
     exploded = messages.select("*", F.posexplode_outer("updates").alias(PLACE, STATEMENT))
     return exploded.select(*_statement_columns(record_schema, reading), *extra)

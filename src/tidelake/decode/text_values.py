@@ -1,6 +1,7 @@
 """Parses numbers and timestamps from text exactly, without rounding or guessing.
 
-Text that is not a value gives null. The cost is linear in the length of the text: an exponent is checked before use.
+Text that does not represent a value gives null. The cost is linear in the length of the text, because an exponent is
+checked before it is used.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def decimal_of(text: Column, precision: int, scale: int) -> Column:
     # Only a few numbers need the pattern, which costs more than parsing the record.
     short = ~F.contains(F.lower(text), F.lit("e")) & ((point == 0) | (F.length(text) - point <= scale))
     holds = (F.length(text) <= _NUMBER_LENGTH_MAX) & F.when(short, F.lit(True)).otherwise(_places(text) <= scale)
-    # Cast only if it fits: otherwise the cast would round, and write out all zeros of an exponent.
+    # Only a number that fits is cast: a cast would round any other, and would write out all zeros of its exponent.
     return F.when(holds, text.try_cast(f"decimal({precision},{scale})"))
 
 
@@ -38,18 +39,18 @@ def _places(text: Column) -> Column:
 
 
 def real_of(text: Column, kind: str) -> Column:
-    """Return a `float` or a `double` from its text; null if it is out of range, or if only Java accepts it.
+    """Return a `float` or a `double` from its text; null if it is out of range, or if only Java accepts the text.
 
     `NaN`, `Infinity` and `-Infinity` stand for the values that JSON numbers cannot represent.
     """
     value = text.try_cast(kind)
-    java_alone = F.substring(text, -1, 1).isin("d", "D", "f", "F") | F.contains(F.lower(text), F.lit("x"))
-    return F.when(text.isin("NaN", "Infinity", "-Infinity") | ((F.abs(value) < float("inf")) & ~java_alone), value)
+    is_java_only = F.substring(text, -1, 1).isin("d", "D", "f", "F") | F.contains(F.lower(text), F.lit("x"))
+    return F.when(text.isin("NaN", "Infinity", "-Infinity") | ((F.abs(value) < float("inf")) & ~is_java_only), value)
 
 
 def timestamp_of(text: Column) -> Column:
-    """Return a timestamp from date, time of day and zone, as in `2026-01-31T12:00:00Z`; null if any is missing.
+    """Return a timestamp from date, time of day and zone, as in `2026-01-31T12:00:00Z`; null if one of them is missing.
 
-    A cast alone would use today for a missing date, and drop fractions of a microsecond.
+    A mere cast would use today's date if the date is missing, and would drop fractions of a microsecond.
     """
     return F.when(text.rlike(_TIMESTAMP), text.try_cast("timestamp"))

@@ -33,7 +33,7 @@ class AvroForm:
     """How Spark decodes one type from Avro, and the checks and conversions afterwards.
 
     Args:
-        properties: what the schema that Spark decodes with has in addition to the base type.
+        properties: what is added to the base type in the schema that Spark decodes with.
         project: converts the decoded value to the stored one; None if they are the same.
         not_text: whether a string is not UTF-8, which Spark's decoder accepts; None if the type is not a string.
         too_large: whether a decimal has too many digits; None if Spark's decoder checks this.
@@ -50,9 +50,9 @@ class SparkType:
     """Spark's handling of one type.
 
     Args:
-        sql: Spark's name of the type without its logical type.
-        json: returns how it is read from JSON, for a resolved type and a column name.
-        avro: returns how it is decoded from Avro, for a resolved type.
+        sql: Spark's name for the base type.
+        json: returns how a resolved type is read from JSON; takes the name of the column, for errors.
+        avro: returns how a resolved type is decoded from Avro.
         encoded: converts a decoded integer to the number that Avro encodes; None if they are the same.
     """
 
@@ -77,7 +77,10 @@ def _text(kind: Any) -> AvroForm:
 
 
 def _decimal(kind: Any) -> AvroForm:
-    """Return a decimal's form. If it may have more bytes than Spark reads, it is decoded as a type with more digits."""
+    """Return the form of a decimal.
+
+    A decimal that may have more bytes than Spark reads is decoded as a type with more digits.
+    """
     precision, scale = int(kind["precision"]), int(kind.get("scale", 0))
     may_be_long = kind["type"] != "fixed" or int(kind["size"]) > _DECIMAL_BYTES_READ
     if not may_be_long or precision >= _DECIMAL_DIGITS_EXACT:

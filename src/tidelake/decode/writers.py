@@ -14,7 +14,7 @@ class Writers:
     Args:
         bare: the record schema of bare bodies; unused if `by_id` is set.
         by_id: for Confluent framing, the record schemas by schema id; None means bare bodies.
-        refused: why records cannot be read, by schema id, or by the hash of the schema in a JSON message.
+        refused: why records cannot be read, by schema id or, for JSON, by the hash of the embedded schema.
     """
 
     bare: Mapping[str, Any] = field(default_factory=dict)
@@ -28,8 +28,8 @@ class Part:
 
     Args:
         format: `avro` or `json`.
-        record: the record schema that they are read as; for change events, the schema of the row.
-        writers: the schemas with which they were written.
+        record: the record schema that the keys or values are read as; for change events, the schema of the row.
+        writers: the schemas with which the keys or values were written.
     """
 
     format: str

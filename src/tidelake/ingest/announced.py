@@ -15,15 +15,15 @@ from tidelake.store.files import read_rows
 from tidelake.store.layout import PROGRESS_SCHEMA
 
 
-def are_stated_twice(progress: pa.Table) -> bool:
-    """Return whether two statements cover the same time; if so, redundant or restarted writers also repeat updates."""
+def statements_overlap(progress: pa.Table) -> bool:
+    """Return whether two statements cover the same time: then a redundant or restarted writer repeats updates, too."""
     ends = [(min(lower), min(upper, default=INT64_MAX)) for lower, upper in _intervals_of(progress)]
     ends.sort()
     return any(after[0] < before[1] for before, after in pairwise(ends))
 
 
 def _intervals_of(statements: pa.Table) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield `lower` and `upper` of the statements that cover any time."""
+    """Yield `lower` and `upper` of the statements that cover at least one time."""
     for lower, upper in zip(statements["lower"].to_pylist(), statements["upper"].to_pylist(), strict=True):
         if lower:
             yield lower, upper
@@ -32,8 +32,8 @@ def _intervals_of(statements: pa.Table) -> Iterator[tuple[list[int], list[int]]]
 def bounds_of_future(collection: Collection, progress: pa.Table, upper: int) -> tuple[int, int] | None:
     """Find two times that separate the times to seal soon, later times, and the far future.
 
-    The first is the end of the interval that statements cover from `upper` on or, if there is none, of the last
-    interval that they cover. None if there are no statements, or if one closes the stream.
+    The first of the two is the end of the covered interval that begins at `upper`. If no covered interval begins there,
+    it is the end of the last one. The result is None if there are no statements, or if one closes the stream.
     """
     table = OpenTable(collection.paths.progress)
     pending = read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA)

@@ -18,7 +18,7 @@ from tidelake.decode.statements import explode_messages, explode_updates
 from tidelake.decode.writers import SourceSchemas
 from tidelake.errors import NotRewritable
 from tidelake.forms.refusals import Refusal, reason_against
-from tidelake.ingest.announced import are_stated_twice, bounds_of_future
+from tidelake.ingest.announced import bounds_of_future, statements_overlap
 from tidelake.ingest.position import plan_next, range_read_by, values_after
 from tidelake.ingest.source_schemas import resolve_stream
 from tidelake.plugins.tick import PastTick, Tick, TickReport
@@ -44,9 +44,9 @@ _FUTURE = "_future"
 _ACCEPTED, _NULL, _REJECTED, _BROKEN, _DOUBTFUL = (1 << bit for bit in range(5))
 """The bits of `_flags`.
 
-ACCEPTED: the row holds an allowed statement. NULL, REJECTED: it is the first row of a null or rejected message.
-BROKEN: the statement breaks a rule regardless of other statements. DOUBTFUL: its length does not prove that nothing
-was truncated.
+ACCEPTED: the row holds an allowed statement. NULL, REJECTED: the row is the first of a null or rejected message.
+BROKEN: the statement breaks a rule regardless of other statements. DOUBTFUL: the statement's length does not prove that
+nothing was truncated.
 """
 
 
@@ -123,7 +123,7 @@ class StreamTick(Tick):
     def write(self) -> None:
         """Write the updates, the quarantine, the progress statements and the late updates."""
         bounds = bounds_of_future(self.collection, self.progress, self.sealed.upper)
-        self.files = self._write_updates(bounds, drops_copies=are_stated_twice(self.progress))
+        self.files = self._write_updates(bounds, drops_copies=statements_overlap(self.progress))
         reach("ingest.after_write")
         if self.report.quarantined:
             self._quarantine()
@@ -195,7 +195,7 @@ class StreamTick(Tick):
         rows = reduce(DataFrame.unionAll, frames)
         run = new_run("ingest", self.table.seq)
         if bounds is not None:
-            # Rows from the far future get their own file; otherwise every seal would open the file that has them.
+            # Rows in the far future get a file of their own; otherwise every seal would open the file that they share.
             soon, far = (F.col(TIME) >= parameter(bound, F.col(TIME)) for bound in bounds)
             rows = rows.withColumn(_FUTURE, soon.cast("int") + far.cast("int"))
         schema = updates_schema(self.schema)
@@ -234,10 +234,10 @@ class StreamTick(Tick):
         messages = self.decoder.updates(raw)
         breach, times = F.lit(None).cast("string"), F.col("times")
         if self.refusals:
-            broken = F.filter("updates", self._is_refused)
-            breach = F.when(F.size(broken) > 0, reason_against(self.refusals, broken[0]))
+            refused = F.filter("updates", self._is_refused)
+            breach = F.when(F.size(refused) > 0, reason_against(self.refusals, refused[0]))
             times = F.when(
-                F.col("reason").isNull(), F.array_distinct(F.transform(broken, lambda update: update["time"]))
+                F.col("reason").isNull(), F.array_distinct(F.transform(refused, lambda update: update["time"]))
             ).otherwise(times)
         bad_updates = messages.select(
             "partition",

@@ -1,7 +1,7 @@
 """Turns change events into rows with positions, and finds out when a repeated snapshot is complete.
 
 Most ticks read their records once. If a record is not plain, is unusable, belongs to a snapshot, or lacks its position,
-the tick reads all records again, with what the first pass observed.
+the tick reads all records again, and uses what the first pass observed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelake.decode.debezium.positions import POSTGRESQL, SnapshotStart, positi
 from tidelake.decode.debezium.rows import change_rows
 from tidelake.decode.debezium.shape import ChangeShape
 from tidelake.errors import ConfigurationError
-from tidelake.ingest.judged_schemas import JudgedSchemas, judge_schemas, schemas_agreed, values_of_judged
+from tidelake.ingest.judged_schemas import JudgedSchemas, cached_schemas, judge_schemas, values_of_judged
 from tidelake.ingest.plain_records import metadata_of
 from tidelake.plugins.envelope import RecordBatch, WrittenRecords
 from tidelake.protocol.binding import Place
@@ -77,7 +77,7 @@ class ChangeRecords:
 
     @property
     def refused_schemas(self) -> Mapping[int, str]:
-        """JSON: the refused schemas of messages, by hash, with the reason."""
+        """JSON: why messages are refused, by the hash of their schema."""
         return self.batch.schemas.values.writers.refused if self.batch.settings.format == "json" else {}
 
     @property
@@ -166,8 +166,8 @@ class ChangeRecords:
         """Write the run with all schemas judged, and on the fast path if all records allow it."""
         self.plain = self.batch.settings.format == "json"
         if self.plain:
-            self.schemas, has_others = schemas_agreed(self.batch.table, self.row, self.batch.settings.key)
-            if has_others:
+            self.schemas, has_disagreeing = cached_schemas(self.batch.table, self.row, self.batch.settings.key)
+            if has_disagreeing:
                 self.schemas = judge_schemas(self.batch.raw, self.row, self.batch.settings.key, self.schemas)
         files, seen = self._write_once()
         while seen["unknown_schema"] or seen["unread"]:
@@ -252,7 +252,7 @@ class ChangeRecords:
         rows = self._read().where(F.col("_snapshot") & F.col("_processed_ms").isNotNull())
         processed = {start.lsn: start.processed_ms for start in self.starts}
         for row in rows.groupBy("_lsn").agg(F.min("_processed_ms").alias("_at")).collect():
-            # Stored values only rise, but another partition may deliver an earlier row later, and clocks go backwards.
+            # Stored values only rise, but another partition may deliver an earlier row later, and clocks run backwards.
             processed.setdefault(row["_lsn"], max(row["_at"], self.batch.table.value(_SNAPSHOT_MS) or 0))
         self.starts = [SnapshotStart(*start) for start in sorted(processed.items())]
 
@@ -317,8 +317,8 @@ class ChangeRecords:
             "collections.yaml",
             f"collections.{self.batch.settings.name}.position",
             f"the topic {self.batch.settings.topic} is written by the connector '{connector}', and it is not known "
-            "which of its fields order events",
-            "name them, the most significant first: `position: [source.file, source.pos, source.row]`",
+            "which fields of its events give their order",
+            "list these fields, the most significant first: `position: [source.file, source.pos, source.row]`",
         )
 
 

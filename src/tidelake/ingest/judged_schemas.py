@@ -36,7 +36,7 @@ class JudgedSchemas:
     unreadable_keys: frozenset[int] = frozenset()
     written: Mapping[int, Mapping[str, WireType]] = field(default_factory=dict)
     lengths: Mapping[int, int] = field(default_factory=dict)
-    """For the newest schemas that precede the payload, the number of bytes before it."""
+    """The number of bytes before the payload, for the newest schemas that precede the payload."""
     complete: bool = False
     """Whether the schemas of all messages of the tick were judged."""
 
@@ -58,9 +58,9 @@ def judge_schemas(raw: DataFrame, row: Record, key: Sequence[str], known: Judged
         if message.hashed in agreed:
             continue
         try:
-            others = differing_wire_types(row, message.schema)
-            if others:
-                written[message.hashed] = others
+            differing = differing_wire_types(row, message.schema)
+            if differing:
+                written[message.hashed] = differing
             else:
                 agreed.append(message.hashed)
         except SchemaRefused as error:
@@ -74,8 +74,8 @@ def _newest(lengths: Mapping[int, int]) -> dict[int, int]:
     return dict(list(lengths.items())[-_KNOWN_MAX:])
 
 
-def schemas_agreed(table: OpenTable, row: Record, key: Sequence[str]) -> tuple[JudgedSchemas, bool]:
-    """Read the schemas that earlier ticks cached, and whether any schema did not agree."""
+def cached_schemas(table: OpenTable, row: Record, key: Sequence[str]) -> tuple[JudgedSchemas, bool]:
+    """Read the schemas that earlier ticks cached, and whether another schema did not agree."""
     name = _value_name(row, key)
     count = table.value(f"{name}/count") or 0
     agreed = table.values(f"{name}/", map(str, range(count)))

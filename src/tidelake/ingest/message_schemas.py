@@ -41,10 +41,12 @@ def schemas_of(raw: DataFrame) -> list[MessageSchema]:
     first = hashed.groupBy("_hash", "topic", "partition").agg(F.min("offset").alias("offset"))
     places = {row["_hash"]: row for row in reversed(first.orderBy("offset").limit(_SCHEMAS_MAX).collect())}
     schemas = []
-    for name, row in sorted(places.items(), key=lambda place: place[1]["offset"]):
+    for text_hash, row in sorted(places.items(), key=lambda place: place[1]["offset"]):
         is_here = all_of(F.col(column) == row[column] for column in ("topic", "partition", "offset"))
         message = raw.where(is_here).select(F.col("value").cast("string")).first()
-        schemas.append(_message_schema(name, message[0]) if message is not None else MessageSchema(name, None))
+        schemas.append(
+            _message_schema(text_hash, message[0]) if message is not None else MessageSchema(text_hash, None)
+        )
     return schemas
 
 

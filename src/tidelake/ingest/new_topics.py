@@ -9,7 +9,7 @@ from tidelake.settings.lake import Settings
 from tidelake.topic.open import open_topics
 
 
-def ask_for_new_topics(known: Collection[str], settings: Settings) -> dict[str, TopicUnreachable]:
+def check_new_topics(known: Collection[str], settings: Settings) -> dict[str, TopicUnreachable]:
     """Refuse a new collection if one of its Kafka topics does not exist.
 
     Args:
@@ -17,12 +17,12 @@ def ask_for_new_topics(known: Collection[str], settings: Settings) -> dict[str, 
         settings: all settings.
 
     Returns:
-        The collections whose brokers do not answer, with the reason. They cannot be created now, but others can.
+        The collections whose brokers do not answer, with the reason. They cannot be created now, but the others can.
 
     Raises:
         ConfigurationError: a topic does not exist, or no client can be created from the settings.
 
-    Cost: three requests for each Kafka topic of a new collection; none for others.
+    Cost: three requests for each Kafka topic of a new collection.
     """
     unreachable = {}
     for collection in settings.collections:

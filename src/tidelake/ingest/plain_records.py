@@ -1,4 +1,4 @@
-"""Turns records into rows, if each record states an event or the value of its key."""
+"""Turns records into rows, for topics in which each record states an event or the value of its key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PlainRecords:
     read: Callable[[DataFrame, ReclockSettings, SourceSchemas], DataFrame]
     """Decodes records. In: the raw columns and topic. Out: the result of `Records.decoded`."""
     rows: Callable[[DataFrame, ReclockSettings, SourceSchemas, int], DataFrame]
-    """Makes rows of the table, all at the same time."""
+    """Makes rows of the table, all of them with the tick's time."""
 
     def decoded(self) -> DataFrame:
         """See `Records.decoded`."""
@@ -110,7 +110,7 @@ def read_upserts(raw: DataFrame, settings: ReclockSettings, schemas: SourceSchem
         {
             "_reason": F.coalesce("_key_reason", absent),
             "_detail": F.when(F.col("_key_reason").isNotNull(), F.concat_ws(", ", F.lit("the key"), "_key_detail")),
-            "_error": _placed(F.coalesce(_value_fault(), _other_key(settings, schemas))),
+            "_error": _placed(F.coalesce(_value_fault(), _key_mismatch(settings, schemas))),
         }
     ).drop("_key_reason", "_key_detail", "_value_reason", "_value_detail")
 
@@ -148,7 +148,7 @@ def upsert_rows(decoded: DataFrame, settings: ReclockSettings, schemas: SourceSc
 def _key_object(settings: ReclockSettings) -> Column:
     """Return a key's bytes as a JSON object. A key of one column may be a bare value, and a string may lack its quotes.
 
-    Bare values may also have an embedded schema.
+    A bare value may itself have an embedded schema.
     """
     key, names = F.col("key"), [column["name"] for column in settings.key_schema["fields"]]
     if len(names) > 1:
@@ -177,13 +177,13 @@ def _value_fault() -> Column:
     return F.when(F.col("_value_reason").isNotNull(), fault)
 
 
-def _other_key(settings: ReclockSettings, schemas: SourceSchemas) -> Column:
+def _key_mismatch(settings: ReclockSettings, schemas: SourceSchemas) -> Column:
     """Return the fault of a value that names a different key than its record, or null."""
     names = {column["name"] for column in schemas.values.record["fields"]}
-    both = [column["name"] for column in settings.key_schema["fields"] if column["name"] in names]
-    if not both:
+    shared = [column["name"] for column in settings.key_schema["fields"] if column["name"] in names]
+    if not shared:
         return F.lit(None).cast("string")
-    agrees = all_of(F.col("_key")[name].eqNullSafe(F.col("_value")[name]) for name in both)
+    agrees = all_of(F.col("_key")[name].eqNullSafe(F.col("_value")[name]) for name in shared)
     return F.when(F.col("_value").isNotNull() & ~agrees, F.lit("the value names a different key than its record"))
 
 

@@ -1,7 +1,7 @@
 """A tick of a reclocked collection: a bounded range of offsets gets one minted time and one commit.
 
-The tick writes the run, the quarantine and the binding; then one commit names the run, the next offsets and the new
-upper. Without that commit, nothing that the tick wrote counts.
+The tick writes the run, the quarantine and the binding; then one commit adds the run, the next offsets and the new
+upper. Without that commit, nothing that the tick wrote is valid.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def unusable_rows(decoded: DataFrame) -> DataFrame:
     In:  the result of `Records.decoded`.
     Out: the columns of `QUARANTINE_SCHEMA`, one row for each record with a reason.
     """
-    # The optimizer pushes no filter below an observation. Without it, each use of a record would decode it again.
+    # The optimizer pushes no filter below an observation. Without it, each use of a record would decode the record.
     seen = Observed(decoded, F.count(F.lit(1)).alias("records"))
     return seen.frame.where(F.col("_reason").isNotNull()).select(
         "topic",
@@ -109,7 +109,7 @@ class RecordTick(Tick):
         return bool(self.ranges)
 
     def commit_idle(self) -> bool:
-        """Move upper if the last minted time is long enough ago: no topic has anything new at the tick's start.
+        """Move upper to the tick's start, when no topic has anything new, if the last minted time is long enough ago.
 
         The binding replaces those of the idle ticks just before it in the chain, so the chain does not grow.
 
@@ -120,7 +120,7 @@ class RecordTick(Tick):
         Cost: nothing if upper is young enough; else a binding and a commit, without a Spark job.
         """
         interval_ms, ahead_max_ms = self.settings.idle_upper_s * 1000, self.settings.clock_ahead_max_s * 1000
-        # The first time is minted for records: until then, nothing contradicts a clock that is wrong.
+        # The first time is minted only for records: until then, nothing would contradict a wrong clock.
         if not interval_ms or not self.lower or self.start_ms < self.lower - 1 + interval_ms:
             return False
         last = max(self.lower - 1, minted_time(self.collection.paths.bindings))
@@ -178,9 +178,9 @@ class RecordTick(Tick):
         """Mint the tick's time: at or after upper, and after every minted time.
 
         Raises:
-            ClockAhead: the time is far ahead of the last one and of every record of the range.
+            ClockAhead: the time is far ahead of the last minted time, and of every record of the range.
 
-        Cost: the timestamps of the range are read only if the time is that far ahead of the last one.
+        Cost: the timestamps of the range are read only if the time is that far ahead of the last minted time.
         """
         minted = minted_time(self.collection.paths.bindings)
         time, last = mint_time(self.lower, self.start_ms, minted), max(self.lower - 1, minted)
@@ -193,7 +193,7 @@ class RecordTick(Tick):
         return time
 
     def _newest_ms(self) -> int | None:
-        """Return the newest timestamp of the range's records; None if they have none."""
+        """Return the newest timestamp of the range's records; None if no record has one."""
         stamp = F.col("timestamp_ms")  # Kafka writes -1 if there is none
         newest = self._messages().agg(F.max(F.when(stamp >= 0, stamp)).alias("_newest")).collect()[0]["_newest"]
         return None if newest is None else int(newest)
@@ -216,7 +216,7 @@ class RecordTick(Tick):
         self.records = self.envelope.records(batch)
 
     def write(self) -> None:
-        """Write the rows, the quarantine and the binding, which counts only once it is committed."""
+        """Write the rows, the quarantine and the binding, which is valid only once the tick is committed."""
         self.written = self.records.write()
         self.files = self.written.files
         self.report.null_records, self.report.quarantined = self.written.tombstones, self.written.quarantined

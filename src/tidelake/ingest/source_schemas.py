@@ -1,8 +1,10 @@
-"""Resolves the schemas of a source's writers and the table's columns: once per tick, passed down, never written back.
+"""Resolves the schemas of a source's writers, and the table's columns.
+
+This happens once per tick. The result is passed down, and never written back.
 
 The settings have the schema that a user wrote, and the catalog has the columns added since. Writers' schemas are listed
-in the settings, looked up in a registry, or embedded in messages. A collection that grows gets the columns that these
-schemas add.
+in the settings, looked up in a registry, or embedded in messages. A collection whose schema may evolve gets the
+columns that these schemas add.
 """
 
 from __future__ import annotations
@@ -136,17 +138,17 @@ def _described(settings: ReclockSettings, row: Record, place: Block) -> Collecti
     for name in settings.key:
         if name not in types or types[name].nullable:
             problem = f"the column '{name}' may be null" if name in types else f"the events have no column '{name}'"
-            place.child("key").fail(problem, f"name a primary key from: {', '.join(types)}")
+            place.child("key").fail(problem, f"choose a primary key from these columns: {', '.join(types)}")
     check_metadata(place.child("metadata"), settings.landed(row), settings.metadata)
     return settings.spec(row)
 
 
-# --- schemas of one origin -----------------------------------------------------------------------------------------
+# --- schemas from one origin ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Resolved:
-    """The schemas of one origin: settings, registry or messages."""
+    """The schemas from one origin: settings, registry or messages."""
 
     values: Values
     by_id: Mapping[int, Any] = field(default_factory=dict)
@@ -178,7 +180,7 @@ def _row_of(of_changes: bool, schema: Any) -> Record:
     return declared_row(schema) if of_changes else record_schema_of(schema)
 
 
-# --- in a registry -------------------------------------------------------------------------------------------------
+# --- schemas in a registry -----------------------------------------------------------------------------------------
 
 
 def _look_up(settings: ReclockSettings, known: Values) -> _Resolved:
@@ -228,15 +230,15 @@ def _newest_row(settings: ReclockSettings) -> Record | None:
     return None
 
 
-# --- in messages ---------------------------------------------------------------------------------------------------
+# --- schemas in messages -------------------------------------------------------------------------------------------
 
 
 def _read_messages(known: Values, raw: DataFrame) -> _Resolved:
-    """Resolve the schemas embedded in JSON messages. Schemas that are not additive are refused by hash."""
+    """Resolve the schemas embedded in JSON messages. Schemas that are not additive are refused, by hash."""
     if not known.of_changes:
         names = [column["name"] for column in known.record["fields"]]
         raw = raw.where(is_wrapped(F.col("value").cast("string"), names))
-    schemas = [message for message in schemas_of(raw) if message.schema is not None]  # decoding refuses others
+    schemas = [message for message in schemas_of(raw) if message.schema is not None]  # decoding refuses the rest
     rows = [partial(_row_of_message, known, message.schema) for message in schemas]
     values = grow(known, rows, checks_types=False)
     refused = {}
@@ -273,7 +275,7 @@ def _row_in_messages(spark: SparkSession, settings: ReclockSettings) -> Record |
         starts = dict.fromkeys(topic.end_offsets(), 0)
         offsets, gaps = topic.plan(starts, settings.messages_per_tick_max)
         for gap in gaps if not offsets.intervals else ():
-            starts[gap.partition] = gap.to_offset  # retention deleted the records before
+            starts[gap.partition] = gap.to_offset  # retention deleted the earlier records
             offsets, _ = topic.plan(starts, settings.messages_per_tick_max)
         if not offsets.intervals:
             continue

@@ -1,4 +1,4 @@
-"""Runs ticks of ingest, and repeats a tick from fresh state if another has read the same offsets."""
+"""Runs ticks of ingest, and repeats a tick from fresh state if another tick has read the same offsets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def ingest_tick(
 ) -> TickReport | None:
     """Read the next bounded range of the topics and commit it; None if there is nothing new and nothing to commit.
 
-    The report of a tick without messages has gaps, or it has moved upper.
+    A report without messages has gaps, or is from a tick that moved upper.
 
     Raises:
         Fenced: the writer's epoch has moved.
         Indeterminate: it is unknown whether the commit succeeded; the next tick learns it from the offsets.
     """
     framing = framing_of(settings.framing)
-    failure = f"{ATTEMPTS_MAX} ticks in a row lost their offsets to others"
+    failure = f"{ATTEMPTS_MAX} ticks in a row lost their offsets to other ticks"
     return retry_work(
         lambda: framing.tick(spark, collection, settings, topics).run(), collection.paths.updates, failure
     )

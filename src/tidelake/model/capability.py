@@ -21,11 +21,11 @@ class MemoryCapability:
     """The right to read a collection at every time at or after `since`.
 
     Args:
-        id: its name, which is never reused.
+        id: the capability's name, which is never reused.
         kind: `critical` belongs to the collection, follows its retention rule and never expires; `read` belongs to one
             reader.
-        since: the frontier that it holds; an empty frontier holds nothing.
-        token: the holder's secret. If a holder's token differs, another holder has taken over the capability.
+        since: the frontier that the capability holds; an empty frontier holds nothing.
+        token: the current holder's secret. A caller with a different token has lost the capability to another holder.
     """
 
     id: str

@@ -1,8 +1,8 @@
 """An in-memory collection of change events, the model for tables of CDCv2's `debezium` envelope.
 
 A statement is an event `(before, after)` with a time, and a count is a number of events. An event represents two
-updates of rows: `before` is removed and `after` is added. Updates of equal rows at the same time add up, whichever
-events they come from, so a row that one transaction inserts and deletes never exists.
+updates of rows: `before` is removed and `after` is added. Updates of equal rows at the same time are summed,
+whichever events they come from, so a row that one transaction inserts and deletes never exists.
 
 Without a key, the contents are the sum of all updates. With a key, the newest time at which a key's updates do not
 cancel out decides its value, and an added row wins over a removed one. So rows from before the start of the stream need
@@ -33,11 +33,11 @@ class Event(NamedTuple):
 
 
 def row_updates(events: Iterable[Event], key: KeyOf | None = None) -> dict[tuple[Row, int], int]:
-    """Add up the rows that events remove and add, by row and time, without zeros.
+    """Sum what events remove and add, by row and time, without zeros.
 
     Args:
         events: the stated events.
-        key: given if `before` has only the key's columns; `before` then counts only if `after` has a different key.
+        key: given if `before` has only the key's columns; `before` is then ignored unless `after` has a different key.
 
     >>> row_updates([Event(None, "a", 3), Event("a", "b", 3)])
     {('b', 3): 1}
@@ -79,7 +79,9 @@ def keyed_contents(events: Iterable[Event], as_of: int, key: KeyOf, whole_before
 
 
 def key_breaches(events: Iterable[Event], key: KeyOf) -> set[int]:
-    """Return the times at which several events change one key; if `before` is only the key, they have no order.
+    """Return the times at which several events change one key, or an event has a diff other than 1.
+
+    If `before` is only the key, nothing orders such events.
 
     >>> sorted(key_breaches([Event(None, "a1", 1), Event("a", "a2", 1), Event("a", None, 2)], key=lambda row: row[0]))
     [1]
@@ -89,8 +91,8 @@ def key_breaches(events: Iterable[Event], key: KeyOf) -> set[int]:
         for row in event[:2]:
             if row is not None:
                 about.setdefault((key(row), event.time), set()).add(event)
-    doubled = {time for (_, time), key_events in about.items() if len(key_events) > 1}
-    return doubled | {event.time for event in events if event.diff != 1}
+    contested = {time for (_, time), key_events in about.items() if len(key_events) > 1}
+    return contested | {event.time for event in events if event.diff != 1}
 
 
 def breaches(events: Iterable[Event], key: KeyOf) -> set[int]:
@@ -114,7 +116,7 @@ class EventCollection:
     """Runs of events, some of them merged, with a key or without.
 
     Args:
-        key: returns the key of a row; if None, rows add up.
+        key: returns the key of a row; if None, equal rows are summed.
         whole_before: whether `before` is the whole row; if not, it has only the key's columns.
 
     >>> tides = EventCollection(key=lambda row: row[0])
@@ -153,10 +155,10 @@ class EventCollection:
     def merge(self, chosen: Iterable[int], since: int) -> None:
         """Replace some runs by one.
 
-        Without a key, times advance to `since` and rows add up. With a key, a time is *settled* if no other run spans
-        it: only the newest of a key's settled updates at or before `since` stays, with its own time. At an unsettled
-        time an update in another run may cancel one here, so all updates stay. A removed row is dropped only if no
-        other run holds anything at or before `since`. Unsealed events stay as they are.
+        Without a key, times advance to `since`, and equal rows are summed. With a key, a time is *settled* if no other
+        run spans it: only the newest of a key's settled updates at or before `since` stays, with its own time. At an
+        unsettled time, an update in another run may cancel an update in these runs, so all updates stay. A removed row
+        is dropped only if no other run holds anything at or before `since`. Unsealed events stay as they are.
         """
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)
@@ -171,7 +173,7 @@ class EventCollection:
             remaining = [Event(None, row, time, diff) for (row, time), diff in moved.items()]
         else:
             remaining = self._newest_of(old, [reach for run in left if (reach := _reach(run, through)) is not None])
-        self.runs = [*left, [*remaining, *_added_up(later), *unsealed]]
+        self.runs = [*left, [*remaining, *_summed(later), *unsealed]]
 
     def _newest_of(self, old: Sequence[Event], others: Sequence[Interval]) -> list[Event]:
         assert self.key is not None
@@ -193,7 +195,7 @@ def _reach(run: Sequence[Event], through: int) -> Interval | None:
     return (min(times), max(times)) if times else None
 
 
-def _added_up(events: Iterable[Event]) -> list[Event]:
+def _summed(events: Iterable[Event]) -> list[Event]:
     sums: dict[tuple[Row | None, Row | None, int], int] = {}
     for event in events:
         sums[event[:3]] = sums.get(event[:3], 0) + event.diff

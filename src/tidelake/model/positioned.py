@@ -1,8 +1,8 @@
 """An in-memory positioned collection, the model for reclocked upsert and Debezium tables.
 
-A statement has a *time*, that of the tick that read it, and a *position*, its place in the order of its source. They
-differ: a connector that restarts sends older events at a later time. The newest statement of a key is the one with the
-greatest position, whichever tick read it.
+A statement has a *time*, that of the tick that read it, and a *position*, its place in the order of its source. The
+two differ: a connector that restarts sends older events at a later time. The newest statement of a key is the statement
+with the greatest position, whichever tick read it.
 
 - A diff of +1 sets the values of a key, -1 deletes it.
 - A diff of 0 is a *barrier*: it erases all statements of all keys at lower positions (a truncated table, or rows that
@@ -86,16 +86,16 @@ def merged(
 ) -> list[PositionedStatement]:
     """Return the statements still needed once times at or before `through` can no longer be distinguished.
 
-    No time is advanced. A key keeps its newest statement, and what its unavailable columns need: for each column the
-    newest earlier statement that has a value, or the delete or error that ends the search. If the newest statement is a
-    delete, it is dropped if no other run holds anything at or before `through` and nothing that it hides can be stated
-    again. The greatest barrier stays.
+    No time is advanced. A key keeps its newest statement, and what the unavailable columns of that statement need: for
+    each column, the newest earlier statement that has a value, or the delete or error that ends the search. If the
+    newest statement is a delete, it is dropped if no other run holds anything at or before `through` and nothing that
+    it hides can be stated again. The greatest barrier stays.
 
     Args:
-        statements: those of the merged runs.
-        through: the last of those times.
+        statements: the statements of the merged runs.
+        through: the last of the times that can no longer be distinguished.
         takes_all: whether no other run holds a statement at or before `through`.
-        resent_within: how long after it was first read a statement may be repeated.
+        resent_within: how long a statement may be repeated after it was first read.
     """
     statements = list(dict.fromkeys(statements))
     old = [statement for statement in statements if statement.time <= through]
@@ -127,7 +127,7 @@ def _needed(newest_first: Sequence[PositionedStatement]) -> list[PositionedState
 
 
 def _standing(statements: Iterable[PositionedStatement]) -> list[PositionedStatement]:
-    """Return the statements about keys that no barrier among them erases."""
+    """Return the statements about keys, without those that one of the barriers erases."""
     read = list(statements)
     barrier = max((statement.position for statement in read if statement.diff == 0), default=())
     return [statement for statement in read if statement.diff != 0 and statement.position >= barrier]

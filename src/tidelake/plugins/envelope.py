@@ -80,7 +80,7 @@ class Envelope(Protocol):
     terms: ClassVar[EnvelopeTerms]
     """The terms for settings and the store."""
     refusals: ClassVar[Sequence[Refusal]] = ()
-    """The kinds of statements whose message is quarantined; the first that applies is the reason."""
+    """The kinds of statements whose message is quarantined; the first kind that applies gives the reason."""
 
     def form(self, entry: Entry, table: OpenTable | None = None) -> Form:
         """Make the form of a collection's table.

@@ -30,7 +30,7 @@ class Framing(Protocol):
         """Make a tick of ingest from fresh state."""
 
     def proofs(self, collection: Collection, lower: int) -> Mapping[int, Mapping[str, Any]]:
-        """Return the proofs of sealed times at or after `lower`: by time, announced, counted, copies and decision."""
+        """Return the proof of each sealed time at or after `lower`: announced, counted, copies and decision."""
 
     def recount(self, rows: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
         """Count the rows of sealed times independently of seal, for `validate` to compare with the proofs.

@@ -29,7 +29,7 @@ class Counts:
     """Quarantined messages by reason."""
 
     def count_reasons(self, reasons: dict[str, int]) -> None:
-        """Add the reasons of quarantined messages."""
+        """Add numbers of quarantined messages, by reason."""
         for reason, count in reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + count
 
@@ -50,7 +50,7 @@ class TickReport(Counts):
 
     @property
     def copies_dropped(self) -> int:
-        """Number of updates that were copies of others in the same tick."""
+        """Number of updates that were copies of other updates in the same tick."""
         return self.updates_read - self.updates_late - self.updates_stored
 
 
@@ -94,7 +94,7 @@ class Tick(ABC):
         """Open the table and plan the next range of offsets; False if there is none. The report names the gaps."""
 
     def commit_idle(self) -> bool:
-        """Commit that there is nothing new, if the framing does so; return whether it did."""
+        """Commit that there is nothing new, if the framing does so; return whether anything was committed."""
         return False
 
     @abstractmethod

@@ -66,7 +66,7 @@ class Antichain:
         return any(less_than(element, time) for element in self.elements)
 
     def less_equal_frontier(self, other: Antichain) -> bool:
-        """Return whether `other` is at or beyond this frontier: each of its elements is at or after this frontier.
+        """Return whether `other` is at or beyond this frontier: each element of `other` is at or after this frontier.
 
         >>> five, seven, closed = Antichain.of(5), Antichain.of(7), Antichain()
         >>> five.less_equal_frontier(seven), seven.less_equal_frontier(five)
@@ -77,7 +77,7 @@ class Antichain:
         return all(self.less_equal(element) for element in other.elements)
 
     def join(self, other: Antichain) -> Antichain:
-        """Return the frontier of the times that are at or after both; the empty frontier wins.
+        """Return the frontier of the times that are at or after both frontiers; empty if either is empty.
 
         >>> Antichain.of((0, 1)).join(Antichain.of((1, 0)))
         Antichain([(1, 1)])
@@ -85,7 +85,7 @@ class Antichain:
         return Antichain(join(mine, theirs) for mine in self.elements for theirs in other.elements)
 
     def meet(self, other: Antichain) -> Antichain:
-        """Return the frontier of the times that are at or after one of the two; the empty frontier is neutral.
+        """Return the frontier of the times that are at or after at least one of the two frontiers.
 
         >>> Antichain.of((0, 1)).meet(Antichain.of((1, 0)))
         Antichain([(0, 1), (1, 0)])

@@ -23,8 +23,8 @@ class Binding:
 
     Args:
         time: the minted time.
-        lower: upper before the tick, or before the idle ticks just before it, if it is idle, too; nothing happened from
-            there up to `time`.
+        lower: upper before the tick. For an idle tick: upper before the uninterrupted series of idle ticks that it
+            continues. Nothing happened from `lower` until `time`.
         starts: the next offset before the tick, by place.
         ends: the next offset after the tick, by place, for every known place.
         records: the number of records that the tick read. Offsets that an operator gave up on are also between `starts`
@@ -64,7 +64,7 @@ def mint_time(upper: int, start_ms: int, minted: int) -> int:
 
     Args:
         upper: the first unsealed time.
-        start_ms: the start of the tick, in milliseconds since 1970; a clock may go backwards.
+        start_ms: the start of the tick, in milliseconds since 1970; a clock may run backwards.
         minted: the greatest minted time, including those of ticks that lost a race or crashed; -1 if there is none.
 
     >>> mint_time(0, 1_700_000_000_000, -1), mint_time(9, 5, -1), mint_time(9, 5, 9)
@@ -78,8 +78,8 @@ def is_ahead(time: int, last: int, newest: int | None, ahead_max_ms: int) -> boo
 
     Args:
         time: the time that the clock would mint.
-        last: the last minted time; -1 if there is none; any time is then believed, because old records are normal.
-        newest: the newest timestamp of the records; None if they have none.
+        last: the last minted time; -1 if there is none. Any time is then believed, because old records are normal.
+        newest: the newest timestamp of the records; None if no record has one.
         ahead_max_ms: how far ahead a time may be and still be believed.
 
     >>> is_ahead(90, 10, None, 50), is_ahead(90, 10, 40, 50), is_ahead(90, 10, 39, 50), is_ahead(90, -1, 10, 50)
@@ -94,7 +94,7 @@ def is_idle_due(start_ms: int, last: int, interval_ms: int, ahead_max_ms: int) -
     Args:
         start_ms: the start of the tick, in milliseconds since 1970.
         last: the last minted time.
-        interval_ms: how long after it an idle tick is due.
+        interval_ms: how long after that time an idle tick is due.
         ahead_max_ms: how late an idle tick may be: there is no record whose timestamp could confirm a later clock.
 
     >>> [is_idle_due(start, 100, 50, 30) for start in (90, 149, 150, 180, 181)]
@@ -128,7 +128,7 @@ def chain_of(
     by_time = {binding.time: binding for binding in bindings}
     chain: list[Binding] = []
     while upper > lower:
-        binding = by_time.pop(upper - 1, None)  # a time is only once in the chain, however damaged it is
+        binding = by_time.pop(upper - 1, None)  # the chain holds each time only once, however damaged it is
         if binding is None:
             raise DamagedTable(where, f"the binding of time {upper - 1} is missing")
         if any(offsets.get(place, end) != end for place, end in binding.ends.items()):

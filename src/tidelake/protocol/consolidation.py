@@ -1,4 +1,4 @@
-"""Consolidation: diffs of equal data at equal times are added up, and zeros are dropped."""
+"""Consolidation: diffs of equal data at equal times are summed, and zeros are dropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Triple = tuple[Any, Time, int]
 def consolidate(
     updates: Iterable[Update | Triple], identity: Callable[[Any], Hashable] = lambda data: data
 ) -> list[Update]:
-    """Add up the diffs of each `(data, time)`; zeros are dropped.
+    """Sum the diffs of each `(data, time)`; zeros are dropped.
 
     Args:
         updates: updates in any order.
@@ -55,7 +55,7 @@ def consolidate_to(
 def accumulate(
     updates: Iterable[Update | Triple], identity: Callable[[Any], Hashable] = lambda data: data
 ) -> dict[Hashable, int]:
-    """Add up diffs by data over all times, and return the resulting multiset without zeros.
+    """Sum diffs by data over all times, and return the resulting multiset without zeros.
 
     >>> accumulate([("a", 1, +2), ("b", 1, +1), ("b", 2, -1)])
     {'a': 2}

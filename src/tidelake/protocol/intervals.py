@@ -13,7 +13,7 @@ Interval = tuple[int, int]
 
 
 def intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:
-    """Return the offsets of a file as disjoint intervals, in order; intervals of repeated offsets come before them.
+    """Return the offsets of a file as disjoint intervals, in order, after intervals of the repeated offsets.
 
     >>> intervals_of(np.array([0, 1, 2, 7])), intervals_of(np.array([3, 2, 1, 2]))
     ([(0, 3), (7, 8)], [(2, 3), (1, 4)])
@@ -24,20 +24,20 @@ def intervals_of(offsets: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]
     return [*_stretches_of(unique[counts > 1]), *_stretches_of(unique)]
 
 
-def first_doubled(held: Iterable[tuple[int, int, str]], wanted: Interval) -> tuple[int, str, str] | None:
+def first_repeated(held: Iterable[tuple[int, int, str]], wanted: Interval) -> tuple[int, str, str] | None:
     """Return the first offset in `wanted` that two files hold, with both files; None if there is none.
 
     Args:
         held: intervals, each with the file that holds it; they may interleave.
         wanted: the interval to search.
 
-    >>> first_doubled([(0, 3, "a"), (1, 5, "b")], (0, 9)), first_doubled([(0, 3, "a")], (0, 9))
+    >>> first_repeated([(0, 3, "a"), (1, 5, "b")], (0, 9)), first_repeated([(0, 3, "a")], (0, 9))
     ((1, 'a', 'b'), None)
     """
     inside = sorted((max(start, wanted[0]), end, path) for start, end, path in held if start < wanted[1])
     whole = [interval for interval in inside if interval[0] < interval[1]]
-    doubled = ((start, path, other) for (_, end, path), (start, _, other) in pairwise(whole) if start < end)
-    return next(doubled, None)
+    repeated = ((start, path, other) for (_, end, path), (start, _, other) in pairwise(whole) if start < end)
+    return next(repeated, None)
 
 
 def _stretches_of(increasing: np.ndarray[Any, np.dtype[np.int64]]) -> list[Interval]:

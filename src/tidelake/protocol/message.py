@@ -1,6 +1,6 @@
 """The two messages of the protocol; an invalid one cannot be constructed.
 
-An `Updates` batch states facts, a `Progress` states their number. Each is valid on its own; otherwise its
+An `Updates` batch states facts, and a `Progress` states their number. Each is valid on its own; otherwise its
 constructor raises a `MalformedMessage` that names every problem. Whether messages contradict each other is for the
 ledger and the reader to detect.
 """
@@ -15,7 +15,7 @@ from tidelake.protocol.antichain import Antichain
 from tidelake.protocol.order import INT64_MAX, INT64_MIN, Time, width_of
 
 ANY_WIDTH = -1
-"""The expected width of a message's times: `ANY_WIDTH`, None for integers, or the width of products."""
+"""The expected width of times: any. The other possible values are None, for integers, and the width of products."""
 
 
 class _UpdateFields(NamedTuple):
@@ -28,7 +28,7 @@ class Update(_UpdateFields):
     """One fact: at `time` the multiplicity of `data` changes by `diff`.
 
     Attributes:
-        data: opaque; hashable, or given an identity by the reader.
+        data: any value. It must be hashable, unless the reader has a function that gives it an identity.
         time: a time, or a list of integers, which becomes a tuple.
         diff: an int64 other than 0.
 
@@ -131,12 +131,12 @@ class Problems:
 class Updates:
     """A batch of facts. How facts are batched has no meaning.
 
-    A copy of an update in the batch is legal and counts once. Two diffs for one `(data, time)` are also legal here:
+    A copy of an update in the batch is legal, and counted once. Two diffs for one `(data, time)` are legal here, too:
     they are a contradiction between facts, which the reader detects.
 
     Args:
         batch: `(data, time, diff)` triples, or updates.
-        width: the width of every time; by default that of the first.
+        width: the width of every time; by default, the width of the first time.
 
     Raises:
         MalformedMessage: names every problem of the batch.
@@ -182,9 +182,9 @@ class Progress:
     Args:
         lower: times; only the minimal ones matter.
         upper: times at or beyond `lower`; empty means that nothing more will ever come.
-        counts: `(time, count)`, each time once and in the interval. A time in the interval that is left out has no
-            update; a count of 0 says the same.
-        width: the width of every time; by default that of the first.
+        counts: `(time, count)` pairs. Every time lies in the interval, and is in only one pair. A time in the interval
+            that is left out has no update; a count of 0 says the same.
+        width: the width of every time; by default, the width of the first time.
 
     Raises:
         MalformedMessage: names every problem of the statement.

@@ -61,7 +61,7 @@ def less_equal(first: Time, second: Time) -> bool:
 
 
 def less_than(first: Time, second: Time) -> bool:
-    """Return whether `second` is after `first`, and not the same.
+    """Return whether `second` is after `first`, and not equal to it.
 
     >>> less_than(3, 3), less_than((0, 1), (1, 1))
     (False, True)
@@ -98,7 +98,7 @@ def meet(first: Time, second: Time) -> Time:
 
 
 def total_order_key(time: Time) -> Time:
-    """Return the sort key of a linear extension: a time never sorts before one that it is at or after.
+    """Return the sort key of a linear extension: no time sorts before a time that precedes it.
 
     For products, Python's order of tuples, by the first element that differs, is such an extension.
 
@@ -109,7 +109,7 @@ def total_order_key(time: Time) -> Time:
 
 
 def minimal_elements(times: Iterable[Time]) -> tuple[Time, ...]:
-    """Return the times that have no other time before them, each once, sorted.
+    """Return the times that have no earlier time among `times`, sorted and without copies.
 
     Cost: each time is compared with every minimal element; a single pass for integers.
 

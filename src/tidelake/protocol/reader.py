@@ -127,7 +127,7 @@ class Reader:
         return [*errors.values(), *self._ledger.count_all(fresh.items())]
 
     def _note_further_diff(self, pending: Update, identity: Hashable, diff: int) -> ConflictingDiff | None:
-        """Record a diff that disagrees with the first one, and return the conflict; None if it was stated before."""
+        """Record a diff that disagrees with the first one, and return the conflict; None for a diff stated before."""
         further = self._further_diffs.setdefault((pending.time, identity), [])
         if diff in further:
             self.copies += 1

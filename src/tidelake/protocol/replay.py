@@ -65,7 +65,7 @@ def parse_line(line: bytes, width: int | None = ANY_WIDTH) -> Message | Marker:
 
     Args:
         line: the line without its line break.
-        width: the width of every time; by default that of the first.
+        width: the width of every time; by default, the width of the first time.
 
     Raises:
         CodecError: the line is not JSON, or represents a record that could not be decoded.

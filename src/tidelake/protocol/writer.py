@@ -49,7 +49,7 @@ class ShardWriter:
         return self._upper
 
     def add(self, updates: Iterable[Update | Sequence[Any]]) -> None:
-        """Add updates at or after `upper`, all or none; diffs of the same `(data, time)` add up.
+        """Add updates at or after `upper`, all or none; diffs of the same `(data, time)` are summed.
 
         Raises:
             MalformedMessage: an item is not an update.
@@ -65,7 +65,7 @@ class ShardWriter:
         """Write all updates not at or after `upper`, consolidated.
 
         Returns:
-            The messages, and the number of updates in them by time.
+            The messages, and the number of updates that they hold at each time.
 
         Raises:
             FrontierRegression: `upper` is not at or beyond the current one.
@@ -160,7 +160,7 @@ class ShardGroup:
         Args:
             shard: the number of the shard, from 0.
             upper: the shard's write frontier.
-            counts: the number of updates by time that the shard has written since its last report.
+            counts: by time, the number of updates that the shard has written since its last report.
 
         Returns:
             A statement, if the slowest shard has advanced; otherwise nothing.
@@ -190,7 +190,7 @@ def count_by_time(updates: Iterable[Update]) -> dict[Time, int]:
 
 
 def combine_counts(parts: Iterable[dict[Time, int]]) -> dict[Time, int]:
-    """Add up the counts of shards, in time order. Equal data must never be in two shards, or it would count twice.
+    """Sum the counts of shards, in time order. Equal data must never be in two shards: they would be counted twice.
 
     >>> combine_counts([{3: 1, 1: 2}, {3: 4}])
     {1: 2, 3: 5}

@@ -50,8 +50,8 @@ class TopicFacts:
     identity: int | None
     """63 bits of the id that the cluster gave the topic at its creation; None if the cluster gives none."""
     offsets: dict[int, tuple[int, int]]
-    """By partition, the first offset and the end of the committed records; open transactions come after it. Some
-    offsets in between may have no record."""
+    """By partition, the first offset and the end of the committed records; open transactions come after that
+    end. Some offsets in between may have no record."""
 
 
 class KafkaCluster:
@@ -114,7 +114,7 @@ class KafkaCluster:
         settings = {**librdkafka_settings(self.settings), "error_cb": self._note, "log_level": 0}
         try:
             return AdminClient(settings)
-        except KafkaException as error:  # a file is missing or wrong; librdkafka names its setting
+        except KafkaException as error:  # a file is missing or invalid; librdkafka names the setting
             raise ConfigurationError(
                 "collections.yaml",
                 "kafka",

@@ -1,6 +1,6 @@
 """File topics: their offsets, the gaps, and a bounded range of messages as a frame.
 
-A topic is a folder of Parquet files with the schema of Spark's Kafka source, or of hand-written files
+A topic is a folder. It holds Parquet files with the schema of Spark's Kafka source, or hand-written files named
 `<partition>.jsonl[.gz]`. Files may appear at any time. Names that start with `.` or `_` are ignored; everything else is
 read or refused.
 """
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelake.errors import FolderMissing, MalformedTopic, RepeatedOffset, TopicGap
-from tidelake.protocol.intervals import Interval, first_doubled, intervals_of, merge_intervals
+from tidelake.protocol.intervals import Interval, first_repeated, intervals_of, merge_intervals
 from tidelake.storage import blobs
 from tidelake.storage.arrow import integers
 from tidelake.storage.location import Location, Place, locate
@@ -84,7 +84,7 @@ class FileTopic:
             next_offsets: by partition, the first offset that has not been read; 0 for a missing partition.
             messages_max: maximum size of the whole range, at least 1.
             accepted: (partition, start, end) of accepted gaps. Offsets in them that no file holds are skipped, so an
-                interval may start after its next offset; messages that a file holds are read.
+                interval may start after the partition's next offset; messages that a file holds are read.
 
         Raises:
             MalformedTopic: a file is not a valid topic file.
@@ -95,19 +95,23 @@ class FileTopic:
         for file in files:
             for partition, intervals_held in file.offsets.items():
                 held.setdefault(partition, []).extend(intervals_held)
-        given_up = by_partition(accepted)
+        accepted_by_partition = by_partition(accepted)
         intervals: dict[int, Interval] = {}
         gaps = []
         for partition in sorted(held):
             here, gap = _next_interval(
-                self.name, partition, next_offsets.get(partition, 0), held[partition], given_up.get(partition, [])
+                self.name,
+                partition,
+                next_offsets.get(partition, 0),
+                held[partition],
+                accepted_by_partition.get(partition, []),
             )
             if here is not None:
                 intervals[partition] = here
             if gap is not None:
                 gaps.append(gap)
         for partition, wanted in intervals.items():
-            _refuse_doubled(self.name, partition, wanted, files)
+            _refuse_repeated(self.name, partition, wanted, files)
         return _range_of(bounded(intervals, messages_max), files), gaps
 
     def range_of(self, intervals: Mapping[int, Interval]) -> OffsetRange:
@@ -182,7 +186,7 @@ class FileTopic:
                 raise MalformedTopic(
                     str(folder),
                     "is a folder with the name of a file",
-                    "move its files into the topic's folder: folders in it are not read",
+                    "move its files into the topic's folder, whose subfolders are not read",
                 )
         for other in listing.others:
             raise MalformedTopic(
@@ -198,13 +202,14 @@ class FileTopic:
 
 
 def _next_interval(
-    topic: str, partition: int, start: int, held: list[Interval], given_up: list[Interval]
+    topic: str, partition: int, start: int, held: list[Interval], accepted_here: list[Interval]
 ) -> tuple[Interval | None, TopicGap | None]:
-    """Return the first contiguous offsets from `start` on that files hold, and the gap before or after them.
+    """Return the first contiguous range of offsets, at or after `start`, that files hold.
 
-    Accepted offsets are skipped only if no file holds them, because their messages may come back.
+    The gap before or after that range is returned as well, or None. Accepted offsets are skipped only if no file holds
+    them, because their messages may still appear.
     """
-    held, known = merge_intervals(held), merge_intervals([*held, *given_up])
+    held, known = merge_intervals(held), merge_intervals([*held, *accepted_here])
     end_of_topic = known[-1][1] if known else 0
     if end_of_topic < start:
         return None, TopicGap(topic, partition, end_of_topic, start, "the topic ends before what was already read")
@@ -217,12 +222,12 @@ def _next_interval(
     return here, gap
 
 
-def _refuse_doubled(topic: str, partition: int, wanted: Interval, files: Iterable[_File]) -> None:
+def _refuse_repeated(topic: str, partition: int, wanted: Interval, files: Iterable[_File]) -> None:
     """Refuse offsets that two messages share: neither message can be preferred."""
     held = [(start, end, str(file.path)) for file in files for start, end in file.offsets.get(partition, ())]
-    doubled = first_doubled(held, wanted)
-    if doubled is not None:
-        offset, path, other = doubled
+    repeated = first_repeated(held, wanted)
+    if repeated is not None:
+        offset, path, other = repeated
         where = f"in {path} twice" if path == other else f"in {path} and in {other}"
         raise RepeatedOffset(topic, partition, offset, where)
 
@@ -272,7 +277,7 @@ def _index(path: Location) -> _File:
     raise MalformedTopic(
         str(path),
         "is not a topic file",
-        "a topic holds *.parquet and <partition>.jsonl[.gz]; start other names with '_'",
+        "a topic holds *.parquet and <partition>.jsonl[.gz]; start the names of other files with '_'",
     )
 
 
@@ -287,7 +292,7 @@ def _parquet_offsets(path: Location) -> dict[int, list[Interval]]:
     except (pa.ArrowException, OSError) as error:
         raise MalformedTopic(
             str(path),
-            f"is not a whole Parquet file: {error}",
+            f"is not a complete Parquet file: {error}",
             "write to a name that starts with '_', then rename the file",
         ) from error
     if table["partition"].null_count or table["offset"].null_count:
@@ -317,12 +322,17 @@ def _check_shape(path: Location, schema: pa.Schema) -> None:
     if "headers" in schema.names:
         wanted["headers"] = (_are_headers, "a list of key string, value binary")
     for name, (fits, kind) in wanted.items():
-        if name not in schema.names or not fits(schema.field(name).type):
-            stored = schema.field(name).type if name in schema.names else "missing"
+        problem = None
+        if name not in schema.names:
+            problem = f"column '{name}' is missing"
+        elif not fits(schema.field(name).type):
+            problem = f"column '{name}' is {schema.field(name).type}, not {kind}"
+        if problem is not None:
             raise MalformedTopic(
                 str(path),
-                f"does not have the schema of Spark's Kafka source: column '{name}' is {stored}, not {kind}",
-                "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, headers",
+                f"does not have the schema of Spark's Kafka source: {problem}",
+                "that schema has the columns key binary, value binary, topic string, partition int, offset bigint, "
+                "timestamp timestamp, headers",
             )
 
 

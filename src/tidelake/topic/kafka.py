@@ -1,8 +1,8 @@
 """Kafka topics: the offsets to read next, the gaps, and a bounded range of messages as a frame.
 
-Only a collection's own commits say how far it has read. Some offsets between the first and the end have no record:
-compaction removed it, its transaction was aborted, or they mark the end of a transaction. They are not a gap, because
-nobody can read them.
+Only a collection's own commits say how far it has read. An offset between the first and the end may have no record:
+compaction removed the record, its transaction was aborted, or the offset marks the end of a transaction. Such offsets
+are not a gap, because nobody can read them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class KafkaTopic:
     def __init__(self, cluster: KafkaCluster, topic: str, decisions: Sequence[Decision] = ()) -> None:
         """Take the topic's name; nothing is requested yet.
 
-        Each decision to accept a recreated or truncated topic gives it a new name in the collection's tables, such as
-        `orders#1`, because its offsets now mean different records.
+        Each decision to accept a recreated or truncated topic gives the topic a new name in the collection's tables,
+        such as `orders#1`, because its offsets now identify different records.
         """
         accepted = [decision for decision in decisions if isinstance(decision, AcceptTopic) and decision.topic == topic]
         self.cluster, self.topic = cluster, topic
@@ -62,7 +62,7 @@ class KafkaTopic:
     ) -> tuple[OffsetRange, list[TopicGap]]:
         """Return the next range to read, at most `messages_max` offsets, and the gaps that stop it.
 
-        A partition that has not been read starts at offset 0, or at the offset that a decision names.
+        A partition that has not been read starts at offset 0, or at the offset that a decision gives.
 
         Args:
             next_offsets: by partition, the first offset that has not been read.
@@ -74,12 +74,12 @@ class KafkaTopic:
             TopicUnreachable: the brokers do not answer, or refuse access.
         """
         facts = self.cluster.topic(self.topic)
-        given_up = by_partition(accepted)
+        accepted_by_partition = by_partition(accepted)
         intervals: dict[int, Interval] = {}
         gaps: list[TopicGap] = []
         for partition in sorted({*facts.offsets, *next_offsets}):
             start = next_offsets.get(partition, self._starts.get(partition, 0))
-            here = self._next_interval(partition, start, facts, given_up.get(partition, []))
+            here = self._next_interval(partition, start, facts, accepted_by_partition.get(partition, []))
             if isinstance(here, TopicGap):
                 gaps.append(here)
             elif here[0] < here[1]:
@@ -131,14 +131,14 @@ class KafkaTopic:
             self.cluster.publish_offsets(self.topic, f"{group}.{collection}", offsets)
 
     def _next_interval(
-        self, partition: int, start: int, facts: TopicFacts, given_up: list[Interval]
+        self, partition: int, start: int, facts: TopicFacts, accepted_here: list[Interval]
     ) -> Interval | TopicGap:
         """Return the readable interval of a partition from `start` on, which may be empty, or the gap there."""
         first, end = facts.offsets.get(partition, (0, 0))
         if end < start:
             why = _SHRANK if partition in facts.offsets else _REMOVED
             return TopicChanged(self.name, partition, end, start, why)
-        for low, high in sorted(given_up):
+        for low, high in sorted(accepted_here):
             if low <= start < high:
                 start = max(start, min(high, first))
         if start < first:
@@ -147,6 +147,6 @@ class KafkaTopic:
 
 
 def _tasks_for(spark: SparkSession, offsets: OffsetRange) -> int:
-    """Return the number of tasks for a range. Several tasks read a long partition."""
+    """Return the number of tasks for a range. Several tasks may share a long partition."""
     tasks = min(spark.sparkContext.defaultParallelism, offsets.messages // _MESSAGES_PER_TASK_MIN)
     return max(1, tasks)

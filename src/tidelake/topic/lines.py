@@ -21,7 +21,7 @@ PARTITION_MAX = 99_999
 OFFSET_MAX = INT64_MAX - 1
 """The offset after the last one must also be an int64."""
 LINE_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum length of a line, without its line break. A megabyte of gzip can hold a gigabyte, so reading stops there."""
+"""Maximum length of a line, without its line break. A megabyte of gzip can hold a gigabyte, so reading stops here."""
 
 _NAMES = re.compile(r"([0-9]+)\.jsonl(\.gz)?")
 _FIELDS = {"offset", "timestamp_ms", "key", "key_b64", "value", "value_b64", "headers"}
@@ -77,7 +77,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
     text = line.decode(json.detect_encoding(line), "surrogatepass")
     if not isinstance(json.loads(text), dict):
         raise ValueError("it is not a JSON object")
-    fields = _fields_once(text)
+    fields = _unique_fields(text)
     message = {name: value for name, (value, _) in fields.items()}
     unknown = sorted(set(message) - _FIELDS)
     if unknown:
@@ -96,7 +96,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
     }
 
 
-def _fields_once(text: str) -> dict[str, tuple[Any, str]]:
+def _unique_fields(text: str) -> dict[str, tuple[Any, str]]:
     """Return the fields of a JSON object, each with its value and its JSON text.
 
     `json.loads` would silently keep only the last of two fields with the same name, and would not preserve how a number
@@ -140,7 +140,7 @@ def _bytes_of(fields: Mapping[str, tuple[Any, str]], name: str) -> bytes | None:
 
 
 def _headers_of(headers: Any) -> list[dict[str, Any]] | None:
-    """Return headers from an object of names and strings, or from a list of `{"key": …, "value": …}` with any names."""
+    """Return headers from an object of names and strings, or from a list of `{"key": …, "value": …}`."""
     if headers is None:
         return None
     if isinstance(headers, dict):

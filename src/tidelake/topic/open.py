@@ -1,4 +1,4 @@
-"""Opens the topics that a collection reads."""
+"""Creates the topics that a collection reads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 
 def open_topics(settings: CollectionSettings, decisions: Sequence[Decision] = ()) -> list[Topic]:
-    """Return the topics that a collection reads, in the order of its settings. Nothing is opened or requested yet.
+    """Return the topics that a collection reads, in the order of its settings.
+
+    No file is read and no broker is contacted until a topic is used.
 
     Args:
         settings: the collection's settings.
-        decisions: the collection's decisions; only those about topics matter.
+        decisions: the collection's decisions, of which only those about topics matter.
     """
     if settings.kafka is not None:
         from tidelake.topic.cluster import KafkaCluster  # imported late: file topics do not need its library

@@ -23,17 +23,17 @@ _POLL_S = 1.0
 _MESSAGE_BYTES_MAX = 1_000_000_000
 """The client's maximum, so that the topic's own setting decides."""
 _silent_log = logging.Logger("tidelake.playing", logging.CRITICAL + 1)
-"""Discards the client's log, which Tidelake's own errors repeat."""
+"""Discards the client's log, because Tidelake's own errors repeat what it says."""
 
 
 def play_topic(folder: Place, cluster: KafkaCluster, name: str, *, renumber: bool = False) -> Copied:
-    """Play a file topic to a Kafka topic. Records that the Kafka topic already has count as played.
+    """Play a file topic to a Kafka topic. Records that the Kafka topic already has are not sent again.
 
     Args:
         folder: the file topic.
         cluster: the cluster to play to.
         name: the topic; it must exist and have at least as many partitions as the folder.
-        renumber: append everything to what the topic has, under new offsets.
+        renumber: whether to append everything to what the topic has, under new offsets.
 
     Raises:
         TopicMissing: the topic does not exist.

@@ -1,7 +1,8 @@
 """A recorded Parquet file: what its metadata state about its offsets, and whether the file is still what was recorded.
 
 Tools that rewrite a file with Arrow keep its metadata, whatever they do to its rows. So the metadata also state how the
-rows are stored. The footer of every Parquet file states this as well, and only the recorded rows match.
+recorded rows are stored. The footer of every Parquet file states this about the file's own rows, and the two agree only
+if the rows are those that were recorded.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def covered_offsets(path: Location, file: pq.ParquetFile) -> dict[int, list[Inte
     Raises:
         MalformedTopic: the metadata cannot be read, or the rows are not those that were recorded.
 
-    Cost: none beyond the footer.
+    Cost: reads only the footer.
     """
     metadata = file.schema_arrow.metadata or {}
     stated = metadata.get(COVERED_OFFSETS.encode())
@@ -80,7 +81,7 @@ def covered_offsets(path: Location, file: pq.ParquetFile) -> dict[int, list[Inte
             f"partition {partition}, offsets {start} to {end}" for partition, (start, end) in covered.items()
         )
         raise MalformedTopic(
-            str(path), f"is not what was recorded ({where}), but its metadata still say so: {problem}", _FIX
+            str(path), f"has the metadata of a recording, but is not what was recorded ({where}): {problem}", _FIX
         )
     return {partition: [interval] for partition, interval in covered.items()}
 
@@ -89,7 +90,7 @@ def _intervals(document: dict[str, list[int]]) -> dict[int, Interval]:
     covered = {int(partition): (int(start), int(end)) for partition, (start, end) in document.items()}
     for partition, (start, end) in covered.items():
         if not (0 <= partition <= PARTITION_MAX and 0 <= start <= end <= OFFSET_MAX + 1):
-            raise ValueError(f"partition {partition} has no offsets {start} to {end}")
+            raise ValueError(f"offsets {start} to {end} of partition {partition} are out of range")
     return covered
 
 
@@ -100,7 +101,7 @@ def _recorded(document: dict[str, int | str]) -> tuple[int, str]:
 def _contradiction(covered: dict[int, Interval], footer: pq.FileMetaData) -> str | None:
     """Return why the rows, as the footer describes them, cannot be a recording of these offsets; None if they can.
 
-    If offsets have no record, there are fewer rows than offsets; there are never more.
+    If offsets have no record, there are fewer rows than offsets; there are never more rows than offsets.
     """
     size = sum(end - start for start, end in covered.values())
     if footer.num_rows > size:

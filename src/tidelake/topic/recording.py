@@ -48,8 +48,8 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
 
     Raises:
         TopicMissing: the topic does not exist.
-        CopyRefused: the folder holds a different topic, JSON lines, or more of a partition than the topic; or JSON
-            lines are requested, and an offset has no record, which they cannot express.
+        CopyRefused: the folder holds an earlier topic of this name, or more of a partition than the topic has. If JSON
+            lines are requested: the folder already holds messages, an offset has no record, or a line is too long.
         TopicUnreachable: the brokers do not answer, or stop answering.
 
     Cost: as Parquet, bounded memory; as JSON lines, one partition at a time in memory.
@@ -202,7 +202,7 @@ def _line_of(message: Message) -> str:
 
 
 def _field(name: str, data: bytes | None, *, text: bool = False) -> str:
-    """Return a field that parses to these bytes: a JSON object if possible, else text, else base64."""
+    """Return a field that parses to these bytes: a JSON object if possible (and not `text`), else text, else base64."""
     if data is None:
         return f'"{name}": null'
     try:
@@ -217,7 +217,7 @@ def _field(name: str, data: bytes | None, *, text: bool = False) -> str:
 
 
 def _parses_to(field: str, name: str, data: bytes) -> bool:
-    """Return whether a line with this field parses to these bytes; not if it is invalid JSON or repeats a name."""
+    """Return whether a line with this field parses to these bytes; false if the field is invalid or repeats a name."""
     try:
         return bool(parse_line(f'{{"offset": 0, {field}}}'.encode())[name] == data)
     except (ValueError, RecursionError):

@@ -52,7 +52,7 @@ class SchemaRegistry:
         # Messages outlive versions that are marked as deleted.
         versions = self._get(f"/subjects/{quote(subject, safe='')}/versions?deleted=true") or []
         if versions and self._fetch(subject, versions[-1]) != self._cached(subject, versions[-1]):
-            # The subject was removed permanently, and has started again with version 1.
+            # The subject was removed permanently, and its versions start again at 1.
             shutil.rmtree(self._folder_of(subject), ignore_errors=True)
         registered = [
             self._cached(subject, version) or self._cache(self._fetch(subject, version), version)

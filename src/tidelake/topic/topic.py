@@ -36,7 +36,7 @@ class OffsetRange:
 
     @property
     def messages(self) -> int:
-        """Number of offsets in the range."""
+        """The number of offsets in the range, which is the maximum number of messages."""
         return sum(end - start for start, end in self.intervals.values())
 
 
@@ -49,7 +49,7 @@ class Topic(Protocol):
 
     @property
     def identity(self) -> int | None:
-        """Identifies the topic that an operator accepted under this name, or None."""
+        """The identity of the topic that an operator accepted under this name, or None."""
 
     def end_offsets(self) -> dict[int, int]:
         """Return the offset that the next message will have, by partition."""
@@ -69,7 +69,7 @@ class Topic(Protocol):
         """Return the messages of a range, in the shape of `RAW_SCHEMA`; all but partition and offset may be null."""
 
     def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> Iterator[pa.Table] | None:
-        """Yield some columns of a range's messages, in batches, on the driver; None if only Spark can read them."""
+        """Return batches of some columns of a range's messages, on the driver; None if only Spark can read them."""
 
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
         """Publish how far a collection has read, if the topic supports it and the settings ask for it."""

@@ -100,7 +100,10 @@ def _read(
 
 
 def _event_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of an event; if the registry has none yet, one is built from the row's, and decodes nothing."""
+    """Return the schema of an event.
+
+    If the registry has none yet, the schema is built from that of the row, and decodes nothing.
+    """
     if declared_row(record) is not record:
         return record
     fields = {"before": ["null", record], "after": ["null", record["name"]], "op": "string", "ts_ms": "long"}
@@ -112,7 +115,7 @@ def _event_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _columns(shape: ChangeShape, written: Mapping[str, WireType]) -> list[tuple[str, WireType, str | None]]:
-    """Return the written columns of the shape: their wire types, and the type to cast to if they are promoted."""
+    """Return the shape's columns that were written: name, wire type, and the type to cast to if promoted."""
     columns = []
     for name, ours in shape.columns:
         if name not in written:
@@ -129,7 +132,7 @@ def _row(row: Column, columns: list[tuple[str, WireType, str | None]]) -> Column
 
 
 def _key_row(raw: DataFrame, shape: ChangeShape, keys: Writers) -> Column:
-    """Return the key's columns from the record's key; null if that cannot be decoded."""
+    """Return the key's columns from the record's key; null if the record's key cannot be decoded."""
     key = F.col(KEY_BYTES)
     if keys.by_id is None:
         return _decoded_key(key, shape, keys.bare)

@@ -43,7 +43,7 @@ IS_UNREAD = "_unread"
 
 # The contents of the event.
 KIND = "_kind"
-"""string. `value`, also for unusable events; `delete`; `barrier` (a truncate); `tombstone` (a null value, which only
+"""string. `value`, even for unusable events; `delete`; `barrier` (a truncate); `tombstone` (a null value, which only
 lets Kafka delete the key); null if the record does not concern a row."""
 IS_ROW = "_is_row"
 """boolean. Whether the event states the current row."""
@@ -62,7 +62,7 @@ DETAIL = "_detail"
 CONNECTOR = "_connector"
 """string. The connector that sent the event."""
 COMMITTED = "_committed"
-"""bigint. Where the transaction before the event's own ended in the log."""
+"""bigint. The end of the transaction that was committed before that of the event, as a place in the log."""
 LSN = "_lsn"
 """bigint. The event's place in the log."""
 IN_SNAPSHOT = "_snapshot"

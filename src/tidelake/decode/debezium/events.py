@@ -53,15 +53,15 @@ def contains_row(op: Column, after: Column, shape: ChangeShape) -> Column:
 def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataFrame:
     """Interpret events.
 
-    In:  _event struct, as `event_struct` returns it, or as JSON was read for the reader; _broken string, _empty
-         boolean; any other columns.
+    In:  _event struct, as `event_struct` returns it, or as it was read from JSON; _broken string, _empty boolean;
+         any other columns.
     Out: the same, and _kind, _row, _error string (why the row of this key cannot be read, or null), _unavailable
          array<string> (the columns whose values were not sent, or null), _left, _reason, _detail, the columns of a
-         position, and, if values were read on the fast path, _wrong: whether _error, which is then null, should be set.
-         See `tidelake.decode.debezium.columns`.
+         position. If values were read on the fast path, _error is always null, and _wrong boolean is added: whether a
+         value does not fit. See `tidelake.decode.debezium.columns`.
     """
-    other_columns = [(name, wire) for name, wire in reader.columns if name not in shape.key]
-    steps = {name: is_lacking(place) for place, (name, _) in enumerate(other_columns)}
+    non_key_columns = [(name, wire) for name, wire in reader.columns if name not in shape.key]
+    steps = {name: is_lacking(place) for place, (name, _) in enumerate(non_key_columns)}
     lacks = {name: F.col(step) for name, step in steps.items()}
     after, is_row = F.col(f"{EVENT}.after"), F.col(IS_ROW)
     # Columns that are used more than once are computed in an earlier step: Spark would generate their code each time.
@@ -72,15 +72,16 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
                 ~F.col(EMPTY) & F.col(BROKEN).isNull() & F.col(f"{EVENT}.op").isin(*ROW_OPS), F.lit(False)
             ),
             **{
-                steps[name]: reader.is_unavailable(after[name], wire, shape.placeholder) for name, wire in other_columns
+                steps[name]: reader.is_unavailable(after[name], wire, shape.placeholder)
+                for name, wire in non_key_columns
             },
         }
     )
     landed = {name: reader.land(after[name], name, wire) for name, wire in reader.columns}
     values = {name: F.when(is_row, value.value) for name, value in landed.items()}
     if reader.reads_text:
-        # A separate step, as it is used more than once. Decoded Avro is cheap to compute again, and such a step between
-        # structs would be copied into each following step until the heap was full.
+        # A separate step, because the columns are used more than once. Decoded Avro gets no such step: it is cheap to
+        # compute again, and a step between structs would be copied into each following step until the heap was full.
         columns = F.struct(*(landed[name].value.alias(name) for name in landed))
         staged = staged.withColumn(LANDED, F.when(is_row, columns))
         values = {name: F.col(f"{LANDED}.{name}") for name in landed}
@@ -88,12 +89,12 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
     keys = _keys_of(shape, reader, befores)
     row = F.struct(*(_value_of(name, values, lacks, keys).alias(name) for name, _ in shape.columns))
     faults = [*_faults(shape, landed, values, lacks, after), *_faults_before(shape, reader, befores)]
-    # Column names contain no comma, so they can be split again. A lambda would prevent Spark from compiling the step.
+    # Column names contain no comma, so the joined names can be split again. A lambda would not be compiled by Spark.
     unavailable = F.split(F.concat_ws(",", *(F.when(lack, F.lit(name)) for name, lack in lacks.items())), ",")
     staged = staged.select(
         "*",
         row.alias(ROW),
-        *(_wrongs(faults) if reader.plain else [_error(faults).alias(ERROR)]),
+        *(_fault_columns(faults) if reader.plain else [_error(faults).alias(ERROR)]),
         F.when(is_row & any_of(lacks.values()), unavailable).alias(UNAVAILABLE),
         _before_key(befores).alias(KEY_BEFORE),
         *position_columns(shape),
@@ -102,7 +103,7 @@ def read_events(read: DataFrame, shape: ChangeShape, reader: RowReader) -> DataF
 
 
 def _kind() -> Column:
-    # An unusable record also concerns a row if its key is known; a log message (`m`) does not.
+    # Even an unusable record concerns a row if its key is known; a log message (`m`) never does.
     op = F.col(f"{EVENT}.op")
     return (
         F.when(F.col(EMPTY), F.lit("tombstone"))
@@ -123,8 +124,8 @@ def _operation() -> Column:
     return F.concat(F.lit("op is "), F.coalesce(F.col(f"{EVENT}.op"), F.lit("missing")))
 
 
-def _wrongs(faults: Sequence[_Fault]) -> list[Column]:
-    """Return whether a row has a fault; the careful path finds out which one in another pass."""
+def _fault_columns(faults: Sequence[_Fault]) -> list[Column]:
+    """Return a null _error, and _wrong: whether a row has a fault. The careful path explains it in another pass."""
     wrong = F.col(IS_ROW) & (F.col(f"{EVENT}.after").isNull() | any_of(fault for fault, _ in faults))
     return [F.lit(None).cast("string").alias(ERROR), wrong.alias(IS_WRONG)]
 
@@ -147,7 +148,7 @@ def _with_reason(staged: DataFrame, shape: ChangeShape) -> DataFrame:
     reason = (
         F.when(F.col(KIND).isNull() | (_is_unknown() & keyless), F.lit("unknown_operation"))
         .when(_has_unreadable_key(shape), F.lit("schema_not_resolved"))
-        # Only a key identifies the row in error.
+        # Without a key, the row in error is not identified.
         .when(F.col(KIND).isin("value", "delete") & keyless, F.lit("no_key"))
     )
     key_before, key = F.col(KEY_BEFORE), F.struct(*(F.col(f"{ROW}.{name}") for name in shape.key))
@@ -162,7 +163,7 @@ def _with_reason(staged: DataFrame, shape: ChangeShape) -> DataFrame:
 
 
 def _has_unreadable_key(shape: ChangeShape) -> Column:
-    """Return whether an event's schema has a different key, so that its row is unknown."""
+    """Return whether an event has a schema whose key cannot be read, so that the row is unknown."""
     return F.col(SCHEMA).isin(*shape.unreadable_keys) if shape.unreadable_keys else F.lit(False)
 
 
@@ -185,7 +186,7 @@ def _keys_of(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column
             keys[name] = event_value
             continue
         record_value = replace(reader, plain=frozenset()).land(reader.stated_key[name], name, wires[name]).value
-        # For a delete, the event takes precedence, as the fast path has nothing else.
+        # For a delete, the event takes precedence, because the fast path reads only the event.
         parts = F.coalesce(event_value, record_value), F.coalesce(record_value, event_value)
         keys[name] = F.when(F.col(KIND) == "delete", parts[0]).otherwise(parts[1])
     return keys
@@ -231,7 +232,7 @@ def _unread_text(value: Column, name: str, wire: WireType) -> Column:
 
 
 def _faults_before(shape: ChangeShape, reader: RowReader, befores: Mapping[str, Column]) -> list[_Fault]:
-    """Return the possible faults of the key before an update: if it is unreadable, the old key's row stays."""
+    """Return the possible faults of the key before an update: if that key is unreadable, its row stays."""
     wires, before = dict(reader.columns), F.col(f"{EVENT}.before")
     is_update = F.coalesce(F.col(f"{EVENT}.op") == "u", F.lit(False))
     faults: list[_Fault] = []

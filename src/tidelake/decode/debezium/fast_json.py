@@ -38,10 +38,11 @@ _PLAIN = {name: spark_type(scalar_type(name)).sql for name in ("boolean", "int",
 
 
 def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
-    """Read change events in plain JSON, and mark the others.
+    """Read change events in plain JSON, and mark the records that are left to the careful path.
 
-    In, out: as `tidelake.decode.debezium.json.read_changes`, and _unread boolean: whether a record has a value that was
-             not read here; then none of its other columns is valid.
+    In:  as for `tidelake.decode.debezium.json.read_changes`.
+    Out: as for `read_changes`, and _unread boolean: whether a record has a value that was not read here. If so, none of
+         the record's other columns is valid.
     """
     value = F.col("value")
     # The sentinel replaces the last brace. If it is read, the value was one object with nothing after it.
@@ -49,7 +50,7 @@ def read_plain_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
     sealed = F.concat(open_object, F.lit(f',"{_SENTINEL}":1}}'.encode())).cast("string")
     ends_with_brace = F.substring(value, -1, 1) == F.lit(b"}")
     ddl = f"{event_ddl(shape, _PLAIN).removesuffix('>')}, `{_SENTINEL}`: int, `{CORRUPT}`: string>"
-    # Used twice, so it is a separate step, which Spark compiles; inside the parse it would be interpreted.
+    # The sealed text is used twice. Spark compiles a separate step; inside the parse, the text would be interpreted.
     read = raw.withColumns({EMPTY: value.isNull(), SEALED: F.when(ends_with_brace, sealed)})
     read = read.withColumns({IS_UTF8: F.is_valid_utf8(SEALED), PARSED: F.from_json(SEALED, ddl, STRICT)})
     parsed = F.col(PARSED)

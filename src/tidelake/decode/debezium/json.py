@@ -16,10 +16,10 @@ from tidelake.decode.debezium.shape import ChangeShape, RowReader, is_read_as_te
 from tidelake.decode.framing import reason_by
 from tidelake.decode.json import (
     CORRUPT,
-    bound_of,
     defect_of,
     has_lone_surrogate,
     is_wrapped,
+    oversize_detail,
     read_object,
     schema_hash,
 )
@@ -44,8 +44,8 @@ def read_changes(raw: DataFrame, shape: ChangeShape) -> DataFrame:
         defect_of(text, F.col(PARSED), surrogates=False),
         surrogates,
     )
-    # A null limit is skipped, so only the reason of a large event states it.
-    undecodable = F.concat_ws(", ", F.lit("undecodable"), bound_of(text))
+    # The detail is null, and is skipped, unless the event is large.
+    undecodable = F.concat_ws(", ", F.lit("undecodable"), oversize_detail(text))
     broken = F.when(broken == "undecodable", undecodable).otherwise(broken)
     read = read.withColumn(BROKEN, F.when(text.isNotNull(), broken))
     read = read.withColumn(EMPTY, text.isNull() | (F.col(BROKEN).isNull() & _is_wrapped_null(text, parsed)))
@@ -99,7 +99,7 @@ def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str
     """
     types_of_plain = plain or {}
 
-    def number(path: str) -> str:
+    def number_type(path: str) -> str:
         return "string" if path in shape.position else types_of_plain.get("long", "string")
 
     types = {
@@ -107,8 +107,12 @@ def event_ddl(shape: ChangeShape, plain: Mapping[str, str] | None = None) -> str
         for name, wire in shape.columns
     }
     rows = {"before": [(name, types[name]) for name in shape.key], "after": list(types.items())}
-    rows["source"] = [(name, number("source.lsn") if name == "lsn" else "string") for name in shape.source_fields]
-    parts = [*((name, _struct(fields)) for name, fields in rows.items()), ("op", "string"), ("ts_ms", number("ts_ms"))]
+    rows["source"] = [(name, number_type("source.lsn") if name == "lsn" else "string") for name in shape.source_fields]
+    parts = [
+        *((name, _struct(fields)) for name, fields in rows.items()),
+        ("op", "string"),
+        ("ts_ms", number_type("ts_ms")),
+    ]
     return _struct([*parts, ("payload", _struct(parts))])
 
 
@@ -127,7 +131,7 @@ def has_lone_surrogates(event: Column, shape: ChangeShape, text: Column, not_tex
 
     A lone surrogate was read as a question mark; in lists and records, which are read later, it is still an escape.
     Searching the columns costs a fraction of searching the whole text, so the text is searched only if a column
-    contains either.
+    contains a question mark or an escape.
 
     Args:
         event: the event, as `event_ddl` reads it.
@@ -146,5 +150,5 @@ def has_lone_surrogates(event: Column, shape: ChangeShape, text: Column, not_tex
 
 
 def cells_of(event: Column, names: Sequence[str], shape: ChangeShape) -> list[Column]:
-    """Return these columns of an event's row, and of its previous key."""
+    """Return the named columns of an event's row, and those of its previous key."""
     return [event["after"][name] for name in names] + [event["before"][name] for name in names if name in shape.key]

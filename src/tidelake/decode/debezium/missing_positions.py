@@ -51,9 +51,9 @@ def with_positions(
     after = F.first(POSITION, ignorenulls=True).over(by_offset.rowsBetween(1, Window.unboundedFollowing))
     is_lost = F.col(ERROR).isNotNull() & F.col(REASON).isNull() & F.col(POSITION).isNull()
     staged = changes.withColumns({IS_LOST: is_lost, POSITION_BEFORE: before, POSITION_AFTER: after})
-    alone = staged.where(F.col(IS_LOST) & F.col(POSITION_BEFORE).isNull() & F.col(POSITION_AFTER).isNull())
-    placed = staged.join(F.broadcast(_newest_of_keys(alone, rows, key)), list(_PLACE), "left")
-    # It is unknown whether the error came before the erasure, unless the next record of its partition did.
+    isolated = staged.where(F.col(IS_LOST) & F.col(POSITION_BEFORE).isNull() & F.col(POSITION_AFTER).isNull())
+    placed = staged.join(F.broadcast(_newest_of_keys(isolated, rows, key)), list(_PLACE), "left")
+    # The error may have come after the erasure, unless even the next record of its partition came before it.
     floor = _numbers(erased)
     may_be_above = F.col(POSITION_AFTER).isNull() | (F.col(POSITION_AFTER) > floor)
     lower_bound = F.coalesce(POSITION_BEFORE, NEWEST_POSITION, _numbers([0]))
@@ -66,13 +66,13 @@ def with_positions(
     return placed.withColumn(POSITION, position).drop(IS_LOST, POSITION_BEFORE, POSITION_AFTER, NEWEST_POSITION)
 
 
-def _newest_of_keys(alone: DataFrame, rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return the greatest position that the table holds for a record's key, or for its previous key.
+def _newest_of_keys(isolated: DataFrame, rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Return, by record, the greatest position that the table holds for the record's key or its previous key.
 
     Out: topic, partition, offset, _newest; records whose keys are new are left out.
     """
     now = F.struct(*(F.col(f"{ROW}.{name}") for name in key))
-    keys = alone.select(*_PLACE, F.explode(F.array_compact(F.array(now, F.col(PREVIOUS_KEY)))).alias(KEY))
+    keys = isolated.select(*_PLACE, F.explode(F.array_compact(F.array(now, F.col(PREVIOUS_KEY)))).alias(KEY))
     stored_key = F.struct(*(F.col(f"`{name}`") for name in key))
     stored = rows.select(stored_key.alias(STORED_KEY), F.col(POSITION).alias(STORED_POSITION))
     is_same = all_of(F.col(f"{KEY}.{name}") == F.col(f"{STORED_KEY}.{name}") for name in key)

@@ -27,8 +27,8 @@ class ChangeShape:
             for PostgreSQL.
         placeholder: Debezium's placeholder for a value that was not sent.
         refused_schemas: JSON: why messages cannot be read, by the hash of their embedded schema.
-        unreadable_keys: JSON: the hashes of the schemas whose key cannot be read either.
-        written: JSON: the columns whose wire types differ from the collection's, by the hash of the schema.
+        unreadable_keys: JSON: the hashes of the refused schemas whose keys cannot be read either.
+        written: JSON: by the hash of the schema, the columns whose wire types differ from the collection's.
         schema_lengths: JSON: the lengths of known schemas; see `tidelake.decode.json.schema_hash`.
         extra: further columns of the table, computed from the columns of records.
     """
@@ -55,10 +55,10 @@ class RowReader:
     """How the values of rows are read: from JSON text, or from decoded Avro.
 
     Args:
-        columns: the written columns; further columns of the shape are null.
+        columns: the written columns; the other columns of the shape are null.
         reads_text: whether the values are JSON text.
-        key_row: Avro: the key's columns from the record's key, if it is decoded.
-        stated_key: JSON: the key's columns as text, from the record's key, if it is read.
+        key_row: Avro: the key's columns from the record's key, if that key is decoded.
+        stated_key: JSON: the key's columns as text, from the record's key, if that key is read.
         plain: JSON: the wire types whose values were read with their own type, not as text; see
             `tidelake.decode.debezium.fast_json`. If there are any, only `_wrong` shows that a value does not fit.
         written: see `ChangeShape`.

@@ -33,7 +33,7 @@ _DECIMAL_BYTES_MAX = 16
 _SCALE_MAX = 16_383
 """Maximum number of digits after the point of a PostgreSQL numeric; it also bounds the length of the text."""
 _DOUBLE_DIGITS_FROM = 1e16
-"""From here on, Java may write a double with more digits than are needed to identify it."""
+"""At or above this number, Java may write a double with more digits than are needed to identify it."""
 
 
 @dataclass(frozen=True)
@@ -141,16 +141,16 @@ def _placeholder_items(item: WireType, placeholder: str) -> Sequence[str | bytes
     return list(placeholder.encode()) if item.name in ("int", "long") else None
 
 
-def _raw_of_text(text: Column, raw: str) -> Column:
-    if raw == "boolean":
+def _raw_of_text(text: Column, kind: str) -> Column:
+    if kind == "boolean":
         return F.when(text == "true", F.lit(True)).when(text == "false", F.lit(False))
-    if raw == "bytes":
+    if kind == "bytes":
         return F.try_to_binary(F.translate(text, "-_", "+/"), F.lit("base64"))
-    if raw == "hex":
+    if kind == "hex":
         return F.try_to_binary(text, F.lit("hex"))
-    scalar = SCALARS.get((raw, ""))
+    scalar = SCALARS.get((kind, ""))
     if scalar is not None and scalar.family is Family.REAL:
-        return real_of(text, raw)
+        return real_of(text, kind)
     if scalar is not None and scalar.family is Family.INTEGER:
         return text.try_cast(spark_type(scalar).sql)
     return text
@@ -220,7 +220,7 @@ def _from_unscaled(value: Column, wire: WireType) -> Column:
 def _unscaled(value: Column, scale: int) -> Column:
     """Return a decimal of 38 digits from its big-endian unscaled number; null if the number is wider."""
     schema = {"type": "bytes", "logicalType": DECIMAL, "precision": DECIMAL_PRECISION_MAX, "scale": scale}
-    # Avro writes the length before the bytes; a small length is encoded as twice the number.
+    # Avro writes the length before the bytes; a small length is encoded as twice its value.
     length = F.unhex(F.lpad(F.hex(F.length(value) * 2), 2, "0"))
     fits = F.length(value).between(1, _DECIMAL_BYTES_MAX)
     body = F.when(fits, F.concat(length, value))

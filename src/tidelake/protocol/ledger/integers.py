@@ -73,8 +73,8 @@ class IntegerBook:
         if plain or overlapping or self._fixed:
             for time in plain:
                 if time not in counts:
-                    self._omit(time, errors)
-            fresh = [time for time, count in counts.items() if self._name(time, count, overlapping, errors)]
+                    self._record_omitted(time, errors)
+            fresh = [time for time, count in counts.items() if self._record_named(time, count, overlapping, errors)]
         else:
             self._named.update(counts)
             fresh = list(counts)
@@ -82,7 +82,7 @@ class IntegerBook:
         self._cover(low, high)
         return errors
 
-    def _name(self, time: int, count: int, overlapping: bool, errors: list[Contradiction]) -> bool:
+    def _record_named(self, time: int, count: int, overlapping: bool, errors: list[Contradiction]) -> bool:
         """Record that a statement announces `count`, which is not 0; return whether to add `time` to `_plain`."""
         if time in self._decided:
             return False
@@ -107,7 +107,7 @@ class IntegerBook:
                 self._named[time] = max(values)
         return False
 
-    def _omit(self, time: int, errors: list[Contradiction]) -> None:
+    def _record_omitted(self, time: int, errors: list[Contradiction]) -> None:
         """Record that a statement covers the plain time `time` without naming it."""
         self._plain.remove(time)
         self._fixed.add_run([time])

@@ -1,7 +1,7 @@
 """A sorted set of integer times that adds and removes whole runs.
 
 Times of one message are neighbours, so most runs are added with one search and one move. That is several times faster
-than adding times one by one, and a reader can receive a stream in any order at about the cost of time order.
+than adding times one by one, and a reader can receive a stream in any order at about the cost of one in time order.
 """
 
 from __future__ import annotations
