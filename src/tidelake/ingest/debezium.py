@@ -318,7 +318,7 @@ class ChangeRecords:
             f"collections.{self.batch.settings.name}.position",
             f"the topic {self.batch.settings.topic} is written by the connector '{connector}', and it is not known "
             "which of its fields order events",
-            "name them, the most significant first: `position: [source.file, source.pos, source.row]`",
+            "list the fields, the most significant first: `position: [source.file, source.pos, source.row]`",
         )
 
 
