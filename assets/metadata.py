@@ -32,7 +32,7 @@ def status_of(lake: Lake, collection: Collection) -> CollectionStatus:
 
 
 def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:
-    """Return since, upper, and how far the collection is behind its topics.
+    """Return `since`, `upper`, and how far the collection is behind its topics.
 
     Args:
         status: the current status.

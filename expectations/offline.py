@@ -61,7 +61,7 @@ class Result:
     failed: tuple[str, ...]
     """The checks that failed."""
     alarming: bool
-    """Whether one of them is an error, not a warning."""
+    """Whether at least one of these failures is an error rather than a warning."""
     page: str
     decided: int
     """Number of times that were sealed by decision."""

@@ -1,8 +1,8 @@
 """Resolves the schemas of a source's writers and the table's columns: once per tick, passed down, never written back.
 
 The settings have the schema that a user wrote, and the catalog has the columns added since. Writers' schemas are listed
-in the settings, looked up in a registry, or embedded in messages. If the collection's schema evolves, the table gets the
-columns that these schemas add.
+in the settings, looked up in a registry, or embedded in messages. If the collection's schema evolves, its table gets
+the columns that these schemas add.
 """
 
 from __future__ import annotations
