@@ -9,9 +9,9 @@ from tidelake.settings.collection import CollectionSettings
 
 UPSERT = Family(
     name="upsert",
-    statement="From its time on, +1 sets the value of a key, and −1 deletes it. Both at one time replace the value.",
+    statement="From its time on, +1 sets the value of a key and −1 deletes it; both at the same time replace it.",
     refusal=(
-        "Two values of one key at one time, or a diff other than +1 and −1, break the envelope: the time stays "
+        "Two values of one key at the same time, or a diff other than +1 and −1, break the envelope: the time stays "
         "unsealed until there is a decision."
     ),
 )

@@ -1,4 +1,4 @@
-"""Ingest of a reclocked topic of Debezium's JSON into a sealed table, compared with Spark, which only parses the records."""
+"""Ingest of Debezium's JSON from a reclocked topic into a sealed table, compared with Spark, which only parses it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _REMOTE = re.compile(
     r"""<script[^>]*\ssrc=["']https?:[^>]*>\s*</script>|<link[^>]*\shref=["']https?:[^>]*>"""
     r"""|<img[^>]*\ssrc=["']https?:[^>]*>|<link[^>]*\srel=["']shortcut icon["'][^>]*>"""
 )
-"""Everything that pages load from remote servers, and their icon, whose address is wrong."""
+"""Everything that pages load from remote servers, and their icon, whose address is invalid."""
 _NO_ASSET = re.compile(r"Data asset: None<br>")
 _CONTENTS = '<div class="container-fluid'
 """The start of a page's contents, below its navigation."""

@@ -82,7 +82,7 @@ class ReclockSettings(CollectionSettings):
         return self.table_of(self.row) if self.row else {}
 
     def table_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns of a table that holds such rows.
+        """Return the columns of a table of rows with this schema.
 
         Raises:
             SchemaRefused: a table cannot have one of the columns.
@@ -90,7 +90,7 @@ class ReclockSettings(CollectionSettings):
         return with_metadata(self.landed(row), self.metadata)
 
     def landed(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns of a table that holds such rows, without those of metadata."""
+        """Return the columns of a table of rows with this schema, without those of metadata."""
         return _landed(self.terms, row, self.key_schema)
 
     def spec(self, row: Mapping[str, Any] | None = None) -> CollectionSpec:
