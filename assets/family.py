@@ -50,7 +50,7 @@ class Family:
 
 
 def pool_of(name: str) -> str:
-    """Return the concurrency pool of a collection: at most one run works on it at a time."""
+    """Return the concurrency pool of a collection: at most one run at a time works on the collection."""
     return f"collection_{name}"
 
 
@@ -236,8 +236,8 @@ def _compact(settings: CollectionSettings) -> AssetsDefinition:
         **_common(settings, "compact"),
         deps=[AssetKey([settings.name, "seal"])],
         description=(
-            "**Forgets.** Moves since by the retention rule, then merges runs: within a budget in every tick, "
-            "and all sealed rows in the nightly job. Reads at or after since give the same results as before."
+            "**Forgets.** Moves `since` by the retention rule, then merges runs: within a budget in every tick, "
+            "and all sealed rows in the nightly job. Reads at or after `since` give the same results as before."
         ),
     )
     def compact(config: CompactConfig, lake: ResourceParam[Lake]) -> MaterializeResult[None]:
@@ -276,8 +276,8 @@ def _current(settings: CollectionSettings) -> AssetsDefinition:
         **_common(settings, "current"),
         deps=[AssetKey([settings.name, "seal"])],
         description=(
-            "The contents at upper as a plain Delta table, for every engine. `_diff` is the number of times that a row "
-            "occurs. The table does not change if upper has not moved or data below upper is damaged."
+            "The contents at upper as a plain Delta table, for every engine. `_diff` says how often a "
+            "row occurs. The table does not change if upper has not moved or data below upper is damaged."
         ),
     )
     def current(lake: ResourceParam[Lake]) -> MaterializeResult[None]:
@@ -305,7 +305,7 @@ def _upper_of(collection: "Collection") -> int:
 
 
 def _offsets_of(collection: "Collection", settings: CollectionSettings) -> dict[str, int]:
-    """Return the next offset of each partition as of the last commit. Names include the topic if there are several."""
+    """Return the next offset of each partition as of the last commit. Among several topics, names include the topic."""
     from tidelake.store.bindings import known_offsets
     from tidelake.store.commit import OpenTable
     from tidelake.topic.open import open_topics

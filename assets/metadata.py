@@ -32,7 +32,7 @@ def status_of(lake: Lake, collection: Collection) -> CollectionStatus:
 
 
 def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:
-    """Return since, upper, and how far the collection is behind its topics.
+    """Return `since`, `upper`, and how far the collection is behind its topics.
 
     Args:
         status: the current status.
@@ -92,7 +92,7 @@ def current_metadata(collection: Collection, rows: int) -> Metadata:
 
 
 def listed(lines: list[str], shown_max: int = 20) -> MetadataValue[Any]:
-    """Return the first lines of a list as text, which the UI shows without a click, and the number of the others."""
+    """Return the first lines of a list as text, which the UI shows without a click, and how many lines remain."""
     shown = lines[:shown_max]
     if len(lines) > shown_max:
         shown = [*shown, f"and {len(lines) - shown_max} more"]

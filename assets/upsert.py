@@ -9,16 +9,16 @@ from tidelake.settings.collection import CollectionSettings
 
 UPSERT = Family(
     name="upsert",
-    statement="+1 sets the value of a key from its time on, −1 deletes it, and both at one time replace it.",
+    statement="From its time on, +1 sets the value of a key and −1 deletes it; both at the same time replace it.",
     refusal=(
-        "Two values of one key at one time, or a diff other than +1 and −1, break the envelope: the time stays "
+        "Two values of one key at the same time, or a diff other than +1 and −1, break the envelope: the time stays "
         "unsealed until there is a decision."
     ),
 )
 
 RECLOCKED_UPSERT = Family(
     name="upsert",
-    statement="The last record of a key sets its value, and a null value deletes it. A tick seals what it reads.",
+    statement="The last record of a key sets its value; a null value deletes the key. A tick seals what it reads.",
     refusal=(
         "A record without a key is quarantined. A record whose value cannot be decoded puts its key in error until a "
         "later record clears the error."

@@ -40,7 +40,7 @@ class Task:
     name: str
     size: int
     seconds_max: float
-    """After this time, no further round begins; the rounds so far count, and the table says so."""
+    """No further round begins after this time. Earlier rounds count, and the table says how many were run."""
     measure: Callable[[Bench, int], Samples]
 
 
@@ -49,7 +49,7 @@ def main() -> int:
     options = arguments()
     rounds = options.rounds or (ROUNDS_QUICK if options.quick else ROUNDS)
     facts = machine() | {"rounds": rounds}
-    # Spark drops stages beyond this number, and a measurement must find its own.
+    # Spark drops stages beyond this number, and a measurement must find its own stages.
     spark = start_session("tidelake-benchmarks", "local[2]", {"spark.ui.retainedStages": "10000"})
     end = time.monotonic() + options.seconds
     bench = Bench(spark, options.work.absolute(), rounds, options.quick, lambda text: print(text, flush=True))
@@ -87,8 +87,10 @@ def arguments() -> argparse.Namespace:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="a few small measurements, in under three minutes")
     size.add_argument("--large", action="store_true", help="only what uses 100 M rows or updates; two hours or more")
-    parser.add_argument("--only", action="append", default=[], choices=NAMES, help="only this one; may be repeated")
-    parser.add_argument("--rounds", type=int, help="number of rounds of each measurement, after one to warm up")
+    parser.add_argument(
+        "--only", action="append", default=[], choices=NAMES, help="only this measurement; may be repeated"
+    )
+    parser.add_argument("--rounds", type=int, help="number of rounds of each measurement, after a warm-up round")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no measurement after this many seconds")
     parser.add_argument("--patience", type=float, default=1.0, help="factor for the time limit of each measurement")
     parser.add_argument(

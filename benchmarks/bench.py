@@ -1,4 +1,4 @@
-"""Shared by all measurements: the session, the meter, a folder for their data, and a Tidelake store in it."""
+"""What all measurements share: the session, the meter, a folder for their data, and Tidelake stores in that folder."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Lake:
         """Return the folder of a topic."""
         return self.root / "topics" / name
 
-    def show(self, name: str, file: Path) -> None:
+    def add_file(self, name: str, file: Path) -> None:
         """Link a file into a topic."""
         (self.topic(name) / file.name).hardlink_to(file)
 
@@ -112,7 +112,7 @@ class Lake:
         return Catalog(Store(self.settings.store)).find(name)
 
     def tick(self, name: str) -> None:
-        """Run the jobs ingest and seal; everything must be sealed afterwards."""
+        """Run the jobs `ingest` and `seal`; everything must be sealed afterwards."""
         self.run(name, ingest.run)
         sealed = self.run(name, seal.run)
         assert not sealed.waiting_for, sealed
@@ -143,7 +143,7 @@ def afresh(
         shutil.rmtree(root, ignore_errors=True)
         lake = Lake(bench.spark, root, families, raw=raw)
         for file in files:
-            lake.show(name, file)
+            lake.add_file(name, file)
         return bench.meter.measure(lambda: act(lake), [lake.store])
 
     return turn

@@ -1,7 +1,7 @@
-"""Generates the data for all measurements, on the JVM: a state of many rows, and ticks that change fresh keys of it.
+"""Generates the data for all measurements, on the JVM: a state of many rows, and ticks that change its rows.
 
-Statement number `n` of a stream concerns key `(n * STEP + SHIFT) mod rows`: a permutation, so that each tick changes
-keys that earlier ticks did not. A MERGE would otherwise find repeated keys in its own small file.
+Update number `n` of a stream concerns key `(n * STEP + SHIFT) mod rows`. This is a permutation, so each tick changes
+keys that earlier ticks did not change. Otherwise, a MERGE would find keys in the small file that the last MERGE wrote.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ KEY = "id"
 Kind = Literal["upsert", "plain"]
 Skew = Literal["uniform", "80/20"]
 Writers = Literal["one", "two in step", "two in turn", "two a tick apart"]
-"""Two writers state everything twice: the second slightly behind the first, after it, or once the first is sealed."""
+"""With two writers, each update is stated twice. The second writer follows closely behind the first (`in step`), starts
+when the first has finished its tick (`in turn`), or starts when that tick is sealed (`a tick apart`)."""
 
 UPDATES_PER_MESSAGE = 100
 UPDATES_PER_TIME = 100
@@ -67,12 +68,12 @@ def wrapped_schema() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Stream:
-    """Numbered statements about a state of `rows` rows.
+    """Numbered updates of a state of `rows` rows.
 
     Args:
         rows: the number of rows in the state.
-        kind: `upsert` states new values; `plain` alternately retracts the old row and adds the new row.
-        skew: whether all keys are equally likely, or 80 % of the statements concern 20 % of the keys.
+        kind: `upsert` sets new values; `plain` alternately retracts the old row and adds the new row.
+        skew: whether all keys are equally likely, or 80 % of the updates concern 20 % of the keys.
         state_updates_per_time: the number of updates at each time of the state; a state with fewer times loads faster.
     """
 
@@ -83,12 +84,12 @@ class Stream:
 
     @property
     def state_times(self) -> int:
-        """Number of times of the state's statements: from 0 on, before those of the ticks."""
+        """The number of distinct times in the state. They start at 0 and precede those of the ticks."""
         return -(-self.rows // self.state_updates_per_time)
 
     @property
     def tick_times(self) -> int:
-        """Number of times in a tick."""
+        """The number of distinct times in a tick."""
         return TICK_UPDATES // UPDATES_PER_TIME
 
     def tick_start(self, tick: int) -> int:
@@ -96,12 +97,12 @@ class Stream:
         return self.state_times + tick * self.tick_times
 
     def state(self, number: str = "n") -> str:
-        """Return a numbered statement of the state, as SQL."""
+        """Return update `number` of the state, as SQL."""
         time = f"{number} div {self.state_updates_per_time}"
         return f"named_struct('data', {_row(number, '0L')}, 'time', {time}, 'diff', 1L)"
 
     def change(self) -> str:
-        """Return statement `n` of all ticks' changes, as SQL."""
+        """Return update `n` of the ticks, as SQL; the numbers continue from tick to tick."""
         time = f"{self.state_times}L + n div {UPDATES_PER_TIME}"
         if self.kind == "upsert":
             key, version = self._key("n")
@@ -111,7 +112,7 @@ class Stream:
         return f"named_struct('data', {data}, 'time', {time}, 'diff', 2 * (n % 2) - 1)"
 
     def _key(self, number: str) -> tuple[str, str]:
-        """Return the key of a change, and the number of its earlier changes."""
+        """Return the key of a change, and the number of earlier changes of that key."""
         if self.skew == "uniform":
             return _permuted(number, self.rows), f"({number} div {self.rows})"
         hot = self.rows // 5
@@ -138,16 +139,19 @@ def _row(key: str, version: str) -> str:
 
 
 def _numbers(message: str, first: int) -> str:
-    """Return the numbers of a message's statements: a tenth of each of ten times, so a copy of it affects ten times."""
+    """Return the numbers of the updates in a message.
+
+    They are a tenth of the updates at each of ten times, so that a copy of the message affects all ten times.
+    """
     block = UPDATES_PER_TIME * _TIMES_PER_BLOCK
     per_block = block // UPDATES_PER_MESSAGE
     start = f"{first}L + ({message} div {per_block}) * {block} + {message} % {per_block}"
     return f"transform(sequence(0, {UPDATES_PER_MESSAGE - 1}), step -> {start} + step * {per_block})"
 
 
-def _update_messages(ids: DataFrame, statement: str, first: int) -> DataFrame:
+def _update_messages(ids: DataFrame, update: str, first: int) -> DataFrame:
     """Out: offset bigint (of `ids`), value binary."""
-    items = F.expr(f"transform({_numbers('message', first)}, n -> {statement})")
+    items = F.expr(f"transform({_numbers('message', first)}, n -> {update})")
     return ids.select("offset", _encoded(items.alias("member0"), F.lit(None).cast(_PROGRESS_TYPE).alias("member1")))
 
 
@@ -166,7 +170,7 @@ def _encoded(member0: Any, member1: Any) -> Any:
 
 
 def _progress_messages(ids: DataFrame, start: int, times: int, updates_per_time: int) -> DataFrame:
-    """Return one statement for every `TIMES_PER_STATEMENT` times; `ids` has `number` and `offset`."""
+    """Return one progress statement for every `TIMES_PER_STATEMENT` times; `ids` has `number` and `offset`."""
     low = f"{start}L + number * {TIMES_PER_STATEMENT}"
     high = f"least({low} + {TIMES_PER_STATEMENT}, {start + times}L)"
     counts = f"transform(sequence({low}, {high} - 1), t -> named_struct('time', t, 'count', {updates_per_time}L))"
@@ -186,32 +190,34 @@ def _topic_frame(messages: DataFrame, topic: str) -> DataFrame:
     )
 
 
-def write_bulk(spark: SparkSession, folder: Path, rows: int, statement: str, updates_per_time: int, prefix: str) -> int:
-    """Write statements 0 to `rows` as topic files `<prefix>-…`, then their progress; return the next offset.
+def write_bulk(spark: SparkSession, folder: Path, rows: int, update: str, updates_per_time: int, prefix: str) -> int:
+    """Write updates 0 to `rows` as topic files `<prefix>-…`, then their progress; return the next offset.
 
     Args:
         spark: the session.
         folder: the topic; its name is the topic's name.
-        rows: the number of statements; a multiple of ten thousand.
-        statement: statement number `n`, as SQL.
-        updates_per_time: the number of statements at each time.
+        rows: the number of updates; a multiple of ten thousand.
+        update: update number `n`, as SQL.
+        updates_per_time: the number of updates at each time.
         prefix: the prefix of the file names.
     """
     messages = rows // UPDATES_PER_MESSAGE
     times = -(-rows // updates_per_time)
     files = max(1, messages // _MESSAGES_PER_FILE)
     ids = spark.range(0, messages, 1, files).select(F.col("id").alias("message"), F.col("id").alias("offset"))
-    _write_files(_topic_frame(_update_messages(ids, statement, 0), folder.name), folder, f"{prefix}-updates")
-    statements = -(-times // TIMES_PER_STATEMENT)
-    ids = spark.range(0, statements, 1, 1).select(F.col("id").alias("number"), (F.col("id") + messages).alias("offset"))
+    _write_files(_topic_frame(_update_messages(ids, update, 0), folder.name), folder, f"{prefix}-updates")
+    progress_messages = -(-times // TIMES_PER_STATEMENT)
+    ids = spark.range(0, progress_messages, 1, 1).select(
+        F.col("id").alias("number"), (F.col("id") + messages).alias("offset")
+    )
     progress = _progress_messages(ids, 0, times, updates_per_time)
     _write_files(_topic_frame(progress, folder.name), folder, f"{prefix}-progress")
-    return messages + statements
+    return messages + progress_messages
 
 
 @dataclass
 class Ticks:
-    """Standard ticks, written one by one before the measurement, and shown to readers one by one.
+    """Standard ticks. Each is written to a file before the measurement, and added to a topic during it.
 
     A tick has 100,000 updates in 1,000 messages, copies of 2 % of these messages, late copies of 5 % of the previous
     tick, which is sealed by then, and a progress statement for every 100 times.
@@ -226,7 +232,7 @@ class Ticks:
     disturbed: bool = True
     """Whether there are copies and late messages."""
     writers: Writers = "one"
-    """With two writers there are no other disturbances."""
+    """Whether a second writer states each update again; `disturbed` is false in this case."""
 
     def make(self, ticks: int) -> None:
         """Write more ticks."""
@@ -259,8 +265,8 @@ class Ticks:
         if late:
             parts = parts.unionAll(_update_messages(before, self.stream.change(), first - TICK_UPDATES))
         end = offset + messages + copies + late
-        statements = self.stream.tick_times // TIMES_PER_STATEMENT
-        ids = self.spark.range(0, statements, 1, 1).select(
+        progress_messages = self.stream.tick_times // TIMES_PER_STATEMENT
+        ids = self.spark.range(0, progress_messages, 1, 1).select(
             F.col("id").alias("number"), (F.col("id") + end).alias("offset")
         )
         parts = parts.unionAll(
@@ -271,7 +277,7 @@ class Ticks:
         (written,) = scratch.glob("*.parquet")
         written.replace(self.file(tick))
         shutil.rmtree(scratch)
-        self.next_offset, self.made = end + statements, tick + 1
+        self.next_offset, self.made = end + progress_messages, tick + 1
 
     def _ids(self, number: int, step: int, first: int, offset: int) -> DataFrame:
         ids = self.spark.range(0, number, 1, 1)
@@ -279,7 +285,7 @@ class Ticks:
 
 
 def write_ticks(spark: SparkSession, stream: Stream, folder: Path, topic: str, ticks: int, updates: int) -> list[Path]:
-    """Write many ticks at once, one file for each: updates without copies, and one progress statement for their times.
+    """Write many ticks at once, one file for each: updates without copies, then one progress statement.
 
     Args:
         spark: the session.
@@ -313,7 +319,7 @@ def write_ticks(spark: SparkSession, stream: Stream, folder: Path, topic: str, t
 
 
 def write_rows_of(spark: SparkSession, stream: Stream, updates: int, folder: Path) -> None:
-    """Write the first `updates` changes as two Parquet files in time order: the minimum that must be written."""
+    """Write the first `updates` updates of the ticks as two Parquet files in time order: the minimum to be written."""
     rows = spark.range(0, updates, 1, 2).select(F.col("id").alias("n")).select(F.expr(stream.change()).alias("u"))
     decoded = rows.select("u.data.*", F.col("u.time").alias("_time"), F.col("u.diff").alias("_diff"))
     decoded.write.mode("overwrite").parquet(str(folder))
@@ -329,7 +335,7 @@ def _write_files(frame: DataFrame, folder: Path, prefix: str) -> None:
 
 
 def state_rows(spark: SparkSession, stream: Stream) -> DataFrame:
-    """Return the state as plain rows with `_time`, with which a peer's table is created."""
+    """Return the state as plain rows with `_time`, for creating a peer's table."""
     return (
         spark.range(0, stream.rows, 1, max(2, stream.rows // 2_500_000))
         .select(F.expr(stream.state("id")).alias("u"))

@@ -24,11 +24,11 @@ _WORKER_MEMORY = "1g"
 
 
 def measure_pathway(bench: Bench, rows: int) -> Samples:
-    """Measure the ingest of `rows` updates until they are durable; Tidelake's are also sealed and proven.
+    """Measure the ingest of `rows` updates until they are durable; Tidelake also seals and proves them.
 
     Pathway reads decoded rows as JSON lines and writes CSV: its writer for Delta tables requires a licence.
     """
-    bench.say(f"{rows:,} updates by Pathway")
+    bench.say(f"ingest of {rows:,} updates by Pathway")
     if not pathway.PYTHON.exists():
         return Samples(absent={PATHWAY: pathway.WHY_ABSENT})
     root, spark = bench.folder("pathway"), bench.spark
@@ -65,11 +65,11 @@ def measure_cluster(bench: Bench, rows: int) -> Samples:
     apart = Apart()
 
     def local(number: int) -> Measured:
-        lake.show("local", ticks["local"].file(number))
+        lake.add_file("local", ticks["local"].file(number))
         return bench.meter.measure(lambda: lake.tick("local"), [lake.store])
 
     def cluster(url: str, number: int) -> Measured:
-        lake.show("cluster", ticks["cluster"].file(number))
+        lake.add_file("cluster", ticks["cluster"].file(number))
         return apart.measure(_tick_on, url, str(root / "collections.yaml"), "cluster")
 
     try:
@@ -83,11 +83,11 @@ def measure_cluster(bench: Bench, rows: int) -> Samples:
 
 
 _sessions: list[SparkSession] = []
-"""The session of a separate process, once it is started."""
+"""The only session of a separate process, once the session is started."""
 
 
 def _tick_on(url: str, config: str, name: str) -> dict[str, Any]:
-    """Run a tick on a cluster, in a process that keeps its session."""
+    """Run a tick on a cluster, in a process that keeps its session for the next tick."""
     if not _sessions:
         _sessions.append(start_session(master=url, settings={"spark.executor.memory": "768m"}))
     (spark,) = _sessions

@@ -46,7 +46,7 @@ Results = dict[str, dict[str, Samples]]
 
 
 def lines_of(results: Results) -> list[Line]:
-    """Return every line that these results can fill, and a line for each contestant that was not measured."""
+    """Return every line for which there are results, and a line for each contestant that was not measured."""
     filled: list[Line] = []
     for measurement, by_size in results.items():
         kind = measurement.partition(" ")[0]
@@ -123,8 +123,8 @@ def _bulk_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]
     ratio = samples.ratio(bulk.UNCHECKED, bulk.COPY)
     yield Line(targets.BULK_COPY, f"{bulk.UNCHECKED}, {what}", bulk.COPY, ratio, None)
     rate = rows / samples.median(bulk.TIDELAKE)
-    alone = samples.median(bulk.FASTAVRO, "rows_read") / samples.median(bulk.FASTAVRO, "cpu_s")
-    yield Line(targets.BULK_FASTAVRO, what, bulk.FASTAVRO, rate / alone, 1)
+    fastavro_rate = samples.median(bulk.FASTAVRO, "rows_read") / samples.median(bulk.FASTAVRO, "cpu_s")
+    yield Line(targets.BULK_FASTAVRO, what, bulk.FASTAVRO, rate / fastavro_rate, 1)
     bytes_written = samples.median(bulk.TIDELAKE, "bytes_written") / samples.median(bulk.UNCHECKED, "bytes_written")
     yield Line(targets.WRITTEN, f"bulk ingest, {what}", bulk.UNCHECKED, bytes_written, 1.1, at_most=True)
     heap = max((sample.peak_mb for sample in samples.of.get(bulk.TIDELAKE, [])), default=math.nan)
@@ -150,7 +150,7 @@ def _ledger_lines(times: int, samples: Samples, measurement: str) -> Iterator[Li
         yield Line(targets.LEDGER, what, differential.READER, theirs, factor, note=samples.cut)
     if samples.facts:
         held = samples.facts["open_bytes"] / times
-        yield Line(targets.MEMORY, f"ledger, {what} open, memory for each", "", held, None, " B")
+        yield Line(targets.MEMORY, f"ledger, {what} open, memory for each time", "", held, None, " B")
         left = samples.facts["settled_bytes"] / samples.facts["open_bytes"] * 100
         yield Line(targets.MEMORY, f"ledger, {what}, memory once settled", "memory while open", left, 5, " %", True)
     reached = 1 / samples.ratio(small.REVERSED, small.IN_ORDER, "cpu_s")
@@ -188,10 +188,10 @@ def _many_lines(count: int, samples: Samples, measurement: str) -> Iterator[Line
     for name, bound in ((many.RUNS, 64.0), (many.ENTRIES, 64.0)):
         yield Line(row, f"maximum of {name}", "", max(samples.series[name]), bound, "", True)
     if samples.of[many.COMPACTION]:
-        slices = samples.median(many.COMPACTION)
-        yield Line(row, "compaction, the median slice", "median tick", slices / median, None)
+        compaction = samples.median(many.COMPACTION)
+        yield Line(row, "median bounded compaction", "median tick", compaction / median, None)
         longest = max(sample.seconds for sample in samples.of[many.COMPACTION])
-        yield Line(row, "compaction, the longest slice", "median tick", longest / median, None)
+        yield Line(row, "longest bounded compaction", "median tick", longest / median, None)
     ratio = samples.facts["written"] / samples.facts["minimal"]
     yield Line(targets.WRITTEN, f"over {done}", "minimal Parquet", ratio, 5, at_most=True)
 

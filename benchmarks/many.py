@@ -12,17 +12,17 @@ from jobs import compact
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 
-TICK, COMPACTION, COMMIT, MINIMAL = "tick", "compaction, a slice", "commit", "minimal Parquet of all updates"
+TICK, COMPACTION, COMMIT, MINIMAL = "tick", "bounded compaction", "commit", "minimal Parquet of all updates"
 RUNS, ENTRIES = "live runs", "log entries"
 _WARM_UP = 5
 _COMPACT_EVERY, _COMMIT_EVERY = 8, 5
 
 
 def measure_many(bench: Bench, ticks: int, updates: int) -> Samples:
-    """Run `ticks` ticks of `updates` updates on an initially empty table, with a bounded merge after every eighth.
+    """Run `ticks` ticks of `updates` updates on an initially empty table, with a bounded compaction after every eighth.
 
     The topic holds one tick at a time. A commit without files is timed after every fifth tick. The first ticks warm up:
-    their times are dropped, but the bytes that they write count.
+    their durations are dropped, but the bytes that they write count.
     """
     bench.say(f"{ticks:,} ticks of {updates:,} updates")
     root, spark = bench.folder("many"), bench.spark
@@ -58,7 +58,7 @@ def measure_many(bench: Bench, ticks: int, updates: int) -> Samples:
 
 
 def _tick(bench: Bench, lake: Lake, file: Path) -> Measured:
-    lake.show("upsert", file)
+    lake.add_file("upsert", file)
     measured = bench.meter.measure(lambda: lake.tick("upsert"), [lake.store])
     (lake.topic("upsert") / file.name).unlink()
     return measured

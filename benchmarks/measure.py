@@ -68,7 +68,7 @@ class Samples:
         return float(sum(getattr(sample, what) for sample in self.of[name]))
 
     def ratio(self, name: str, against: str, what: str = "seconds") -> float:
-        """Return how many times as much `against` took: the median over the rounds, each of which measures both."""
+        """Return the cost of `against` divided by that of `name`: the median of the ratios of all rounds."""
         if name in self.absent or against in self.absent:
             return math.nan
         pairs = zip(self.of[name], self.of[against], strict=True)
@@ -151,8 +151,8 @@ class Meter:
 
     def _peak_mb(self) -> int:
         # The pools do not peak at the same time: their sum may exceed the size of the heap.
-        added_up = sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap_pools()) >> 20
-        return min(added_up, int(self.heap_max_mb))
+        total = sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap_pools()) >> 20
+        return min(total, int(self.heap_max_mb))
 
 
 def interleave(

@@ -1,4 +1,4 @@
-"""Ingest of a reclocked topic of Debezium's JSON into a sealed table, compared with Spark only parsing the records."""
+"""Ingest of Debezium's JSON from a reclocked topic into a sealed table, compared with Spark, which only parses it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ROW: dict[str, Any] = {
 _EVENT = """struct<before: struct<id: bigint>, after: struct<id: bigint, customer: string, price: double,
 quantity: bigint, seen: bigint, place: string>, source: struct<connector: string, snapshot: string, sequence: string,
 lsn: bigint>, op: string, ts_ms: bigint>"""
-"""The type with which Spark alone parses an event: the fields that Tidelake reads, with their types."""
+"""The type with which the peer, plain Spark, parses an event: the fields that Tidelake reads, with their types."""
 
 BLOCK: dict[str, Any] = {
     "topic": _NAME,
@@ -92,14 +92,14 @@ def measure_raw_ticks(bench: Bench, rows: int) -> Samples:
 
     def tick(number: int) -> Measured:
         for file in (made / str(number)).iterdir():
-            lake.show(_NAME, file)
+            lake.add_file(_NAME, file)
         return bench.meter.measure(lambda: lake.run(_NAME, ingest.run), [lake.store])
 
     return bench.interleave({TICK: tick})
 
 
 def write_events(spark: SparkSession, folder: Path, first: int, records: int, keys: int) -> None:
-    """Write change events as topic files, numbered from `first`: two partitions, about 600 bytes for each event.
+    """Write change events, numbered from `first`, as topic files with two partitions; an event has about 600 bytes.
 
     Event `n` changes one of `keys` keys, and has offset `n div 2`.
     """
@@ -131,7 +131,7 @@ def write_events(spark: SparkSession, folder: Path, first: int, records: int, ke
 
 
 def parse_events(spark: SparkSession, files: list[Path]) -> DataFrame:
-    """Parse the records with Spark alone: unchecked, with null for values that do not fit."""
+    """Parse the records with plain Spark: unchecked, with null for values that do not fit."""
     read = spark.read.parquet(*(str(file) for file in files))
     event = F.from_json(F.col("value").cast("string"), _EVENT).alias("event")
     return read.select("partition", "offset", event).select("partition", "offset", "event.*")

@@ -1,4 +1,4 @@
-"""Reads: the contents AS OF a time compared with a plain table, 1 % of the times, and the cost of forgotten history."""
+"""Reads of the contents AS OF a time, reads of 1 % of the times, and the cost that forgotten history adds to a read."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from tidelake.store.state import UPPER
 PLAIN_TABLE = "plain read of an optimised table"
 STEADY, COMPACTED = "steady state", "just after compaction"
 AT_SINCE, AT_MIDDLE, AT_LAST = " AS OF since", " AS OF the middle", " AS OF the last time"
-YOUNG, OLD = "one version before since, read", "eight versions before since, read"
+YOUNG, OLD = "read of rows with one version", "read of rows with eight versions"
 SCAN_FRESH, PART_FRESH = "all times, fresh runs", "1 % of the times, fresh runs"
 SCAN_MERGED, PART_MERGED = "all times, compacted runs", "1 % of the times, compacted runs"
-_TICKS, _VERSIONS = 7, 8  # one fewer than a merge takes: the maximum number of fresh runs
+_TICKS, _VERSIONS = 7, 8  # seven is the maximum number of fresh runs: a merge takes eight
 _ROWS_OF_OLD_MAX = 1_000_000
 
 
 def measure_reads(bench: Bench, rows: int) -> Samples:
     """Measure reads of a state of `rows` rows after seven standard ticks.
 
-    `steady` has the ticks as fresh runs next to its base; the others are compacted after the ticks. `merged` keeps all
-    history, in time order, and `compacted` keeps none.
+    `steady` has the ticks as fresh runs next to its base. `compacted` and `merged` are compacted after the ticks:
+    `merged` keeps all history, in time order, and `compacted` keeps none. `young` and `old` have no ticks; they are
+    compacted from one version and from eight versions of each row.
     """
     bench.say(f"reads of {rows:,} rows")
     root, spark = bench.folder(f"reads-{rows}"), bench.spark
@@ -47,8 +48,8 @@ def measure_reads(bench: Bench, rows: int) -> Samples:
     for name in ("steady", "compacted", "merged"):
         seed_state(lake, name, stream)
         for number in range(_TICKS):
-            lake.show(name, ticks.file(number))
-            if name == "steady" or number == _TICKS - 1:  # the others are compacted anyway
+            lake.add_file(name, ticks.file(number))
+            if name == "steady" or number == _TICKS - 1:  # compaction merges the ticks of the others anyway
                 lake.tick(name)
     few = Stream(min(rows, _ROWS_OF_OLD_MAX), "upsert")
     seed_state(lake, "young", few)

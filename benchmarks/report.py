@@ -20,7 +20,7 @@ def show(results: Results, machine: dict[str, Any], left_out: Mapping[str, str])
 
     Args:
         results: the measured samples.
-        machine: the machine they were measured on.
+        machine: the machine on which they were measured.
         left_out: why a measurement was left out, by name.
     """
     console = Console(width=170)

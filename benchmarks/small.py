@@ -43,7 +43,7 @@ def measure_seal(bench: Bench, updates: int) -> Samples:
     rows.write.format("delta").save(str(appended))
 
     def seal_tick(number: int) -> Measured:
-        lake.show("plain", ticks.file(number))
+        lake.add_file("plain", ticks.file(number))
         lake.run("plain", ingest.run)
         return bench.meter.measure(lambda: lake.run("plain", seal.run), [lake.store])
 
@@ -73,10 +73,10 @@ def small_ticks(bench: Bench, lake: Lake, root: Path, number: int) -> Ticks:
 
 
 def measure_ledger(bench: Bench, times: int) -> Samples:
-    """Measure a ledger that has counted one update at each time and then receives a statement for each time.
+    """Measure a ledger that has counted one update at each time and then receives a progress statement for each time.
 
-    The statements arrive in order and reversed. The published reader receives the reversed ones, but only once, because
-    it takes minutes.
+    The statements arrive in order, or in reverse order. The published reader gets only the reverse order, and only
+    once, because it takes minutes.
     """
     bench.say(f"ledger over {times:,} times")
     statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times)]
@@ -103,7 +103,7 @@ def measure_ledger(bench: Bench, times: int) -> Samples:
 
 
 def _held_bytes(times: int) -> dict[str, float]:
-    """Return the memory of a ledger that holds statements that arrived early, and its memory once they are settled."""
+    """Return the memory of a ledger that holds early statements, and its memory once these statements are settled."""
     statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times - 1, -1, -1)]
     tracemalloc.start()
     try:

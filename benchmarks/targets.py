@@ -20,7 +20,10 @@ class Row:
 
 TICK = Row("whole tick, upsert and plain", "best tuned MERGE", "5× at 1 M, 15× at 10 M, 75× at 100 M", "ticks")
 TICK_READ = Row(
-    "the same plus the first full read, and plus `current`", "MERGE + read", "1× at 1 M, 2× at 10 M and 100 M", "ticks"
+    "whole tick plus the first full read, and plus `current`",
+    "MERGE + read",
+    "1× at 1 M, 2× at 10 M and 100 M",
+    "ticks",
 )
 TICK_DELTA_RS = Row(
     "tick", "delta-rs merge of decoded rows", "0.5× at 1 M, 3× at 10 M, 30× at 100 M; half the memory", "ticks"
@@ -30,12 +33,15 @@ SEAL = Row("seal without copies", "Spark-Delta append", "no rows, at most one jo
 BULK = Row("bulk ingest, sealed and proven", "from_avro to Parquet, unchecked", "0.6×", "bulk")
 BULK_COPY = Row("bulk ingest, sealed and proven", "Parquet to Parquet copy", "reported", "bulk")
 BULK_FASTAVRO = Row("bulk ingest, sealed and proven", "fastavro on one core", "1×", "bulk")
-RAW = Row("raw topic of Debezium's JSON, sealed", "Spark reading and parsing it alone", "0.5×", "raw")
+RAW = Row("raw topic of Debezium's JSON, sealed", "plain Spark, which only reads and parses it", "0.5×", "raw")
 RAW_GROWTH = Row("tick of change events", "itself, 1 M → 4 M rows", "at most 1.1×", "growth")
 LEDGER = Row(
-    "ledger, progress reversed", "differential dataflow's reader", "5× at 40 k, 30× at 100 k; 1.25× in order", "ledger"
+    "ledger, progress in reverse order",
+    "differential dataflow's reader",
+    "5× at 40 k, 30× at 100 k; 1.25× in order",
+    "ledger",
 )
-PATHWAY = Row("ingest to durable", "Pathway with persistence", "1.5×", "pathway")
+PATHWAY = Row("ingest until durable", "Pathway with persistence", "1.5×", "pathway")
 WRITTEN = Row(
     "bytes written per distinct update",
     "minimal Parquet",
@@ -53,7 +59,7 @@ MANY = Row("1,000 ticks, with compaction between them", "median tick", "none ove
 VERIFY = Row("`verify --deep`", "Arrow reading all columns of the same files", "0.5×", "verify")
 MEMORY = Row("memory", "2 GiB of heap", "enough for every state", "ticks")
 START = Row("cold start to the first commit", "bare session and first job", "1.3×; import 150 ms; status 1 s", "start")
-CLUSTER = Row("the same tick on two workers", "the same in one process", "reported", "cluster")
+CLUSTER = Row("standard tick on two workers", "standard tick in one process", "reported", "cluster")
 NO_JARS = "no jar of theirs for Spark 4.0 and Scala 2.13 could be resolved (last tried: 1.2.0 and 1.4.2, November 2026)"
 HUDI = Row("tick", "Hudi's and Paimon's writers", "reported", "", NO_JARS)
 

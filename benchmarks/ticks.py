@@ -76,7 +76,7 @@ def _prepare(bench: Bench, lake: Lake, stream: Stream, root: Path) -> Ticks:
 
 def _tidelake_turns(bench: Bench, lake: Lake, name: str, kind: str, ticks: Ticks) -> dict[str, Turn]:
     def tick(number: int) -> Measured:
-        lake.show(kind, ticks.file(number))
+        lake.add_file(kind, ticks.file(number))
         return bench.meter.measure(lambda: lake.tick(kind), [lake.store])
 
     def read(number: int) -> Measured:

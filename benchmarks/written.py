@@ -1,4 +1,4 @@
-"""Bytes on disk after a tick for each distinct update: without copies, standard, and with two redundant writers."""
+"""Bytes that a tick writes for each distinct update: without copies, standard, and with two redundant writers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _turn(bench: Bench, lake: Lake, name: str, ticks: Ticks) -> Callable[[int], 
     store = lake.collection(name).paths.root.local
 
     def tick(number: int) -> Measured:
-        lake.show(name, ticks.file(number))
+        lake.add_file(name, ticks.file(number))
         return bench.meter.measure(lambda: lake.tick(name), [store])
 
     return tick

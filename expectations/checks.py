@@ -56,7 +56,7 @@ _OWN_NUMBERS = {
     "quarantine_is_explained": ("quarantined", "quarantined_unexplained"),
     "frontier_moves": ("frontier_age_s",),
 }
-"""The numbers that only one check shows, by check. The UI sorts all numbers by name; a short list is easier to read."""
+"""The numbers that not every check shows, by check. The UI sorts them by name; a short list is easier to read."""
 
 
 class ValidateConfig(Config):
@@ -64,7 +64,7 @@ class ValidateConfig(Config):
 
     full: bool = Field(
         default=False,
-        description="Recount all updates that compaction has left, not only new times, and write the Data Docs.",
+        description="Recount all updates that compaction has kept, not only new times, and write the Data Docs.",
     )
 
 
@@ -185,9 +185,9 @@ def _shown_by(check: str, numbers: dict[str, Any]) -> dict[str, Any]:
 
 
 def frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
-    """Return the seconds since upper last moved, or since the collection was created if it never did.
+    """Return the seconds since upper last moved, or since the collection was created if upper never did.
 
-    It is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
+    The result is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
     """
     is_read = collection.entry.mints_times and status.lag_messages == 0
     if status.closed or is_read:

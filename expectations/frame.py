@@ -36,7 +36,7 @@ COLUMNS = (
     "keys_in_error",
     "hash_mismatches",
 )
-"""`row` is `time` or `total`. Columns of the other kind of row are 0, so that every number stays an integer."""
+"""`row` is `time` or `total`. A column of one kind of row is 0 in the other, so that every number stays an integer."""
 
 
 def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_s: int) -> pd.DataFrame:

@@ -39,7 +39,7 @@ class Verdict:
     times: list[int] = field(default_factory=list)
     """The first times that failed."""
     problem: str | None = None
-    """Why it could not be checked at all."""
+    """Why the expectation could not be checked at all."""
 
 
 def judge(

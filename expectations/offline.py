@@ -21,7 +21,7 @@ _REMOTE = re.compile(
     r"""<script[^>]*\ssrc=["']https?:[^>]*>\s*</script>|<link[^>]*\shref=["']https?:[^>]*>"""
     r"""|<img[^>]*\ssrc=["']https?:[^>]*>|<link[^>]*\srel=["']shortcut icon["'][^>]*>"""
 )
-"""Everything that pages load from remote servers, and their icon, whose address is wrong."""
+"""Everything that pages load from remote servers, and their icon, whose address is invalid."""
 _NO_ASSET = re.compile(r"Data asset: None<br>")
 _CONTENTS = '<div class="container-fluid'
 """The start of a page's contents, below its navigation."""
@@ -61,7 +61,7 @@ class Result:
     failed: tuple[str, ...]
     """The checks that failed."""
     alarming: bool
-    """Whether one of them is an error, not a warning."""
+    """Whether at least one of these failures is an error rather than a warning."""
     page: str
     decided: int
     """Number of times that were sealed by decision."""

@@ -120,8 +120,8 @@ _RULES = (
     ),
     Rule(
         "rows_are_as_recorded",
-        "rows hash as they did when they were written, and statements and contents as they did when they were "
-        "validated; checked in full validations",
+        "the hashes of rows are those recorded when the rows were written, and the hashes of statements and contents "
+        "are those recorded by earlier validations; checked in full validations",
         _at_most("hash_mismatches", _zero),
         blocking=True,
     ),
@@ -179,8 +179,8 @@ _RULES = (
     ),
     Rule(
         "frontier_moves",
-        "upper has moved within `stalled_after_s`, or need not: the stream is closed, or the reclocked topic was read "
-        "to its end",
+        "upper has moved within `stalled_after_s`, or need not move: the stream is closed, or the reclocked topic was "
+        "read to its end",
         _at_most("frontier_age_s", lambda settings: settings.stalled_after_s),
         warning=True,
     ),

@@ -1,4 +1,4 @@
-"""Compact: move since by the retention rule in one commit, then merge runs in a second one."""
+"""Compact: move `since` by the retention rule in one commit, then merge runs in a second commit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
 def compact_collection(
     spark: SparkSession, catalog: Catalog, collection: Collection, settings: CollectionSettings, full: bool
 ) -> CompactReport:
-    """Compact one collection, and remove files that no log names and no reader can still be using."""
+    """Compact one collection, and remove files that no log lists and no reader can still be using."""
     check_intact(collection)
     entry = move_since(catalog, collection, settings.keep)
     compacted = merge_runs(spark, Collection(entry, collection.paths), entry.since, full, settings.merge_rows_max)

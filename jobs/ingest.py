@@ -31,7 +31,7 @@ class IngestReport(Counts):
 
     ticks: int = 0
     idle_ticks: int = 0
-    """Reclocked: ticks that found nothing new, and moved upper."""
+    """For reclocked topics: the number of ticks that found nothing new, and moved upper."""
     copies_dropped: int = 0
     gaps: list[TopicGap] = field(default_factory=list)
     partitions_added: list[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ def drain(spark: SparkSession, collection: Collection, settings: CollectionSetti
     Args:
         spark: the session.
         collection: the collection that stores the messages.
-        settings: its settings.
+        settings: the collection's settings.
         ingested: receives every tick, even if a later one fails.
 
     Raises:

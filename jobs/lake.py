@@ -62,8 +62,8 @@ def check_lake(settings: Settings) -> CheckedLake:
     """Check all settings against the topics and the store.
 
     Raises:
-        ConfigurationError: a setting is wrong, the store has a collection with another family or schema, or neither a
-            collection nor its topic exists; nothing was written.
+        ConfigurationError: a setting is wrong, the store has a collection of the same name but another family or
+            schema, or neither a collection nor its topic exists; nothing was written.
     """
     from tidelake.ingest.new_topics import check_new_topics
     from tidelake.settings.lake import check_topics

@@ -19,7 +19,7 @@ _LATE_LOGGED_MAX = 5
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
-    """Recount every collection: the times sealed since the last recount that agreed, or all of them.
+    """Recount every collection: the times sealed since the last recount that agreed, or all times.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
@@ -66,7 +66,7 @@ def validate_collection(
 
 
 def run_full(spark: SparkSession, settings: Settings) -> Report:
-    """Recount all updates that compaction has left."""
+    """Recount all updates that compaction has kept."""
     return run(spark, settings, full=True)
 
 

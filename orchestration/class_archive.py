@@ -24,7 +24,7 @@ _EXIT_TIMEOUT_S = 120.0
 
 
 def main() -> int:
-    """Create the archive if it is missing. A failure is reported and exits with 0: the archive only saves time."""
+    """Create the archive if it is missing. If that fails, the exit status is still 0: the archive only saves time."""
     archive = archive_of_this_java()
     if archive.exists():
         return 0

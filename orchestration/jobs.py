@@ -40,7 +40,7 @@ def build_jobs(names: Sequence[str]) -> Definitions:
                 NIGHTLY,
                 selection=checks | compacts,
                 config=_full(names),
-                description="Validate all updates that compaction has left, write the Data Docs, then compact.",
+                description="Validate all updates that compaction has kept, write the Data Docs, then compact.",
             ),
         ]
     )

@@ -51,7 +51,7 @@ def build_location(environment: Environment) -> Definitions:
     """Build all assets, checks, jobs, schedules and sensors of the collections that the environment names.
 
     Raises:
-        ConfigurationError: `collections.yaml` or a variable is wrong.
+        ConfigurationError: `collections.yaml` or a variable is invalid.
     """
     settings = load_settings(environment.config_file) if environment.has_config else None
     if settings is None or not settings.collections:

@@ -28,7 +28,7 @@ class SparkResource(ConfigurableResource[None]):
 
 
 class LakeResource(SparkResource):
-    """The session and the settings. A wrong setting fails the run before its first step."""
+    """The session and the settings. An invalid setting fails the run before its first step."""
 
     config_file: str
     _settings: Settings | None = PrivateAttr(default=None)

@@ -85,7 +85,7 @@ def _schedule(environment: Environment, job: str, field: str, description: str) 
     except DagsterInvalidDefinitionError as error:
         raise ConfigurationError(
             "environment",
-            CRON_VARIABLES[field],
-            f"is not a cron expression: {cron!r}",
+            "",
+            f"{CRON_VARIABLES[field]} is {cron!r}, which is not a cron expression",
             "write, for example, `*/5 * * * *`",
         ) from error

@@ -57,7 +57,10 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
     schedules = present.get("TIDELAKE_SCHEDULES", "stopped")
     if schedules not in ("running", "stopped"):
         raise ConfigurationError(
-            "environment", "TIDELAKE_SCHEDULES", f"is {schedules!r}", "write `running` or `stopped`"
+            "environment",
+            "",
+            f"TIDELAKE_SCHEDULES is {schedules!r}, which is neither 'running' nor 'stopped'",
+            "write `running` or `stopped`",
         )
     crons = {field: present[name] for field, name in CRON_VARIABLES.items() if name in present}
     return Environment(

@@ -35,7 +35,7 @@ def decode(spark: SparkSession, *files: Path) -> DataFrame:
 
 
 def newest_by_key(updates: DataFrame) -> DataFrame:
-    """Return, for each key, the last statement that sets a value: MERGE requires a source with one row per key."""
+    """Return, for each key, the last update that sets a value: MERGE requires a source with one row per key."""
     whole = F.struct(*COLUMNS, "_time")
     newest = updates.where(F.col("_diff") > 0).groupBy(KEY).agg(F.max_by(whole, "_time").alias("_newest"))
     return newest.select("_newest.*")
@@ -102,7 +102,7 @@ class Apart:
         self._pool = ProcessPoolExecutor(1, get_context("spawn"))
 
     def measure(self, action: Callable[..., dict[str, float]], *arguments: Any) -> Measured:
-        """Run an action in that process; the action may return its own time and other counters."""
+        """Run an action in that process; the action may return a time of its own, and further counters."""
         counters = self._pool.submit(_measured, action, *arguments).result()
         return Measured(**counters)
 

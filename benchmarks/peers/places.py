@@ -1,4 +1,4 @@
-"""The folder in which `make bench-peers` builds other environments and readers, which are not part of the product."""
+"""The folder in which `make bench-peers` builds what peers need; none of it is part of the product."""
 
 from __future__ import annotations
 

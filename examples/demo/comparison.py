@@ -28,7 +28,7 @@ _AS_RECORDED = {"bin": "lower(hex(bin))", "price": "string(price)", "seen": "uni
 
 @dataclass(frozen=True)
 class Comparison:
-    """The contents of one collection AS OF one time."""
+    """Whether the contents of one collection AS OF one time equal the truth."""
 
     name: str
     as_of: int

@@ -130,12 +130,12 @@ def write_capture_until(topics: Path, moment: int) -> int:
     """Add the messages that were captured between the previous moment and this one; return their number."""
     folder = topics / "people"
     folder.mkdir(parents=True, exist_ok=True)
-    ends = [one["offsets"] for one in moments()]
+    ends = [recorded["offsets"] for recorded in moments()]
     written = 0
     for partition, end in ends[moment].items():
         start = ends[moment - 1][partition] if moment else 0
         lines = gzip.decompress((CAPTURE / f"{partition}.jsonl.gz").read_bytes()).splitlines(keepends=True)[start:end]
-        # An existing file must not change, so each moment has files of its own; leading zeros name the same partition.
+        # An existing file must not change, so each moment has its own files; leading zeros do not change the partition.
         (folder / f"{partition.zfill(moment + 1)}.jsonl").write_bytes(b"".join(lines))
         written += len(lines)
     return written

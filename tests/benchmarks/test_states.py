@@ -22,7 +22,7 @@ def test_ticks_seal_on_a_seeded_state(spark: SparkSession, tmp_path: Path) -> No
     seed_state(lake, "few", few, versions=2)
     few_after_two = Stream(10_000, "upsert", state_updates_per_time=few.state_updates_per_time // 2)
     for file in write_ticks(spark, few_after_two, tmp_path / "made", "few", ticks=2, updates=1_000):
-        lake.show("few", file)
+        lake.add_file("few", file)
         lake.tick("few")
     result = snapshot(spark, lake.collection("few"))
     assert result.contents.agg(F.count("*"), F.countDistinct("id")).collect()[0][:] == (10_000, 10_000)

@@ -107,7 +107,7 @@ def test_a_new_column_of_the_schema_in_the_settings_appears(tmp_path: Path, spar
     lake.ingest()
     assert lake.shown() == {1: ("x", "y", "None"), 2: ("x", "None", "z")}
     lake.document["collections"]["prices"].pop("schema")  # type: ignore[attr-defined]
-    with pytest.raises(ConfigurationError, match=r"(?s)schema: is missing.*from a registry: .* a block `registry:`"):
+    with pytest.raises(ConfigurationError, match=r"(?s)schema: is missing.*from a registry: .* a `registry:` block"):
         lake.configure(format="avro")
 
 

@@ -347,7 +347,7 @@ def test_a_breach_gives_an_order_two_values_at_one_time_with_or_without_other_up
         ({"close": True, "unsealed_times": 1}, "close and unsealed_times"),
         ({"close": True, "far_future": 1}, "close and far_future"),
         ({"times": 5, "unsealed_times": 6}, "unsealed_times"),
-        ({"updates": 2, "over_count_at": (1, 2, 3)}, "3 times must have an update"),
+        ({"updates": 2, "over_count_at": (1, 2, 3)}, "3 different times must have an update"),
     ],
 )
 def test_wrong_options_are_named_and_refused_with_a_hint(choices: dict[str, Any], text: str) -> None:

@@ -81,15 +81,15 @@ def test_a_wrong_collections_yaml_fails_the_load_with_its_own_error(lakes: Lakes
     [
         (
             {"TIDELAKE_SCHEDULES": "yes"},
-            "environment: TIDELAKE_SCHEDULES: is 'yes'\nhint: write `running` or `stopped`",
+            "environment: TIDELAKE_SCHEDULES is 'yes', which is neither 'running' nor 'stopped'\nhint: write",
         ),
         (
             {"TIDELAKE_TICK_CRON": "often"},
-            "environment: TIDELAKE_TICK_CRON: is not a cron expression: 'often'\nhint: write",
+            "environment: TIDELAKE_TICK_CRON is 'often', which is not a cron expression\nhint: write",
         ),
     ],
 )
-def test_the_error_names_a_wrong_variable(lakes: Lakes, variables: dict[str, str], text: str) -> None:
+def test_the_error_names_the_invalid_variable(lakes: Lakes, variables: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         build_location(read_environment({"TIDELAKE_CONFIG": str(lakes.config), **variables}))
     assert str(raised.value).startswith(text)

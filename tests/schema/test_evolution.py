@@ -10,7 +10,7 @@ import pytest
 from tidelake.errors import SchemaRefused
 from tidelake.schema.avro import resolved_schema
 from tidelake.schema.connect import landing_record, row_schema_of_connect
-from tidelake.schema.evolution import Values, added_fields, landed_fields, new_fields, sort_writers
+from tidelake.schema.evolution import Values, added_fields, landed_fields, new_fields, separate_writers
 
 TEXT = ["null", "string"]
 MONEY = {"type": "record", "name": "shop.money", "fields": [{"name": "cents", "type": "long"}]}
@@ -66,23 +66,23 @@ def test_a_new_column_with_a_default_is_nullable_and_a_narrower_type_is_no_chang
 def test_topics_of_one_collection_may_each_add_columns_of_their_own() -> None:
     writers = {1: record(("id", "long"), ("a", TEXT)), 2: record(("id", "long"), ("b", TEXT))}
     known = Values(record(("id", "long")), may_lack=("a", "b"))
-    result = sort_writers(known, writers, True, lambda writer: writer)
+    result = separate_writers(known, writers, True, lambda writer: writer)
     assert names(result.values.record["fields"]) == ["id", "a", "b"] and set(result.usable) == {1, 2}
-    strict = sort_writers(Values(record(("id", "long"))), writers, True, lambda writer: writer)
+    strict = separate_writers(Values(record(("id", "long"))), writers, True, lambda writer: writer)
     assert names(strict.values.record["fields"]) == ["id", "a"]
     assert "'b' is refused: it is new, but 'a' is missing" in strict.refused[2]
-    fixed = sort_writers(Values(record(("id", "long"))), writers, False, lambda writer: writer)
+    fixed = separate_writers(Values(record(("id", "long"))), writers, False, lambda writer: writer)
     assert set(fixed.refused) == {1, 2}
 
 
 def test_a_column_that_was_dropped_before_does_not_turn_a_later_new_column_into_a_rename() -> None:
     older, dropped = record(("id", "long"), ("a", TEXT)), record(("id", "long"))
     writers = {1: older, 2: dropped, 3: record(("id", "long"), ("b", TEXT))}
-    result = sort_writers(Values(older), writers, True, lambda writer: writer)
+    result = separate_writers(Values(older), writers, True, lambda writer: writer)
     assert names(result.values.record["fields"]) == ["id", "a", "b"] and not result.refused
     # The other way round, it is a rename: the writer without the column is older than the writer with it.
     reordered = {1: dropped, 2: older, 3: record(("id", "long"), ("b", TEXT))}
-    assert set(sort_writers(Values(older), reordered, True, lambda writer: writer).refused) == {3}
+    assert set(separate_writers(Values(older), reordered, True, lambda writer: writer).refused) == {3}
 
 
 def test_columns_of_change_events_keep_the_names_of_connects_types() -> None:

@@ -79,7 +79,7 @@ def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None
         ),
         (("family: plain", "family: plian"), r"collections.orders.family: .*not 'plian'"),
         (("    topic: orders", "    tpoic: orders"), r"collections.orders.tpoic: is not a known key"),
-        (("    topic: orders\n", ""), r"collections.orders.topic: field required"),
+        (("    topic: orders\n", ""), r"collections.orders.topic: is missing"),
         (("    topic: orders", "    topic: 7"), r"collections.orders.topic: .*not 7"),
         (("topic: orders", "topic: orders\n    keep: -1"), r"collections.orders.keep"),
         (("topic: orders", "topic: orders\n    keep: some"), r"collections.orders.keep"),
@@ -92,7 +92,7 @@ def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None
             r"keep: should be 'all', or a distance before upper .*, not True",
         ),
         (("topic: orders", "topic: orders\n    messages_per_tick_max: 0"), r"messages_per_tick_max"),
-        (("topic: orders", "topic: orders\n    encoding: confluent"), r"schema_ids: is missing for Confluent framing"),
+        (("topic: orders", "topic: orders\n    encoding: confluent"), r"schema_ids: is required for Confluent framing"),
         (("schema: {type", "schema: nowhere.avsc\n    x: {type"), r"x: is not a known key|cannot be read"),
         (("type: long", "type: lnog"), r"collections.orders.schema: .*lnog"),
         (("  orders:", "  Orders:"), r"collections.Orders: is not a valid name"),
@@ -281,7 +281,7 @@ def test_a_raw_collection_has_its_envelope_topics_and_metadata(tmp_path: Path) -
         (("envelope: append_only", "envelope: plain"), r"clicks.envelope: is not an envelope: 'plain'"),
         (
             ("envelope: append_only", "envelope: append_only\n    family: upsert"),
-            r"clicks.envelope: is 'append_only', and family is 'upsert': both name the envelope",
+            r"clicks.envelope: is 'append_only', but family is 'upsert': both name the envelope",
         ),
         (
             ("envelope: append_only", "envelope: append_only\n    before: key"),
@@ -347,7 +347,7 @@ KEY = "{type: record, name: key, fields: [{name: id, type: int}]}"
             f"key_schema_ids: {{1: {KEY}}}",
             r"key_schema_ids: is not allowed for bare Avro\nhint: bare keys have one schema",
         ),
-        (f"encoding: confluent\n    schema_ids: {{}}\n    key_schema: {KEY}", r"schema_ids: is missing for Confluent"),
+        (f"encoding: confluent\n    schema_ids: {{}}\n    key_schema: {KEY}", r"schema_ids: is required for Confluent"),
         (
             f"key_schema: {KEY.replace('int', 'string')}",
             r"key_schema: column 'id' is refused: it is written as a different",
@@ -369,10 +369,10 @@ def test_evolution_is_for_raw_topics_and_a_schema_may_be_left_out_if_something_e
     without = EVENTS[: EVENTS.index("    schema:")]
     load(tmp_path, f"{without}    format: json\n")
     with pytest.raises(
-        ConfigurationError, match=r"schema: is missing\nhint: .*from a registry: .* a block `registry:`"
+        ConfigurationError, match=r"schema: is missing\nhint: .*from a registry: .* a `registry:` block"
     ):
         load(tmp_path, without)
     registry = "registry: {url: 'http://127.0.0.1:8081'}\n"
     load(tmp_path, f"{registry}{without}    encoding: confluent\n")
-    with pytest.raises(ConfigurationError, match=r"subject: names records, but `schema` and `key_schema` do not both"):
+    with pytest.raises(ConfigurationError, match=r"subject: names records, but `schema` or `key_schema` is missing"):
         load(tmp_path, f"{registry}{without}    encoding: confluent\n    subject: record\n")

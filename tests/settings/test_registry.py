@@ -30,7 +30,7 @@ def test_a_password_over_http_goes_to_no_other_machine_unless_the_settings_allow
         load(tmp_path, url=url, **LOGIN)
     assert caught.value.field == "registry.url"
     assert caught.value.file == f"{tmp_path / 'collections.yaml'}, line 5"
-    assert "`allow_plain_http: true` in the block `registry:`" in caught.value.fix
+    assert "`allow_plain_http: true` in the `registry:` block" in caught.value.fix
     assert load(tmp_path, url=url, allow_plain_http=True, **LOGIN) is not None
 
 

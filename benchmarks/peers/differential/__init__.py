@@ -13,7 +13,7 @@ _PROGRAM = BUILT / "differential" / "release" / "differential-reader"
 
 
 def measure(samples: Samples, times: int, seconds_max: float, say: Callable[[str], None]) -> None:
-    """Add one measurement of reversed statements; a run that exceeds the time limit counts with that limit."""
+    """Add a measurement of statements in reverse order. A run beyond the time limit is recorded as that limit."""
     if not _PROGRAM.exists():
         samples.absent[READER] = f"not built: {HINT} on a machine with cargo"
         return
@@ -23,7 +23,7 @@ def measure(samples: Samples, times: int, seconds_max: float, say: Callable[[str
         )
     except subprocess.TimeoutExpired:
         samples.of[READER] = [Measured(seconds_max, seconds_max)]
-        samples.cut = f"{READER} was stopped after {seconds_max:.0f} s: it takes longer than that"
+        samples.cut = f"{READER} was stopped after {seconds_max:.0f} s, and would have taken longer"
     else:
         seconds, cpu_s = map(float, done.stdout.split())
         samples.of[READER] = [Measured(seconds, cpu_s)]

@@ -15,7 +15,8 @@ from tidelake.errors import OptionRefused
 def fence(
     name: NameArgument,
     writer: Annotated[
-        str | None, typer.Option("--writer", help="The only writer to let in, named as `writer` in its settings.")
+        str | None,
+        typer.Option("--writer", help="The only writer to let in: the name that its settings give as `writer`."),
     ] = None,
     anyone: Annotated[bool, typer.Option("--anyone", help="Let in any writer, with or without a name.")] = False,
     config: ConfigOption = CONFIG,

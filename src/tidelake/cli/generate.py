@@ -35,7 +35,7 @@ def generate(**choices: Any) -> None:
 
 
 def add_generate(app: typer.Typer) -> None:
-    """Register `generate` as a command with an option, its help and its default for each field of `GenerateOptions`."""
+    """Register `generate` as a command. Each field of `GenerateOptions` becomes an option with its help and default."""
     from tidelake.generator.options import GenerateOptions
 
     hints = get_type_hints(GenerateOptions)

@@ -32,7 +32,9 @@ def quarantine(
 
 def times(
     name: NameArgument,
-    limit: Annotated[int, typer.Option(min=0, help="Maximum number of times; the newest are shown.")] = ROWS_SHOWN,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Maximum length of the list; the newest times are shown.")
+    ] = ROWS_SHOWN,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:

@@ -91,7 +91,7 @@ def _spark_errors(name: str, where: str | None) -> Iterator[None]:
         java = getattr(error, "java_exception", None)
         fact = str(error if java is None else java.toString()).split("\n", maxsplit=1)[0]
         state = (error.getSqlState() or "") if isinstance(error, PySparkException) else ""
-        if where is not None and state.startswith(("22", "P0")):  # it failed on the data, or called `raise_error`
+        if where is not None and state.startswith(("22", "P0")):  # an error in the data, or `raise_error`
             raise PredicateRefused(
                 where, f"fails: {fact}", "write a predicate that is true or false for every row"
             ) from error
@@ -99,7 +99,7 @@ def _spark_errors(name: str, where: str | None) -> Iterator[None]:
 
 
 def _rows_of(snapshot: Snapshot, rows_max: int | None) -> list[dict[str, Any]]:
-    """Return the rows in order, read from the JVM's JSON: Python has no year 10000; `parse` keeps 38 digits exact."""
+    """Return the rows in order, read as JSON from the JVM: Python has no year 10000, and `parse` keeps 38 digits."""
     from pyspark.sql import functions as F
 
     from tidelake.decode.landing import ROW_TEXT

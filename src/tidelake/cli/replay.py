@@ -76,7 +76,7 @@ def _check_no_store(store: Path | None) -> None:
 def _replay_through_delta(
     streams: list[tuple[Path, list[bytes]]], store: Path | None, failed: list[Path]
 ) -> Iterator[dict[str, Any]]:
-    """Run each stream through the real jobs. If one fails, print its error, add it to `failed`, and run the others."""
+    """Run each stream through the real jobs. If one fails, print the error, add its file to `failed`, and continue."""
     from tidelake.generator.recorded_stream import Pipeline, make_streams, replay_through
     from tidelake.spark.session import LOG, start_session
 
@@ -112,7 +112,7 @@ def _jobs() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 @contextmanager
 def _no_log() -> Iterator[None]:
-    """Keep the jobs' log messages out of the output: their findings are printed, and their errors are raised."""
+    """Keep the jobs' log messages out of the output: what the jobs find is printed, and their errors are raised."""
     import structlog
 
     before = structlog.get_config()

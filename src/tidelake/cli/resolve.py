@@ -40,7 +40,7 @@ class _Resolve(TyperGroup):
         return super().parse_args(ctx, args)
 
     def _is_by_options(self, args: list[str]) -> bool:
-        """Return whether the first name is that of a collection, which may also be the name of a sub-command."""
+        """Return whether the first argument is a collection's name, which may also be the name of a sub-command."""
         if args[0] not in self.commands or args[0] == _BY_OPTIONS:
             return args[0] != "--help"
         flags = {word.partition("=")[0] for word in args}
@@ -61,7 +61,7 @@ class _Resolve(TyperGroup):
 app = typer.Typer(
     name="resolve",
     cls=_Resolve,
-    help="Decide what a stream cannot: store a standing rule that the next ingest or seal applies. Starts no JVM.",
+    help="Decide what a stream cannot decide, by a standing rule that the next ingest or seal applies. Starts no JVM.",
     no_args_is_help=True,
 )
 
@@ -99,7 +99,7 @@ def discard(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Discard one statement at a time, with every copy of it."""
+    """Discard one of the statements about a time, with every copy of it."""
     from tidelake.decisions import Discard, parse_statement
 
     _decide(config, name, Discard(time=time, statement=parse_statement(statement), reason=reason), as_json)
@@ -208,7 +208,7 @@ def by_options(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Decide with options alone, as before there were sub-commands."""
+    """Decide with options and no sub-command, as in earlier versions."""
     acknowledged = None if withdraw else quarantined
     values = {
         "count": ("--count", count),

@@ -67,7 +67,7 @@ def _cluster(config: Path) -> KafkaCluster:
 
     settings = load_settings(config)
     if settings.kafka is None:
-        raise ConfigurationError(str(config), "kafka", "is missing", "add a block `kafka:` with `bootstrap_servers`")
+        raise ConfigurationError(str(config), "kafka", "is missing", "add a `kafka:` block with `bootstrap_servers`")
     return KafkaCluster(settings.kafka)
 
 

@@ -152,7 +152,7 @@ def _land_array(kind: AvroType, names: _Names, column: str, namespace: str) -> L
 def _land_union(branches: list[AvroType], names: _Names, column: str, namespace: str) -> Landing:
     real = [(_branch_name(branch), branch) for branch in branches if branch != "null"]
     if not real:
-        raise SchemaRefused(column, "a column cannot be of type null alone")
+        raise SchemaRefused(column, "a column cannot have null as its only type")
     optional = len(real) < len(branches)
     if len(real) == 1:
         landing = _land(real[0][1], names, column, namespace)

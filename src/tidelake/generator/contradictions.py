@@ -1,4 +1,4 @@
-"""Contradictions of a source: facts that cannot all be true, at chosen times of a history."""
+"""Makes a source contradict itself at chosen times of a history: it states facts that cannot all be true."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from random import Random
 from tidelake.generator.history import History, Triple
 from tidelake.protocol.message import Message, Progress, Updates
 
-ONE_MORE = "over_count"
-OTHER_COUNT = "conflicting_count"
-OTHER_DIFF = "conflicting_diff"
+OVER_COUNT = "over_count"
+CONFLICTING_COUNT = "conflicting_count"
+CONFLICTING_DIFF = "conflicting_diff"
 
 _ATTEMPTS = 100
 
 
-def other_diffs(history: History, times: Sequence[int], random: Random) -> list[Message]:
-    """State one update of each time again, with a diff further from zero."""
+def conflicting_diffs(history: History, times: Sequence[int], random: Random) -> list[Message]:
+    """Restate one update at each time, with a diff further from zero."""
     chosen = [random.choice(_updates_at(history, time)) for time in times]
     return [Updates([(row, time, diff + (1 if diff > 0 else -1))]) for row, time, diff in chosen]
 
 
-def other_counts(history: History, times: Sequence[int]) -> list[Message]:
+def conflicting_counts(history: History, times: Sequence[int]) -> list[Message]:
     """Announce one update too many at each time."""
     return [Progress([time], [time + 1], [(time, len(_updates_at(history, time)) + 1)]) for time in times]
 
@@ -37,7 +37,7 @@ def breaches(history: History, times: Sequence[int], random: Random) -> list[Tri
 
 
 def second_values(history: History, times: Sequence[int]) -> list[Triple]:
-    """Give one order of each time a second value: an order that is set at that time, or else a new one."""
+    """Give one order at each time a second value. If no order is set at a time, a new order gets both values."""
     values = []
     for time in times:
         row = next((row for row, _, diff in _updates_at(history, time) if diff > 0), None)

@@ -1,7 +1,7 @@
 """Encodes messages about numbered rows: each row is encoded once, however often it is stated.
 
 The bytes are those of `AvroCodec.encode`, at a seventh of the cost if two writers and copies repeat each row. Unlike
-the core, this encoder also writes messages that break a rule.
+`AvroCodec`, this encoder also accepts messages that break a rule of the protocol.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Encoder:
     Args:
         codec: encodes the rows.
         encoding: the framing of messages.
-        schema_id: the id in Confluent framing.
+        schema_id: the schema id that Confluent framing puts before a message.
     """
 
     def __init__(self, codec: AvroCodec, encoding: Encoding, schema_id: int) -> None:

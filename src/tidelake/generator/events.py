@@ -28,8 +28,8 @@ EVENT_SCHEMA: dict[str, Any] = {
 class EventHistory(History):
     """Distinct change events in time order, each with a diff of 1; `rows` holds the events.
 
-    No two orders have the same id at the same time. Every tenth change may affect an order that was already changed at
-    the current time, and some changes give an order a new id.
+    No two orders have the same id at the same time. About one change in ten may affect an order that was already
+    changed at the current time, and some changes give an order a new id.
 
     >>> history = EventHistory("debezium", updates=50, times=10, random=Random(7))
     >>> len({(event, time) for event, time, _ in history.updates}), {row["op"] for row in history.rows} == {*"cud"}
@@ -63,7 +63,7 @@ class EventHistory(History):
             self._add_event(order, self._new_order(self._new_id() if gets_new_id else self._orders[order]["id"]), time)
 
     def _order_to_create(self, kind: float) -> int:
-        """Return a deleted order if `kind` asks for one and its id is free, otherwise a new order."""
+        """Return a deleted order if `kind` asks for it and the order's id is free, otherwise a new order."""
         deleted = self._pick(self._gone) if kind < 0.1 else None
         if deleted is not None and self._orders[deleted]["id"] not in self._live_by_id:
             return deleted

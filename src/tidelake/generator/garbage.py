@@ -1,6 +1,6 @@
-"""Unusable values: bytes that do not decode, and messages that break a rule regardless of other messages.
+"""Unusable values: bytes that do not decode, and messages that break a rule, whatever other messages state.
 
-They are derived from good messages, which stay in the topic too, so nothing is lost.
+The values are derived from good messages, which stay in the topic as well, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _ATTEMPTS_MAX = 1_000
 
 
 class Garbage:
-    """Creates bad values, and counts them by the reason that a reader has to report.
+    """Creates unusable values, and counts them by the reason that a reader has to report.
 
     Args:
-        decode: raises an error for a bad value. Each value is decoded once, so that none is valid by chance.
+        decode: raises an error for an unusable value. Each value is decoded once, so that none is usable by chance.
         encoding: the framing of good messages.
         schema_id: the schema id of good messages.
         random: the source of all randomness.
@@ -41,18 +41,18 @@ class Garbage:
         self._random = random
 
     def undecodable(self, values: Sequence[bytes], count: int) -> list[bytes]:
-        """Turn good values into values that do not decode, each kind in turn."""
-        kinds = [self._cut_off, self._with_trailing_bytes, self._with_a_wrong_first_byte, self._random_bytes]
+        """Derive values that do not decode from good values, cycling through the kinds of damage."""
+        kinds = [self._cut_off, self._with_trailing_bytes, self._with_an_invalid_first_byte, self._random_bytes]
         if self._header_bytes:
             kinds.append(self._with_an_unknown_schema)
-        return [self._bad(kind, values) for kind in islice(cycle(kinds), count)]
+        return [self._unusable(kind, values) for kind in islice(cycle(kinds), count)]
 
     def malformed(self, encoder: Encoder, batches: Sequence[Sequence[Fact]], count: int) -> list[bytes]:
-        """Turn batches of updates into messages that break a rule, each rule in turn."""
+        """Derive messages that break a rule from batches of updates, cycling through the rules."""
         rules = (_zero_diff, _bad_interval, _negative_time, _negative_count, _duplicate_count, _count_outside_interval)
-        return [self._bad(partial(rule, encoder, self._random), batches) for rule in islice(cycle(rules), count)]
+        return [self._unusable(partial(rule, encoder, self._random), batches) for rule in islice(cycle(rules), count)]
 
-    def _bad(self, make: Callable[[Any], bytes], originals: Sequence[Any]) -> bytes:
+    def _unusable(self, make: Callable[[Any], bytes], originals: Sequence[Any]) -> bytes:
         for _ in range(_ATTEMPTS_MAX):
             value = make(self._random.choice(originals))
             try:
@@ -63,7 +63,7 @@ class Garbage:
             except MalformedMessage as error:
                 self.reasons[error.kind] += 1
                 return value
-        raise AssertionError(f"none of {_ATTEMPTS_MAX} mangled values is bad")
+        raise AssertionError(f"none of {_ATTEMPTS_MAX} mangled values is unusable")
 
     def _cut_off(self, value: bytes) -> bytes:
         return value[: self._random.randint(self._header_bytes + 1, len(value) - 1)]
@@ -71,8 +71,8 @@ class Garbage:
     def _with_trailing_bytes(self, value: bytes) -> bytes:
         return value + self._random.randbytes(self._random.randint(1, 8))
 
-    def _with_a_wrong_first_byte(self, value: bytes) -> bytes:
-        return bytes([self._random.choice((4, 6, 8, 64))]) + value[1:]  # as the index of a union's branch: 2, 3, 4, 32
+    def _with_an_invalid_first_byte(self, value: bytes) -> bytes:
+        return bytes([self._random.choice((4, 6, 8, 64))]) + value[1:]  # read as a union's branch: 2, 3, 4, 32
 
     def _random_bytes(self, _: bytes) -> bytes:
         first = self._random.choice((10, 12, 32, 100))  # no message begins with these

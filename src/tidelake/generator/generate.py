@@ -10,15 +10,15 @@ from typing import Any
 
 from tidelake.codec.avro import AvroCodec, ConfluentCodec
 from tidelake.errors import GeneratorRefused
-from tidelake.generator.contradictions import ONE_MORE, OTHER_COUNT, OTHER_DIFF
+from tidelake.generator.contradictions import CONFLICTING_COUNT, CONFLICTING_DIFF, OVER_COUNT
 from tidelake.generator.encoder import Encoder
 from tidelake.generator.events import EVENT_SCHEMA, EventHistory
 from tidelake.generator.garbage import Garbage
 from tidelake.generator.history import History
 from tidelake.generator.options import Family, GenerateOptions
 from tidelake.generator.orders import RECORD_SCHEMA
-from tidelake.generator.stream import Stream, missing_statement
-from tidelake.generator.topic_writer import Held, check_is_empty, look_into, write_topic
+from tidelake.generator.stream import Stream, missing_statements
+from tidelake.generator.topic_writer import TopicContents, check_is_empty, read_contents, write_topic
 from tidelake.generator.truth import HeldBack, Part, Truth, counts_between, read_truth, updates_table, write_truth
 from tidelake.generator.writers import Span
 from tidelake.protocol.message import Progress, Updates
@@ -35,7 +35,7 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Generated:
-    """The paths that were written, and the topic's ground truth."""
+    """The paths of the written files, and the topic's ground truth."""
 
     topic: Path
     schema_path: Path
@@ -62,8 +62,8 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
         GeneratorRefused: the topic is not empty, or cannot be continued; a chosen time is outside the history; `out`
             is inside the topic.
 
-    Cost: the history and the topic's new part are held in memory. 200,000 updates, of which two writers and
-    copies make 520,000, take 7 s on one core.
+    Cost: the history and the topic's new part are held in memory. 200,000 updates, which two writers
+    and copies turn into 520,000, take 7 s on one core.
     """
     report = progress or (lambda step, done, total: None)
     topic = topics / options.name
@@ -98,7 +98,7 @@ def generate(options: GenerateOptions, topics: Path, out: Path, progress: Report
     report("history", options.updates, options.updates)
     table = updates_table(history.rows, history.updates, updates_path if before else None)
     missing = counts_between(updates_path, before.stated_upper, before.end) if before else []
-    repairs = missing_statement(before.stated_upper, before.end, missing) if before else []
+    repairs = missing_statements(before.stated_upper, before.end, missing) if before else []
     far_future = _FAR_FUTURE + (len(before.far_future) if before else 0)
     stream = Stream(options, history, span, repairs, far_future, chance)
     schema = schema_of(options.family)
@@ -125,15 +125,15 @@ def schema_of(family: Family) -> dict[str, Any]:
     return EVENT_SCHEMA if family == "debezium" else RECORD_SCHEMA
 
 
-def _read_topic(options: GenerateOptions, topic: Path, truth_path: Path) -> tuple[Held, Truth | None]:
-    """Return what the topic holds, and its ground truth if this call continues it.
+def _read_topic(options: GenerateOptions, topic: Path, truth_path: Path) -> tuple[TopicContents, Truth | None]:
+    """Return the contents of the topic, and its ground truth if this call continues the topic.
 
     Raises:
         GeneratorRefused: the topic is not empty, or cannot be continued.
     """
     if not options.append:
         check_is_empty(locate(topic))
-    contents = look_into(locate(topic))
+    contents = read_contents(locate(topic))
     if not contents.messages:
         return contents, None
     before = read_truth(truth_path)
@@ -160,7 +160,7 @@ def _span(options: GenerateOptions, before: Truth | None) -> Span:
     """Return the times of the history, and how far progress is stated.
 
     Raises:
-        GeneratorRefused: no progress is stated for a time to hold back.
+        GeneratorRefused: no progress statement covers a time that is to be held back.
     """
     start = before.end if before else 0
     end = start + options.times
@@ -168,8 +168,8 @@ def _span(options: GenerateOptions, before: Truth | None) -> Span:
     for time in options.times_held_back:
         if not start <= time < sealed:
             raise GeneratorRefused(
-                f"time {time} cannot be contradicted: progress is stated for the times from {start} to {sealed - 1}",
-                "choose one of these",
+                f"time {time} cannot be contradicted: only the times from {start} to {sealed - 1} have stated progress",
+                "choose one of these times",
             )
     return Span(start, sealed, end, options.close)
 
@@ -200,9 +200,9 @@ def _truth(
     quarantined.update(before.quarantined if before else {})
     held_back = [
         *(before.held_back if before else ()),
-        *(HeldBack(time=time, kind=OTHER_DIFF) for time in options.conflicting_diff_at),
-        *(HeldBack(time=time, kind=OTHER_COUNT) for time in options.conflicting_count_at),
-        *(HeldBack(time=time, kind=ONE_MORE) for time in options.over_count_at),
+        *(HeldBack(time=time, kind=CONFLICTING_DIFF) for time in options.conflicting_diff_at),
+        *(HeldBack(time=time, kind=CONFLICTING_COUNT) for time in options.conflicting_count_at),
+        *(HeldBack(time=time, kind=OVER_COUNT) for time in options.over_count_at),
         *(HeldBack(time=time, kind="envelope_breach") for time in options.breach_at),
     ]
     chosen = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(options).items()}

@@ -20,16 +20,16 @@ class History:
 
     Args:
         family: decides which diffs are allowed.
-        updates: the exact number of distinct `(row, time)`.
+        updates: the exact number of distinct pairs `(row, time)`.
         times: the number of times, beginning at `first_time`.
         random: the source of all randomness.
         keys: the number of ids; exceeded only if necessary.
         empty_times: the minimum share of times without an update.
-        negative: the share of deletions that remove more than there is.
+        negative: the share of deletions that remove more copies of a row than exist.
         needed: times that must have at least one update.
         first_time: the first time of the history.
         first_id: the minimum id of an order.
-        first_number: the first row number. Lower ones belong to an earlier history, whose orders all differ from these.
+        first_number: the first row number. Lower numbers belong to an earlier history, which has none of these orders.
 
     Raises:
         AssertionError: a needed time is outside the history.
@@ -90,7 +90,7 @@ class History:
         return self.next_id - 1
 
     def _step_of(self, family: Family) -> Callable[[int, int], None]:
-        """Return the function that makes the next change; its arguments are the time and the updates left."""
+        """Return the function that makes the next change; its arguments are the time and the number of updates left."""
         return self._append_step if family == "append_only" else self._plain_step
 
     def _plain_step(self, time: int, left: int) -> None:
@@ -163,7 +163,7 @@ class History:
         return self._random.randint(2, 5) if not self._is_keyed and self._random.random() < 0.1 else 1
 
     def _change(self, held: int) -> int:
-        """Return a diff that removes a part of what is held, or adds to it."""
+        """Return a diff that removes some of the `held` copies of a row, but not all of them, or adds copies."""
         if held > 1 and self._random.random() < 0.6:
             return -self._random.randint(1, held - 1)
         return self._amount()
@@ -180,7 +180,7 @@ class History:
         return self.next_id < self._ids.stop or bool(self._free_ids.items)
 
     def _new_id(self) -> int:
-        """Return an id that no live order has; a new one beyond `keys` if all are in use."""
+        """Return an id that no live order has. If all ids are in use, the new id is beyond `keys`."""
         free = self._free_ids.items
         if free and self.next_id >= self._ids.stop:
             return free[int(self._random.random() * len(free))]

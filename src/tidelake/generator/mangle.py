@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 def split_statements(messages: Iterable[Message], random: Random, share: float) -> list[Message]:
-    """Split a share of the statements into two overlapping parts, and repeat a part of each."""
+    """Replace a share of the progress statements with three parts each, which overlap."""
     result: list[Message] = []
     for message in messages:
         if isinstance(message, Progress) and random.random() < share:
@@ -24,7 +24,7 @@ def split_statements(messages: Iterable[Message], random: Random, share: float) 
 
 
 def repeat_inside(messages: Iterable[Message], random: Random, share: float) -> list[Message]:
-    """Repeat a share of the updates somewhere in their own message."""
+    """Repeat a share of the updates, each somewhere in its own message."""
     result: list[Message] = []
     for message in messages:
         copies = [update for update in message.batch if random.random() < share] if isinstance(message, Updates) else []
@@ -68,7 +68,10 @@ def _place(placed: tuple[float, object]) -> float:
 
 
 def _parts(statement: Progress, random: Random) -> list[Message]:
-    """Return two overlapping parts and a third from inside; a statement of one time, or a closing one, stays whole."""
+    """Return two overlapping parts of a statement, and a third part from within it.
+
+    A statement that covers a single time, or closes the stream, stays whole.
+    """
     if statement.upper.is_empty:
         return [statement]
     (lower,), (upper,) = statement.lower.elements, statement.upper.elements

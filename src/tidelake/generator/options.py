@@ -42,7 +42,7 @@ def _times(text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateOptions:
-    """All options; mangling is off by default. `fields()` holds the help of each under `metadata["help"]`.
+    """All options; mangling is off by default. `dataclasses.fields` gives the help of each as `metadata["help"]`.
 
     Raises:
         ArgumentRefused: a value is illegal.
@@ -57,7 +57,7 @@ class GenerateOptions:
     """
 
     name: str = _choice(
-        "", "The topic's name: the name of its folder, and the beginning of the names of three files.", rule="name"
+        "", "The topic's name. The topic's folder has this name, and three file names begin with it.", rule="name"
     )
 
     # The history.
@@ -71,10 +71,12 @@ class GenerateOptions:
     )
     seed: int = _number(0, "The same seed and options give the same bytes.", most=INT64_MAX)
     updates: int = _number(10_000, "Exact number of distinct updates (data, time) in the history.", 1)
-    times: int = _number(100, "Number of times in the history; the last upper is the first time after them.", 1)
+    times: int = _number(
+        100, "Number of distinct times in the history; the last upper is the first time after them.", 1
+    )
     keys: int = _number(5_000, "Number of orders; a plain history exceeds it only if necessary.", 1)
-    empty_times: float = _share(0.05, "Share of the times without an update.")
-    negative: float = _share(0.0, "Share of the deletions that remove more than there is (plain only).")
+    empty_times: float = _share(0.05, "Share of the times that have no update.")
+    negative: float = _share(0.0, "Share of the deletions that remove more copies of a row than exist (plain only).")
 
     # The messages.
     encoding: Encoding = field(
@@ -84,31 +86,36 @@ class GenerateOptions:
     partitions: int = _number(1, "Number of partitions, which take the messages in turn.", 1, 10_000)
     messages_per_file: int = _number(1_000, "Number of messages in one Parquet file.", 1)
     updates_per_message: int = _number(100, "Maximum number of updates in a message of the first writer.", 1)
-    times_per_statement: int = _number(10, "Average number of times that one progress statement covers.", 1)
+    times_per_statement: int = _number(10, "Average number of distinct times that one progress statement covers.", 1)
     append: bool = _choice(
         False, "Continue a topic that this generator wrote, with later offsets and later times.", rule="flag"
     )
 
     # The writers.
     writers: int = _number(1, "Number of redundant writers; each states everything, in its own batches.", 1)
-    shards: int = _number(1, "Number of shards of each writer; together they state one count.", 1)
+    shards: int = _number(1, "Number of shards of each writer; together, they announce one count for each time.", 1)
 
     # What happens in transit.
     copies: float = _share(0.0, "Share of the messages that are repeated somewhere after the original.")
     copies_inside: float = _share(0.0, "Share of the updates that are repeated inside their own message.")
     shuffle: Shuffle = field(
-        default="none", metadata=_among(Shuffle, "window: by at most shuffle_window places; full: any order.")
+        default="none",
+        metadata=_among(Shuffle, "none: in order; window: moved by at most shuffle_window places; full: in any order."),
     )
     shuffle_window: int = _number(100, "Maximum number of places that a message moves when shuffled in a window.", 1)
     split: float = _share(0.0, "Share of the progress statements that are split into overlapping parts.")
-    unsealed_times: int = _number(0, "Number of times at the end without a progress statement.")
+    unsealed_times: int = _number(0, "Number of times at the end of the history that no progress statement covers.")
     late: int = _number(0, "Number of messages that are repeated at the very end.")
     undecodable: int = _number(
-        0, "Number of undecodable messages: truncated, trailing bytes, a wrong first byte, random bytes, in turn."
+        0,
+        "Number of undecodable messages, of these kinds in turn: truncated, with trailing bytes, with an invalid first "
+        "byte, random bytes.",
     )
     nulls: int = _number(0, "Number of records with a null value.")
     malformed: int = _number(
-        0, "Number of malformed messages: diff 0, negative time, bad interval, bad counts, in turn."
+        0,
+        "Number of malformed messages, of these kinds in turn: with a diff of 0, with an invalid interval, with a "
+        "negative time, with invalid counts.",
     )
     far_future: int = _number(0, "Number of updates far beyond the history, at times that no progress covers.")
     close: bool = _choice(False, "End with a statement that nothing more will ever come.", rule="flag")
@@ -118,7 +125,7 @@ class GenerateOptions:
     conflicting_count_at: tuple[int, ...] = _times("Times for which a second count is announced.")
     over_count_at: tuple[int, ...] = _times("Times with one update more than announced.")
     breach_at: tuple[int, ...] = _times(
-        "Times with one announced update of diff -1 (append_only, debezium), or an order with two values (upsert)."
+        "Times with one announced update of diff -1 (append_only, debezium), or an order that has two values (upsert)."
     )
 
     def __post_init__(self) -> None:
@@ -139,12 +146,12 @@ class GenerateOptions:
                 raise GeneratorRefused(f"{pair} cannot be combined", why)
         if self.unsealed_times > self.times:
             raise GeneratorRefused(
-                f"unsealed_times is {self.unsealed_times}, but times is only {self.times}", "lower unsealed_times"
+                f"unsealed_times is {self.unsealed_times}, but times is only {self.times}", "reduce unsealed_times"
             )
         if len(self.times_needed) > self.updates:
             raise GeneratorRefused(
-                f"updates is {self.updates}, but {len(self.times_needed)} times must have an update",
-                "raise updates: a contradiction needs an update that it contradicts",
+                f"updates is {self.updates}, but {len(self.times_needed)} different times must have an update",
+                "increase updates: a contradiction needs an update that it contradicts",
             )
 
     @property

@@ -1,4 +1,6 @@
-"""Recorded lines as values of a topic: Avro if it can express the line, valid or not; otherwise the marked line.
+"""Converts recorded lines to values of a topic. A line becomes Avro if Avro can express it, whether or not it is valid.
+
+Any other line becomes a mark and the line itself.
 
 Any JSON value is stored as its canonical text, in a record of one column, so equal data are equal rows.
 """
@@ -24,7 +26,7 @@ RECORD: dict[str, Any] = {"type": "record", "name": "data", "fields": [{"name": 
 """The schema of `data`."""
 
 NOT_AVRO = b"J"
-"""Marks a line that Avro cannot express: read as a branch index, it matches no branch of a message."""
+"""The mark before a line that Avro cannot express. Read as a branch index, it matches no branch of a message."""
 
 _SCHEMA = fastavro.parse_schema(cdcv2_schema(RECORD))
 _CODEC = AvroCodec(RECORD)
@@ -34,9 +36,9 @@ _CODEC = AvroCodec(RECORD)
 class TopicLine:
     """One line of a recorded stream.
 
-    `value` is what the topic gets, None for a null record; a restart is not sent. `is_fact` is true if the line is a
-    message that states something. `data` holds the data of a good message as the line writes them, by time and
-    canonical text.
+    `value` is what the topic gets, or None for a null record. `is_sent` is false for a restart, which is not sent to
+    the topic. `is_fact` is true if the line is a message that states something. `data` holds the data of a good message
+    as the line writes them, by time and canonical text.
     """
 
     number: int
@@ -74,7 +76,7 @@ def problems_in(value: bytes, reason: str, width: int | None) -> list[tuple[str,
 
     Args:
         value: the message's bytes, which the quarantine keeps whole.
-        reason: why the pipeline refused it. It is added if the bytes do not show the same problem.
+        reason: why the pipeline refused the message. The reason is added if the bytes do not show the same problem.
         width: the width that every time of the stream must have.
     """
     is_avro = not value.startswith(NOT_AVRO)
@@ -105,7 +107,7 @@ class _NotAvro(Exception):
 
 
 def _avro_message(value: Any) -> Any:
-    """Return the message of a line in Avro's form; it may break rules of the protocol."""
+    """Return the message of a line in Avro's form; the message may break rules of the protocol."""
     match value:
         case {"updates": [*batch], **others} if not others:
             return [_avro_update(update) for update in batch]

@@ -49,7 +49,7 @@ Problem = tuple[str, object]
 """A kind and a time: an error as `replay` prints it."""
 
 _Grounds = dict[tuple[int, str], set[Any]]
-"""The evidence of a contradiction, by time and kind: data, data with diffs, or counts."""
+"""The evidence of contradictions, by time and kind; it consists of data, of data with diffs, or of counts."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Pipeline:
 
 
 def make_streams(folder: Path, streams: int) -> list[Settings]:
-    """Create an empty topic for each stream and a `collections.yaml` for all, and return the settings of each.
+    """Create an empty topic for each stream and one `collections.yaml`, and return the settings of each stream.
 
     The collections are `stream_1`, `stream_2` and so on; every command that takes `--config` can read them later.
 
@@ -89,7 +89,7 @@ def make_streams(folder: Path, streams: int) -> list[Settings]:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise GeneratorRefused(
-            f"{folder} is not an empty folder", "a replay starts afresh: name a folder that does not exist"
+            f"{folder} is not an empty folder", "a replay starts from nothing: give a folder that does not exist yet"
         )
     names = [f"stream_{number}" for number in range(1, streams + 1)]
     for name in names:
@@ -111,7 +111,7 @@ def replay_through(
         pipeline: the jobs.
         settings: the settings of the stream's own collection, whose topic is empty.
         lines: the lines without their line breaks.
-        file_name: the name in the output.
+        file_name: the name of the file in the output.
 
     Raises:
         GeneratorRefused: the stream has product times; nothing was written.
@@ -131,10 +131,10 @@ def replay_through(
 
 
 def first_line_with_a_time(lines: Sequence[bytes], file_name: str) -> int:
-    """Return the number of the first line with a time, which decides the width; the last line if there is none.
+    """Return the number of the first line with a time, which decides the width; the last number if there is none.
 
     Raises:
-        GeneratorRefused: times are products.
+        GeneratorRefused: a time is a product.
     """
     for number, line in enumerate(lines, start=1):
         try:
@@ -165,18 +165,20 @@ class _Stream:
         self._upper, self._closed = 0, False
         self._grounds: _Grounds = {}
         self._written: dict[tuple[int, str], Any] = {}
-        """Data as the stream first wrote it, by time and canonical text: there are several ways to write it."""
+        """Data as the stream first wrote them, by time and canonical text: equal data can be written differently."""
 
     def take(self, batch: Sequence[TopicLine], file_name: str) -> Iterator[dict[str, Any]]:
         """Send some lines, of which at most one states a fact, run the jobs, and yield the outcome of each line."""
-        place = {self._sent + index: line for index, line in enumerate(line for line in batch if line.is_sent)}
-        self._send(place)
+        by_offset = {self._sent + index: line for index, line in enumerate(line for line in batch if line.is_sent)}
+        self._send(by_offset)
         sealed = self._pipeline.run(self._settings)
         collection = Catalog(Store(self._settings.store)).find(self._name)
         refused = {
-            place[row["offset"]].number: problems_in(row["value"] or b"", row["reason"], place[row["offset"]].width)
+            by_offset[row["offset"]].number: problems_in(
+                row["value"] or b"", row["reason"], by_offset[row["offset"]].width
+            )
             for row in quarantine_rows(collection)
-            if row["offset"] in place
+            if row["offset"] in by_offset
         }
         fact = next((line for line in batch if line.is_fact), batch[-1])
         if fact.number not in refused:
@@ -193,18 +195,18 @@ class _Stream:
                 "errors": [{"kind": kind, "time": time} for kind, time in errors],
             }
 
-    def _send(self, place: dict[int, TopicLine]) -> None:
-        for offset, line in place.items():
+    def _send(self, by_offset: dict[int, TopicLine]) -> None:
+        for offset, line in by_offset.items():
             text = None if line.value is None else base64.b64encode(line.value).decode("ascii")
             self._lines += json.dumps({"offset": offset, "value_b64": text}).encode() + b"\n"
         blobs.write(self._topic, self._lines)
-        self._sent += len(place)
+        self._sent += len(by_offset)
 
     def _frontier(self) -> list[int]:
         return [] if self._closed else [self._upper]
 
     def _advance(self, collection: Collection) -> list[Any]:
-        """Read upper from the table, and return the updates that it passed, ordered by time and canonical text."""
+        """Read upper from the table, and return the updates that upper passed, ordered by time and canonical text."""
         table = OpenTable(collection.paths.updates)
         lower, was_closed = self._upper, self._closed
         self._upper, self._closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
@@ -245,7 +247,7 @@ def _grounds(collection: Collection, kind: str, time: int) -> set[Any]:
 
 
 def _stated_counts(collection: Collection, time: int) -> set[int]:
-    """Return the counts that statements announce for an unsealed time; a statement that leaves it out announces 0."""
+    """Return the counts announced for an unsealed time; a statement that covers it without a count announces 0."""
     table = OpenTable(collection.paths.progress)
     counts = set()
     for row in read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA).to_pylist():

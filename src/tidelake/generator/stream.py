@@ -1,4 +1,4 @@
-"""Assembles a stream: what writers state, what happens to it in transit, and what does not belong in it."""
+"""Assembles a stream: what writers state, what happens to messages in transit, and what does not belong in a stream."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 from heapq import merge
 from random import Random
 
-from tidelake.generator.contradictions import breaches, other_counts, other_diffs, second_values, unannounced_updates
+from tidelake.generator.contradictions import (
+    breaches,
+    conflicting_counts,
+    conflicting_diffs,
+    second_values,
+    unannounced_updates,
+)
 from tidelake.generator.encoder import Encoder
 from tidelake.generator.garbage import Garbage
 from tidelake.generator.history import History, Triple
@@ -16,7 +22,7 @@ from tidelake.generator.writers import Span, Stated, state_alone, state_in_shard
 from tidelake.protocol.message import Message, Progress, Updates
 
 Chance = Callable[[str], Random]
-"""Returns a random source for each purpose, so that one option does not change what another one draws."""
+"""Returns a random source for each purpose, so that one option does not change what another option draws."""
 
 
 class Stream:
@@ -24,8 +30,8 @@ class Stream:
 
     Args:
         options: what happens to the records.
-        history: the updates to state. Contradictions add rows to it that none of its own updates use.
-        span: how far updates and progress go.
+        history: the updates to state. Contradictions add rows to the history, which its own updates do not use.
+        span: the times for which updates and progress are stated.
         repairs: statements that an earlier call left out.
         far_future: the first time of the updates far beyond the history.
         chance: the source of all randomness.
@@ -48,8 +54,8 @@ class Stream:
             self.breaches = breaches(history, options.breach_at, chance("breaches"))
         self.far_future = tuple(range(far_future, far_future + options.far_future))
         self._first = [
-            *other_diffs(history, options.conflicting_diff_at, chance("other diffs")),
-            *other_counts(history, options.conflicting_count_at),
+            *conflicting_diffs(history, options.conflicting_diff_at, chance("other diffs")),
+            *conflicting_counts(history, options.conflicting_count_at),
             *unannounced_updates(history, options.over_count_at),
         ]
         self._usual = self._in_transit(repairs, self._stated(history, span))
@@ -67,7 +73,7 @@ class Stream:
     def values(self, encoder: Encoder, garbage: Garbage) -> list[bytes | None]:
         """Encode the messages, mix in unusable ones, and put everything into the final order.
 
-        Contradictions come first, so that their times cannot be sealed before a reader meets them.
+        Contradictions come first, so that no time is sealed before a reader meets its contradiction.
         """
         options = self._options
         usual = [encoder.message(message) for message in self._usual]
@@ -107,8 +113,8 @@ class Stream:
         return repeat_messages(inside, self._chance("copies"), options.copies)
 
 
-def missing_statement(lower: int, upper: int, counts: list[tuple[int, int]]) -> list[Message]:
-    """Return the statement for times that have none yet; an empty list if there are no such times."""
+def missing_statements(lower: int, upper: int, counts: list[tuple[int, int]]) -> list[Message]:
+    """Return one progress statement for the times that have none yet; an empty list if there are no such times."""
     return [Progress([lower], [upper], counts)] if lower < upper else []
 
 

@@ -17,7 +17,7 @@ _FIRST_TIMESTAMP_US = 1_735_689_600_000_000  # the beginning of 2025
 _US_BETWEEN_MESSAGES = 1_000
 
 
-class Held(NamedTuple):
+class TopicContents(NamedTuple):
     """What a topic's folder holds: the number of messages and of files, and the next offset of each partition."""
 
     messages: int
@@ -25,7 +25,7 @@ class Held(NamedTuple):
     next_offsets: dict[int, int]
 
 
-def look_into(folder: Location) -> Held:
+def read_contents(folder: Location) -> TopicContents:
     """Return what a topic holds; an absent folder holds nothing.
 
     Raises:
@@ -43,14 +43,14 @@ def look_into(folder: Location) -> Held:
             next_offsets[partition] = max(next_offsets.get(partition, 0), last + 1)
         messages += table.num_rows
         files += 1
-    return Held(messages, files, next_offsets)
+    return TopicContents(messages, files, next_offsets)
 
 
 def check_is_empty(folder: Location) -> None:
     """Check that a folder is empty or absent.
 
     Raises:
-        GeneratorRefused: it holds something.
+        GeneratorRefused: the folder is not empty.
     """
     if blobs.exists(folder) or blobs.list_names(folder):
         raise GeneratorRefused(
@@ -61,7 +61,7 @@ def check_is_empty(folder: Location) -> None:
 def write_topic(
     folder: Location,
     values: Sequence[bytes | None],
-    held: Held,
+    held: TopicContents,
     partitions: int,
     messages_per_file: int,
     progress: Callable[[int], None],

@@ -1,6 +1,6 @@
 """The ground truth of a generated topic: its distinct updates, its contents at any time, and the upper to reach.
 
-Arrow alone adds up the contents, so they are an independent check of what Spark and Delta compute.
+The contents are computed with Arrow only. They are an independent check of what Spark and Delta compute.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class Part(_Frozen):
 
 
 class Truth(_Frozen):
-    """The summary of a topic over all calls: `<name>.truth.json`."""
+    """The summary of a topic over all calls of the generator: `<name>.truth.json`."""
 
     name: str
     family: Family
     encoding: Encoding
     schema_id: int
     upper: int
-    """The upper that a table has to reach: the first time held back, otherwise `stated_upper`."""
+    """The upper that a table has to reach: the first time held back, or `stated_upper` if no time is held back."""
     closed: bool
     """Whether the stream is closed and no time is held back: the table's upper is then empty."""
     close_stated: bool
     """Whether a statement closes the stream."""
     stated_upper: int
-    """The upper of the last statement, contradictions or not."""
+    """The upper of the last progress statement, whether or not times are held back."""
     end: int
     """The first time after the history."""
     held_back: tuple[HeldBack, ...]
@@ -76,7 +76,7 @@ class Truth(_Frozen):
     far_future: tuple[int, ...]
     """Times far beyond the history that have one update each; these updates are not part of the history."""
     rows: int
-    """Number of rows created. A continued topic starts from here and from `next_id`."""
+    """Number of rows created. If the topic is continued, row numbers start from here, and ids from `next_id`."""
     next_id: int
     parts: tuple[Part, ...]
 
@@ -97,7 +97,7 @@ def updates_table(rows: list[dict[str, Any]], updates: list[Triple], before: Pat
 
 
 def contents_at(path: Path, as_of: int) -> pa.Table:
-    """Add up the updates at or before a time.
+    """Return the contents at a time: the sums of the updates at or before it.
 
     Args:
         path: `<name>.truth.parquet`.
@@ -155,7 +155,7 @@ def counts_between(path: Path, lower: int, upper: int) -> list[tuple[int, int]]:
 
 
 def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Return a column that groups like this one: Arrow cannot group by lists and structs."""
+    """Return a column that makes the same groups as this one: Arrow cannot group by lists or structs."""
     if pa.types.is_nested(column.type):
         return pa.array([repr(value) for value in column.to_pylist()], pa.string())
     return column

@@ -1,4 +1,4 @@
-"""The writers of a history: each redundant writer states all of it in its own batches; shards state it together."""
+"""The writers of a history: each redundant writer states all of it in its own batches; its shards share the work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 def state_alone(
     updates: Sequence[Triple], span: Span, random: Random, updates_per_message: int, times_per_statement: int
 ) -> list[Stated]:
-    """State the updates, which are in time order, with one writer; statements beyond `sealed` are left out."""
+    """State the updates, which are in time order, with one writer; progress beyond `sealed` is not stated."""
     writer = Writer(Antichain.of(span.start), updates_per_message)
     stated: list[Stated] = []
     first = 0

@@ -40,7 +40,7 @@ _MESSAGES_PER_TASK_MIN = 2_000
 
 def _open(collection: Collection, settings: ReclockSettings) -> tuple[Collection, OpenTable]:
     """Open a collection as it is now, and its table."""
-    if settings.grows:
+    if settings.evolves:
         return open_newest(collection)
     return collection, OpenTable(collection.paths.updates)
 

@@ -26,7 +26,7 @@ from tidelake.schema.avro import record_schema_of
 from tidelake.schema.columns import column_difference, column_types
 from tidelake.schema.connect import declared_row, key_row_of, row_schema_of_connect, wire_types
 from tidelake.schema.connect_agreement import differing_wire_types
-from tidelake.schema.evolution import Record, Values, grow, landed_fields, new_fields, sort_writers
+from tidelake.schema.evolution import Record, Values, grow, landed_fields, new_fields, separate_writers
 from tidelake.settings.block import Block
 from tidelake.settings.collection import CollectionSettings, CollectionSpec
 from tidelake.settings.reclock import ReclockSettings
@@ -74,11 +74,11 @@ def resolve_records(settings: ReclockSettings, entry: Entry, messages: Callable[
     table = entry.record_schema if entry.value_schema else settings.record_schema
     known = _known_values(settings, entry, table)
     if settings.format == "json":
-        resolved = _read_messages(known, messages()) if settings.grows else _Resolved(known)
+        resolved = _read_messages(known, messages()) if settings.evolves else _Resolved(known)
     elif settings.registry is not None:
         resolved = _look_up(settings, known)
-    elif settings.grows and settings.schema_ids:
-        read = sort_writers(known, settings.schema_ids, True, partial(_row_of, known.of_changes))
+    elif settings.evolves and settings.schema_ids:
+        read = separate_writers(known, settings.schema_ids, True, partial(_row_of, known.of_changes))
         resolved = _Resolved(read.values, read.usable, settings.key_schema_ids, _named(read.refused))
     else:
         resolved = _Resolved(known, settings.schema_ids, settings.key_schema_ids)
@@ -187,12 +187,12 @@ def _look_up(settings: ReclockSettings, known: Values) -> _Resolved:
     """Resolve the schemas of the registry. A schema is registered before the first message with its id."""
     of_changes = known.of_changes
     row_of = partial(_row_of, of_changes)
-    values = sort_writers(known, _registered(settings, settings.value_schema, "value"), settings.grows, row_of)
+    values = separate_writers(known, _registered(settings, settings.value_schema, "value"), settings.evolves, row_of)
     resolved = _Resolved(values.values, _records(of_changes, values.usable), {}, _named(values.refused))
     if not settings.key:
         return resolved
     key = Values(key_row_of(known.record, settings.key), of_changes=True) if of_changes else Values(settings.key_schema)
-    keys = sort_writers(key, _registered(settings, settings.key_schema, "key"), False, row_of)
+    keys = separate_writers(key, _registered(settings, settings.key_schema, "key"), False, row_of)
     refused = {**_named(keys.refused), **resolved.refused}
     return _Resolved(resolved.values, resolved.by_id, _records(of_changes, keys.usable), refused)
 

@@ -38,7 +38,7 @@ PROGRESS: dict[str, Any] = {
 
 
 def cdcv2_schema(record_schema: Any) -> list[Any]:
-    """Return the protocol's schema for a record schema, which is given alone or inside a whole CDCv2 schema.
+    """Return the protocol's schema for a record schema, which is given by itself or inside a whole CDCv2 schema.
 
     Raises:
         SchemaRefused: a collection cannot hold the record.
@@ -62,10 +62,10 @@ def cdcv2_schema(record_schema: Any) -> list[Any]:
 
 
 def record_schema_of(schema: Any) -> dict[str, Any]:
-    """Return the checked record schema of `data`, given alone or inside a whole CDCv2 schema.
+    """Return the checked record schema of `data`, given by itself or inside a whole CDCv2 schema.
 
     Raises:
-        SchemaRefused: the schema is neither, or a collection cannot hold the record.
+        SchemaRefused: the schema is neither a record nor a CDCv2 schema, or a collection cannot hold the record.
     """
     record = _data_of_union(schema) if isinstance(schema, list) else schema
     if not isinstance(record, dict) or record.get("type") != "record":
@@ -80,9 +80,9 @@ def resolved_schema(record_schema: dict[str, Any]) -> dict[str, Any]:
     A name without a namespace gets the protocol's namespace, as it does inside the protocol's schema.
 
     Raises:
-        SchemaRefused: the schema has a map, a timestamp without a zone, null alone, recursion, a decimal of more than
-            38 digits, an illegal name, names that differ only in case, the name of a system column, or a record without
-            fields.
+        SchemaRefused: the schema has a map, a timestamp without a zone, a type that is only null, recursion, a decimal
+            of more than 38 digits, an illegal name, names that differ only in case, the name of a system column, or a
+            record without fields.
     """
     try:
         return _Resolver().resolve_named(record_schema, "", NAMESPACE)
@@ -91,7 +91,7 @@ def resolved_schema(record_schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _data_of_union(schema: list[Any]) -> Any:
-    """Return the record in a CDCv2 schema; None if the schema is not one."""
+    """Return the record in a CDCv2 schema; None if it is not a CDCv2 schema."""
     if len(schema) != 2 or not all(isinstance(branch, dict) for branch in schema):
         return None
     batch, progress = schema
@@ -143,7 +143,7 @@ class _Resolver:
         if isinstance(kind, str):
             return self._resolve_name(kind, path, namespace)
         if not isinstance(kind, dict):
-            raise SchemaRefused(path, "its type is neither a name, nor a union, nor an object")
+            raise SchemaRefused(path, "its type is neither a name nor a union nor an object")
         inner = kind.get("type")
         if inner in ("record", "enum", "fixed"):
             return self.resolve_named(kind, path, namespace)
@@ -157,7 +157,7 @@ class _Resolver:
         if name in PRIMITIVES:
             return {"type": name}
         if name == "null":
-            raise SchemaRefused(path, "a column cannot be of type null alone (void)")
+            raise SchemaRefused(path, "a column cannot have null as its only type (void)")
         if name == "map":
             raise SchemaRefused(path, "maps cannot be compared or grouped; encode the map as JSON text")
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -171,7 +171,7 @@ class _Resolver:
         if any(isinstance(branch, list) for branch in branches):
             raise SchemaRefused(path, "it is a union directly inside a union")
         if not [branch for branch in branches if not _is_null(branch)]:
-            raise SchemaRefused(path, "a column cannot be of type null alone (void)")
+            raise SchemaRefused(path, "a column cannot have null as its only type (void)")
         if sum(map(_is_null, branches)) > 1:
             raise SchemaRefused(path, "its union has null twice")
         resolved: list[Any] = []
@@ -208,7 +208,7 @@ class _Resolver:
                 raise SchemaRefused(path, f"its enum has the symbol {repeated!r} twice")
             resolved["symbols"] = symbols
         else:
-            # If items had no bytes, a few bytes could claim to hold billions of items.
+            # If array items had no bytes, a few bytes could claim to hold billions of them.
             if type(kind.get("size")) is not int or kind["size"] < 1:
                 raise SchemaRefused(path, "a fixed type must have a size of at least one byte")
             resolved |= {"size": kind["size"], **_decimal_of(kind, path)}

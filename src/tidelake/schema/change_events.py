@@ -1,4 +1,4 @@
-"""The record of a change event over CDCv2: `before` and `after`, each null or a row."""
+"""The record of a change event in CDCv2: `before` and `after`, each null or a row."""
 
 from __future__ import annotations
 

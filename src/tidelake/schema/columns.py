@@ -43,7 +43,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """A union of several types: a nullable column for each branch, exactly one of them not null."""
+    """A union of several types: a nullable column for each branch, of which exactly one is not null."""
 
     columns: tuple[Column, ...]
 

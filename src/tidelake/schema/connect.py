@@ -1,8 +1,8 @@
 """The types of Kafka Connect and Debezium: their declarations in a row's schema, wire types, and column types.
 
 A column's type is declared in Avro with Debezium's own name for it (`connect.name`), as the Avro converter writes it,
-or with one of the project's logical types. The *wire type* describes the value in a message: a count of days, text,
-bytes. It is converted to an Avro type that a table supports.
+or with one of the project's logical types. The *wire type* describes the value in a message: text, bytes, a
+number of days. The value is converted to an Avro type that a table supports.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class WireType:
         landing: the Avro type of the column.
         item: the wire type of an array's items.
         fields: the wire types of a record's fields, by name.
+        nullable: whether a value may be null.
         scale: for `decimal_bytes`, the scale of the written number if it differs from the column's.
     """
 
@@ -76,7 +77,7 @@ def wire_types(record_schema: Mapping[str, Any]) -> tuple[tuple[str, WireType], 
 
 
 def landing_record(record_schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of the table's columns for a row's schema.
+    """Return a record of the table's columns, given a row's schema.
 
     Raises:
         SchemaRefused: names the column and the reason.
@@ -94,10 +95,10 @@ def landing_record(record_schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def declared_row(schema: Any) -> dict[str, Any]:
-    """Return the record of a row, given alone or inside the record of a change event, in `before` and `after`.
+    """Return the record of a row, given by itself or inside the record of a change event, in `before` and `after`.
 
     Raises:
-        SchemaRefused: the schema is neither.
+        SchemaRefused: the schema is neither the record of a row nor that of a change event.
 
     >>> row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}]}
     >>> declared_row({"type": "record", "name": "Envelope", "fields": [{"name": "before", "type": ["null", row]},
@@ -158,7 +159,7 @@ def row_schema_of_connect(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row's schema from the `schema` part of a JSON message, which is a change event or a bare row.
 
     Raises:
-        SchemaRefused: the schema is neither, or a column's type is unknown.
+        SchemaRefused: the schema is neither that of a change event nor that of a row, or a column's type is unknown.
 
     >>> row_schema_of_connect({"type": "struct", "fields": [
     ...     {"field": "id", "type": "int32", "optional": False}, {"field": "at", "type": "int64", "optional": True,
@@ -174,7 +175,7 @@ def row_schema_of_connect(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fields_of_connect(schema: Any) -> list[Mapping[str, Any]]:
-    """Return the columns of the row in a message's schema; an empty list if it has no row.
+    """Return the columns of the row in a message's schema; an empty list if the schema has no row.
 
     >>> fields_of_connect({"type": "struct", "fields": [{"field": "id", "type": "int32"}]})
     [{'field': 'id', 'type': 'int32'}]
@@ -241,7 +242,7 @@ def _avro_of_connect(schema: Mapping[str, Any], column: str, counter: _Counter) 
     elif kind in _CONNECT:
         avro = _CONNECT[kind]
     else:
-        raise SchemaRefused(column, f"the type {kind!r} of the message's schema is unknown")
+        raise SchemaRefused(column, f"the type {kind!r} in the message's schema is unknown")
     if name:
         avro = ({"type": avro} if isinstance(avro, str) else avro) | {"connect.name": name}
     if schema.get("parameters"):

@@ -1,7 +1,7 @@
 """Checks embedded Connect schemas against the collection's column types.
 
-If a source changes the type of a column, its values may look the same, such as milliseconds instead of microseconds. So
-each schema is compared with the collection's types, column by column, before any value of its messages is used.
+If a source changes the type of a column, for example from microseconds to milliseconds, its values may look the same.
+So each schema is compared with the collection's types, column by column, before any value of a message is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONVERSIONS = [
     {form.conversion for scalar in scalars for form in scalar.connect_forms}
     for _, scalars in groupby(sorted(SCALARS.values(), key=_COLUMN_TYPE), key=_COLUMN_TYPE)
 ]
-"""Sets of conversions to the same column type: a value of any conversion in a set can be read exactly."""
+"""Sets of conversions to the same column type: a column can hold the value of any conversion in its set exactly."""
 _TEXTS = frozenset({"string", "json"})
 _SCALE_MAX = 38
 
@@ -41,7 +41,7 @@ def differing_wire_types(record: Mapping[str, Any], schema: Any) -> dict[str, Wi
     """Return the wire types that differ from the collection's, by column; usually empty.
 
     A plain type agrees with a logical type of the collection's schema, unless the logical type has a Connect name,
-    which a converter would have written. Nullability, and columns that only one of the two has, are ignored.
+    which a converter would have written. Nullability, and columns that only one of the two schemas has, are ignored.
 
     Args:
         record: the row of the collection, with Connect's type names.
@@ -74,7 +74,7 @@ io.debezium.time.MicroTimestamp (timestamp_micros)
 
 
 def can_read_key(record: Mapping[str, Any], key: Collection[str], schema: Any) -> bool:
-    """Return whether the key's columns of a message can be read even though its schema was refused.
+    """Return whether the key columns of a message can be read, even though the message's schema was refused.
 
     Wider numbers can be read: a number that does not fit becomes null.
     """
@@ -148,6 +148,6 @@ def _wire_type(kind: AvroType, column: str) -> WireType:
 
 
 def _name(kind: Mapping[str, Any]) -> str:
-    """Return Connect's name of a type, the same name for types with the same meaning; empty if the type has no name."""
+    """Return Connect's name for a type; aliases give the same name, and a type without a name gives an empty text."""
     name = str(kind.get("connect.name") or "")
     return _ALIASES.get(name, name)

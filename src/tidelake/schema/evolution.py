@@ -24,11 +24,11 @@ Field = dict[str, Any]
 
 @dataclass(frozen=True)
 class Values:
-    """The columns of the values of a collection's records.
+    """The columns that come from the values of a collection's records.
 
     Args:
         record: the columns; for change events those of a row, with Connect's type names.
-        of_changes: whether `record` is such a row.
+        of_changes: whether `record` is the row of change events.
         elsewhere: columns of the table that come from keys and metadata, not from values.
         may_lack: the only columns that a schema with new columns may lack; otherwise, a missing and a new column
             together look like a renamed column.
@@ -110,10 +110,10 @@ def new_fields(values: Values, writer: Record, checks_types: bool = True) -> tup
 
 
 def landed_fields(values: Values, names: Collection[str]) -> list[Field]:
-    """Return the named columns, with the types of a table.
+    """Return the columns in `names`, with the types of a table.
 
     Raises:
-        SchemaRefused: a table cannot have such a column.
+        SchemaRefused: a table cannot have one of these columns.
     """
     record = dict(values.record)
     landed = landing_record(record) if values.of_changes else record
@@ -123,8 +123,8 @@ def landed_fields(values: Values, names: Collection[str]) -> list[Field]:
 def grow(values: Values, writers: Iterable[Callable[[], Record]], checks_types: bool = True) -> Values:
     """Add the new columns of several schemas; a non-additive schema adds no columns.
 
-    If an earlier schema has a column and a later schema without new columns lacks it, the column was dropped: schemas
-    after that may lack it and add others.
+    If an earlier schema has a column and a later schema without new columns lacks it, the column was dropped. Schemas
+    after the later one may lack this column and add new ones.
 
     Args:
         values: the known columns.
@@ -136,7 +136,7 @@ def grow(values: Values, writers: Iterable[Callable[[], Record]], checks_types: 
         try:
             writer = row_of()
             fresh = new_fields(values, writer, checks_types)
-        except SchemaRefused:  # `sort_writers` reports it, once all columns are known
+        except SchemaRefused:  # `separate_writers` reports it, once all columns are known
             continue
         written = {field["name"] for field in writer["fields"]}
         dropped = () if fresh else had - written
@@ -146,7 +146,7 @@ def grow(values: Values, writers: Iterable[Callable[[], Record]], checks_types: 
 
 
 @dataclass(frozen=True)
-class Sorted:
+class SeparatedWriters:
     """The schemas of several writers, usable and refused."""
 
     values: Values
@@ -156,28 +156,30 @@ class Sorted:
     """Why a schema cannot be used, by schema id: a clause that names the column."""
 
 
-def sort_writers(values: Values, writers: Mapping[int, Any], grows: bool, row_of: Callable[[Any], Record]) -> Sorted:
+def separate_writers(
+    values: Values, writers: Mapping[int, Any], evolves: bool, row_of: Callable[[Any], Record]
+) -> SeparatedWriters:
     """Separate usable schemas from refused ones, and add the columns that usable schemas add.
 
     Args:
         values: the known columns.
         writers: the writers' schemas by id, oldest first.
-        grows: whether new columns are added; if not, they are ignored, as in `check_written`.
-        row_of: returns the record of the values from a schema.
+        evolves: whether new columns are added; if not, they are ignored, as in `check_written`.
+        row_of: returns the record of the values, given a schema.
     """
-    if grows:
+    if evolves:
         values = grow(values, (partial(row_of, writer) for writer in writers.values()))
     usable, refused = {}, {}
     for schema_id, writer in writers.items():
         try:
-            if grows:
+            if evolves:
                 new_fields(values, row_of(writer))
             else:
                 check_written(values, row_of(writer))
             usable[schema_id] = writer
         except SchemaRefused as error:
             refused[schema_id] = error.fact
-    return Sorted(values, usable, refused)
+    return SeparatedWriters(values, usable, refused)
 
 
 def added_fields(record: Record, requested: Record, added: Collection[str]) -> tuple[Field, ...]:
@@ -189,7 +191,7 @@ def added_fields(record: Record, requested: Record, added: Collection[str]) -> t
         added: columns that were added to the table later; settings need not name them.
 
     Raises:
-        SchemaRefused: names the first column that differs in another way.
+        SchemaRefused: names the first column that differs in any other way.
     """
     ours = {column.name: column for column in column_types(dict(record))}
     theirs = {column.name: column for column in column_types(dict(requested))}
@@ -228,7 +230,7 @@ def _nullable(field: Field, has_default: bool) -> Any:
 
 
 def _with_own_names(field: Field) -> Field:
-    """Return a resolved column whose records, enums and fixed types are named after it, even if used elsewhere."""
+    """Return a resolved column. Its records, enums and fixed types are named after it, even if also used elsewhere."""
     used = 0
 
     def named(kind: Any) -> Any:

@@ -50,7 +50,7 @@ def _source_of(ours: Column, theirs: Column | None, defaults: dict[str, Any]) ->
             return ColumnSource(written=False)
         raise SchemaRefused(ours.name, "it was not written, cannot be null, and has no plain default")
     if theirs.nullable and not ours.nullable:
-        raise SchemaRefused(ours.name, "it was written as nullable, but the collection's column is not")
+        raise SchemaRefused(ours.name, "it was written as nullable, but the collection's column cannot be null")
     if theirs.type == ours.type:
         return ColumnSource()
     if isinstance(ours.type, Primitive) and isinstance(theirs.type, Primitive):

@@ -44,8 +44,8 @@ class ConnectForm:
     """One way in which Kafka Connect or Debezium sends a type.
 
     Args:
-        wire: the name of its wire type.
-        conversion: how it is converted to a column's value; see `tidelake.schema.connect.WireType`.
+        wire: the name of the wire type.
+        conversion: how a value is converted to a column's value; see `tidelake.schema.connect.WireType`.
         names: Connect's names (`connect.name`) of the types sent in this form.
         infinite: Debezium's values for PostgreSQL's `infinity` and `-infinity`.
     """
@@ -61,7 +61,7 @@ class ScalarType:
     """One scalar type.
 
     Args:
-        base: Avro's primitive type, `enum` or `fixed`; it alone decides how a value is encoded.
+        base: Avro's primitive type, `enum` or `fixed`; only the base decides how a value is encoded.
         family: the kind of its values.
         arrow: creates the type of the table's column.
         logical: the logical type; empty for a plain type.
@@ -70,10 +70,11 @@ class ScalarType:
         float_format: for a real number, its format in the module `struct`.
         default_types: the Python types of a default in a schema; empty if defaults are not supported.
         promotes_to: the wider types that a reader may use; at worst, precision is lost.
-        parse: converts ISO text to the encoded integer (None if it is invalid); None if only integers are accepted.
+        parse: converts ISO text to the encoded integer, or invalid text to None. It is None itself if only integers are
+            accepted.
         text_form: the accepted notation, for an error message.
-        connect_types: Connect's own types that correspond to it.
-        connect_forms: the converted forms in which Connect sends it; empty if Connect sends the value itself.
+        connect_types: Connect's own types that correspond to this type.
+        connect_forms: the forms in which Connect sends a value to be converted; empty if it sends the value itself.
         connect_column_type: the logical type of the column if Connect sent the value.
     """
 

@@ -24,7 +24,7 @@ class Frozen(BaseModel):
 
 @dataclass(frozen=True)
 class Block:
-    """A cursor: `child` goes down, `fail` reports the place.
+    """A cursor into the settings: `child` moves to a key, and `fail` raises an error that names the place.
 
     Args:
         file: the file that contains the value; a schema may be in a file of its own.
@@ -92,7 +92,7 @@ class Block:
 
         Args:
             kind: the settings' type.
-            values: the values by field. Fields whose name differs from their key have been checked already.
+            values: the values by field. Fields whose name differs from their key have already been checked.
             fix: the hint.
             shows_value: whether the error may repeat the value; False if the value may contain a secret.
         """

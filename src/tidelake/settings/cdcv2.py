@@ -17,7 +17,7 @@ class Cdcv2Settings(CollectionSettings):
 
     framing: Literal["cdcv2"] = "cdcv2"
     before: Literal["whole", "key"] = "whole"
-    """Change events with a key: whether `before` is the whole row; if not, it may be only the key's columns or null."""
+    """For change events with a key: `whole` if `before` is the whole row; `key` if it may be only the key, or null."""
 
     def spec(self) -> CollectionSpec:
         """Return the specification for the store."""
@@ -28,21 +28,21 @@ class Cdcv2Settings(CollectionSettings):
         """Refuse a settings key that only reclocked collections have."""
         problem = "is not allowed for CDCv2 messages, which are Avro and self-contained"
         if place.field.endswith(".evolution"):
-            problem = "is not allowed for CDCv2 messages: their data identifies a statement, so its columns are fixed"
+            problem = "is not allowed for CDCv2 messages: their data identifies a statement, so the columns are fixed"
         place.fail(problem, "leave it out, or add `framing: reclock` for a reclocked topic")
 
     @classmethod
-    def read(cls, block: Block, terms: EnvelopeTerms, looks_up: bool) -> dict[str, Any]:
+    def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
         """Read the schema, the schemas by id, and the key; see `CollectionSettings.read`."""
         if isinstance(block.get("topic"), list):
-            block.child("topic").fail("is a list, but a CDCv2 stream is one topic", "name one topic")
+            block.child("topic").fail("is a list, but a CDCv2 stream is one topic", "give the name of one topic")
         if block.get("subject", "topic") != "topic":
             block.child("subject").fail("names a record, but a CDCv2 message is a union", "leave it out")
         if "schema" not in block:
             block.child("schema").fail("is missing", "give an .avsc file or the schema itself")
         record = read_schema(block.child("schema"))
         ids = read_schema_ids(block.child("schema_ids"), record)
-        check_framed(block, ids, looks_up)
+        check_framed(block, ids, looks_up_ids)
         if "before" in block and not (terms.of_changes and block.get("key") is not None):
             block.child("before").fail(
                 "is only allowed for change events that have a key", "leave it out, or add `key`"

@@ -1,4 +1,4 @@
-"""The settings that collections of all framings share, and their specification for the store."""
+"""The settings that collections of all framings share, and the specification of a collection for the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CollectionSpec:
         value_schema: the schema of records' values, without the columns that are added to them; for change events,
             the schema of the row.
         of_changes: whether `value_schema` is the row of change events, with Debezium's type names.
-        grows: whether new columns may appear.
+        evolves: whether new columns may appear.
     """
 
     name: str
@@ -35,7 +35,7 @@ class CollectionSpec:
     record_schema: dict[str, Any]
     value_schema: dict[str, Any] = field(default_factory=dict)
     of_changes: bool = False
-    grows: bool = False
+    evolves: bool = False
     format: str = "avro"
     key: tuple[str, ...] = ()
     before: Literal["whole", "key"] = "whole"
@@ -50,10 +50,10 @@ class CollectionSettings(Frozen):
     envelope: str
     """What a statement means; fixed once the collection exists."""
     topics: tuple[str, ...]
-    """The topic; reclocked collections may have several."""
+    """The names of the topics; only reclocked collections may have more than one."""
     topics_folder: Path
     source: Source = "files"
-    """Where the topics are: folders below `topics`, or in Kafka."""
+    """Where the topics are: in folders below `topics`, or in Kafka."""
     kafka: KafkaSettings | None = None
     """The cluster, if the topics are in Kafka."""
     registry: RegistrySettings | None = None
@@ -65,7 +65,7 @@ class CollectionSettings(Frozen):
     encoding: Encoding = "avro"
     """Whether messages are bare Avro or begin with a schema id."""
     schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
-    """Confluent framing: the writer's schema of each id."""
+    """For Confluent framing: the writer's schema for each id."""
     key: tuple[str, ...] = ()
     """The columns that identify a row: the key of upserts, or the primary key of the source table."""
     keep: Literal["all"] | int = "all"
@@ -81,7 +81,7 @@ class CollectionSettings(Frozen):
     """How many nightly validations it takes to verify every byte of every file; 0 verifies none."""
 
     READ_APART: ClassVar[frozenset[str]] = frozenset({"family", "envelope", "topic", "schema", "schema_ids", "key"})
-    """The keys whose values cannot be read by their type alone."""
+    """The keys whose values need more than a check of their type."""
 
     @property
     def topic(self) -> str:
@@ -124,16 +124,16 @@ class CollectionSettings(Frozen):
         place.fail(f"is not allowed for the framing '{cls.model_fields['framing'].default}'", "leave it out")
 
     @classmethod
-    def read(cls, block: Block, terms: EnvelopeTerms, looks_up: bool) -> dict[str, Any]:
-        """Read the fields whose values cannot be read by their type alone: schemas and the key.
+    def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
+        """Read the fields whose values need more than a check of their type: schemas and the key.
 
         Args:
             block: the collection's block.
             terms: the terms of the collection's envelope.
-            looks_up: whether schema ids are looked up in a registry.
+            looks_up_ids: whether schema ids are looked up in a registry.
 
         Raises:
-            ConfigurationError: a field is wrong.
+            ConfigurationError: a field is invalid.
         """
         raise NotImplementedError
 

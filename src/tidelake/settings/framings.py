@@ -51,27 +51,27 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
     for key in block.value:
         if key not in kind.written_keys():
             kind.refuse(block.child(key))
-    looks_up = uses_registry(block, sources.registry)
+    looks_up_ids = uses_registry(block, sources.registry)
     values = {key: value for key, value in block.value.items() if key not in kind.READ_APART}
     values |= {"name": name, "framing": framing, "envelope": terms.name, "topics_folder": sources.topics}
-    values |= kind.read(block, terms, looks_up)
+    values |= kind.read(block, terms, looks_up_ids)
     values["topics"] = read_topics(block.child("topic"))
-    if looks_up:
+    if looks_up_ids:
         values["registry"] = sources.registry
     if block.get("source") == "kafka":
         if sources.kafka is None:
-            block.child("source").fail("is 'kafka', but no cluster is given", "add a block `kafka:`")
+            block.child("source").fail("is 'kafka', but no cluster is given", "add a `kafka:` block")
         values["kafka"] = sources.kafka
     return block.validate(kind, values, _FIX)
 
 
 def _read_envelope(block: Block) -> EnvelopeTerms:
-    """Read the envelope of a collection's block, which `family` may name as well."""
+    """Read the envelope of a collection, which its block may give as `family` instead."""
     envelope, family = block.get("envelope"), block.get("family")
     by_family = {terms.family: terms for terms in ENVELOPES.values()}
     if envelope is None:
         if "family" not in block:
-            block.child("family").fail("field required", f"use one of: {', '.join(by_family)}")
+            block.child("family").fail("is missing", f"use one of: {', '.join(by_family)}")
         if not isinstance(family, str) or family not in by_family:
             block.child("family").fail(
                 f"input should be {one_of(by_family)}, not {family!r}", "see docs/reference/configuration.md"
@@ -82,6 +82,6 @@ def _read_envelope(block: Block) -> EnvelopeTerms:
         block.child("envelope").fail(f"is not an envelope: {envelope!r}", f"use one of: {', '.join(ENVELOPES)}")
     if family is not None and family != terms.family:
         block.child("envelope").fail(
-            f"is '{envelope}', and family is '{family}': both name the envelope", "leave one of them out"
+            f"is '{envelope}', but family is '{family}': both name the envelope", "leave one of them out"
         )
     return terms

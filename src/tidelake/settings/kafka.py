@@ -1,7 +1,7 @@
 """Reads the settings of a Kafka cluster.
 
-Only the options of `KafkaSettings` can be set. They never hold a secret: they name the environment variable or the
-file that holds it, which is read when a connection is opened.
+Only the options of `KafkaSettings` can be set. They never hold a secret itself: they name the environment
+variable or the file that holds the secret and is read when a connection is opened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 _SERVER = re.compile(r"([A-Za-z0-9_]+://)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
-"""A host, or an IPv6 address in brackets; the protocol may precede it, as in the listeners of brokers."""
+"""A host, or an IPv6 address in brackets, and its port; a protocol may come first, as in the listeners of brokers."""
 _PORT_MAX = 65_535
 
 _FILES = ("ssl_ca_file", "ssl_certificate_file", "ssl_key_file")
@@ -67,7 +67,7 @@ class KafkaSettings(Frozen):
 
 
 def read_kafka(block: Block) -> KafkaSettings:
-    """Read the block `kafka`.
+    """Read the `kafka` block.
 
     Raises:
         ConfigurationError: names the field, the problem and the fix.
@@ -96,8 +96,8 @@ def _checked_hosts(place: Block, servers: str) -> list[str]:
         match = _SERVER.fullmatch(server.strip())
         if match is None or not 1 <= int(match.group("port")) <= _PORT_MAX:
             place.fail(
-                f"contains a server that is not host:port: {server!r}",
-                "write `host:port`; separate several with commas, such as `kafka-1:9092,kafka-2:9092`",
+                f"contains {server!r}, which is not host:port",
+                "write `host:port`; separate several servers with commas, as in `kafka-1:9092,kafka-2:9092`",
             )
         hosts.append(match.group("host"))
     return hosts
@@ -111,11 +111,11 @@ def _check_clear_text(block: Block, settings: KafkaSettings, hosts: Sequence[str
     is_clear = settings.security_protocol == "SASL_PLAINTEXT" and settings.sasl_mechanism == "PLAIN"
     if settings.allow_plaintext_password and not is_clear:
         block.child("allow_plaintext_password").fail("has no effect: no password is sent in the clear", "remove it")
-    away = next((host for host in hosts if not is_loopback(host)), None)
-    if is_clear and not settings.allow_plaintext_password and away is not None:
+    remote = next((host for host in hosts if not is_loopback(host)), None)
+    if is_clear and not settings.allow_plaintext_password and remote is not None:
         block.child("security_protocol").fail(
-            f"PLAIN would send the password to {away} over SASL_PLAINTEXT, where anyone in between can read it",
-            "use SASL_SSL or SCRAM, or set `allow_plaintext_password: true` in the block `kafka:`",
+            f"PLAIN would send the password to {remote} over SASL_PLAINTEXT, where anyone in between can read it",
+            "use SASL_SSL or SCRAM, or set `allow_plaintext_password: true` in the `kafka:` block",
         )
 
 

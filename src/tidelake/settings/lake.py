@@ -55,7 +55,7 @@ class Settings(Frozen):
         """Return the same settings with only these collections; an empty tuple means all.
 
         Raises:
-            ConfigurationError: no collection has one of the names.
+            ConfigurationError: one of these names belongs to no collection.
         """
         if not names:
             return self
@@ -91,7 +91,7 @@ def load_settings(file: Path) -> Settings:
 
 
 def _check_store(place: Block, store: Path, topics: Path) -> None:
-    """Refuse a store that cannot be a folder, and a store and topics of which one contains the other."""
+    """Refuse a store that cannot be a folder, that contains the topics, or that is inside their folder."""
     nearest = next(folder for folder in (store, *store.parents) if folder.exists())
     if not nearest.is_dir():
         place.fail(f"{nearest} is a file, not a folder", "give a folder's path")

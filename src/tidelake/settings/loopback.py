@@ -1,4 +1,4 @@
-"""Whether a host is this machine: what is sent there in the clear does not leave it."""
+"""Whether a host is this machine: what is sent there in the clear does not leave the machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its name or its address; other names are not looked up.
+    """Whether a host is this machine, judged by its name or its address; no name is looked up.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]")]
     [True, True, True, True, True]

@@ -1,4 +1,4 @@
-"""The place of a store or of topics: a path, or a `file:` URI. Other stores have no backend yet and are refused."""
+"""The place of a store or of topics: a path, or a `file:` URI. Other URIs have no backend yet and are refused."""
 
 from __future__ import annotations
 

@@ -52,22 +52,22 @@ class ReclockSettings(CollectionSettings):
     metadata: dict[str, str] = Field(default_factory=dict)
     """The metadata of records that becomes columns, with the names of the columns."""
     key_schema: dict[str, Any] = Field(default_factory=dict)
-    """Upserts: the schema of keys; by default the key's columns of the value."""
+    """The schema of keys; for upserts, the default is the key's columns in the value."""
     key_schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
-    """Confluent framing: the writer's schema for each id in keys."""
+    """For Confluent framing: the writer's schema for each id in keys."""
     position: tuple[str, ...] = ()
-    """Change events: the fields that order the events of a key, if the connector is not PostgreSQL's."""
+    """For change events: the fields that order the events of a key, if the connector is not PostgreSQL's."""
     clock_ahead_max_s: int = Field(default=86_400, ge=1)
     """How far the clock may be ahead of both the last minted time and the newest record; beyond that, ingest stops."""
     idle_upper_s: int = Field(default=300, ge=0, le=86_400)
     """How often ingest moves upper while the topic has no new records; 0: never."""
     unavailable_value: str = UNAVAILABLE_VALUE
-    """Change events: the connector's placeholder for a value that the database did not send."""
+    """For change events: the connector's placeholder for a value that the database did not send."""
 
     READ_APART: ClassVar = CollectionSettings.READ_APART | {"metadata", "key_schema", "key_schema_ids", "position"}
 
     @property
-    def grows(self) -> bool:
+    def evolves(self) -> bool:
         """Whether new columns may appear."""
         return self.evolution == "additive"
 
@@ -82,7 +82,7 @@ class ReclockSettings(CollectionSettings):
         return self.table_of(self.row) if self.row else {}
 
     def table_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns of a table of these values.
+        """Return the columns of a table of rows with this schema.
 
         Raises:
             SchemaRefused: a table cannot have one of the columns.
@@ -90,7 +90,7 @@ class ReclockSettings(CollectionSettings):
         return with_metadata(self.landed(row), self.metadata)
 
     def landed(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns of a table of these values, without those of metadata."""
+        """Return the columns of a table of rows with this schema, without those of metadata."""
         return _landed(self.terms, row, self.key_schema)
 
     def spec(self, row: Mapping[str, Any] | None = None) -> CollectionSpec:
@@ -104,7 +104,7 @@ class ReclockSettings(CollectionSettings):
             record_schema=self.record_schema if row is None else self.table_of(row),
             value_schema=dict(self.row if row is None else row),
             of_changes=self.terms.of_changes,
-            grows=self.grows,
+            evolves=self.evolves,
             format=self.format,
         )
 
@@ -114,13 +114,13 @@ class ReclockSettings(CollectionSettings):
         place.fail("is not allowed for a reclocked topic", "leave it out: each key's newest event counts")
 
     @classmethod
-    def read(cls, block: Block, terms: EnvelopeTerms, looks_up: bool) -> dict[str, Any]:
+    def read(cls, block: Block, terms: EnvelopeTerms, looks_up_ids: bool) -> dict[str, Any]:
         """Read the schemas, the key, the metadata and the position; see `CollectionSettings.read`."""
         _check_together(block, terms)
         metadata = read_metadata(block.child("metadata"))
         position = read_position(block.child("position"), terms.of_changes, terms.name)
         read = _read_changes if terms.of_changes else _read_upserts if terms.key == "required" else _read_values
-        values = read(block, looks_up)
+        values = read(block, looks_up_ids)
         if values["value_schema"]:
             row = declared_row(values["value_schema"]) if terms.of_changes else values["value_schema"]
             check_metadata(block.child("metadata"), _landed(terms, row, values.get("key_schema", {})), metadata)
@@ -155,21 +155,21 @@ def _check_together(block: Block, terms: EnvelopeTerms) -> None:
     names_records = block.get("subject", "topic") != "topic"
     if terms.of_changes and names_records and ("schema" not in block or "key_schema" not in block):
         block.child("subject").fail(
-            "names records, but `schema` and `key_schema` do not both say which",
+            "names records, but `schema` or `key_schema` is missing",
             "give the records of the whole event and of its key, or use one subject for each topic: `subject: topic`",
         )
 
 
-def _read_values(block: Block, looks_up: bool) -> dict[str, Any]:
+def _read_values(block: Block, looks_up_ids: bool) -> dict[str, Any]:
     """Read the schemas of events: each record's value is an event."""
-    record, ids = _read_value(block, looks_up)
+    record, ids = _read_value(block, looks_up_ids)
     return {"value_schema": record, "schema_ids": ids}
 
 
-def _read_upserts(block: Block, looks_up: bool) -> dict[str, Any]:
+def _read_upserts(block: Block, looks_up_ids: bool) -> dict[str, Any]:
     """Read the schemas of upserts: each record sets the value of its key, or deletes the key."""
-    record, ids = _read_value(block, looks_up)
-    key, key_schema, key_ids = read_key_record(block, record, looks_up)
+    record, ids = _read_value(block, looks_up_ids)
+    key, key_schema, key_ids = read_key_record(block, record, looks_up_ids)
     return {
         "value_schema": record,
         "schema_ids": ids,
@@ -179,28 +179,28 @@ def _read_upserts(block: Block, looks_up: bool) -> dict[str, Any]:
     }
 
 
-def _read_value(block: Block, looks_up: bool) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+def _read_value(block: Block, looks_up_ids: bool) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     if "schema" not in block:
         block.child("schema").fail("is missing", _MISSING)
     record = read_schema(block.child("schema"))
     check_json(block, block.child("schema"), record)
-    ids = read_schema_ids(block.child("schema_ids"), record, grows=block.get("evolution") == "additive")
-    check_framed(block, ids, looks_up)
+    ids = read_schema_ids(block.child("schema_ids"), record, evolves=block.get("evolution") == "additive")
+    check_framed(block, ids, looks_up_ids)
     return record, ids
 
 
-def _read_changes(block: Block, looks_up: bool) -> dict[str, Any]:
+def _read_changes(block: Block, looks_up_ids: bool) -> dict[str, Any]:
     """Read the schemas of change events. The first ingest takes a missing schema from the registry or the messages."""
     if "schema" not in block:
-        if not looks_up and block.get("format") != "json":
-            registry = ", or get it from a registry: `encoding: confluent`, no `schema_ids`, and a block `registry:`"
+        if not looks_up_ids and block.get("format") != "json":
+            registry = ", or get it from a registry: `encoding: confluent`, no `schema_ids`, and a `registry:` block"
             block.child("schema").fail("is missing", _MISSING + registry)
         return {"value_schema": {}, "key": read_key_names(block.child("key"))}
     event, ids = read_events(block)
     check_json(block, block.child("schema"), landing_record(declared_row(event)))
-    check_framed(block, ids, looks_up)
+    check_framed(block, ids, looks_up_ids)
     key = read_key(block.child("key"), landing_record(declared_row(event)))
-    key_schema, key_ids = read_event_keys(block, event, key, looks_up)
+    key_schema, key_ids = read_event_keys(block, event, key, looks_up_ids)
     return {
         "value_schema": event,
         "schema_ids": ids,

@@ -1,4 +1,4 @@
-"""Reads the settings of a schema registry, and names its subjects."""
+"""Reads the settings of a schema registry, and returns the names of subjects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RegistrySettings(Frozen):
 
 
 def read_registry(block: Block) -> RegistrySettings:
-    """Read the block `registry`.
+    """Read the `registry` block.
 
     Raises:
         ConfigurationError: names the field, the problem and the fix.
@@ -66,7 +66,7 @@ def _check_clear_text(block: Block, settings: RegistrySettings) -> None:
     if is_clear and not settings.allow_plain_http and not is_loopback(host):
         block.child("url").fail(
             f"the password would go to {host} over http, where anyone in between can read it",
-            "use https, or set `allow_plain_http: true` in the block `registry:`",
+            "use https, or set `allow_plain_http: true` in the `registry:` block",
         )
 
 
@@ -76,13 +76,13 @@ def uses_registry(block: Block, registry: RegistrySettings | None) -> bool:
     Raises:
         ConfigurationError: `subject` is set, but no schema is looked up.
     """
-    looks_up = block.get("encoding") == "confluent" and "schema_ids" not in block and registry is not None
-    if "subject" in block and not looks_up:
+    looks_up_ids = block.get("encoding") == "confluent" and "schema_ids" not in block and registry is not None
+    if "subject" in block and not looks_up_ids:
         block.child("subject").fail(
             "has no effect: no schema is looked up",
-            "use it only for Avro with `encoding: confluent`, a block `registry:`, and no `schema_ids`",
+            "use it only for Avro with `encoding: confluent`, a `registry:` block, and no `schema_ids`",
         )
-    return looks_up
+    return looks_up_ids
 
 
 def subject_of(strategy: Subject, topic: str, record: Mapping[str, Any], part: str) -> str:

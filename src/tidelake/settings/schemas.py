@@ -23,7 +23,8 @@ def load_schema(place: Block) -> Block:
         return place.elsewhere(path, json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         place.fail(
-            f"the schema {path} cannot be read: {error.strerror}", "correct the path; it is relative to this file"
+            f"the schema {path} cannot be read: {error.strerror}",
+            "correct the path, which is relative to the folder of the settings file",
         )
     except (ValueError, RecursionError) as error:
         place.elsewhere(path, None).fail(f"is not JSON: {error}", "correct the schema file")
@@ -36,13 +37,13 @@ def read_schema(place: Block) -> dict[str, Any]:
         return dict(record_schema_of(schema.value))
 
 
-def read_schema_ids(place: Block, record: Mapping[str, Any], grows: bool = False) -> dict[int, dict[str, Any]]:
-    """Read the writers' schemas by id. Each has exactly the collection's columns, unless the collection grows."""
+def read_schema_ids(place: Block, record: Mapping[str, Any], evolves: bool = False) -> dict[int, dict[str, Any]]:
+    """Read the writers' schemas by id. Each has exactly the collection's columns, unless the schema evolves."""
     read = {}
     for schema_id in _ids(place):
         writer = place.child(schema_id)
         read[schema_id] = read_schema(writer)
-        difference = None if grows else column_difference(column_types(dict(record)), column_types(read[schema_id]))
+        difference = None if evolves else column_difference(column_types(dict(record)), column_types(read[schema_id]))
         if difference is not None:
             writer.fail(difference, "give every id exactly the collection's columns, in any order")
     return read
@@ -60,7 +61,7 @@ def read_events(block: Block) -> tuple[dict[str, Any], dict[int, dict[str, Any]]
     is_bare = block.get("format", "avro") == "avro" and block.get("encoding") != "confluent"
     if is_bare and declared_row(schema.value) is schema.value:
         schema.fail(
-            "is that of a row, but Avro bytes can only be read with the schema of the whole event",
+            "describes a row, but Avro bytes can only be read with the schema of the whole event",
             "give the event's record, which has before, after, source and op, or set `format: json`",
         )
     ids = block.child("schema_ids")
@@ -72,14 +73,17 @@ def read_events(block: Block) -> tuple[dict[str, Any], dict[int, dict[str, Any]]
             written = dict(wire_types(declared_row(writer.value)))
         for name, wire in columns.items() if block.get("evolution") != "additive" else ():
             if name not in written or written[name].landing != wire.landing:
-                writer.fail(f"has no column '{name}' of the type in `schema`", "correct the schema, or remove the id")
+                writer.fail(
+                    f"the column '{name}' is missing, or its type is not the one in `schema`",
+                    "correct the schema, or remove the id",
+                )
     return schema.value, writers
 
 
 def read_event_keys(
-    block: Block, event: Mapping[str, Any], key: Sequence[str], looks_up: bool
+    block: Block, event: Mapping[str, Any], key: Sequence[str], looks_up_ids: bool
 ) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """Read the writer's schema of the keys of reclocked change events in Avro, and the schemas by id."""
+    """Read the writer's schema for the Avro keys of reclocked change events, and the writers' schemas by id."""
     key_row = key_row_of(declared_row(event), key)
 
     def read(place: Block) -> dict[str, Any]:
@@ -91,11 +95,11 @@ def read_event_keys(
         return dict(schema.value)
 
     framed = block.get("encoding") == "confluent"
-    unused = "key_schema" if framed and not looks_up else "key_schema_ids" if not framed else ""
+    unused = "key_schema" if framed and not looks_up_ids else "key_schema_ids" if not framed else ""
     if unused in block:
         block.child(unused).fail(
             f"is not allowed for {'Confluent framing' if framed else 'bare Avro'}",
-            "bare keys have one schema, `key_schema`; framed keys have one for each id, `key_schema_ids`",
+            "bare keys have one schema, `key_schema`; framed keys have one schema for each id, `key_schema_ids`",
         )
     ids = block.child("key_schema_ids")
     schema = read(block.child("key_schema")) if "key_schema" in block else {}
@@ -103,18 +107,18 @@ def read_event_keys(
 
 
 def read_key_record(
-    block: Block, value: dict[str, Any], looks_up: bool
+    block: Block, value: dict[str, Any], looks_up_ids: bool
 ) -> tuple[tuple[str, ...], dict[str, Any], dict[int, dict[str, Any]]]:
-    """Read the key's columns of reclocked upserts, the record of the keys, and the writers' schemas by id."""
+    """Read the key columns of reclocked upserts, the record of the keys, and the writers' schemas by id."""
     written = read_schema(block.child("key_schema")) if "key_schema" in block else None
     key = read_key(block.child("key"), value if written is None else written)
     record = _key_columns(key, value) if written is None else _checked_key(block.child("key_schema"), written, value)
     check_json(block, block.child("key_schema"), record)
     ids = read_schema_ids(block.child("key_schema_ids"), record)
-    if block.get("encoding") == "confluent" and not ids and not looks_up:
+    if block.get("encoding") == "confluent" and not ids and not looks_up_ids:
         block.child("key_schema_ids").fail(
-            "is missing for Confluent framing",
-            "name the schema of every id that keys were written with, e.g. `1: orders-key.avsc`",
+            "is required for Confluent framing",
+            "give the schema for every id that keys contain, such as `1: orders-key.avsc`",
         )
     return key, record, ids
 
@@ -131,7 +135,7 @@ def _checked_key(place: Block, record: dict[str, Any], value: Mapping[str, Any])
     if clash is not None:
         place.fail(
             f"the column '{clash}' is in the key and in the value",
-            "leave `key_schema` out if both are the same, or remove the column from `schema`",
+            "leave `key_schema` out if both columns are the same, or remove the column from `schema`",
         )
     return record
 
@@ -167,18 +171,18 @@ def read_key_names(place: Block) -> tuple[str, ...]:
     """Read the names of the key's columns, from a name or a list of names."""
     columns = [place.value] if isinstance(place.value, str) else place.value
     if not isinstance(columns, list) or not columns or not all(isinstance(name, str) for name in columns):
-        place.fail("does not name the key's columns", "write one column, or a list: `key: [shop, id]`")
+        place.fail("does not name the key's columns", "write the name of one column, or a list: `key: [shop, id]`")
     if len(set(columns)) < len(columns):
         place.fail("names a column twice", "name each column once")
     return tuple(columns)
 
 
-def check_framed(block: Block, ids: Mapping[int, Any], looks_up: bool) -> None:
+def check_framed(block: Block, ids: Mapping[int, Any], looks_up_ids: bool) -> None:
     """Refuse Confluent framing without schemas for its ids."""
-    if block.get("encoding") == "confluent" and not ids and not looks_up:
+    if block.get("encoding") == "confluent" and not ids and not looks_up_ids:
         block.child("schema_ids").fail(
-            "is missing for Confluent framing",
-            "name the schema of every id, e.g. `1: orders.avsc`, or add a block `registry:`",
+            "is required for Confluent framing",
+            "give the schema for every id, such as `1: orders.avsc`, or add a `registry:` block",
         )
 
 

@@ -30,7 +30,7 @@ METADATA: dict[str, Any] = {
 def read_topics(place: Block) -> tuple[Any, ...]:
     """Read the names of the topics, from a name or a list of names."""
     if place.value is None:
-        place.fail("field required", "give a folder's name, or a list of them")
+        place.fail("is missing", "give a folder's name, or a list of them")
     names = place.value if isinstance(place.value, list) else [place.value]
     if not names:
         place.fail("names no topic", "give a folder's name, or a list of them")
@@ -45,7 +45,7 @@ def read_topics(place: Block) -> tuple[Any, ...]:
 
 
 def is_path_text(value: str) -> bool:
-    """Return whether a file system accepts the text, and none of its characters is invisible."""
+    """Return whether a path may be this text: it contains no control characters and no surrogates."""
     return not any(ord(letter) < 32 or ord(letter) == 127 or 0xD800 <= ord(letter) <= 0xDFFF for letter in value)
 
 
@@ -64,13 +64,13 @@ def read_position(place: Block, of_changes: bool, envelope: str) -> tuple[str, .
     ):
         place.fail(
             f"does not name fields of an event: {names!r}",
-            "name them, the most significant first: `position: [source.file, source.pos, source.row]`",
+            "list the fields, the most significant first: `position: [source.file, source.pos, source.row]`",
         )
     return tuple(names)
 
 
 def read_metadata(place: Block) -> dict[str, str]:
-    """Read the metadata that becomes columns: a list, which gives names like `kafka_offset`, or a mapping to names."""
+    """Read the metadata that becomes columns: a list, for names like `kafka_offset`, or a mapping to other names."""
     if place.value is None:
         return {}
     is_list = isinstance(place.value, list) and _are_strings(place.value)
@@ -79,7 +79,7 @@ def read_metadata(place: Block) -> dict[str, str]:
         place.fail("is neither a list nor a mapping to names", "write `[partition, offset]`, or `{offset: at}`")
     for kind in named:
         if kind not in METADATA:
-            place.child(kind).fail("is not known", f"use some of: {', '.join(METADATA)}")
+            place.child(kind).fail("is not known", f"use any of: {', '.join(METADATA)}")
     return {kind: named[kind] for kind in METADATA if kind in named}
 
 
@@ -90,7 +90,7 @@ def check_metadata(place: Block, record: Mapping[str, Any], metadata: Mapping[st
         if name.lower() in taken:
             place.child(kind).fail(
                 f"the column '{name}' clashes with the column '{taken[name.lower()]}'",
-                f"give it another name: `metadata: {{{kind}: another_name}}`",
+                f"choose another name: `metadata: {{{kind}: another_name}}`",
             )
         taken[name.lower()] = name
     with place.refusing("correct the names"):

@@ -30,8 +30,8 @@ class FramingTerms:
             statements have times of their own, which are proven later.
         identifies_by_data: whether equal data at the same time is a copy, so that columns never change; if not, a
             statement is identified by its place.
-        checks: the names of the expectations for every envelope.
-        key_checks: the expectations of collections with a key, instead of the envelope's.
+        checks: the names of the expectations that apply whatever the envelope is.
+        key_checks: the expectations of collections with a key, which replace the envelope's.
     """
 
     name: str
@@ -48,7 +48,7 @@ class EnvelopeTerms:
     Args:
         name: the name of the envelope.
         family: the name of its file in `assets/`; in `collections.yaml`, `family:` is another way to name it.
-        key: whether a collection has a key.
+        key: whether a collection may have a key, or must have one.
         of_changes: whether a statement is a change event, with the row before and the row after.
         needs_diff: whether a statement needs a diff, which the records of reclocked topics do not state.
         checks: the names of the expectations of collections without a key, besides the framing's.

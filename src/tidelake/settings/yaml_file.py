@@ -26,7 +26,7 @@ def _mapping_of_unique_keys(loader: _UniqueKeyLoader, node: yaml.MappingNode) ->
 
 
 def _construct_scalar(loader: _UniqueKeyLoader, node: yaml.Node) -> Any:
-    """Read a scalar that looks like a date or a number; name its line if it is invalid, such as `2020-13-45`."""
+    """Read a scalar that looks like a date or a number. The error names the line of an invalid one (`2020-13-45`)."""
     construct = yaml.SafeLoader.yaml_constructors[node.tag]
     try:
         return construct(loader, node)
@@ -44,7 +44,7 @@ def read_yaml(file: Path) -> Block:
     """Read the mapping in a file, with line numbers.
 
     Raises:
-        ConfigurationError: the file cannot be read, or is not a YAML mapping; names the line.
+        ConfigurationError: the file cannot be read, or is not a YAML mapping; the error names the line.
     """
     place = Block(file, file.resolve().parent, None)
     try:

@@ -63,7 +63,7 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
     Raises:
         ConfigurationError: the schemas differ in another way, or the settings do not allow new columns.
     """
-    field, is_additive = f"collections.{spec.name}.schema", spec.grows
+    field, is_additive = f"collections.{spec.name}.schema", spec.evolves
     if not spec.record_schema or entry.record_schema == spec.record_schema:
         return entry
     problem, fix = "the collection was created with a different schema", "give the new collection a different name"

@@ -1,4 +1,4 @@
-//! How long the published reader takes for one update at each time, then a statement for each time.
+//! Measures how long the published reader takes for one update at each time, then one statement for each time.
 //!
 //! `differential-reader TIMES in-order|reversed` prints the elapsed time and the processor time in seconds.
 
