@@ -42,7 +42,7 @@ CONFIG = "data/tour/collections.yaml"
 MASTER = "MASTER=spark://127.0.0.1:7077"
 OPTION = "-Dtidelake.example=1"
 FIRST_FILES = 3
-"""How many of the generated files a first run in local mode reads; the others hold late copies of what it then seals."""
+"""How many of the generated files a first run in local mode reads; the others hold late copies of its updates."""
 
 
 def make_topics(tour: Path) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures for these tests: one nursery on the JVM of the shared session, and the lives of each seed."""
+"""Fixtures for the crash tests: one nursery on the JVM of the shared session, and the lives of each seed."""
 
 from __future__ import annotations
 

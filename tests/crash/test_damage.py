@@ -88,7 +88,7 @@ LAKES: dict[str, Callable[[Path, SparkSession], Lake]] = {
 
 @pytest.fixture(scope="module", params=LAKES)
 def healthy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
-    """A lake with merged rows, a checkpoint and, depending on its kind, quarantined messages, late rows, a decision."""
+    """A lake with merged rows and a checkpoint; some kinds also have quarantined messages, late rows or a decision."""
     lake = LAKES[request.param](tmp_path_factory.mktemp(request.param), spark)
     lake.validate(full=True)
     lake.compact()

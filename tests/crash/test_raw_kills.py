@@ -34,7 +34,7 @@ _MEETS = {
     "raw.after_lost_time": ("raw.after_quarantine", "ingest"),
     "raw.after_lost_offsets": ("raw.after_binding", "ingest"),
 }
-"""Places that a tick reaches only if another process is at work, and where and what that process does."""
+"""For each place that a tick reaches only if another process is at work: where that process acts, and what it does."""
 
 _FAMILIES = ("append_only", "upsert")
 _PIECES = 3
@@ -69,7 +69,7 @@ class _Life:
         return {"config": str(self.lake.file), "said": str(self.lake.root / f"{who}.jsonl"), "steps": steps}
 
     def check(self) -> None:
-        """Check that each binding in the chain shows what came before its offsets, and that the last is at the end."""
+        """Check that the contents at each binding are those of the records before its offsets, up to the last record."""
         collection = collection_of(self.lake)
         table = OpenTable(collection.paths.updates)
         rows = read_rows(collection.paths.updates, table.files(), table.schema()).to_pylist()
@@ -134,7 +134,7 @@ def test_a_tick_that_is_killed_anywhere_leaves_times_that_match_their_offsets(
 
 
 @pytest.mark.parametrize("place", ["raw.after_quarantine"])
-def test_only_one_of_two_ticks_on_the_same_offsets_counts(
+def test_only_one_of_two_ticks_on_the_same_offsets_takes_effect(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, place: str
 ) -> None:
     life = _Life(tmp_path, spark, nursery, 1, "append_only")
