@@ -69,7 +69,10 @@ class _Life:
         return {"config": str(self.lake.file), "said": str(self.lake.root / f"{who}.jsonl"), "steps": steps}
 
     def check(self) -> None:
-        """Check that the contents at each binding are those of the records before its offsets, up to the last record."""
+        """Check that the contents at each binding are those of the records before its offsets.
+
+        The last binding must be at the end of the topic.
+        """
         collection = collection_of(self.lake)
         table = OpenTable(collection.paths.updates)
         rows = read_rows(collection.paths.updates, table.files(), table.schema()).to_pylist()
