@@ -169,5 +169,5 @@ def test_an_error_takes_exactly_its_fields():
         (UnknownColumn("orders", "x", []), "'orders' has no column 'x'\nhint: its columns are: none"),
     ],
 )  # fmt: skip
-def test_an_error_reads_as_it_always_did(error, text):
+def test_the_text_of_an_error_stays_the_same(error, text):
     assert str(error) == text

@@ -44,7 +44,7 @@ def test_every_relative_link_has_a_target(page: Path) -> None:
     assert not broken
 
 
-def test_every_picture_is_used_has_alternative_text_and_is_small() -> None:
+def test_every_picture_is_used_is_small_and_has_alternative_text() -> None:
     shown = set()
     for page in PAGES:
         for words, target in _PICTURE.findall(page.read_text(encoding="utf-8")):

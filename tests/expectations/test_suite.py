@@ -77,7 +77,7 @@ def test_an_answer_to_a_read_beyond_upper_fails_its_rule() -> None:
     assert set(failing(report(at(3), readable_beyond_upper=1))) == {"nothing_readable_beyond_upper"}
 
 
-def test_contradictions_quarantine_and_a_stalled_frontier_fail_different_checks() -> None:
+def test_a_contradiction_a_quarantined_message_and_a_stalled_frontier_fail_different_checks() -> None:
     contradicted = replace(STATUS, contradictions=[{"time": 9, "detail": "x", "decided": False}])
     decided = replace(STATUS, contradictions=[{"time": 9, "detail": "x", "decided": True}])
     assert set(failing(report(), contradicted)) == {"nothing_is_contradicted"}

@@ -373,7 +373,7 @@ def test_an_idle_tick_that_is_killed_costs_at_most_an_interval(idle: IdleLake, p
     assert not idle.validate(full=True).damaged
 
 
-def test_two_idle_ticks_at_once_move_upper_once(idle: IdleLake) -> None:
+def test_an_idle_tick_that_another_tick_overtakes_does_not_move_upper(idle: IdleLake) -> None:
     def meet(name: str) -> None:
         if name == "raw.after_binding":
             on_reach(None)
