@@ -57,7 +57,7 @@ class Browser:
         self.value(f"{matches}.pop().click()")
 
     def text(self) -> str:
-        """All that the page shows."""
+        """All the text that the page shows."""
         return str(self.value("document.body ? document.body.innerText : ''"))
 
     def value(self, expression: str) -> Any:
@@ -66,7 +66,7 @@ class Browser:
         return result.get("value")
 
     def picture(self, file: Path) -> None:
-        """Save what the window shows to a PNG file."""
+        """Save a picture of the window as a PNG file."""
         file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:

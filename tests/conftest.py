@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 # Tests run thousands of small plans, each once. Using only the JVM's first compiler, not verifying Spark's own classes
-# and collecting garbage in one thread halves the processor time. The processes that tests start inherit these options.
+# and collecting garbage in one thread together halve the processor time. The processes that tests start inherit these
+# options.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:+UseSerialGC",
@@ -39,7 +40,7 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the cases of a sweep that has a time limit by `sweep_order`; other tests are already deselected."""
+    """If a sweep has a time limit, sort its cases by `sweep_order`; other tests are already deselected."""
     if seconds() is not None and all(item.get_closest_marker("sweep") is not None for item in items):
         places = {name: place for place, name in enumerate(sweep_order([item.nodeid for item in items]))}
         items.sort(key=lambda item: places[item.nodeid])
@@ -75,9 +76,9 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def interpreted(spark: SparkSession) -> SparkSession:
-    """A second session that interprets its plans: a sweep runs each plan once, and compiling would take half the time.
+    """A second session that interprets its plans, because a sweep runs each of them only once.
 
-    The everyday versions of these tests run in the shared session.
+    Compiling the plans would take up half of the sweep's time. Other tests run in the shared session.
     """
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "1")
@@ -119,7 +120,7 @@ def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """The Kafka broker that all tests share; each creates its own topics."""
+    """The Kafka broker that all tests share; each test creates its own topics."""
     from tests.services.kafka import kafka_broker
 
     with _service_folder("kafka") as folder, kafka_broker(folder) as running:
@@ -128,7 +129,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """The PostgreSQL server that all tests share; each creates its own database."""
+    """The PostgreSQL server that all tests share; each test creates its own database."""
     from tests.services.postgres import postgres_server
 
     with _service_folder("postgres") as folder, postgres_server(folder) as running:
@@ -137,7 +138,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def connect(broker: Broker) -> Iterator[Connect]:
-    """The Kafka Connect worker that all tests share; each adds its own connectors."""
+    """The Kafka Connect worker that all tests share; each test adds its own connectors."""
     from tests.services.connect import connect_worker
 
     with _service_folder("connect") as folder, connect_worker(folder, broker) as running:
@@ -146,7 +147,7 @@ def connect(broker: Broker) -> Iterator[Connect]:
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[Registry]:
-    """The schema registry that all tests share; each has its own subjects."""
+    """The schema registry that all tests share; each test has its own subjects."""
     from tests.services.registry import schema_registry
 
     with _service_folder("registry") as folder, schema_registry(folder) as running:
@@ -155,7 +156,10 @@ def registry() -> Iterator[Registry]:
 
 @contextmanager
 def _service_folder(name: str) -> Iterator[Path]:
-    """A folder for a server's data, removed afterwards; pytest keeps its own folders, which other users cannot read."""
+    """A folder for a server's data, removed afterwards.
+
+    Pytest's own folders are kept, and other users cannot read them.
+    """
     folder = Path(tempfile.mkdtemp(prefix=f"tidelake-{name}-"))
     try:
         yield folder

@@ -35,7 +35,7 @@ def is_over() -> bool:
 
 
 def sweep_order(tests: Sequence[str]) -> list[str]:
-    """The same names in an order that depends on the first seed, so that a run cut short has some cases of every kind.
+    """The names in an order that depends on the first seed, so that a run cut short has some cases of every kind.
 
     Cases that go from a database to a table come first: no others cover as much.
     """

@@ -78,7 +78,7 @@ def test_an_error_survives_pickling_with_all_its_values(error_class):
 
 
 @pytest.mark.parametrize("error_class", CLASSES)
-def test_an_error_keeps_its_fields_in_order_as_arguments(error_class):
+def test_the_arguments_of_an_error_are_its_fields_in_order(error_class):
     error = example(error_class)
     assert list(vars(error).items()) == list(zip(error_class._types, error.args, strict=True))
     by_name = error_class(**vars(error))
@@ -88,7 +88,7 @@ def test_an_error_keeps_its_fields_in_order_as_arguments(error_class):
 @pytest.mark.parametrize("error_class", CLASSES)
 def test_an_error_states_a_fact_in_lower_case_and_then_its_hint(error_class):
     error = example(error_class)
-    if error.fact != TidelakeError.fact.fget(error):  # else the class leaves the fact to its subclasses
+    if error.fact != TidelakeError.fact.fget(error):  # otherwise its subclasses define the fact
         assert not {"{", "}"} & set(error.fact)
     assert not error.fact[:1].isupper() or error.fact.startswith("Kafka")
     assert str(error) == (error.fact if error.hint is None else f"{error.fact}\nhint: {error.hint}")
@@ -169,5 +169,5 @@ def test_an_error_takes_exactly_its_fields():
         (UnknownColumn("orders", "x", []), "'orders' has no column 'x'\nhint: its columns are: none"),
     ],
 )  # fmt: skip
-def test_an_error_reads_as_it_always_did(error, text):
+def test_the_text_of_an_error_stays_the_same(error, text):
     assert str(error) == text

@@ -1,4 +1,4 @@
-"""The Python interface: it shows and does what the command line does."""
+"""The Python interface shows and does the same as the command line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_opening_a_lake_imports_no_spark() -> None:
     assert "pyspark" not in modules_after("import tidelake.lake")
 
 
-def test_without_a_path_the_variable_or_the_current_folder_names_the_file(
+def test_if_no_path_is_given_the_variable_or_the_current_folder_determines_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TIDELAKE_CONFIG", raising=False)
@@ -113,7 +113,7 @@ def test_a_collection_can_be_read_inspected_and_decided_about(tmp_path: Path, sp
 
 
 @pytest.mark.spark
-def test_a_decision_out_of_range_is_refused_and_not_stored(tmp_path: Path, spark: SparkSession) -> None:
+def test_an_invalid_decision_is_refused_and_not_stored(tmp_path: Path, spark: SparkSession) -> None:
     written = Lake(tmp_path, spark)
     written.send(updates((1, 1, 1)))
     written.run()
@@ -131,7 +131,7 @@ def test_a_decision_out_of_range_is_refused_and_not_stored(tmp_path: Path, spark
 
 
 @pytest.mark.spark
-def test_a_store_that_cannot_be_read_is_an_error_of_that_collection_only(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_table_that_cannot_be_read_is_an_error_of_its_collection_only(tmp_path: Path, spark: SparkSession) -> None:
     written = Lake(tmp_path, spark)
     written.send(updates((1, 1, 1)))
     written.run()

@@ -62,7 +62,7 @@ def test_reclocked_collections_go_through_the_scheduled_job(instance: DagsterIns
     assert (tmp_path / "docs" / "index.html").is_file()
 
 
-def test_checks_and_pages_name_a_key_in_error_and_current_stays_as_it_was(
+def test_checks_and_pages_show_a_key_in_error_and_current_is_not_updated(
     instance: DagsterInstance, spark: SparkSession, tmp_path: Path
 ) -> None:
     lakes = RawLakes(tmp_path, {"people": "debezium"})

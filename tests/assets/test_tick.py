@@ -1,4 +1,4 @@
-"""A scheduled tick on a real Dagster instance: the tables, the event log, and where it stops."""
+"""A scheduled tick on a real Dagster instance: the tables, the event log, and what stops the tick."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CONTENTS = {(1, 10): 1, (2, 20): 1, (3, 30): 1, (4, 40): 2}
 TICK_ASSETS = {f"{name}/{verb}" for name in ("prices", "visits") for verb in ("ingest", "seal", "compact")}
 
 
-def commit_wrong_run(lakes: Lakes, name: str, time: int) -> None:
-    """Commit what no job would: a row at a sealed time, in a commit that is otherwise correct."""
+def commit_row_at_sealed_time(lakes: Lakes, name: str, time: int) -> None:
+    """Commit what no job would commit: a row at a sealed time, in a commit that is otherwise correct."""
     path = lakes.collection(name).paths.updates
     schema = updates_schema(RECORD).remove(len(updates_schema(RECORD)) - 1)
     rows = pa.Table.from_pylist([{"id": 9, "price": 9, "_time": time, "_diff": 1}], schema=schema)
@@ -87,7 +87,7 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     assert metadata(shown, "visits", "current")["as_of"] == 5
 
 
-def test_a_gap_stops_reading_its_topic_and_nothing_else(
+def test_a_gap_stops_the_reading_of_its_topic_and_nothing_else(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     lakes.send("prices", *HISTORY)
@@ -105,7 +105,7 @@ def test_a_gap_stops_reading_its_topic_and_nothing_else(
     assert lakes.contents(spark, "prices", 5) == CONTENTS
 
 
-def test_a_wrong_setting_stops_the_run_before_anything_is_written(instance: DagsterInstance, lakes: Lakes) -> None:
+def test_an_invalid_setting_stops_the_run_before_anything_is_written(instance: DagsterInstance, lakes: Lakes) -> None:
     lakes.send("prices", *HISTORY)
     (lakes.root / "topics" / "visits").rmdir()
     result = run_tick_job(lakes.config, instance)
@@ -142,7 +142,7 @@ def test_damage_below_upper_blocks_downstream_assets_until_it_is_repaired(
         lakes.send(name, *HISTORY)
     assert run_tick_job(lakes.config, instance).success
     assert run_current_job(lakes.config, instance).success
-    commit_wrong_run(lakes, "prices", time=2)
+    commit_row_at_sealed_time(lakes, "prices", time=2)
     nightly = run_nightly_job(lakes.config, instance)
     assert not nightly.success
     assert failed_checks(nightly) == {
@@ -159,7 +159,7 @@ def test_damage_below_upper_blocks_downstream_assets_until_it_is_repaired(
     assert recounted.metadata["failed_at_times"].value == [2]
     assert (lakes.root / "docs" / "index.html").is_file()
 
-    # Correct new times do not hide the damage.
+    # New times that are correct do not hide the damage.
     lakes.send("prices", updates(((5, 50), 7, 1)), progress([6], [9], {7: 1}))
     lakes.send("visits", updates(((5, 50), 7, 1)), progress([6], [9], {7: 1}))
     tick = run_tick_job(lakes.config, instance)
@@ -170,10 +170,10 @@ def test_damage_below_upper_blocks_downstream_assets_until_it_is_repaired(
     assert metadata(shown, "visits", "current")["as_of"] == 8
     assert "prices/announced_is_recounted" in failed_checks(shown)
 
-    # Once the wrong run is removed, the collection is as it was before.
+    # Without this run, the collection is as it was before the damage.
     path = lakes.collection("prices").paths.updates
-    wrong = {file.run for file in OpenTable(path).files() if file.rows == 1 and file.time_max == 2}
-    OpenTable(path).commit({}, [], sorted(wrong))
+    extra = {file.run for file in OpenTable(path).files() if file.rows == 1 and file.time_max == 2}
+    OpenTable(path).commit({}, [], sorted(extra))
     mended = run_current_job(lakes.config, instance)
     assert mended.success
     assert failed_checks(mended) == {}
@@ -200,7 +200,9 @@ def test_a_refused_commit_fails_its_step_and_does_not_blame_the_topic(instance: 
 
 
 @pytest.mark.sweep
-def test_a_changed_run_file_also_blocks(spark: SparkSession, instance: DagsterInstance, lakes: Lakes) -> None:
+def test_a_changed_run_file_blocks_downstream_assets(
+    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
+) -> None:
     for name in ("prices", "visits"):
         lakes.send(name, *HISTORY)
     assert run_tick_job(lakes.config, instance).success

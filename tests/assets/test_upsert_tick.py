@@ -1,4 +1,4 @@
-"""A scheduled tick of an upsert collection, and damage that the check of its family detects."""
+"""A scheduled tick of an upsert collection, and damage that the check of the upsert family detects."""
 
 from __future__ import annotations
 

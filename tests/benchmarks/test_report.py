@@ -37,7 +37,7 @@ def test_contestants_take_turns_and_the_first_round_is_not_kept() -> None:
     assert [sample.seconds for sample in samples.of["b"]] == [1, 2]
 
 
-def test_no_round_begins_after_the_end_but_one_round_is_kept() -> None:
+def test_only_one_round_is_kept_if_the_end_has_already_passed() -> None:
     samples = interleave({"a": lambda number: Measured(number, number)}, 9, end=0)
     assert len(samples.of["a"]) == 1
 
@@ -71,14 +71,14 @@ def test_a_tick_is_compared_with_the_best_of_the_tuned_merges() -> None:
     assert lines["tidelake upsert + read, 1 M rows, uniform", f"{ticks.MERGE_VECTORS} + read"].reached == 2
 
 
-def test_a_raw_topic_is_compared_with_parsing_alone_and_its_tick_with_a_smaller_table() -> None:
+def test_a_raw_topic_is_compared_with_mere_parsing_and_its_tick_with_one_on_a_smaller_table() -> None:
     parsed = Samples({raw.TIDELAKE: took(4), raw.PARSED: took(1)})
     sizes = {"1000000": Samples({raw.TICK: took(2)}), "4000000": Samples({raw.TICK: took(2.1)})}
     lines = lines_of({"raw": {"1000000": parsed}, raw.GROWTH: sizes})
     assert [(round(line.reached or 0, 2), line.met) for line in lines] == [(0.25, False)] * 2 + [(1.05, True)] * 2
 
 
-def test_a_reversed_ledger_is_compared_with_one_in_order() -> None:
+def test_a_ledger_in_reverse_order_is_compared_with_one_in_order() -> None:
     samples = Samples({small.IN_ORDER: took(2), small.REVERSED: took(3)})
     (line,) = lines_of({"ledger": {"40000": samples}})
     assert (line.reached, line.met) == (1.5, False)
@@ -107,7 +107,7 @@ def test_every_measurement_has_a_target_and_every_target_a_measurement() -> None
             inspect.signature(task.measure).bind(None, task.size)
 
 
-def test_ticks_over_twice_the_median_are_reported() -> None:
+def test_ticks_that_take_more_than_twice_the_median_are_reported() -> None:
     samples = Samples({many.TICK: took(1, 1, 3), many.COMPACTION: took(5), many.COMMIT: took(0.01, 0.02)})
     samples.series = {many.RUNS: [3.0, 9.0], many.ENTRIES: [70.0]}
     samples.facts = {"ticks": 8.0, "updates": 1000.0, "written": 40.0, "minimal": 10.0}

@@ -16,7 +16,7 @@ from tidelake.read.snapshot import snapshot
 pytestmark = pytest.mark.spark
 
 
-def test_ticks_seal_on_a_seeded_state(spark: SparkSession, tmp_path: Path) -> None:
+def test_ticks_are_sealed_on_a_seeded_state(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(spark, tmp_path, {"few": "upsert"})
     few = Stream(10_000, "upsert")
     seed_state(lake, "few", few, versions=2)

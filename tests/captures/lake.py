@@ -68,11 +68,11 @@ EVENT: dict[str, Any] = {
         {"name": "ts_ms", "type": ["null", "long"]},
     ],
 }
-"""The schema of a change event of the workload's rows, as an Avro converter writes it."""
+"""The schema that an Avro converter writes for change events of the workload's rows."""
 
 
 def avro_lines(lines: list[str], header: bytes, event: Mapping[str, Any] = EVENT) -> list[str]:
-    """The same records as Avro, with a header before each body."""
+    """The records of these lines in Avro, with a header before each body."""
     schema, row = fastavro.parse_schema(without_logical_types(event)), declared_row(event)
     encoded = []
     for line in map(json.loads, lines):
@@ -102,13 +102,13 @@ def _with_bytes(value: Any, kind: Any) -> Any:
 
 
 def change_collection(topic: str, record: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """The settings of a collection of raw change events."""
+    """The settings for a collection of raw change events."""
     block = {"topic": topic, "framing": "reclock", "format": "json", "envelope": "debezium", "key": ["id"]}
     return {**block, "schema": dict(record), **more}
 
 
 def shown_rows(spark: SparkSession, collection: Collection, as_of: int | None = None) -> list[list[Any]]:
-    """The contents of a collection of the workload's rows, as `workload.contents` gives them."""
+    """The contents of a collection that holds the workload's rows, in the form of `workload.contents`."""
     frame = snapshot(spark, collection, as_of).contents
     shown = {"bin": "lower(hex(bin))", "price": "string(price)", "seen": "unix_micros(seen)", "day": "string(day)"}
     rows = frame.selectExpr(*(shown.get(name, f"`{name}`") for name in COLUMNS), "_diff").collect()
@@ -152,7 +152,7 @@ class ChangeLake:
 
     @property
     def collection(self) -> Collection:
-        """The collection as the catalog has it."""
+        """The collection, read from the catalog."""
         return Catalog(Store(self.settings.store)).find("table")
 
     @property
@@ -161,7 +161,7 @@ class ChangeLake:
         return (OpenTable(self.collection.paths.updates).value(UPPER) or 0) - 1
 
     def rows(self, as_of: int | None = None) -> list[list[Any]]:
-        """The contents as `workload.contents` gives them."""
+        """The contents, in the form of `workload.contents`."""
         return shown_rows(self.spark, self.collection, as_of)
 
 
@@ -174,7 +174,7 @@ class CaptureLake(ChangeLake):
         self._sent = dict.fromkeys(self._lines, 0)
 
     def send_to(self, offsets: Mapping[str, int]) -> None:
-        """Add the lines before these offsets that are not in the topic yet."""
+        """Add those lines before these offsets that are not in the topic yet."""
         ends = {int(partition): end for partition, end in offsets.items()}
         self.send({partition: self._lines[partition][self._sent[partition] : end] for partition, end in ends.items()})
         self._sent |= ends

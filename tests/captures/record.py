@@ -1,7 +1,7 @@
 """Record the captures: `python -m tests.captures.record` starts PostgreSQL, a broker and Debezium, and writes topics.
 
-`steady`: concurrent sessions, while the worker is killed and restarted. `snapshots`: concurrent sessions, while the
-connector loses its offsets, so that it takes another snapshot in mid-stream. `types`: a row with a column of every
+`steady`: concurrent sessions, while the Connect worker is killed and restarted. `snapshots`: concurrent sessions, while
+the connector loses its offsets, so that it takes another snapshot in mid-stream. `types`: a row with a column of every
 type, and its schema, once for each way to write decimals (`precise`, `string`, `double`).
 """
 
@@ -58,7 +58,7 @@ class Capture:
         return f"{self.name}.public.{table}"
 
     def catch_up(self) -> None:
-        """Wait until everything committed so far is in the topics: until a mark that is written now has arrived."""
+        """Wait until everything committed so far is in the topics: write a mark, and wait until the mark arrives."""
         with self.services.postgres.connect(self.database) as session:
             session.execute("insert into marks default values")
             row = session.execute("select max(id) from marks").fetchone()
@@ -73,7 +73,7 @@ class Capture:
         )
 
     def _situation(self) -> str:
-        """What an engineer would look at if nothing arrived any more."""
+        """What an engineer would look at if events stopped arriving."""
         with self.services.postgres.connect(self.database) as session:
             slots = session.execute(
                 "select slot_name, active, confirmed_flush_lsn::text, pg_current_wal_lsn()::text"
@@ -91,7 +91,7 @@ class Capture:
                     yield after
 
     def note(self, tables: tuple[str, ...]) -> None:
-        """Note what the tables hold now and where the topics end; nothing may change them meanwhile."""
+        """Note what the tables hold now and where the topics end; nothing may change the tables meanwhile."""
         self.catch_up()
         offsets = {
             self.topic(table): {
@@ -115,7 +115,7 @@ class Capture:
                 time.sleep(0.3)
 
     def write(self, tables: tuple[str, ...], folder: Path) -> None:
-        """Write the topics, as file topics, and the moments."""
+        """Write the moments, and the topics as file topics."""
         shutil.rmtree(folder, ignore_errors=True)
         for table in tables:
             for partition, records in self.services.broker.consume(self.topic(table)).items():
@@ -243,7 +243,10 @@ _MODES: dict[str, dict[str, object]] = {
 
 
 def record_types(running: Services, folder: Path) -> None:
-    """Record a row with every type and a row of nulls, in each mode of the connector; each message has its schema."""
+    """Record a row with a value of every type and a row of nulls, in each mode of the connector.
+
+    Each message contains its schema.
+    """
     database = running.postgres.create_database()
     with running.postgres.connect(database) as session:
         session.execute("create type mood as enum ('ebb', 'high tide')")
@@ -252,7 +255,7 @@ def record_types(running: Services, folder: Path) -> None:
             try:
                 session.execute(f"select {value}::{kind}")
             except psycopg.Error as error:
-                print(f"{name}: left out, because this server does not know it: {error}")
+                print(f"{name}: left out, because this server does not know the type: {error}")
                 continue
             kinds[name] = (kind, value)
         columns = ", ".join(f"{name} {kind}" for name, (kind, _) in kinds.items())

@@ -15,7 +15,7 @@ import psycopg
 from tests.services.postgres import Postgres
 
 TABLES = ("people", "papers")
-"""The tables differ in what the database logs of a row before a change: its key (the default), or the whole row."""
+"""For a change in `people`, the database logs only the old key, as by default; in `papers`, the whole old row."""
 
 _COLUMNS = """(
     id int primary key, name text not null, big text, bin bytea, price numeric(12, 3), seen timestamptz, day date,
@@ -42,7 +42,7 @@ RECORD: dict[str, Any] = {
         {"name": "note", "type": ["null", "string"]},
     ],
 }
-"""The record schema of the tables' rows, with Debezium's names of types."""
+"""The record schema of the tables' rows, with Debezium's type names."""
 
 _WORDS = ("Möwe", "Sturm", "海", "Ebbe & Flut", 'a "quoted" word', "line\nbreak", "🌊", "", "\\ backslash", "0")
 _KEYS = 30
@@ -171,8 +171,8 @@ def change_one(session: Session, table: str, rng: Random) -> int:
     if choice < 0.7:
         return _rows(session, f"update {table} set big = %s, bin = %s where id = %s", [*_large(rng), key])
     if choice < 0.8:
-        # Debezium sends only large values that a statement writes. Where it does not know the whole old row, this
-        # statement writes them again; otherwise nobody could know the large values of the new key.
+        # Of the large values, Debezium sends only those that a statement writes. Where it does not know the whole old
+        # row, the large values are written again; otherwise nobody could know them for the new key.
         anew = ", big = big || '', bin = bin || ''::bytea" if table == "people" else ""
         return _rows(session, f"update {table} set id = %s{anew} where id = %s", [rng.randint(1, _KEYS), key])
     if choice < 0.85:
@@ -183,7 +183,7 @@ def change_one(session: Session, table: str, rng: Random) -> int:
 
 
 def change_many(session: Session, table: str, rng: Random) -> int:
-    """Run a random statement on a range of keys, among about a thousand, and return how many rows it has changed.
+    """Run a random statement on a range out of about a thousand keys, and return how many rows it has changed.
 
     A truncated table is refilled in the same transaction, so that no snapshot finds it empty.
     """
@@ -198,7 +198,7 @@ def change_many(session: Session, table: str, rng: Random) -> int:
         return _rows(session, f"update {table} set {sets} where {within}", [*values, *span])
     if choice < 0.7:
         return _rows(session, f"update {table} set big = %s, bin = %s where {within}", [*_large(rng), first, first + 3])
-    if choice < 0.85:  # to another key or back: exclusive or is its own inverse
+    if choice < 0.85:  # to the other range of keys or back: XOR is its own inverse
         anew = ", big = big || '', bin = bin || ''::bytea" if table == "people" else ""
         free = f"not exists (select from {table} other where other.id = {table}.id # {2 * _MANY})"
         return _rows(
@@ -211,7 +211,7 @@ def change_many(session: Session, table: str, rng: Random) -> int:
 
 
 _MANY = 512
-"""Keys are in two ranges: one begins at 0, the other at twice this. An update of a key moves it to the other range."""
+"""Keys are in two ranges: one begins at 0, the other at twice this number. An update moves a key to the other range."""
 
 
 def _insert_many(session: Session, table: str, rng: Random, span: Sequence[int]) -> int:

@@ -1,4 +1,4 @@
-"""Runs commands of the command line for tests."""
+"""Runs commands of `tidelake` for tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Completed
 
 
 def call(*arguments: str) -> str:
-    """Run the command in this process, with its Spark session; return standard output only."""
+    """Run the command in this process, with the Spark session of the tests; return standard output only."""
     result = CliRunner().invoke(app, list(arguments))
     if isinstance(result.exception, TidelakeError):
         raise result.exception

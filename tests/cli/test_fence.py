@@ -1,4 +1,4 @@
-"""`tidelake fence` names the only writer of a collection. These tests start no JVM."""
+"""`tidelake fence` sets the only writer of a collection. These tests start no JVM."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def open_for_writing(settings: Settings, writer: str | None) -> None:
     Catalog(Store(settings.store), writer).open_or_create(settings.collection(NAME).spec())
 
 
-def test_a_fence_admits_only_the_named_writer_until_it_is_lifted(tmp_path: Path) -> None:
+def test_a_fence_admits_only_the_named_writer_until_the_fence_is_lifted(tmp_path: Path) -> None:
     """The store is from an earlier version of Tidelake, whose entries name no writer."""
     config = unpack(tmp_path)
     settings = open_lake(config).settings
-    open_lake(config).collection(NAME).verify()  # the warning about missing markers comes only here
+    open_lake(config).collection(NAME).verify()  # warns about missing markers; later commands do not
     open_for_writing(settings, "old")
     fenced = json.loads(call("fence", NAME, "--writer", "new", "--json", "--config", str(config)))
     assert fenced == {"name": NAME, "epoch": 1, "writer": "new"}
@@ -47,7 +47,9 @@ def test_a_fence_admits_only_the_named_writer_until_it_is_lifted(tmp_path: Path)
     ],
     ids=str,
 )
-def test_a_fence_without_a_clear_writer_is_refused(tmp_path: Path, options: list[str], error: type[Exception]) -> None:
+def test_a_fence_without_exactly_one_valid_writer_is_refused(
+    tmp_path: Path, options: list[str], error: type[Exception]
+) -> None:
     config = tmp_path / "collections.yaml"
     (tmp_path / "data/topics/one").mkdir(parents=True)
     block = "{family: plain, topic: one, schema: {type: record, name: r, fields: [{name: a, type: long}]}}"

@@ -19,7 +19,7 @@ from tidelake.validate.late import compare_late
 
 
 @pytest.mark.spark
-def test_quarantine_shows_the_message_its_place_and_its_reason(contradicted: Lake) -> None:
+def test_quarantine_shows_each_message_with_its_place_and_reason(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
     assert "undecodable" in call("quarantine", "prices", *config)
     document = json.loads(call("quarantine", "prices", "--json", *config))
@@ -40,7 +40,7 @@ def test_quarantine_shows_the_message_its_place_and_its_reason(contradicted: Lak
 
 
 @pytest.mark.spark
-def test_a_late_contradiction_is_shown_with_its_place_and_settling_it_changes_nothing_published(
+def test_a_late_contradiction_is_shown_with_its_offset_and_a_decision_changes_nothing_published(
     contradicted: Lake, spark: SparkSession
 ) -> None:
     config = ("--config", str(contradicted.file))
@@ -73,7 +73,7 @@ def test_a_late_contradiction_is_shown_with_its_place_and_settling_it_changes_no
 
     published = '{"data": {"id": 1, "price": 6}, "diff": 2}'
     assert "tidelake late prices" in refused("discard", "--statement", published)
-    refused("count", "--count", "4")  # not what was published
+    refused("count", "--count", "4")  # not the published count
     statement = json.dumps({"data": document["rows"][0]["data"], "diff": document["rows"][0]["stated"]})
     done = call("resolve", "discard", NAME, "--time", "2", "--reason", "taken back", "--statement", statement, *config)
     assert "prices: settled. What is published stays as it is" in done

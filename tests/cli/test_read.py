@@ -41,7 +41,7 @@ def test_read_shows_contents_at_a_time(contradicted: Lake) -> None:
 
 
 @pytest.mark.spark
-def test_read_prints_every_type_without_loss_and_what_it_prints_can_be_discarded(
+def test_read_prints_every_type_without_loss_and_in_a_form_that_a_discard_accepts(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     at = {"type": "record", "name": "at", "fields": [{"name": "raw", "type": ["null", "bytes"]}]}
@@ -95,7 +95,7 @@ def test_a_predicate_that_fails_on_the_data_is_reported_with_the_reason(
 
 
 @pytest.mark.spark
-def test_a_damaged_file_is_named_and_not_blamed_on_the_predicate(contradicted: Lake) -> None:
+def test_damage_to_a_file_is_reported_and_not_blamed_on_the_predicate(contradicted: Lake) -> None:
     for file in contradicted.collection.paths.updates.local.rglob("*.parquet"):
         file.write_bytes(b"not parquet")
     for more in ((), ("--where", "id > 0")):

@@ -1,4 +1,4 @@
-"""`tidelake replay`: one JSON line out for each line in."""
+"""`tidelake replay` prints a line of JSON for each line that it reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.cli.commands import run
 
 
-def test_replay_prints_one_line_for_each_line_and_fails_only_for_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_replay_prints_one_line_for_each_line_read_and_fails_only_if_a_file_cannot_be_read(tmp_path: Path) -> None:
     stream = tmp_path / "s.jsonl"
     stream.write_text('{"updates": [["a", 1, 1]]}\n{"progress": {"lower": [0], "upper": [3], "counts": [[1, 1]]}}\nx\n')
     done = run("replay", stream)

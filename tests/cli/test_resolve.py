@@ -57,7 +57,9 @@ def test_a_decision_that_does_not_make_sense_is_refused(
 
 
 @pytest.mark.spark
-def test_only_a_gap_that_ingest_names_now_can_be_accepted_whole_or_in_part(tmp_path: Path, spark: SparkSession) -> None:
+def test_only_a_gap_that_now_stops_ingest_can_be_accepted_as_a_whole_or_in_part(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     name = "far:prices"
     (tmp_path / "topics" / name).mkdir(parents=True)
     lake = Lake(tmp_path, spark, topic=name)
@@ -68,9 +70,9 @@ def test_only_a_gap_that_ingest_names_now_can_be_accepted_whole_or_in_part(tmp_p
     lake.send(progress([0], [2], {1: 1}), at=5)
     with pytest.raises(TopicGap):
         lake.ingest()
-    for wrong in ("0-5", "1-6", "5-6"):
+    for not_within in ("0-5", "1-6", "5-6"):
         with pytest.raises(TidelakeError, match="gaps: far:prices:0:1-5"):
-            accept_gap(lake, f"{name}:0:{wrong}")
+            accept_gap(lake, f"{name}:0:{not_within}")
     with pytest.raises(TidelakeError, match="gaps: far:prices:0:1-5"):
         accept_gap(lake, f"{name}:1:1-5")
     accept_gap(lake, f"{name}:0:1-3")
@@ -97,7 +99,7 @@ def accept_gap(lake: Lake, gap: str) -> None:
         (("read", "one", "--limit", str(2**31)), "--limit"),
     ],
 )
-def test_a_number_that_does_not_fit_is_refused_with_its_option(arguments: tuple[str, ...], option: str) -> None:
+def test_a_number_out_of_range_is_refused_with_the_name_of_its_option(arguments: tuple[str, ...], option: str) -> None:
     result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == 2
     assert f"Invalid value for '{option}'" in result.stderr

@@ -15,7 +15,7 @@ from tests.lakes.lake import Lake
 from tidelake.errors import TidelakeError
 
 
-def test_status_of_a_collection_that_is_not_ingested_yet_or_does_not_exist(tmp_path: Path) -> None:
+def test_status_says_that_a_collection_is_not_ingested_yet_or_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "topics" / "t").mkdir(parents=True)
     schema = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
     block = {"family": "plain", "topic": "t", "schema": schema}

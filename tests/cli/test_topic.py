@@ -1,4 +1,4 @@
-"""Topics copied between a broker and files: every record is unchanged and keeps its offset."""
+"""Topics copied between a broker and files: every record stays unchanged and keeps its offset."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_topic_comes_back_from_files_as_it_was(tmp_path: Path, broker: Broker,
         call(config, "record", first, str(folder))
 
 
-def test_a_record_that_no_line_can_hold_is_named_and_not_recorded(
+def test_a_record_that_is_too_long_for_a_line_is_named_and_not_recorded(
     tmp_path: Path, broker: Broker, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, folder = broker.create_topic(partitions=1), tmp_path / "recorded"

@@ -24,7 +24,7 @@ NAME = "plain"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A store from an earlier version; one collection was opened for writing, so that its entries are acknowledged."""
+    """A store from an earlier version; one collection was opened for writing, which acknowledged its entries."""
     file = unpack(tmp_path)
     settings = load_settings(file)
     (spec,) = (collection.spec() for collection in settings.collections if collection.name == NAME)
@@ -56,7 +56,7 @@ def test_a_warning_about_the_store_is_not_part_of_the_output(config: Path) -> No
     assert "a torn log entry was set aside" in done.stderr
 
 
-def test_a_whole_store_is_verified_and_counted(config: Path) -> None:
+def test_an_undamaged_store_is_verified_and_its_tables_and_files_are_counted(config: Path) -> None:
     done = run("verify", "--deep", "--json", "--config", config)
     results = json.loads(done.stdout)
     assert (done.returncode, len(results)) == (0, 12)

@@ -65,7 +65,7 @@ def _process(log: Path, java_class: str, *options: str) -> Iterator[None]:
 
 
 def _wait_for(log: Path, pattern: str, times: int = 1) -> list[str]:
-    """Wait until a log has matched a pattern this many times; return the matches."""
+    """Wait until a log contains this many matches of a pattern; return the matches."""
     end = time.monotonic() + START_TIMEOUT_S
     while True:
         matches = re.findall(pattern, log.read_text(encoding="utf-8", errors="replace"))

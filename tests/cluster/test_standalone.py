@@ -42,11 +42,11 @@ CONFIG = "data/tour/collections.yaml"
 MASTER = "MASTER=spark://127.0.0.1:7077"
 OPTION = "-Dtidelake.example=1"
 FIRST_FILES = 3
-"""How many of the generated files a first run in local mode reads; the others hold late copies of what it seals."""
+"""How many of the generated files a first run in local mode reads; the others hold late copies of its updates."""
 
 
 def make_topics(tour: Path) -> None:
-    """Make a topic of mangled orders in Parquet files, and empty topics for upserts and change events as JSON lines."""
+    """Make a topic of mangled orders in Parquet files, and two empty topics: for upserts and for change events."""
     options = GenerateOptions(
         name="orders",
         updates=6000,
@@ -73,7 +73,7 @@ def make_topics(tour: Path) -> None:
 
 
 def stock() -> list[bytes]:
-    """The messages of the topic of upserts: values of eight keys, a delete, a copy, an undecodable message."""
+    """The messages of the upsert topic: values of eight keys, a delete, a copy, and an undecodable message."""
     values = [updates(*(((key, time), time, 1) for key in range(time))) for time in range(1, 9)]
     return [
         *values,
@@ -85,7 +85,7 @@ def stock() -> list[bytes]:
 
 
 def changes() -> list[bytes]:
-    """The messages of the topic of events: rows are inserted, updated and deleted; a copy, an undecodable message."""
+    """The messages of the event topic: inserts, updates and deletes of rows, a copy, and an undecodable message."""
     values = [events(*((None, (key, 0), 1) for key in range(6)))]
     values += [events(((key, 0), (key, 7), 2 + key)) for key in range(4)] + [events(((5, 0), None, 8))]
     counts = {1: 6, **{2 + key: 1 for key in range(4)}, 8: 1}
@@ -110,7 +110,7 @@ def run_in_local_mode(spark: SparkSession, settings: Settings, steps: tuple[str,
 
 
 def run_on(cluster: Standalone, folder: Path, steps: tuple[str, ...]) -> None:
-    """Run the commands that the documentation has for a cluster on this cluster."""
+    """Run on this cluster the commands that the documentation gives for a cluster."""
     (block,) = [
         candidate for candidate in blocks_of(PROJECT / "docs" / "operations.md") if candidate.text.startswith(MASTER)
     ]
@@ -127,7 +127,7 @@ def run_on(cluster: Standalone, folder: Path, steps: tuple[str, ...]) -> None:
 
 
 def everything(spark: SparkSession, collection: Collection) -> dict[str, Any]:
-    """Everything in the tables, except random values and clock times."""
+    """Everything in the tables, except random values and readings of the clock."""
     paths, record = collection.paths, collection.entry.record_schema
     table = OpenTable(paths.updates)
     names = (UPPER, CLOSED, SINCE, *(offset_value(collection.name, partition) for partition in range(2)))
@@ -159,7 +159,7 @@ def consolidated(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def text_of(row: dict[str, Any]) -> str:
-    """A row as text that is equal for equal rows."""
+    """A row as text; equal rows have equal texts."""
     return json.dumps(row, default=repr, sort_keys=True)
 
 
@@ -208,7 +208,7 @@ def prepare(spark: SparkSession, scratch: Path, local: Path, cluster: Path) -> N
 
 
 def check_executors(cluster: Standalone, applications: int) -> None:
-    """Check that every application had an executor on every worker, with spark-submit's options and ours."""
+    """Check that every application had an executor on each worker, with the options of spark-submit and of Tidelake."""
     for worker in cluster.workers:
         logs = sorted(worker.glob("app-*/*/stderr"))
         assert len(logs) == applications

@@ -1,4 +1,4 @@
-"""Bytes to messages: round trips, framing, and a clear reason for bytes that cannot be decoded."""
+"""Messages and their bytes: round trips, framing, and a clear reason if bytes cannot be decoded."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_identities_are_equal_exactly_when_the_data_is_equal(first, second):
     assert (CODEC.identity(first) == CODEC.identity(second)) == (first == second)
 
 
-def test_zero_and_nan_are_each_one_datum_whatever_their_bits_but_are_written_with_their_bits():
+def test_all_zeros_are_one_datum_and_all_nans_are_another_but_each_is_written_with_its_own_bits():
     fields = [
         {"name": "f", "type": ["null", "float"]},
         {"name": "many", "type": {"type": "array", "items": ["double", "string"]}},
@@ -132,7 +132,7 @@ def test_zero_and_nan_are_each_one_datum_whatever_their_bits_but_are_written_wit
     assert len({codec.identity(data) for data in apart}) == len(apart)
 
 
-def test_branches_of_a_union_are_kept_apart():
+def test_branches_of_a_union_remain_distinct():
     codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": ["int", "long", "string"]}]})
     encoded = {codec.encode(Updates([({"n": {branch: 5}}, 1, 1)])) for branch in ("int", "long")}
     assert len(encoded) == 2
@@ -160,14 +160,14 @@ def decode_all_ways(value):
 
 @settings(QUICK, max_examples=1500)
 @given(st.binary(max_size=60))
-def test_random_bytes_are_a_message_or_a_codec_error(value):
+def test_random_bytes_give_a_message_or_a_documented_error(value):
     decode_all_ways(value)
     decode_all_ways(b"\0\0\0\0\7" + value)
 
 
 @settings(QUICK, max_examples=600)
 @given(MESSAGES, st.data())
-def test_a_message_with_some_bytes_changed_is_a_message_or_a_codec_error(message, data):
+def test_a_message_with_some_bytes_changed_gives_a_message_or_a_documented_error(message, data):
     for encoded in (CODEC.encode(message), CONFLUENT.encode(message, 7), JSON_CODEC.encode(message)):
         at = data.draw(st.integers(0, len(encoded)))
         cut = data.draw(st.integers(0, 3))
@@ -176,7 +176,7 @@ def test_a_message_with_some_bytes_changed_is_a_message_or_a_codec_error(message
 
 @settings(QUICK, max_examples=200)
 @given(MESSAGES)
-def test_a_truncated_message_is_undecodable_and_a_longer_one_has_bytes_left_over(message):
+def test_a_truncated_message_is_undecodable_and_an_extended_message_has_bytes_left_over(message):
     encoded = CODEC.encode(message)
     for end in range(len(encoded)):
         with pytest.raises(CodecError) as caught:
@@ -229,7 +229,7 @@ def test_framing_errors_say_what_is_wrong(value, reason):
 
 
 def number(value):
-    """A zigzag-encoded number as Avro writes it, of any length."""
+    """The bytes that Avro writes for a number, of any size, that is already zigzag-encoded."""
     encoded = b""
     while value > 0x7F:
         encoded += bytes([value & 0x7F | 0x80])
@@ -239,7 +239,7 @@ def number(value):
 
 @pytest.mark.parametrize("wrapped", [2**64, 2**64 + 10, 2**70 + 10, 2**200])
 @pytest.mark.parametrize("place", ["data", "time", "diff"])
-def test_a_number_beyond_its_type_is_undecodable_and_never_wrapped(place, wrapped):
+def test_a_number_out_of_range_for_its_type_is_undecodable_and_never_wraps_around(place, wrapped):
     codec = AvroCodec({"type": "record", "name": "d", "fields": [{"name": "n", "type": "int"}]})
     for beyond in (wrapped, 2**33 if place == "data" else wrapped):
         numbers = {"data": 2, "time": 4, "diff": 6, place: beyond}
@@ -268,7 +268,7 @@ MANY = {
         (b"\0\2\0\4\1\2\2\0", "undecodable"),  # symbol 2 of two
         (b"\x82\0\0\0\0", "undecodable"),  # progress, with its branch in two bytes
         (b"\x82\0\0\0\0\0", "bytes_left_over"),
-        (b"\0\2\2\x80\x80\x80\x80\x80\x80\x80\x80\x80\2\0\1\2\2\0", "undecodable"),  # 2^63, beyond the type
+        (b"\0\2\2\x80\x80\x80\x80\x80\x80\x80\x80\x80\2\0\1\2\2\0", "undecodable"),  # 2^63, out of range for the type
         (b"\0\2\2\x84\x80\x80\x80\x80\x80\x80\x80\x80\0\0\1\2\2\0", None),  # 2 in ten bytes
         (b"\0\2\2\x84\x80\x80\x80\x80\x80\x80\x80\x80\x80\0\0\1\2\2\0", "undecodable"),  # 2 in eleven
         (b"\0\2\x82\x80\x80\x80\x10\4\0\1\2\2\0", "undecodable"),  # branch 2^32 + 1
@@ -277,7 +277,7 @@ MANY = {
         (b"\0\2\4\4\xc3\x28\0\1\2\2\0\0", "bytes_left_over"),
     ],
 )
-def test_bytes_that_no_encoder_writes_are_still_judged(value, reason):
+def test_bytes_that_no_encoder_writes_are_read_or_refused_with_the_right_reason(value, reason):
     result = outcome(AvroCodec(MANY), value)
     assert result == (reason or Updates([({"n": {"long": 2}, "e": "a", "ok": True}, 1, 1)]))
 
@@ -287,7 +287,7 @@ def test_only_the_byte_1_is_true():
     assert [data["ok"] for data in decoded] == [False, True, False, False]
 
 
-def test_decimals_and_times_that_no_table_holds_are_undecodable_and_not_written():
+def test_decimals_and_timestamps_that_no_table_can_hold_are_undecodable_and_cannot_be_encoded():
     fields = [
         {"name": "d", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1}]},
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
@@ -311,7 +311,7 @@ def test_decimals_and_times_that_no_table_holds_are_undecodable_and_not_written(
         st.sampled_from([b"\x00", b"\x01", b"\x0f", b"\x10", b"\x7f", b"\x80", b"\xff", b"\x80\x80"]), max_size=24
     ),
 )
-def test_the_pattern_of_suspect_bytes_finds_each_kind_of_number_beyond_its_type(holds_int, parts):
+def test_the_pattern_of_suspect_bytes_finds_each_kind_of_number_that_is_out_of_range(holds_int, parts):
     value = b"".join(parts).decode("latin-1")
     schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int" if holds_int else "long"}]}
     long = r"[\x80-\xff]{9}[^\x00\x01]"
@@ -332,7 +332,7 @@ def test_a_null_value_is_not_a_message():
     assert CONFLUENT.decode(None) is None
 
 
-def test_a_message_that_is_wrong_in_itself_is_malformed_and_not_undecodable():
+def test_a_message_that_can_be_decoded_but_has_invalid_contents_is_malformed():
     buffer = io.BytesIO()
     schema = fastavro.parse_schema(
         cdcv2_schema({"type": "record", "name": "d", "fields": [{"name": "a", "type": "int"}]})

@@ -1,4 +1,4 @@
-"""Statements typed by a user become the bytes of the topic's own message, for every type and form."""
+"""A statement that a user types gets the same bytes as in a message of the topic, for every type and form."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_every_form_of_a_value_becomes_the_bytes_of_the_topics_message(column: s
     assert encoded in CODEC.encode(Updates([(data, 1, 1)]))
 
 
-def test_every_type_that_can_land_has_a_form_here() -> None:
+def test_the_forms_cover_every_type_that_can_land() -> None:
     assert {name for name, _, _ in FORMS} == {field["name"] for field in ALL["fields"]}
 
 
@@ -228,7 +228,7 @@ def test_a_record_that_looks_like_a_branch_is_refused_if_it_is_ambiguous() -> No
         ('{"data": ' + "[" * 100_000 + "]" * 100_000 + ', "diff": 1}', "does not fit"),
     ],
 )
-def test_a_statement_of_another_shape_is_refused(text: str, message: str) -> None:
+def test_a_malformed_statement_is_refused(text: str, message: str) -> None:
     with pytest.raises((StatementRefused, DataRefused), match=message):
         read_statement(ALL, text)
 

@@ -26,8 +26,8 @@ RECORD = {"type": "record", "name": "visit", "fields": [{"name": "id", "type": "
 NOW_MS = int(clock.time() * 1000)
 
 
-class Kept:
-    """A collection without rows, and its retention."""
+class EmptyCollection:
+    """A collection without rows, whose `since` can be moved."""
 
     def __init__(self, root: Path, framing: str, envelope: str) -> None:
         self.catalog = Catalog(Store(root))
@@ -38,51 +38,53 @@ class Kept:
         return self.catalog.find("visits")
 
     def since(self, upper: int, keep: str | int) -> int:
-        """Seal up to `upper`, and let compaction move `since`."""
+        """Seal up to `upper`, let compaction move `since`, and return the new value."""
         OpenTable(self.collection.paths.updates).commit({UPPER: upper})
         return move_since(self.catalog, self.collection, keep).since[0]
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
+def empty(tmp_path: Path) -> EmptyCollection:
     """A reclocked collection."""
-    return Kept(tmp_path, "reclock", "append_only")
+    return EmptyCollection(tmp_path, "reclock", "append_only")
 
 
-def test_an_upper_in_the_future_forgets_nothing_recent(kept: Kept) -> None:
-    since = kept.since(NOW_MS + 365 * DAY_MS, DAY_MS)
+def test_nothing_recent_is_forgotten_if_upper_is_in_the_future(empty: EmptyCollection) -> None:
+    since = empty.since(NOW_MS + 365 * DAY_MS, DAY_MS)
     assert NOW_MS - DAY_MS <= since <= int(clock.time() * 1000) - DAY_MS
 
 
-def test_keep_counts_from_upper_if_the_topic_is_idle(kept: Kept) -> None:
-    assert kept.since(NOW_MS - 9 * DAY_MS, "all") == 0
-    assert kept.since(NOW_MS - 9 * DAY_MS, DAY_MS) == NOW_MS - 10 * DAY_MS
-    assert kept.since(NOW_MS - 5 * DAY_MS, 0) == NOW_MS - 5 * DAY_MS - 1
+def test_keep_is_measured_from_upper_if_the_topic_is_idle(empty: EmptyCollection) -> None:
+    assert empty.since(NOW_MS - 9 * DAY_MS, "all") == 0
+    assert empty.since(NOW_MS - 9 * DAY_MS, DAY_MS) == NOW_MS - 10 * DAY_MS
+    assert empty.since(NOW_MS - 5 * DAY_MS, 0) == NOW_MS - 5 * DAY_MS - 1
 
 
-def test_the_clock_of_the_store_counts_if_this_machine_is_a_year_ahead(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+def test_the_clock_of_the_store_is_used_if_this_machine_is_a_year_ahead(
+    empty: EmptyCollection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelake.compact.compaction.clock.time", lambda: NOW_MS / 1000 + 365 * 86_400)
-    assert kept.since(NOW_MS + 365 * DAY_MS, DAY_MS) < NOW_MS + 3_600_000 - DAY_MS
+    assert empty.since(NOW_MS + 365 * DAY_MS, DAY_MS) < NOW_MS + 3_600_000 - DAY_MS
 
 
-def test_a_clock_that_is_behind_moves_nothing_back(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = kept.since(NOW_MS - DAY_MS, DAY_MS)
+def test_a_clock_that_is_behind_does_not_move_since_back(
+    empty: EmptyCollection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = empty.since(NOW_MS - DAY_MS, DAY_MS)
     monkeypatch.setattr("tidelake.compact.compaction.clock.time", lambda: 0.0)
-    assert kept.since(NOW_MS, DAY_MS) == before == NOW_MS - 2 * DAY_MS
+    assert empty.since(NOW_MS, DAY_MS) == before == NOW_MS - 2 * DAY_MS
 
 
-def test_no_clock_bounds_the_times_of_a_source(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, "cdcv2", "none")
-    assert kept.since(NOW_MS + 365 * DAY_MS, DAY_MS) == NOW_MS + 364 * DAY_MS
+def test_times_that_a_source_states_are_not_bounded_by_a_clock(tmp_path: Path) -> None:
+    empty = EmptyCollection(tmp_path, "cdcv2", "none")
+    assert empty.since(NOW_MS + 365 * DAY_MS, DAY_MS) == NOW_MS + 364 * DAY_MS
 
 
-def test_status_says_that_times_are_ahead_of_the_clock(kept: Kept) -> None:
-    kept.since(NOW_MS, "all")
-    assert read_status(kept.collection, "append_only").state == "in order"
-    kept.since(NOW_MS + 3 * DAY_MS, "all")
-    status = read_status(kept.collection, "append_only")
+def test_status_says_that_times_are_ahead_of_the_clock(empty: EmptyCollection) -> None:
+    empty.since(NOW_MS, "all")
+    assert read_status(empty.collection, "append_only").state == "in order"
+    empty.since(NOW_MS + 3 * DAY_MS, "all")
+    status = read_status(empty.collection, "append_only")
     assert status.state == "times are ahead of the clock"
     assert status.waits_for is not None
     assert 3 * 86_400 - 600 < status.times_ahead_s <= 3 * 86_400

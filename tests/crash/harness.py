@@ -32,7 +32,7 @@ WAIT_MAX_S = 300.0
 
 
 class Nursery:
-    """A nursery on the JVM of a session; it ends with the `with` block."""
+    """A nursery on the JVM of a session; the nursery ends with the `with` block."""
 
     def __init__(self, spark: SparkSession) -> None:
         gateway = spark.sparkContext._gateway
@@ -91,7 +91,7 @@ def is_stopped(process: int) -> bool:
 
 
 def has_ended(process: int) -> bool:
-    """Whether a victim has ended; this works only until somebody waits for it."""
+    """Whether a victim has ended; this works only until somebody waits for the victim."""
     return _state_of(process) == "Z"
 
 
@@ -100,7 +100,7 @@ def _state_of(process: int) -> str:
 
 
 def collection_of(lake: Lake) -> Collection:
-    """The lake's collection as the catalog has it now."""
+    """The lake's collection, read from the catalog now."""
     return Catalog(Store(lake.settings.store)).find(NAME)
 
 
@@ -110,7 +110,7 @@ def path_of(lake: Lake, table: str) -> Location:
 
 
 def state_of(lake: Lake) -> dict[str, Any]:
-    """Everything that must not depend on which process was killed when; read without Spark.
+    """Everything that must not depend on when a process was killed, or on which; it is read without Spark.
 
     Contents are summed in Python from the live files, at every time from `since` to just before `upper`.
     """
@@ -154,7 +154,7 @@ def contents(rows: list[dict[str, Any]], as_of: int) -> dict[tuple[int, int | No
 
 
 def said(path: Path) -> list[dict[str, Any]]:
-    """The lines that a victim has written; a line without its line break does not count."""
+    """The lines that a victim has written; a line that does not end in a line break is left out."""
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")

@@ -25,7 +25,7 @@ _PLAIN = Scene()
 
 @dataclass(frozen=True)
 class Whole:
-    """How an undisturbed life ends, and how often it passed each failpoint in the piece of its scene."""
+    """How an undisturbed life ends, and how often it passed each failpoint in the piece that its scene processes."""
 
     state: dict[str, Any]
     shown: Any
@@ -45,25 +45,25 @@ class Lives:
     def kill_at(self, place: str) -> None:
         """Kill a process at this place, let another continue, and check that the end shows no trace of the kill.
 
-        The tests of kills assert nothing else.
+        The tests of kills make no other assertions.
         """
         scene, rng = scene_of(place), Random(f"{self.seed} {place}")
         piece = self._piece(scene)
         whole = self._whole(scene, piece)
-        times = whole.passed[place]
-        assert times, f"the scene of {place} does not reach it"
+        passes = whole.passed[place]
+        assert passes, f"the scene does not reach {place}"
         lake = self._from_base(piece, f"killed-{place}")
         prepare(lake, scene.prepare, self.seed)
         words = self._words(lake)
-        order = self._order(lake, scene.steps) | {"meet": scene.meet, "stop": place, "passing": rng.randrange(times)}
+        order = self._order(lake, scene.steps) | {"meet": scene.meet, "stop": place, "passing": rng.randrange(passes)}
         assert self.nursery.run(order) == -9, self._log(lake)
         assert {"stopped": place} in said(words)
         self._ends_as(lake, whole, piece, scene.steps)
 
     def wake_late(self, place: str, meanwhile: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Pause a process at a failpoint, run `meanwhile`, resume it, and return what it wrote afterwards.
+        """Pause a process at a failpoint, run `meanwhile`, resume the process, and return what it wrote afterwards.
 
-        Check that the end shows no trace of the process.
+        Check that the end shows no trace of the paused process.
         """
         piece = self._piece(_PLAIN)
         whole = self._whole(_PLAIN, piece)
@@ -91,15 +91,15 @@ class Lives:
             tear_next_entry(path_of(lake, table), Random(f"{self.seed} {table}"))
         self._ends_as(lake, whole, piece, CYCLE)
 
-    def fill_up(self, left_bytes: int) -> list[dict[str, Any]]:
+    def fill_up(self, bytes_left: int) -> list[dict[str, Any]]:
         """Run on a disk that is almost full, then with enough space; return the messages of the first run."""
         piece = self._piece(_PLAIN)
         whole = self._whole(_PLAIN, piece)
-        lake = self._from_base(piece, f"full-{left_bytes}")
+        lake = self._from_base(piece, f"full-{bytes_left}")
         ballast = self.root / "ballast"
         free = os.statvfs(self.root)
         with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_bsize - left_bytes)
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_bsize - bytes_left)
         try:
             assert self.nursery.run(self._order(lake, CYCLE)) == 0, self._log(lake)
         finally:

@@ -18,9 +18,9 @@ _EARLY = 5
 def pieces_of(seed: int, count: int = PIECES) -> list[list[bytes | None]]:
     """The topic in `count` pieces; piece `i` completes the times in `[10 i, 10 i + 10)`.
 
-    Each piece has two redundant writers, the first of which loses messages; statements that overlap; copies; an update
-    of the next window, which the next piece repeats; bytes that are not a message; and a null. Each piece but the first
-    repeats a sealed update. The last piece of an odd seed contradicts itself at one time, which stays open.
+    Each piece has two redundant writers, the first of which loses messages; progress statements that overlap; copies;
+    an update of the next window, which the next piece repeats; bytes that are not a message; and a null. Each piece but
+    the first repeats a sealed update. The last piece of an odd seed contradicts itself at one time, which stays open.
     """
     rng = Random(seed)
     windows = [_window(rng, index) for index in range(count + 1)]
@@ -28,7 +28,7 @@ def pieces_of(seed: int, count: int = PIECES) -> list[list[bytes | None]]:
 
 
 def _window(rng: Random, index: int) -> dict[tuple[int, int], int]:
-    """`(id, time)` to diff: an update at the window's first time, another at its second, and random ones."""
+    """From `(id, time)` to diff: an update at the window's first time, another at its second, and random ones."""
     start = WINDOW * index
     history = {(_IDS[data], start + 1 + time): diff for (data, time), diff in random_history(rng, 8, False).items()}
     return {(_EARLY, start): 1, (_IDS["a"], start + 1): 1} | history

@@ -33,7 +33,7 @@ class Race:
 
 
 def race(folder: Path, seed: int, workers: int, operations: int) -> Race:
-    """Let `workers` processes make `operations` commits together, each from the newest state until it wins."""
+    """Let `workers` processes make `operations` commits in total; after a lost race, a commit is tried again."""
     table = locate(folder) / "updates"
     create_table(table, SCHEMA, {"upper": 0})
     shares = [operations // workers + (worker < operations % workers) for worker in range(workers)]
@@ -54,7 +54,7 @@ def race(folder: Path, seed: int, workers: int, operations: int) -> Race:
 
 
 def make_tables(folder: str, number: int, start: Barrier) -> None:
-    """Create tables, each at the same moment as the other processes."""
+    """Create tables; all processes begin each table at the same moment."""
     for index in range(number):
         start.wait(60)
         create_table(locate(folder) / f"table-{index}", SCHEMA, {"upper": 0})

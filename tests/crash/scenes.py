@@ -104,7 +104,7 @@ def _tear(lake: Lake, seed: int) -> None:
 
 
 def tear_next_entry(path: Location, rng: Random) -> None:
-    """Write a next entry that is a truncated copy of the newest; in half of all cases it ends between two lines."""
+    """Write, as the next entry, a truncated copy of the newest; in half of all cases it ends between two lines."""
     version = OpenTable(path).version
     entry = path.local / "_delta_log" / f"{version:020d}.json"
     text = entry.read_bytes()
@@ -114,7 +114,7 @@ def tear_next_entry(path: Location, rng: Random) -> None:
 
 
 def _age(lake: Lake, seed: int) -> None:
-    """Make so many commits that a checkpoint follows the next one."""
+    """Make so many commits that a checkpoint is due after the next commit."""
     for _ in range(32):
         lake.table.commit({})
 

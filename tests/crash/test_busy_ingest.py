@@ -116,7 +116,7 @@ def test_seal_and_compaction_finish_despite_constant_commits(tmp_path: Path, spa
         while not done.is_set():
             with suppress(Conflict):
                 if (lake.table.value(UPPER) or 0) < 8:
-                    store_copies(path, -1)  # at the last open time: every seal tries to move past it
+                    store_copies(path, -1)  # at the last open time: every seal tries to move past that time
                 else:
                     lake.table.commit({})
                 commits[0] += 1

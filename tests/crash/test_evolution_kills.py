@@ -51,7 +51,7 @@ def _kill(
 
 
 @pytest.mark.parametrize("place", ["columns.after_catalog"])
-def test_the_next_run_repairs_a_kill_between_the_catalog_and_the_table(
+def test_the_next_run_recovers_from_a_kill_between_the_commits_to_the_catalog_and_to_the_table(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, place: str
 ) -> None:
     _kill(tmp_path, spark, nursery, place)
@@ -60,7 +60,7 @@ def test_the_next_run_repairs_a_kill_between_the_catalog_and_the_table(
 @pytest.mark.sweep
 @pytest.mark.parametrize("place", _PLACES)
 @pytest.mark.parametrize("seed", seeds())
-def test_the_next_run_repairs_a_kill_anywhere_while_a_column_is_added(
+def test_the_next_run_recovers_from_a_kill_anywhere_while_a_column_is_added(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, seed: int, place: str
 ) -> None:
     passing = seed % 2 if place.startswith("commit") else 0

@@ -50,7 +50,7 @@ def test_a_log_entry_that_does_not_fit_is_not_a_commit(tmp_path: Path, size: int
 
 
 @pytest.mark.parametrize("size", [0, 4, 300])
-def test_a_run_that_does_not_fit_is_named_by_no_log(tmp_path: Path, size: int) -> None:
+def test_a_run_that_does_not_fit_is_not_in_the_log(tmp_path: Path, size: int) -> None:
     path = locate(tmp_path) / "t"
     create_table(path, SCHEMA)
     with files_at_most(size), pytest.raises(OSError, match="File too large"):
@@ -79,8 +79,8 @@ def test_a_full_disk_stops_the_work_and_the_next_run_continues(
 ) -> None:
     lives = Lives(small_disk, spark, nursery, seed, words=tmp_path)
     stopped = set()
-    for left_bytes in range(0, 160 * 1024, 16 * 1024):
-        for message in lives.fill_up(left_bytes):
+    for bytes_left in range(0, 160 * 1024, 16 * 1024):
+        for message in lives.fill_up(bytes_left):
             if "step" in message and not message["report"]["ok"]:
                 stopped.add(message["step"])
                 assert "o space left" in message["report"]["errors"][NAME], message["report"]

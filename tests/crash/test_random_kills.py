@@ -1,4 +1,4 @@
-"""Whole process groups, with their JVM, are killed at random moments."""
+"""Whole process groups, with their JVMs, are killed at random moments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sweep]
 KILLS = 5
 """The number of kills for each seed."""
 DELAY_MAX_S = 15.0
-"""Counted from the start of the session; about as long as a round takes in a JVM that has just started."""
+"""A kill comes at most this long after the start of the session: about as long as the first round in a JVM takes."""
 
 
 def kill_after(order: dict[str, object], delay_s: float, output: Path) -> None:

@@ -24,7 +24,7 @@ _MEETS = {
     "raw.after_lost_time": ("raw.after_quarantine", "ingest"),
     "raw.after_lost_offsets": ("raw.after_binding", "ingest"),
 }
-"""Places that a tick reaches only if another process is at work, and where and what that process does."""
+"""For each place that a tick reaches only if another process is at work: where that process acts, and what it does."""
 
 _PIECES = 3
 
@@ -62,7 +62,7 @@ def test_a_tick_that_is_killed_anywhere_leaves_times_that_match_their_offsets(
 
 
 @pytest.mark.parametrize("place", ["raw.after_quarantine"])
-def test_only_one_of_two_ticks_on_the_same_offsets_counts(
+def test_only_one_of_two_ticks_on_the_same_offsets_takes_effect(
     tmp_path: Path, spark: SparkSession, nursery: Nursery, place: str
 ) -> None:
     life = RawLife(tmp_path, spark, nursery, 1, "append_only")

@@ -1,6 +1,6 @@
 """What a victim does: attach to the running JVM, run the real jobs, and die or pause where its order says.
 
-Reports of jobs and acknowledged commits are written to a file at once, because they have to stay true.
+Reports of jobs and acknowledged commits are written to a file at once, because they must still hold after a kill.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidelake.store.files import read_rows, write_run
 from tidelake.store.layout import RUN, TIME, Store, new_run
 from tidelake.store.state import UPPER
 
-# Tiny data: compiling a plan would take longer than running it.
+# The data is tiny, so compiling a plan would take longer than running it.
 _QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -62,7 +62,7 @@ def attach(compiled: bool = False) -> SparkSession:
 
 
 def store_copies(path: Location, index: int) -> None:
-    """Commit a run, as an ingest would, that repeats the stored updates at one of the times at or after `upper`."""
+    """Commit a run, as an ingest would, that repeats the stored updates at one open time: number `index` of them."""
     table = OpenTable(path)
     rows = read_rows(path, table.files(), table.schema())
     times = sorted(time for time in set(rows[TIME].to_pylist()) if time >= (table.value(UPPER) or 0))
@@ -118,7 +118,7 @@ class Steps:
         store_copies(self.catalog.find(NAME).paths.updates, 1)
 
     def bump(self, table: str) -> None:
-        """Let another process commit, which changes only the table's version."""
+        """Let another process make a commit that changes only the table's version."""
         path = self.catalog.store.catalog
         if table != "catalog":
             path = self.catalog.find(NAME).paths.root / table
@@ -133,10 +133,10 @@ class Victim:
     steps: Steps
     passed: Counter[str] = field(default_factory=Counter)
     busy: bool = False
-    """Whether another process is at work; the failpoints it reaches do not count."""
+    """Whether another process is at work; the failpoints that it reaches are not counted."""
 
     def reach(self, name: str) -> None:
-        """Count a failpoint; if the order says so, let another process act, or pause or die."""
+        """Count a failpoint. If the order says so, let another process take a step, or pause or kill this process."""
         if self.busy:
             return
         before = self.passed[name]
@@ -165,7 +165,7 @@ class Victim:
 
 
 def live(order: Mapping[str, Any], spark: SparkSession) -> None:
-    """Carry out an order: its `steps`, `rounds` times.
+    """Carry out an order: run all its `steps`, `rounds` times.
 
     With `stop`, the victim stops at that failpoint after it has passed it `passing` times. With `meet`, another process
     takes a step when the victim first reaches a failpoint.

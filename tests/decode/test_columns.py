@@ -19,14 +19,14 @@ OWN_NAMES = {"_corrupt", "_data"}
 
 
 def named_columns(path: Path) -> set[str]:
-    """The temporary columns that a file names literally instead of using a declared name."""
+    """The temporary columns whose names a file writes out instead of using the declared constants."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {text.partition(".")[0] for text in texts if re.fullmatch(r"_[a-z][a-z_]*(\.[a-z0-9_]+)*", text)}
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_decode_names_only_declared_columns(path: Path) -> None:
+def test_decode_uses_only_declared_columns(path: Path) -> None:
     if path.name != "columns.py":
         assert named_columns(path) - OWN_NAMES == set()
 

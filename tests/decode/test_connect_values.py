@@ -97,7 +97,7 @@ _MODES = pytest.mark.parametrize(
 
 
 def _captured(mode: str) -> tuple[str, dict[int, list[str]], dict[str, Any]]:
-    """The topic of a real connector's rows with every type, the lines of the topic, and the schema of a row."""
+    """A real connector's topic whose rows have every type: its name, its lines, and the schema of a row."""
     topic = f"types_{mode}.public.kinds"
     captured = lines(f"types/{mode}", topic)
     event = json.loads(next(line for part in captured.values() for line in part))["value"]

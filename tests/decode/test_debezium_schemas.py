@@ -1,4 +1,4 @@
-"""Where the schemas of change events come from (messages, a registry, the settings), and how they grow."""
+"""Where the schemas of change events come from (messages, a registry, the settings), and how they get new columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXT = ["null", "string"]
 
 
 def connect_schema(**columns: Any) -> dict[str, Any]:
-    """The schema that Connect sends with events of rows with these columns."""
+    """The schema that Connect sends with the events of a table that has these columns."""
     row = connect_row(**columns)
     event = [{**row, "field": name} for name in ("before", "after")]
     return {"type": "struct", "fields": [*event, {"field": "op", "type": "string", "optional": False}]}
@@ -57,7 +57,7 @@ class RowChanges(Changes):
         return {row["id"]: tuple(str(row[column]) for column in self.columns()[1:]) for row in rows}
 
 
-def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_schema_of_the_first_message_is_used_and_a_new_column_appears(tmp_path: Path, spark: SparkSession) -> None:
     lake = RowChanges(tmp_path, spark, evolution="additive", messages_per_tick_max=4)
     del lake.document["collections"]["prices"]["schema"]  # type: ignore[attr-defined]
     lake.configure()
@@ -74,7 +74,7 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
     lake.ingest()
     assert lake.shown() == {1: ("y", "1970-01-02"), 2: ("z", "None")}
     assert lake.shown(first) == {1: ("x", "None")}
-    # A renamed column and a new column that cannot be null are not additive: they put their keys in error.
+    # To rename a column or to add one that cannot be null is not additive: such events put their keys in error.
     renamed = connect_schema(id=ID, b=OPTIONAL, day=DAY)
     strict = connect_schema(id=ID, a=OPTIONAL, day=DAY, n={"type": "int32", "optional": False})
     lake.put(lake.wrapped(renamed, "u", {"id": 1, "b": "q"}), lake.wrapped(strict, "u", {"id": 2, "a": "q", "n": 1}))
@@ -94,7 +94,7 @@ def test_the_schema_of_the_first_message_is_taken_and_a_new_column_appears(tmp_p
     assert lake.shown(first) == {1: ("x", "None", "None")}
 
 
-def test_a_new_column_of_the_schema_in_the_settings_appears(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_column_that_is_added_to_the_schema_in_the_settings_appears(tmp_path: Path, spark: SparkSession) -> None:
     lake = RowChanges(tmp_path, spark)
     lake.put(lake.event("c", (1, "x", "y")))
     lake.ingest()
@@ -224,7 +224,9 @@ def test_a_registry_knows_the_schemas_of_events_and_of_their_keys(
         assert f'{{"id":{key}}}: the event cannot be read: {reason}' in errors
 
 
-def test_keys_in_bare_avro_name_what_is_deleted_and_a_map_lands_as_text(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_key_in_bare_avro_determines_which_row_is_deleted_and_a_map_lands_as_text(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     tags = {"name": "tags", "type": ["null", {"type": "map", "values": TEXT}]}
     schema = event_schema([*ROWS[1], tags])
     lake = RowChanges(tmp_path, spark, format="avro", schema=schema, key_schema=KEY)
@@ -294,7 +296,7 @@ DECLARED = {
     ("evolution", "declared"),
     [("additive", False), ("none", True), pytest.param("none", False, marks=pytest.mark.sweep)],
 )
-def test_a_column_of_another_type_in_a_message_is_converted_or_refused_and_named(
+def test_a_column_with_a_different_type_in_a_message_is_converted_or_refused_and_named(
     tmp_path: Path, spark: SparkSession, evolution: str, declared: bool
 ) -> None:
     lake = RowChanges(tmp_path, spark, evolution=evolution, schema=DECLARED)
@@ -317,8 +319,8 @@ def test_a_column_of_another_type_in_a_message_is_converted_or_refused_and_named
         wrapped(3, {"w": "2023-11-14T22:13:20Z"}, w=time_type("ZonedTimestamp", "string")),
         # A new column in the same message does not prevent these conversions.
         wrapped(4, finer | {"more": "m"}, w=time_type("Timestamp"), d=decimal(4), more=OPTIONAL),
-        # A value that does not fit or means something else is refused, and the error names its column. It puts its key
-        # in error; if the key cannot be read either, the message is quarantined.
+        # A value that does not fit or means something else is refused, and the error names its column. The key is
+        # then in error; if the key cannot be read either, the message is quarantined.
         wrapped(5, {"d": unscaled(1_234_567)}, d=decimal(4)),
         wrapped(6, {"s": 5}, s={"type": "int32"}),
         wrapped(7, {"n": 19_000}, n=time_type("Date", "int32")),

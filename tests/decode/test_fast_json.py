@@ -70,7 +70,7 @@ PLAIN_VALUES = {
     "inner": ['{"x": 5}', '{"x": "5"}', "{}", "null"],
 }
 """Plain values: the fast path reads each of them as the careful path does."""
-WRONG_VALUES = {
+UNFIT_VALUES = {
     "narrow": ["1e39", '"1d"'],
     "bytes": ['"not base64!"'],
     "price": ['"AeJAAeJAAeJAAeJAAeJA"'],
@@ -79,7 +79,7 @@ WRONG_VALUES = {
     "inner": ['{"x": "a"}', "[]"],
 }
 """Well-formed values that do not fit their type: only the careful path says why."""
-OTHER_VALUES = ['"5"', "5.0", "1e3", "99999999999999999999", '"NaN"', "NaN", "'a'", "[1]", '{"a": 1}', "tru", ""]
+NOT_PLAIN_VALUES = ['"5"', "5.0", "1e3", "99999999999999999999", '"NaN"', "NaN", "'a'", "[1]", '{"a": 1}', "tru", ""]
 
 
 def event(row: str, op: str = "c") -> bytes:
@@ -128,9 +128,9 @@ def test_plain_events_are_read_as_the_careful_path_reads_them(spark: SparkSessio
         assert plain and read == expected
 
 
-def test_a_wrong_value_is_left_to_the_careful_path_which_names_it(spark: SparkSession) -> None:
+def test_a_value_that_does_not_fit_is_left_to_the_careful_path_which_names_its_column(spark: SparkSession) -> None:
     events = [
-        (name, event(row_of({"id": "3", name: value}))) for name, wrong in WRONG_VALUES.items() for value in wrong
+        (name, event(row_of({"id": "3", name: value}))) for name, unfit in UNFIT_VALUES.items() for value in unfit
     ]
     for (name, value), (plain, _, careful) in zip(events, both(spark, [value for _, value in events]), strict=True):
         assert not plain and name in careful["_error"], value
@@ -138,7 +138,7 @@ def test_a_wrong_value_is_left_to_the_careful_path_which_names_it(spark: SparkSe
 
 def test_events_that_are_not_plain_are_left_to_the_careful_path(spark: SparkSession) -> None:
     good = event('{"id":3}')
-    values = [event(row_of({"id": "3", "whole": value})) for value in OTHER_VALUES]
+    values = [event(row_of({"id": "3", "whole": value})) for value in NOT_PLAIN_VALUES]
     halves = [event(row_of({"id": "3", "text": f'"{text}"'})) for text in ("\\ud800", "a\\uDC00b", "\\udc00\\ud800")]
     halves += [event(row_of({"id": "3", "words": f'["{text}"]'})) for text in ("\\ud800", "\\\\\\udc00")]
     values += halves
@@ -153,8 +153,8 @@ def test_events_that_are_not_plain_are_left_to_the_careful_path(spark: SparkSess
 
 
 def _any_value(name: str, rng: Random) -> str:
-    wrong = WRONG_VALUES.get(name, [])
-    return rng.choice(wrong if wrong and rng.random() < 0.05 else PLAIN_VALUES[name])
+    unfit = UNFIT_VALUES.get(name, [])
+    return rng.choice(unfit if unfit and rng.random() < 0.05 else PLAIN_VALUES[name])
 
 
 @pytest.mark.sweep

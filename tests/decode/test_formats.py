@@ -215,7 +215,7 @@ def test_a_string_beyond_the_parsers_limit_is_reported_with_its_size(spark: Spar
     assert detail == f"it has {len(value)} bytes, and strings longer than {TEXT_CHARACTERS_MAX} characters are not read"
 
 
-def test_the_quarantine_decodes_each_record_once(spark: SparkSession) -> None:
+def test_the_quarantine_does_not_decode_records_again(spark: SparkSession) -> None:
     place = {"topic": F.lit("t"), "partition": F.lit(0), "offset": F.col("i"), "timestamp_ms": F.lit(1)}
     raw = frame_of(spark, [b"{", b"5", b'{"id":1}']).withColumns({**place, "key": F.lit(None)})
     decoded = decode_json(raw, "value", "_v", RECORD).withColumnsRenamed(
@@ -223,7 +223,7 @@ def test_the_quarantine_decodes_each_record_once(spark: SparkSession) -> None:
     )
     rows = unusable_rows(decoded)
     assert rows.count() == 2
-    # Once for records with a schema around them and once for others, and again for numbers that must be read exactly.
+    # Two calls, for records with a schema around them and for others; and two more, for numbers to be read exactly.
     plan = rows._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count("from_json") == 4, plan
 
@@ -250,7 +250,7 @@ SMALL = {
     "name": "small",
     "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}],
 }
-TURNED = SMALL | {"fields": SMALL["fields"][::-1]}  # type: ignore[index]
+REORDERED = SMALL | {"fields": SMALL["fields"][::-1]}  # type: ignore[index]
 
 
 def test_an_avro_body_is_read_whole_or_not_at_all(spark: SparkSession) -> None:
@@ -279,10 +279,10 @@ def test_an_avro_body_is_read_whole_or_not_at_all(spark: SparkSession) -> None:
 
 
 def test_confluent_framing_decodes_each_record_with_its_own_schema(spark: SparkSession) -> None:
-    small, turned = avro(SMALL, {"id": 7, "name": "a"}), avro(TURNED, {"id": 8, "name": "b"})
+    small, reordered = avro(SMALL, {"id": 7, "name": "a"}), avro(REORDERED, {"id": 8, "name": "b"})
     values = [
         b"\0\0\0\0\1" + small,
-        b"\0\0\0\0\2" + turned,
+        b"\0\0\0\0\2" + reordered,
         b"\0\0\0\0\3" + small,
         small,
         b"\1\0\0\0\1" + small,
@@ -290,7 +290,9 @@ def test_confluent_framing_decodes_each_record_with_its_own_schema(spark: SparkS
         None,
     ]
     values.append(b"\0\0\0\0\1" + small + b"\0")
-    decoded = answers(decode_avro(frame_of(spark, values), "value", "_v", SMALL, Writers(by_id={1: SMALL, 2: TURNED})))
+    decoded = answers(
+        decode_avro(frame_of(spark, values), "value", "_v", SMALL, Writers(by_id={1: SMALL, 2: REORDERED}))
+    )
     assert decoded == [
         ({"id": 7, "name": "a"}, None, None),
         ({"id": 8, "name": "b"}, None, None),

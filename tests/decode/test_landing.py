@@ -79,7 +79,7 @@ def test_columns_have_the_documented_types() -> None:
     assert schema.field("several").type.names == ["int", "long", "string", "place"]
 
 
-def test_statistics_on_time_survive_columns_that_are_structs(tmp_path: Path, spark: SparkSession) -> None:
+def test_files_have_statistics_on_time_even_if_columns_are_structs(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, schema=ALL)
     lake.send(encode([], ALL))
     codec = AvroCodec(ALL)
@@ -99,7 +99,7 @@ def test_statistics_on_time_survive_columns_that_are_structs(tmp_path: Path, spa
         ["null"],
     ],
 )
-def test_the_schema_of_a_table_also_refuses_what_cannot_land(kind: Any) -> None:
+def test_the_schema_of_a_table_refuses_a_type_that_cannot_land(kind: Any) -> None:
     record = {"type": "record", "name": "data", "fields": [{"name": "c", "type": kind}]}
     with pytest.raises(SchemaRefused, match="c"):
         updates_schema(record)
@@ -122,7 +122,7 @@ def mutated(rng: random.Random, value: bytes) -> bytes:
     return bytes(changed)
 
 
-def test_mutated_messages_are_judged_on_the_jvm_as_the_codec_judges_them(spark: SparkSession) -> None:
+def test_mutated_messages_are_accepted_and_refused_on_the_jvm_as_by_the_codec(spark: SparkSession) -> None:
     rng = random.Random(20_260)
     sources = [
         updates(((1, 5), 1, 1), ((2, None), 2, -1)),
@@ -155,7 +155,7 @@ def test_mutated_messages_are_judged_on_the_jvm_as_the_codec_judges_them(spark: 
     assert sum(reason is None for reason in judged.values()) > 100
 
 
-def test_decoding_happens_once_for_each_message(spark: SparkSession) -> None:
+def test_a_message_is_decoded_once_unless_a_number_may_be_truncated(spark: SparkSession) -> None:
     raw = spark.createDataFrame(
         [(0, 0, 0, None, bytearray(updates((1, 1, 1))))],
         "partition int, offset bigint, timestamp_ms bigint, key binary, value binary",

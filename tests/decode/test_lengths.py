@@ -86,7 +86,7 @@ def measured(spark: SparkSession, decoder: Decoder, values: list[bytes]) -> dict
 
 
 def check_damaged(spark: SparkSession, seed: int) -> None:
-    """Check that messages of the right length are good, with the same statements, and that none is too short."""
+    """Check that messages of the right length are good and are read exactly, and that no message is too short."""
     text = F.col("updates").cast("string").alias("updates")  # dates may be beyond Python's range
     random = Random(seed)
     resolved = resolved_schema(MANY)
@@ -94,7 +94,7 @@ def check_damaged(spark: SparkSession, seed: int) -> None:
 
     def datum() -> dict[str, Any]:
         data = random_datum(random, resolved)
-        # Larger numbers are doubtful, and a message with so many numbers would always have some.
+        # Larger numbers are doubtful, and a message with so many numbers would always have some of those.
         return {
             name: value >> 5 if name in ("small", "price", "day") and value else value for name, value in data.items()
         }
@@ -146,7 +146,7 @@ def test_a_message_of_the_right_length_is_good_for_every_seed(spark: SparkSessio
     check_damaged(spark, 1 + seed)
 
 
-def test_every_number_is_as_long_as_its_encoding(spark: SparkSession) -> None:
+def test_the_computed_length_of_every_number_is_that_of_its_encoding(spark: SparkSession) -> None:
     edges = {0, *(sign * (1 << bit) + more for bit in range(63) for more in (-1, 0, 1) for sign in (-1, 1))}
     edges |= {2**63 - 1, -(2**63)}
     codec = AvroCodec(NO_DATA)
@@ -175,13 +175,13 @@ ONE = bytes([0, 2, 2, 2, 2, 0])  # the branch, one statement (its id, time and d
         ONE[:2] + b"\x82\x00" + ONE[3:],
         b"\x00\x82\x00" + ONE[2:],
         b"\x80\x00" + ONE[1:],
-        b"\x00\x02\x02\x02\x02\x02\x02\x02\x02\x00",  # two blocks of one, as long as one block of two
+        b"\x00\x02\x02\x02\x02\x02\x02\x02\x02\x00",  # two blocks of one statement instead of one block of two
         b"\x00\x01\x06" + ONE[2:],  # a block that states its size in bytes
         b"\x00\x00\x00",
         ONE[:2] + b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02" + ONE[3:],  # 2^63, which Java reads as 0
     ],
 )
-def test_bytes_that_no_encoder_writes_are_longer(spark: SparkSession, value: bytes) -> None:
+def test_bytes_that_no_encoder_writes_are_longer_than_their_statements(spark: SparkSession, value: bytes) -> None:
     ((excess, _),) = measured(spark, Decoder(NO_DATA), [value]).values()
     assert excess > 0
 
@@ -192,7 +192,7 @@ def test_a_number_that_was_truncated_without_a_change_of_length_is_doubtful(spar
 
 
 @pytest.mark.parametrize("kind", NOT_MEASURED, ids=str)
-def test_messages_are_searched_if_a_type_does_not_determine_its_length(kind: Any) -> None:
+def test_messages_are_searched_if_values_do_not_determine_the_length_of_their_encoding(kind: Any) -> None:
     schema = {"type": "record", "name": "data", "fields": [{"name": "one", "type": kind}]}
     assert Decoder(schema).readings == [Reading.TRUSTING, Reading.CAREFUL]
 
@@ -255,7 +255,7 @@ def test_too_many_digits_take_precedence_over_bytes_that_are_left_over(tmp_path:
         AvroCodec(decimal(BYTES)).decode(ten_digits + b"\x00")
 
 
-def test_messages_are_searched_if_writers_have_another_schema() -> None:
+def test_messages_are_searched_if_a_writer_has_a_different_schema() -> None:
     wider = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "int"}, RECORD["fields"][1]]}
     assert Decoder(RECORD, {1: RECORD}).readings == [Reading.MEASURED, Reading.COMPARED, Reading.CAREFUL]
     assert Decoder(RECORD, {1: RECORD, 2: wider}).readings == [Reading.TRUSTING, Reading.CAREFUL]
@@ -297,7 +297,7 @@ def test_a_topic_with_large_numbers_is_searched_from_then_on(
     assert lake.contents(3) == {(2**62, None): 1, (3, None): 1, (-(2**62) - 1, None): 1, (2**63 - 1, None): 1}
 
 
-def test_an_int_is_doubtful_only_beyond_its_type(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
+def test_an_int_is_doubtful_only_if_it_is_out_of_range(tmp_path: Path, spark: SparkSession, written: list[str]) -> None:
     lake = Lake(tmp_path, spark)
     rows = [(1, 2**31 - 1), (2, -(2**31)), (3, 2**27), (4, None)]
     lake.send(updates(*((row, 1, 1) for row in rows)), progress([0], [2], {1: len(rows)}))

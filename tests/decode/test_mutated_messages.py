@@ -145,7 +145,7 @@ def good_messages(subject: Subject, random: Random) -> tuple[list[bytes], list[b
 
 
 def encoded(subject: Subject, random: Random, message: Message) -> bytes:
-    """The bytes of a message, with any of the schemas that the topic knows."""
+    """The bytes of a message, encoded with a random one of the topic's schemas."""
     schemas = subject.writer_schemas
     if 0 in schemas:
         return AvroCodec(schemas[0]).encode(message)
@@ -154,7 +154,7 @@ def encoded(subject: Subject, random: Random, message: Message) -> bytes:
 
 @dataclass
 class Expected:
-    """What the core makes of a topic."""
+    """The results that the core computes for a topic."""
 
     refused: dict[tuple[int, int], set[str]] = field(default_factory=dict)
     """By partition and offset: the reasons, any of which may be given."""
@@ -228,7 +228,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, int | None, int]]:
 
 
 def check(subject: Subject, lake: Lake, topic: dict[tuple[int, int], bytes]) -> None:
-    """Ingest and seal, and compare the results with what the core makes of the same bytes."""
+    """Ingest and seal, and compare the results with those that the core computes from the same bytes."""
     expected = expect(subject, topic)
     ingested = lake.ingest()
     quarantined = {(row["partition"], row["offset"]): row for row in quarantine_rows(lake.collection)}
@@ -276,7 +276,7 @@ def is_about_an_early_time(subject: Subject, value: bytes) -> bool:
 
 
 def run(tmp_path: Path, spark: SparkSession, subject: Subject, seed: int) -> None:
-    """Send the messages of a seed to two partitions in turn, and check what becomes of them."""
+    """Send the messages of a seed to two partitions in turn, and check the results."""
     random = Random(f"{subject.name} {seed}")
     stream, mixture = good_messages(subject, random)
     damaged = mutate(random, mixture, MESSAGES)

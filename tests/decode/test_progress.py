@@ -113,7 +113,7 @@ def test_driver_and_spark_agree_on_framed_statements(tmp_path: Path, spark: Spar
     assert driver[0]
 
 
-def test_many_statements_are_left_to_spark_with_the_same_outcome(
+def test_a_large_number_of_statements_is_left_to_spark_with_the_same_outcome(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake(tmp_path, spark)

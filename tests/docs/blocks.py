@@ -46,7 +46,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    """The fenced blocks of a page that name a language, in order."""
+    """The fenced blocks of a page, in order, except those that name no language."""
     lines = page.read_text(encoding="utf-8").splitlines()
     start: int | None = None
     for index, line in enumerate(lines):
@@ -65,5 +65,5 @@ def blocks_of(page: Path) -> Iterator[Block]:
 
 
 def all_blocks(*languages: str) -> list[Block]:
-    """The blocks of all pages in these languages."""
+    """The blocks in these languages, from all pages."""
     return [block for page in PAGES for block in blocks_of(page) if block.language in languages]

@@ -35,7 +35,7 @@ def link_checkout(folder: Path) -> None:
 
 
 def run_by_bash(folder: Path, text: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-    """Run a script that stops at the first command that fails."""
+    """Run a script in bash, which stops at the first command that fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],

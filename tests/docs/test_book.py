@@ -72,7 +72,7 @@ def test_the_code_of_a_chapter_on_real_tables_prints_what_the_chapter_says(
     run(page, tmp_path, monkeypatch, capsys)
 
 
-def test_the_index_of_the_book_names_every_chapter_and_each_says_how_it_is_checked() -> None:
+def test_the_index_of_the_book_lists_every_chapter_and_each_chapter_says_how_it_is_checked() -> None:
     index = (BOOK / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\]\((\w+\.md)\)", index)) == {page.name for page in CHAPTERS}
     for page in CHAPTERS:
@@ -81,7 +81,7 @@ def test_the_index_of_the_book_names_every_chapter_and_each_says_how_it_is_check
 
 
 @pytest.mark.parametrize("page", CHAPTERS, ids=name_of)
-def test_the_files_that_a_chapter_names_exist(page: Path) -> None:
+def test_the_files_that_are_named_in_a_chapter_exist(page: Path) -> None:
     named = re.findall(r"`((?:src|tests)/[\w/*]+(?:\.py)?)`", page.read_text(encoding="utf-8"))
     assert named
     assert [name for name in named if not list(PROJECT.glob(name))] == []

@@ -1,4 +1,4 @@
-"""The generated reference lists every setting, command and variable, and the example of all settings is valid."""
+"""The generated reference lists every setting, command and variable, and the example with all settings is valid."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_command_is_explained_with_each_of_its_options() -> None:
                 assert row.split("|")[-2].strip(), option.opts
 
 
-def test_every_key_of_a_collection_is_in_its_table(tmp_path: Path) -> None:
+def test_every_key_in_the_table_of_a_collection_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "collections.yaml"
     file.write_text("collections: {one: {no_such_key: 1}}\n", encoding="utf-8")
     with pytest.raises(ConfigurationError) as refused:
@@ -64,7 +64,7 @@ def test_every_key_of_a_collection_is_in_its_table(tmp_path: Path) -> None:
     assert set(rows_of(reference.collection_settings())) <= keys
 
 
-def test_the_example_of_all_settings_has_every_key(tmp_path: Path) -> None:
+def test_the_example_with_all_settings_has_every_key(tmp_path: Path) -> None:
     (block,) = [block for block in SETTINGS if block.remark.startswith("every key")]
     load_block(block, tmp_path)
     document = yaml.safe_load(block.text)

@@ -20,7 +20,7 @@ FURTHER = [
     for name in ("topics.md", "recordings.md", "operations.md", "reference/python.md")
     for block in blocks_of(PROJECT / "docs" / name)
 ]
-"""The blocks of pages that use what the tour has made."""
+"""The blocks of the pages that continue with what the tour has made."""
 
 
 def test_the_tour_works_as_the_readme_says(

@@ -1,4 +1,4 @@
-"""The demo runs as `make run` starts it, but on less data, and everything that it compares is equal."""
+"""The demo runs as `make run` starts it, but with less data, and everything that it compares is equal."""
 
 from __future__ import annotations
 

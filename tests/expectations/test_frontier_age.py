@@ -15,7 +15,7 @@ from tidelake.store.layout import Store
 from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
 
 
-def test_the_age_of_a_frontier_counts_from_its_last_move_and_is_zero_if_closed(tmp_path: Path) -> None:
+def test_the_age_of_a_frontier_is_counted_from_its_last_move_and_is_zero_if_closed(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path))
     catalog.open_or_create(settings("plain").spec())
     entry = catalog.update("prices", lambda old: old.model_copy(update={"created_at_ms": old.created_at_ms - 90_000}))
@@ -25,7 +25,7 @@ def test_the_age_of_a_frontier_counts_from_its_last_move_and_is_zero_if_closed(t
     def age_s() -> int:
         return frontier_age_s(collection, read_status(collection, "plain"))
 
-    assert 90 <= age_s() < 150  # nothing is sealed yet, so the age counts from the creation
+    assert 90 <= age_s() < 150  # nothing is sealed yet, so the age is counted from the creation
     now_ms = int(clock.time() * 1000)
     OpenTable(collection.paths.updates).commit({UPPER: 5, SEALED_AT_MS: now_ms - 40_000})
     assert 40 <= age_s() < 90

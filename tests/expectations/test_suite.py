@@ -41,7 +41,7 @@ def test_a_range_without_times_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "expected"),
+    ("changed", "expected"),
     [
         ({"counted": 3}, {"announced_is_counted": [2**62]}),
         ({"recounted": 1}, {"announced_is_recounted": [2**62]}),
@@ -50,13 +50,13 @@ def test_a_range_without_times_passes() -> None:
         ({"announced": 2**53, "counted": 2**53, "recounted": 2**53 + 1}, {"announced_is_recounted": [2**62]}),
     ],
 )
-def test_a_wrong_number_at_a_time_fails_its_rule_and_names_the_time(
-    wrong: dict[str, int], expected: dict[str, list[int]]
+def test_an_incorrect_number_fails_its_rule_which_names_the_time(
+    changed: dict[str, int], expected: dict[str, list[int]]
 ) -> None:
-    assert failing(report(at(3), at(2**62, **wrong))) == expected
+    assert failing(report(at(3), at(2**62, **changed))) == expected
 
 
-def test_a_time_that_a_decision_emptied_removes_nothing() -> None:
+def test_a_time_whose_count_was_decided_to_be_zero_passes() -> None:
     assert failing(report(at(3, announced=0, counted=0, recounted=0, diff_min=0))) == {}
 
 
@@ -68,16 +68,16 @@ def test_diffs_that_do_not_add_up_to_the_recorded_sum_fail(total: int) -> None:
     }
 
 
-def test_rows_that_hash_otherwise_fail() -> None:
+def test_rows_whose_hash_differs_from_the_recorded_one_fail() -> None:
     changed = report(at(3), hash_mismatches=["the contents before 9 hash to a, not to b"])
     assert set(failing(changed)) == {"rows_are_as_recorded"}
 
 
-def test_a_read_beyond_upper_that_gets_an_answer_fails() -> None:
+def test_an_answer_to_a_read_beyond_upper_fails_its_rule() -> None:
     assert set(failing(report(at(3), readable_beyond_upper=1))) == {"nothing_readable_beyond_upper"}
 
 
-def test_contradictions_quarantine_and_a_stalled_frontier_fail_different_checks() -> None:
+def test_a_contradiction_a_quarantined_message_and_a_stalled_frontier_fail_different_checks() -> None:
     contradicted = replace(STATUS, contradictions=[{"time": 9, "detail": "x", "decided": False}])
     decided = replace(STATUS, contradictions=[{"time": 9, "detail": "x", "decided": True}])
     assert set(failing(report(), contradicted)) == {"nothing_is_contradicted"}

@@ -20,7 +20,10 @@ TIMES_PER_PHASE = 6
 
 
 def send_phase(lake: Lake, rng: Random, family: str, live: dict[tuple[int, int | None], int], first: int) -> None:
-    """Send random updates: a plain collection retracts only rows it has, an upsert one states one value per key."""
+    """Send random updates.
+
+    A plain collection retracts only rows that it holds; an upsert collection states one value per key and time.
+    """
     for time in range(first, first + TIMES_PER_PHASE):
         diffs: dict[tuple[int, int | None], int] = {}
         for key in rng.sample(range(8), 3):
@@ -113,7 +116,7 @@ def test_a_collection_that_keeps_every_time_has_no_base(tmp_path: Path, spark: S
     assert base.split_base(lake.table.files())[0] == []
 
 
-def test_a_predicate_refers_to_the_same_columns_with_a_base(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_predicate_refers_to_the_same_columns_with_and_without_a_base(tmp_path: Path, spark: SparkSession) -> None:
     inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": "long"}]}
     fields = [{"name": "id", "type": "long"}, {"name": "x", "type": "long"}, {"name": "base", "type": inner}]
     record = {"type": "record", "name": "data", "fields": fields}

@@ -206,7 +206,9 @@ def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark:
     assert table.rows == 6 + 1
 
 
-def test_a_read_names_keys_in_error_and_fails_or_leaves_them_out(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_read_fails_because_of_keys_in_error_or_leaves_them_out_on_request(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     table = Table(tmp_path, spark)
     table.tick([PositionedStatement("a", ("1", "1", "1"), (1,), 1), PositionedStatement("b", ("2", "2", "2"), (2,), 1)])
     table.tick([PositionedStatement("a", (None, None, None), (3,), 2, 1, error="c0 is no string")])

@@ -83,7 +83,7 @@ def test_a_plain_history_falls_below_zero_only_on_request(tmp_path: Path) -> Non
     assert min(least) < 0
 
 
-def test_more_updates_at_a_time_than_keys_are_still_distinct() -> None:
+def test_updates_are_distinct_even_if_one_time_has_more_of_them_than_there_are_keys() -> None:
     history = History("plain", 500, 1, Random(0), keys=3)
     assert len({row for row, _, _ in history.updates}) == 500
 
@@ -129,7 +129,7 @@ def test_the_contents_of_an_upsert_topic_are_those_of_the_keyed_model(tmp_path: 
         assert {row["id"]: repr(row) for row in rows} == keyed.contents(keyed_statements, as_of)
 
 
-def test_change_events_follow_a_database_and_change_some_rows_more_than_once_at_a_time() -> None:
+def test_change_events_follow_a_database_and_change_some_rows_more_than_once_at_the_same_time() -> None:
     history = EventHistory("debezium", 4_000, 100, Random(1), keys=200)
     assert len(history.updates) == len({(event, time) for event, time, _ in history.updates}) == 4_000
     assert len({AvroCodec(EVENT_SCHEMA).identity(row) for row in history.rows}) == len(history.rows)
@@ -152,7 +152,7 @@ def test_change_events_follow_a_database_and_change_some_rows_more_than_once_at_
 
 
 @pytest.mark.parametrize("key", [None, lambda row: row[0]], ids=["without a key", "with a key"])
-def test_the_contents_of_a_topic_of_events_are_those_of_the_model(tmp_path: Path, key: Any) -> None:
+def test_the_contents_of_an_event_topic_are_those_of_the_model(tmp_path: Path, key: Any) -> None:
     made = make(tmp_path, family="debezium")
 
     def row_of(row: Any) -> Any:
@@ -239,7 +239,7 @@ def test_a_share_of_the_updates_is_repeated_inside_their_message(tmp_path: Path)
     assert set(facts(made).values()) == {1, 2}
 
 
-def test_a_window_bounds_how_far_a_message_moves() -> None:
+def test_a_window_limits_how_far_a_message_moves() -> None:
     moved = shuffle(range(1_000), Random(1), "window", 9)
     assert sorted(moved) == list(range(1_000)) != moved
     assert max(abs(place - origin) for place, origin in enumerate(moved)) in range(4, 10)
@@ -248,14 +248,14 @@ def test_a_window_bounds_how_far_a_message_moves() -> None:
     assert shuffle(range(5), Random(1), "none", 9) == list(range(5))
 
 
-def test_split_statements_overlap_and_cover_the_same_times(tmp_path: Path) -> None:
+def test_split_progress_statements_overlap_and_cover_the_same_times(tmp_path: Path) -> None:
     whole, split = make(tmp_path / "a"), make(tmp_path / "b", split=1.0)
     assert len(statements(split)) > 2 * len(statements(whole)) - 5
     covered = Counter(time for statement in statements(split) for time in range(40) if statement.covers(time))
     assert set(covered) == set(range(40)) and max(covered.values()) > 1
 
 
-def test_unsealed_times_have_updates_and_no_statement(tmp_path: Path) -> None:
+def test_unsealed_times_have_updates_but_no_progress_statement(tmp_path: Path) -> None:
     made = make(tmp_path, unsealed_times=10, empty_times=0.0, shards=2)
     assert {time for _, time, _ in facts(made)} == set(range(40))
     assert not any(statement.covers(30) for statement in statements(made))
@@ -299,7 +299,7 @@ def test_contradictions_come_before_everything_else(tmp_path: Path) -> None:
     ]
 
 
-def test_stragglers_lie_beyond_every_statement_and_are_not_in_the_truth(tmp_path: Path) -> None:
+def test_stragglers_lie_beyond_every_progress_statement_and_are_not_in_the_truth(tmp_path: Path) -> None:
     made = make(tmp_path, far_future=3)
     assert {time for _, time, _ in facts(made) if time >= 40} == set(made.truth.far_future)
     assert pq.read_metadata(made.updates_path).num_rows == 600
@@ -350,14 +350,14 @@ def test_a_breach_gives_an_order_two_values_at_one_time_with_or_without_other_up
         ({"updates": 2, "over_count_at": (1, 2, 3)}, "3 different times must have an update"),
     ],
 )
-def test_wrong_options_are_named_and_refused_with_a_hint(choices: dict[str, Any], text: str) -> None:
+def test_invalid_options_are_named_and_refused_with_a_hint(choices: dict[str, Any], text: str) -> None:
     with pytest.raises((ArgumentRefused, GeneratorRefused), match="hint: ") as refused:
         GenerateOptions(**{"name": "orders", **choices})
     assert text in str(refused.value)
 
 
 @pytest.mark.parametrize("time", [35, 40, 99])
-def test_a_time_without_a_statement_cannot_be_contradicted(tmp_path: Path, time: int) -> None:
+def test_a_time_without_a_progress_statement_cannot_be_contradicted(tmp_path: Path, time: int) -> None:
     options = GenerateOptions(name="orders", times=40, unsealed_times=5, conflicting_diff_at=(time,))
     with pytest.raises(GeneratorRefused, match=f"time {time} cannot be contradicted"):
         generate(options, tmp_path / "topics", tmp_path)

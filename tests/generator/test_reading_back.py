@@ -68,7 +68,7 @@ def test_a_reader_finds_the_truth_of_every_seed(tmp_path: Path, seed: int) -> No
     assert_reads_as_the_truth_says(make(tmp_path, family=family, seed=seed, **MANGLINGS["everything"]))
 
 
-def test_negative_contents_are_read_like_others(tmp_path: Path) -> None:
+def test_negative_contents_are_read_like_any_others(tmp_path: Path) -> None:
     assert_reads_as_the_truth_says(make(tmp_path, negative=1.0, shuffle="full"))
 
 

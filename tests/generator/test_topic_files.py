@@ -59,7 +59,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_gives_other_bytes(t
     assert [name for name in first if first[name] == other[name]] == ["orders.avsc"]
 
 
-def test_no_mangling_changes_the_history(tmp_path: Path) -> None:
+def test_the_history_is_the_same_with_and_without_mangling(tmp_path: Path) -> None:
     plain, mangled = make(tmp_path / "a", seed=5), make(tmp_path / "b", seed=5, **{**MANGLED, "over_count_at": ()})
     assert plain.updates_path.read_bytes() == mangled.updates_path.read_bytes()
 
@@ -81,7 +81,7 @@ def test_records_have_the_shape_of_sparks_kafka_source(tmp_path: Path) -> None:
     ]
 
 
-def test_offsets_are_contiguous_in_each_partition_and_files_hold_no_more_than_asked(tmp_path: Path) -> None:
+def test_offsets_are_contiguous_in_each_partition_and_files_hold_no_more_records_than_asked(tmp_path: Path) -> None:
     made = make(tmp_path, **MANGLED)
     by_partition = offsets(made.topic)
     assert sorted(by_partition) == [0, 1, 2]
@@ -110,7 +110,7 @@ def test_the_truth_may_not_lie_inside_the_topic(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["plain", "append_only", "upsert", "debezium"])
-def test_a_topic_is_continued_at_its_end_any_number_of_times(tmp_path: Path, family: str) -> None:
+def test_a_topic_can_be_continued_at_its_end_again_and_again(tmp_path: Path, family: str) -> None:
     for part, unsealed in enumerate((5, 40, 0, 7)):
         made = make(
             tmp_path,
@@ -205,7 +205,7 @@ def test_arrow_types_follow_the_record_schema() -> None:
     }
 
 
-def test_contents_are_the_sums_of_updates_at_or_before_a_time(tmp_path: Path) -> None:
+def test_contents_are_the_sums_of_the_diffs_at_or_before_a_time(tmp_path: Path) -> None:
     made = make(tmp_path, negative=0.3)
     updates = pq.read_table(made.updates_path).to_pylist()
     for as_of in (-1, 0, 7, 39, 10**6):

@@ -1,4 +1,4 @@
-"""Made the golden store with an earlier version; later versions have to show the same results.
+"""The script that made the golden store with an earlier version; later versions have to show the same results.
 
     python -m tests.golden.make
 
@@ -107,14 +107,14 @@ def movement(number: int) -> dict[str, Any]:
 
 
 def avro(schema: Any, value: Any, schema_id: int | None = None) -> bytes:
-    """The bytes of a value, after a schema id if there is one."""
+    """The bytes of a value, preceded by the schema id if there is one."""
     written = io.BytesIO()
     fastavro.schemaless_writer(written, fastavro.parse_schema(schema), value)
     return (b"" if schema_id is None else b"\0" + schema_id.to_bytes(4, "big")) + written.getvalue()
 
 
 class Protocol:
-    """Writes messages of CDCv2 around a record schema."""
+    """Writes CDCv2 messages whose data has a record schema."""
 
     def __init__(self, schema: Schema, schema_id: int | None = None) -> None:
         space = {"namespace": "com.materialize.cdc"}
@@ -125,7 +125,7 @@ class Protocol:
         self.schema, self.schema_id = [{"type": "array", "items": update}, progress], schema_id
 
     def updates(self, *triples: tuple[dict[str, Any], int, int]) -> bytes:
-        """A message of `(data, time, diff)`."""
+        """A message with updates, each as `(data, time, diff)`."""
         batch = [{"data": data, "time": time, "diff": diff} for data, time, diff in triples]
         return avro(self.schema, batch, self.schema_id)
 
@@ -248,7 +248,7 @@ def plain(collection: Collection) -> None:
     collection.run("ingest", "seal", "validate", "compact", "current")
     collection.acknowledge(0, quarantined)
 
-    # Two counts of one time; two diffs of one update.
+    # A time with two counts, and an update with two diffs.
     topic.put(protocol.updates((movement(30), 20, 1), (movement(31), 20, 1)), protocol.progress(18, 21, {20: 2}))
     topic.put(protocol.progress(18, 21, {20: 3}), partition=1)
     topic.put(
@@ -262,7 +262,7 @@ def plain(collection: Collection) -> None:
     collection.resolve("--time", 22, "--discard", discard(_read(movement(36)), 4))
     collection.run("seal")
 
-    # Late: a copy, two contradictions (one is settled), and a statement about times that compaction has merged.
+    # Late: a copy, two contradictions (one is settled), and an update at a time that compaction has merged.
     topic.put(
         protocol.updates((movement(30), 20, 1), (movement(33), 21, 1), (movement(34), 19, 1), (movement(35), 3, 1))
     )
@@ -276,7 +276,7 @@ def plain(collection: Collection) -> None:
     collection.run("ingest", "seal", "compact")
     collection.configure(messages_per_tick_max=40)
 
-    # Not read yet.
+    # These messages are not read until the store is continued.
     topic.put(
         protocol.updates((movement(42), 26, 5), (movement(41), 26, 1)),
         protocol.updates((movement(20), 3, 1)),
@@ -602,7 +602,7 @@ MADE: dict[Callable[[Collection], None], tuple[str, ...]] = {
 
 
 def _file(collection: Collection, name: str, schema: Schema) -> str:
-    """Write a schema next to the settings, and return its path for them."""
+    """Write a schema next to the settings, and return its path as the settings state it."""
     (collection.root / "schemas").mkdir(exist_ok=True)
     (collection.root / "schemas" / f"{name}.avsc").write_text(json.dumps(schema, indent=1), encoding="utf-8")
     return f"schemas/{name}.avsc"

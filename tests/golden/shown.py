@@ -95,8 +95,8 @@ class Shown:
         config: the `collections.yaml`.
         name: the collection.
         folder: its folder in the store.
-        known: minted times to show as they are; others are shown as `new 1`, `new 2`, …, since a clock chose them.
-        words: also show messages that may be reworded, and the number of stored runs.
+        known: minted times to show as they are; a clock chose the others, which are shown as `new 1`, `new 2`, ….
+        words: whether messages that may be reworded and the number of stored runs are shown, too.
     """
 
     config: Path

@@ -1,4 +1,4 @@
-"""Bad input through the whole pipeline: it ends up in the table or the quarantine, or an error names it."""
+"""Bad and unusual input in the whole pipeline: it ends up in the table or the quarantine, or an error names it."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_only_the_newest_of_several_decided_counts_applies(lake: Lake) -> None:
     assert lake.seal().upper == 3
 
 
-def test_the_note_about_a_conflict_names_the_data(lake: Lake) -> None:
+def test_the_note_about_a_conflict_shows_the_data(lake: Lake) -> None:
     from tidelake.store.proof_log import read_proof_log
 
     lake.send(updates(((1, None), 1, 1), ((1, None), 1, 2)), progress([0], [3], {1: 1}))
@@ -194,7 +194,7 @@ def test_copies_of_a_discarded_statement_are_discarded_whenever_they_arrive(lake
     assert lake.contents(1) == {(1, None): 1}
 
 
-def test_a_gap_is_reported_once_everything_before_it_is_read_and_passed_only_when_accepted(lake: Lake) -> None:
+def test_a_gap_is_reported_after_everything_before_it_is_read_and_is_passed_only_if_accepted(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)))
     lake.send(progress([0], [2], {1: 1}), at=5)
     with pytest.raises(TopicGap) as caught:
@@ -206,7 +206,7 @@ def test_a_gap_is_reported_once_everything_before_it_is_read_and_passed_only_whe
     assert lake.run().upper == 2
 
 
-def test_a_topic_that_begins_late_vanishes_or_shrinks_is_reported(lake: Lake) -> None:
+def test_a_topic_whose_first_offsets_or_files_are_missing_is_reported(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), at=3)
     with pytest.raises(TopicGap, match=r"(?s)0.*3"):
         lake.ingest()
@@ -231,7 +231,7 @@ def test_a_topic_that_begins_late_vanishes_or_shrinks_is_reported(lake: Lake) ->
         ("notes.txt", b"hello", "is not a topic file"),
     ],
 )
-def test_a_file_that_does_not_belong_to_a_topic_is_named_in_the_error(
+def test_a_file_that_is_no_valid_topic_file_is_named_in_the_error(
     lake: Lake, name: str, content: bytes, message: str
 ) -> None:
     (lake.topic / name).write_bytes(content)
@@ -258,14 +258,14 @@ def test_a_pipe_and_an_endless_line_stop_their_collections_and_no_others(lake: L
     assert report.results[NAME].messages == 1
 
 
-def test_parquet_in_another_shape_is_refused_and_the_column_is_named(lake: Lake) -> None:
-    wrong = pa.table({"value": ["text"], "partition": pa.array([0], pa.int32()), "offset": [0]})
-    pq.write_table(wrong, lake.topic / "a.parquet")
+def test_parquet_with_a_column_of_the_wrong_type_is_refused_and_the_column_is_named(lake: Lake) -> None:
+    strings = pa.table({"value": ["text"], "partition": pa.array([0], pa.int32()), "offset": [0]})
+    pq.write_table(strings, lake.topic / "a.parquet")
     with pytest.raises(SourceError, match="column 'value' is string, not binary"):
         lake.ingest()
 
 
-def test_parquet_gzip_and_plain_lines_are_one_topic(lake: Lake) -> None:
+def test_parquet_files_compressed_lines_and_plain_lines_form_one_topic(lake: Lake) -> None:
     values = [updates((1, 1, 1)), progress([0], [2], {1: 1})]
     pq.write_table(
         pa.table(
@@ -298,7 +298,7 @@ def test_ticks_are_bounded_and_shared_among_partitions(tmp_path: Path, spark: Sp
     assert lake.run().upper == 3
 
 
-def test_a_run_ends_even_if_its_topic_never_pauses(lake: Lake) -> None:
+def test_a_run_ends_even_if_messages_keep_arriving(lake: Lake) -> None:
     def send_another(place: str) -> None:
         if place == "ingest.after_commit":
             assert lake.offset < 5
@@ -331,7 +331,7 @@ def test_a_column_that_cannot_be_stored_is_refused_and_named_before_anything_is_
     assert not (tmp_path / "store").exists()
 
 
-def test_a_missing_topic_stops_before_anything_is_written(lake: Lake) -> None:
+def test_a_missing_topic_is_refused_before_anything_is_written(lake: Lake) -> None:
     lake.topic.rmdir()
     with pytest.raises(ConfigurationError, match=r"collections.prices.topic: the topic 'prices' has no folder"):
         ingest.run(lake.spark, lake.settings)

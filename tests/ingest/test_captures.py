@@ -1,4 +1,4 @@
-"""Topics that Debezium wrote from a real PostgreSQL become its tables, row for row, at every recorded moment."""
+"""Topics that Debezium wrote from a real database become the tables of that database at every recorded moment."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def changes(tmp_path: Path, spark: SparkSession) -> Changes:
     return Changes(tmp_path, spark)
 
 
-def test_creates_reads_updates_and_deletes_make_the_table_and_tombstones_are_counted(changes: Changes) -> None:
+def test_create_read_update_and_delete_events_make_the_table_and_tombstones_are_counted(changes: Changes) -> None:
     changes.put(
         changes.event("r", (1, "x", "y")), changes.event("c", (2, "x", "y")), changes.event("c", (3, "x", None))
     )
@@ -97,7 +97,7 @@ def test_an_older_event_never_overwrites_a_newer_one_and_duplicates_change_nothi
     assert changes.table_of() == {1: ("z", "y")}
 
 
-def test_a_key_changes_in_any_order_across_partitions(changes: Changes) -> None:
+def test_the_events_of_a_key_change_may_arrive_in_any_order_across_partitions(changes: Changes) -> None:
     changes.put(changes.event("c", (1, "x", "y")))
     changes.ingest()
     changes.lsn += 10
@@ -129,7 +129,7 @@ def test_an_unavailable_value_keeps_the_old_value_or_is_reported_if_there_is_non
     assert changes.unknown() == (0, [])
 
 
-def test_read_names_rows_that_lack_a_value_on_stderr(
+def test_a_read_warns_on_stderr_about_rows_that_lack_a_value(
     changes: Changes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changes.put(changes.event("u", (2, UNAVAILABLE, "y")))
@@ -154,7 +154,7 @@ def test_read_names_rows_that_lack_a_value_on_stderr(
             assert document["rows"] == [{"id": 2, "a": None, "b": "y", "_diff": 1}]
 
 
-def test_a_repeated_snapshot_becomes_the_difference_once_all_partitions_are_read(changes: Changes) -> None:
+def test_a_repeated_snapshot_becomes_the_difference_as_soon_as_all_partitions_are_read(changes: Changes) -> None:
     changes.configure(messages_per_tick_max=4)
     changes.put(changes.event("r", (1, "x", "y"), snapshot="first", lsn=2000, committed=None))
     changes.put(changes.event("r", (2, "x", "y"), snapshot="last", lsn=2000, committed=None))
@@ -162,8 +162,8 @@ def test_a_repeated_snapshot_becomes_the_difference_once_all_partitions_are_read
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
     # While the connector was away, 2 and 3 were deleted. A transaction that was open when the snapshot was taken had
-    # written before it, and its events come after it: one about 1, and one about 5 in a partition without snapshot
-    # rows.
+    # made its changes before the snapshot, but the events come after the snapshot rows: one is about 1, and one is
+    # about 5, in a partition without snapshot rows.
     changes.lsn = 3000
     changes.put(changes.event("r", (1, "old", "y"), snapshot="first", lsn=3000, committed=None))
     changes.put(changes.event("r", (4, "x", "new"), snapshot="last", lsn=3000, committed=None))
@@ -197,7 +197,7 @@ def test_a_repeated_snapshot_erases_nothing_before_every_partition_is_read_far_e
     assert [set(changes.table_of(binding.time)) for binding in changes.times[-2:]] == read[-2:]
 
 
-def test_an_interrupted_snapshot_erases_nothing_and_the_next_complete_snapshot_does(changes: Changes) -> None:
+def test_an_interrupted_snapshot_erases_nothing_but_the_next_complete_snapshot_erases_rows(changes: Changes) -> None:
     changes.put(*(changes.event("c", (key, "x", "y")) for key in (1, 2, 3)))
     changes.ingest()
     first_row = changes.event("r", (4, "x", "y"), snapshot="first", lsn=3000, committed=None)
@@ -237,7 +237,7 @@ def test_a_row_that_cannot_be_read_puts_its_key_in_error_until_a_good_value_or_a
     assert [(row["id"], row["a"]) for row in changes.rows()] == [(1, 10), (3, 30)]
 
 
-def test_a_truncate_and_a_repeated_snapshot_heal_keys_in_error_and_a_merge_does_not(changes: Changes) -> None:
+def test_a_truncate_and_a_repeated_snapshot_heal_keys_in_error_but_a_merge_does_not(changes: Changes) -> None:
     changes.configure(schema=NUMBERS)
     changes.put(changes.event("c", (1, 1)), changes.event("u", (1, "one")), changes.event("t", key=None))
     changes.ingest()
@@ -266,7 +266,7 @@ def test_a_snapshot_row_without_a_position_is_in_error_and_stops_no_tick(changes
     assert [row["id"] for row in changes.rows(skip_errors=True)] == [3]
 
 
-def test_if_positions_are_declared_only_they_count_and_a_snapshot_erases_nothing(
+def test_if_positions_are_declared_only_they_are_used_and_a_snapshot_erases_nothing(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Changes(tmp_path, spark, position=["source.file", "source.pos"])
@@ -325,10 +325,10 @@ def test_infinity_puts_a_key_in_error_unless_the_column_has_the_type_that_is_sen
         fields += [{"name": name, "type": ["null", time_type]}, {"name": f"{name}_sent", "type": ["null", kind]}]  # type: ignore[dict-item]
     lake = Changes(tmp_path, spark, schema={"type": "record", "name": "row", "fields": fields})
     for key, name in enumerate(kinds):
-        wrong, good = lake.event("c", (key,)), lake.event("c", (key + 10,))
-        wrong["value"]["after"] = {"id": key, name: sent[name]}
+        infinite, good = lake.event("c", (key,)), lake.event("c", (key + 10,))
+        infinite["value"]["after"] = {"id": key, name: sent[name]}
         good["value"]["after"] = {"id": key + 10, f"{name}_sent": sent[name]}
-        lake.put(wrong, good)
+        lake.put(infinite, good)
     assert lake.ingest().values_in_error == 4
     with pytest.raises(KeysInError):
         lake.rows()
@@ -395,7 +395,7 @@ def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without
     changes.put(*(changes.event("d", before=(key,)) for key in range(10)))
     changes.ingest()
     assert set(changes.table_of()) == set(range(10, 20))
-    # A change of a key without a position: the old key is gone, and the new key is in error.
+    # A key change without a position: the old key is gone, and the new key is in error.
     moved = changes.event("u", (1, "moved", "y"), before=(12, "x", "y"), key=None)
     del moved["value"]["source"]["lsn"]
     changes.put(moved, partition=3)
@@ -403,7 +403,7 @@ def test_an_unusable_event_puts_its_key_in_error_and_is_quarantined_only_without
     assert set(changes.errors()) == {1} and set(changes.table_of(skip_errors=True)) == set(range(10, 20)) - {12}
 
 
-def test_a_later_event_in_the_same_partition_heals_a_key_in_error_however_low_its_position_is(
+def test_a_later_event_in_the_same_partition_heals_a_key_in_error_even_if_another_partition_is_ahead(
     changes: Changes,
 ) -> None:
     def broken(key: int) -> dict[str, Any]:
@@ -464,7 +464,7 @@ def test_an_error_without_a_position_is_erased_only_by_what_certainly_came_later
     assert set(changes.table_of()) == {1, 2, 5}
 
 
-def test_another_connector_is_refused_and_named_unless_its_position_is_declared(
+def test_a_connector_for_another_database_is_refused_and_named_unless_its_position_is_declared(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Changes(tmp_path / "refused", spark)
@@ -496,7 +496,7 @@ def test_another_connector_is_refused_and_named_unless_its_position_is_declared(
     assert set(declared.table_of()) == {1, 2, 3}
 
 
-def test_metadata_and_another_placeholder_may_be_configured(tmp_path: Path, spark: SparkSession) -> None:
+def test_metadata_and_a_different_placeholder_may_be_configured(tmp_path: Path, spark: SparkSession) -> None:
     lake = Changes(tmp_path, spark, metadata=["offset"], unavailable_value="gone")
     lake.put(lake.event("c", (1, "big", "y")), lake.event("u", (1, "gone", UNAVAILABLE)))
     lake.ingest()

@@ -110,7 +110,7 @@ def test_a_change_other_than_a_new_nullable_column_is_refused_and_named(tmp_path
         lake.ingest()
 
 
-def test_a_new_column_of_a_writer_appears_and_a_column_that_does_not_fit_is_refused(
+def test_a_new_column_in_a_writers_schema_appears_and_a_column_that_does_not_fit_is_refused(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     older = record(("seconds", "int"), ("id", "int"))
@@ -207,7 +207,7 @@ def test_a_schema_around_json_adds_a_column_and_is_refused_if_it_is_not_additive
     assert fault.endswith("'other' is refused: it is new, but 'page' is missing, so it may be a rename (prices:0:2)")
 
 
-def test_columns_called_schema_and_payload_are_columns(tmp_path: Path, spark: SparkSession) -> None:
+def test_columns_called_schema_and_payload_are_ordinary_columns(tmp_path: Path, spark: SparkSession) -> None:
     inner = {**record(("fields", TEXT)), "name": "inner"}
     schema = record(("schema", inner), ("payload", TEXT))
     lake = RawLake(tmp_path, spark, evolution="additive", schema=schema)
@@ -216,7 +216,7 @@ def test_columns_called_schema_and_payload_are_columns(tmp_path: Path, spark: Sp
     assert shown(lake) == [({"fields": "a"}, "b")]
 
 
-def test_bare_avro_is_read_as_the_settings_say_and_keeps_a_column_that_they_no_longer_name(
+def test_bare_avro_is_read_as_the_settings_say_and_a_column_that_is_no_longer_in_them_is_kept(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = RawLake(tmp_path, spark, evolution="additive", format="avro", schema=WIDER)

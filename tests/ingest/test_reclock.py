@@ -48,7 +48,7 @@ FIRST = [
 ]
 
 
-def test_every_record_is_one_event_and_two_equal_records_are_two(visits: RawLake) -> None:
+def test_every_record_is_one_event_and_two_equal_records_are_two_events(visits: RawLake) -> None:
     assert visits.rows(visits.times[0].time) == FIRST
     assert [row["id"] for row in visits.rows()] == [1, 2, 3, 4, 5, 6]
 
@@ -78,7 +78,7 @@ def test_the_binding_moves_upper_and_offsets_in_the_commit_of_the_data(visits: R
         visits.rows(last.time + 1)
 
 
-def test_reading_any_recorded_prefix_again_gives_what_was_read_then(visits: RawLake, tmp_path: Path) -> None:
+def test_reading_any_recorded_prefix_again_gives_the_same_rows(visits: RawLake, tmp_path: Path) -> None:
     """A lake that reads only the offsets of a binding shows what the first lake shows AS OF the binding's time."""
     records = {
         int(file.stem): [json.loads(line) for line in file.read_text().splitlines()]
@@ -113,7 +113,7 @@ def test_a_recount_finds_what_each_binding_says(visits: RawLake) -> None:
     assert (report.damaged, [time["recounted"] for time in report.times]) == (False, [4, 2, 1])
 
 
-def test_times_lists_the_times_with_their_offsets(
+def test_the_times_command_lists_the_times_with_their_offsets(
     visits: RawLake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(*more: str) -> str:
@@ -144,7 +144,7 @@ def test_a_decision_about_a_minted_time_is_refused(
     assert "mints its times itself" in capsys.readouterr().err
 
 
-def test_a_gap_stops_reading_until_it_is_accepted(tmp_path: Path, spark: SparkSession) -> None:
+def test_reading_stops_at_a_gap_until_the_gap_is_accepted(tmp_path: Path, spark: SparkSession) -> None:
     lake = RawLake(tmp_path, spark)
     lake.put({"id": 1})
     lake.ends[NAME, 0] = 5
@@ -243,7 +243,7 @@ def test_a_clock_that_is_far_ahead_mints_nothing(
 
 
 class IdleLake(RawLake):
-    """A lake whose clock is turned by hand, with one record that was read when it was made."""
+    """A lake whose clock is turned by hand, with one record that was read when the lake was made."""
 
     def __init__(self, root: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
         super().__init__(root, spark, **more)
@@ -253,7 +253,7 @@ class IdleLake(RawLake):
         self.ingest()
 
     def tick_at(self, after_s: float) -> tuple[int, int]:
-        """Ingest at this time after the start; return the number of idle ticks and of seconds up to upper."""
+        """Ingest this long after the start; return the number of idle ticks, and `upper` in seconds after the start."""
         self.now_ms = self.start_ms + int(after_s * 1000)
         ingested = self.ingest()
         return ingested.idle_ticks, (self.upper - self.start_ms) // 1000
@@ -280,7 +280,7 @@ def test_an_idle_topic_moves_upper_once_per_interval_however_often_ingest_runs(i
     assert idle.table.value("upper") == idle.start_ms + 1_000_001
 
 
-def test_idle_ticks_bind_no_offsets_and_stand_as_one_in_the_chain(idle: IdleLake) -> None:
+def test_idle_ticks_bind_no_offsets_and_successive_ones_are_one_binding_in_the_chain(idle: IdleLake) -> None:
     for after_s in (300, 600, 900):
         idle.tick_at(after_s)
     idle.put({"id": 2, "page": "b"})
@@ -307,7 +307,7 @@ def test_idle_ticks_bind_no_offsets_and_stand_as_one_in_the_chain(idle: IdleLake
     assert not idle.validate().damaged
 
 
-def test_a_clock_that_nothing_confirms_moves_no_upper_and_stops_nothing(idle: IdleLake) -> None:
+def test_a_clock_that_nothing_confirms_does_not_move_upper_and_stops_nothing(idle: IdleLake) -> None:
     """Ingest stood still for a week while the topic was idle: a clock that is a week ahead looks the same."""
     assert idle.tick_at(300 + 86_400) == (1, 300 + 86_400)
     start_s, before = 300 + 86_400, idle.versions
@@ -322,7 +322,7 @@ def test_a_clock_that_nothing_confirms_moves_no_upper_and_stops_nothing(idle: Id
     assert idle.tick_at(start_s + 7 * 86_400 + 305)[0] == 1
 
 
-def test_a_clock_that_goes_back_moves_no_upper_until_it_has_caught_up(idle: IdleLake) -> None:
+def test_a_clock_that_was_set_back_does_not_move_upper_until_it_has_caught_up(idle: IdleLake) -> None:
     idle.tick_at(3600)
     before = idle.versions
     assert [idle.tick_at(after_s) for after_s in (10, 3899)] == [(0, 3600)] * 2
@@ -344,7 +344,7 @@ def test_a_topic_without_any_record_mints_no_time(spark: SparkSession, tmp_path:
     assert lake.table.value("upper") == 0
 
 
-def test_a_gap_holds_upper_of_an_idle_topic(idle: IdleLake) -> None:
+def test_a_gap_holds_back_upper_of_an_idle_topic(idle: IdleLake) -> None:
     idle.ends[NAME, 0] += 2
     idle.put({"id": 2, "page": "behind the gap"})
     with pytest.raises(TopicGap):
@@ -373,7 +373,7 @@ def test_an_idle_tick_that_is_killed_costs_at_most_an_interval(idle: IdleLake, p
     assert not idle.validate(full=True).damaged
 
 
-def test_two_idle_ticks_at_once_move_upper_once(idle: IdleLake) -> None:
+def test_an_idle_tick_that_another_tick_overtakes_does_not_move_upper(idle: IdleLake) -> None:
     def meet(name: str) -> None:
         if name == "raw.after_binding":
             on_reach(None)
@@ -389,7 +389,7 @@ def test_two_idle_ticks_at_once_move_upper_once(idle: IdleLake) -> None:
     assert [row["id"] for row in idle.rows()] == [1, 2]
 
 
-def test_compaction_and_current_do_nothing_for_a_table_that_is_only_idle(idle: IdleLake) -> None:
+def test_compaction_and_current_do_nothing_if_all_newer_ticks_are_idle(idle: IdleLake) -> None:
     idle.configure(keep=600_000)
     idle.put({"id": 2, "page": "b"})
     idle.tick_at(100)
@@ -413,7 +413,7 @@ def test_compaction_and_current_do_nothing_for_a_table_that_is_only_idle(idle: I
     assert not idle.validate(full=True).damaged
 
 
-def test_bindings_of_months_of_idleness_are_merged(idle: IdleLake) -> None:
+def test_the_bindings_of_many_idle_ticks_are_merged(idle: IdleLake) -> None:
     for number in range(1, 12):
         idle.tick_at(number * 300)
     before = len(OpenTable(idle.collection.paths.bindings).files())

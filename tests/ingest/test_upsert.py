@@ -1,4 +1,4 @@
-"""Reclocked upserts: the newest record of a key counts, null deletes, an undecodable value puts its key in error."""
+"""Reclocked upserts: the newest record of a key wins, null deletes, an undecodable value puts its key in error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 @dataclass
 class History:
-    """A lake after three ticks, and what was seen after each."""
+    """A lake after three ticks, and what was seen after each tick."""
 
     lake: RawLake
     times: list[int]
@@ -61,9 +61,9 @@ def _tick(history: History) -> None:
         history.refusals.append(str(error))
 
 
-def test_the_last_value_of_a_tick_by_offset_within_the_partition_counts(history: History) -> None:
+def test_the_value_with_the_highest_offset_in_a_tick_and_a_partition_wins(history: History) -> None:
     assert prices(history.lake.rows(history.times[0], skip_errors=True)) == {1: 11, 2: 21, 5: 50, 6: 60}
-    assert history.stored[0] == 9, "one row for each key, deletes and errors too"
+    assert history.stored[0] == 9, "one row for each key, including deletes and errors"
 
 
 def test_a_null_value_deletes_its_key_and_changes_nothing_for_an_unknown_key(history: History) -> None:
@@ -72,7 +72,7 @@ def test_a_null_value_deletes_its_key_and_changes_nothing_for_an_unknown_key(his
     assert 9 not in shown and 1 not in shown
 
 
-def test_a_read_as_of_an_earlier_time_shows_what_it_showed_then(history: History) -> None:
+def test_a_read_as_of_an_earlier_time_still_shows_the_same_rows(history: History) -> None:
     assert prices(history.lake.rows()) == {2: 22, 3: None, 5: 50, 6: 60, 7: 70, 8: 80}
     assert prices(history.lake.rows(history.times[0], skip_errors=True)) == {1: 11, 2: 21, 5: 50, 6: 60}
 
@@ -91,7 +91,7 @@ def test_status_says_which_keys_are_in_error_with_the_place_of_the_record(histor
     ]
 
 
-def test_reads_refuse_keys_in_error_and_name_them(history: History) -> None:
+def test_reads_fail_and_show_which_keys_are_in_error(history: History) -> None:
     first, second = history.refusals
     assert '3 keys of \'prices\' are in error: {"id":4}, {"id":7}, {"id":8}' in first
     assert "1 key of 'prices' is in error: {\"id\":8}" in second
