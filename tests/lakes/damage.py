@@ -63,7 +63,7 @@ def _swap(file: Path, data: bytes, others: list[Path], random: Random) -> None:
 
 
 def _replace(file: Path, data: bytes, others: list[Path], random: Random) -> None:
-    """Write the bytes of another file of the same kind under its name, as a stale copy would have them."""
+    """Overwrite the file with another file of the same kind, as a misplaced copy would."""
     file.write_bytes(random.choice(others).read_bytes())
 
 
@@ -79,7 +79,7 @@ CHANGES: dict[str, Change] = {
 
 
 def damage(store: Path, random: Random) -> tuple[str, str]:
-    """Damage one file of a store; every kind of file is equally likely. Return its kind, and the kind of damage."""
+    """Damage one file of a store; every kind of file is equally likely. Return the kind of file and the damage."""
     by_kind: dict[str, list[Path]] = {}
     for file in files_of(store):
         by_kind.setdefault(kind_of(store, file), []).append(file)
