@@ -90,7 +90,9 @@ def test_the_row_before_may_hold_only_the_key_if_the_settings_say_so(tmp_path: P
     assert sum(file.rows for file in lake.table.files()) == 2
 
 
-def test_several_events_of_a_key_have_no_order_if_before_holds_only_the_key(tmp_path: Path, spark: SparkSession) -> None:
+def test_several_events_of_a_key_have_no_order_if_before_holds_only_the_key(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = lake_of(tmp_path, spark, "id", before="key")
     lake.send(events((None, (1, 10), 1)), events((None, (2, 5), 3), ((2, None), None, 3)), events((None, (1, 10), 1)))
     lake.send(progress([0], [9], {1: 1, 3: 2}))
@@ -212,7 +214,9 @@ def test_an_event_without_rows_or_with_a_negative_diff_waits_in_the_quarantine(c
     assert changes.contents(8) == {(1, 10): 1}
 
 
-def test_a_time_that_leaves_a_key_with_two_rows_waits_until_one_event_is_discarded(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_time_that_leaves_a_key_with_two_rows_waits_until_one_event_is_discarded(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = lake_of(tmp_path, spark, "id")
     lake.send(events((None, (1, 10), 1)), events(((1, 10), (1, 20), 3), ((1, 10), (1, 30), 3)))
     lake.send(events((None, (5, 5), 6, 2)), progress([0], [9], {1: 1, 3: 2, 6: 1}))

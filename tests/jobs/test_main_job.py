@@ -206,7 +206,9 @@ def test_a_predicate_on_system_columns_is_refused(lake: Lake, where: str) -> Non
         snapshot(lake.spark, lake.collection, 4, where=where)
 
 
-def test_columns_may_have_the_same_names_as_internal_columns_of_seal_and_validate(tmp_path: Path, spark: SparkSession) -> None:
+def test_columns_may_have_the_same_names_as_internal_columns_of_seal_and_validate(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     names = ["diffs", "least", "greatest", "surplus", "effect", "n", "rows", "distinct", "copies", "values", "high"]
     record = {"type": "record", "name": "data", "fields": [{"name": name, "type": "long"} for name in names]}
     lake = Lake(tmp_path, spark, schema=record)

@@ -126,7 +126,7 @@ def test_a_key_is_fixed_when_the_collection_is_created(tmp_path: Path, spark: Sp
 
 
 def random_history_through_delta(lake: Lake, rng: Random) -> None:
-    """Read a random history, with copies, random ticks and random merges, and compare it with the model at every time."""
+    """Compare a random history, in random ticks with copies and random merges, with that of the model at every time."""
     ids = {"x": 1, "y": 2, "z": 3}
     times = 8
     statements = [

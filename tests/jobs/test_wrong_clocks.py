@@ -55,7 +55,9 @@ def test_a_sweep_by_a_host_whose_clock_is_ahead_loses_nothing_of_a_stream(spark:
     assert not lake.validate(full=True).mismatches
 
 
-def test_a_sweep_by_a_host_whose_clock_is_ahead_loses_nothing_of_a_reclocked_topic(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sweep_by_a_host_whose_clock_is_ahead_loses_nothing_of_a_reclocked_topic(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     lake = RawLake(tmp_path, spark)
     lake.put({"id": 1, "page": "a"})
     lake.ingest()

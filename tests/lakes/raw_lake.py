@@ -45,7 +45,7 @@ class RawLake(Lake):
         self.settings = load_settings(self.file)
 
     def put(self, *records: Any, partition: int = 0, topic: str = NAME) -> None:
-        """Append records to a partition; each is a value, or a mapping with `value`, `key`, `headers`, `value_b64`, …."""
+        """Append records to a partition: values, or mappings with `value`, `key`, `headers`, `value_b64`, …."""
         start = self.ends.get((topic, partition), 0)
         with (self.root / "topics" / topic / f"{partition}.jsonl").open("a", encoding="utf-8") as lines:
             for offset, record in enumerate(records, start=start):

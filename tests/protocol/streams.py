@@ -112,7 +112,7 @@ def batches(random: Random, updates: list[Any]) -> list[Any]:
 
 
 def mangled_stream(random: Random, limit: int, pairs: bool, contradictory: bool) -> list[Any]:
-    """A random history, written by one to three redundant writers, shuffled, copied, partly lost, perhaps contradictory."""
+    """A random history from one to three redundant writers, shuffled, copied, partly lost, perhaps contradictory."""
     history = random_history(random, limit, pairs)
     triples = [(data, time, diff) for (data, time), diff in history.items()]
     messages: list[Any] = []

@@ -151,7 +151,7 @@ def test_a_thousand_small_streams_replay_in_seconds():
 
 
 def seconds_of(statements, steps):
-    """How long a ledger takes for progress statements that cover ten times each, and their updates, in a given order."""
+    """How long a ledger takes for statements, each covering ten times, and for their updates, in a given order."""
     messages = [
         Progress([n * 10], [n * 10 + 10], [(t, 1) for t in range(n * 10, n * 10 + 10)]) for n in range(statements)
     ]

@@ -1,9 +1,9 @@
 """The replay scripts: each case has a title and then, line by line, what goes in and what comes out.
 
-`u` is a batch of updates, `p lower upper time:count...` a progress statement, `restart` a restart, `raw` a line in this form,
-`bytes` a line in hexadecimal; a line that begins like JSON stands for itself. After `=` comes the frontier, then each
-published update after `+`, and the kind and time of each error after `!`. The answers are derived from the protocol by
-hand.
+`u` is a batch of updates, `p lower upper time:count...` a progress statement, `restart` a restart, `raw` the line that
+follows the word, and `bytes` a line in hexadecimal; a line that begins like JSON stands for itself. After `=` comes the
+frontier, then each published update after `+`, and the kind and time of each error after `!`. The answers are derived
+from the protocol by hand.
 """
 
 from __future__ import annotations
