@@ -228,8 +228,8 @@ def test_a_time_that_leaves_a_key_with_two_rows_waits_until_one_event_is_discard
     }
     notes = {entry["time"]: entry["detail"] for entry in read_proof_log(lake.collection).blocked}
     assert notes[3].endswith('; its data: {"id":1,"price":20} and {"id":1,"price":30}')
-    wrong = {"data": {"before": row((1, 10)), "after": row((1, 20)), "op": "u"}, "diff": 1}
-    lake.decide(time=3, discard=wrong)
+    discarded = {"data": {"before": row((1, 10)), "after": row((1, 20)), "op": "u"}, "diff": 1}
+    lake.decide(time=3, discard=discarded)
     lake.decide(time=3, count=1)
     assert lake.seal().upper == 6
     assert lake.contents(5) == {(1, 30): 1}
@@ -309,7 +309,7 @@ def test_an_event_that_has_not_arrived_is_not_a_contradiction(tmp_path: Path, sp
     assert lake.contents(8) == {(1, 40): 1}
 
 
-def test_compaction_does_not_change_what_was_stated_at_time_0(changes: Lake) -> None:
+def test_compaction_does_not_change_the_contents_at_time_0(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 0)))
     changes.ingest()
     changes.send(events(((1, 10), (1, 20), 0)), progress([0], [3], {0: 2}))

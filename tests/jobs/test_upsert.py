@@ -126,7 +126,7 @@ def test_a_key_is_fixed_when_the_collection_is_created(tmp_path: Path, spark: Sp
 
 
 def random_history_through_delta(lake: Lake, rng: Random) -> None:
-    """Compare a random history, in random ticks with copies and random merges, with that of the model at every time."""
+    """Compare a random history, sent in two parts with copies and random merges, with the model at every time."""
     ids = {"x": 1, "y": 2, "z": 3}
     times = 8
     statements = [
@@ -165,7 +165,7 @@ def _before(counts: dict[int, int], end: int) -> dict[int, int]:
     return {time: count for time, count in counts.items() if time < end}
 
 
-@pytest.mark.sweep  # test_generated_streams.py has a case outside the sweeps
+@pytest.mark.sweep  # test_generated_streams.py has sweeps over generated upserts
 @pytest.mark.parametrize("seed", range(3))
 def test_random_histories_end_up_equal_to_the_model(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     lake = Lake(tmp_path, spark, family="upsert", key="id", keep=("all", 3, 0)[seed % 3])
@@ -269,7 +269,7 @@ def test_two_values_of_a_key_with_nulls_in_different_columns_are_a_breach(tmp_pa
     assert [(error.kind, error.time) for error in sealed.contradictions] == [("envelope_breach", 1)]
 
 
-def test_compaction_does_not_change_what_was_stated_at_time_0(upserts: Lake) -> None:
+def test_compaction_does_not_change_the_contents_at_time_0(upserts: Lake) -> None:
     upserts.send(updates(((1, 10), 0, -1)))
     upserts.ingest()
     upserts.send(updates(((1, 20), 0, 1)), progress([0], [3], {0: 2}))

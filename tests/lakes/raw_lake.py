@@ -24,7 +24,7 @@ VISIT = {
 
 
 class RawLake(Lake):
-    """A reclocked collection in its own folder; its topic has the collection's name unless the settings name others."""
+    """A reclocked collection in its own folder; the topic has the same name unless `more` names others."""
 
     def __init__(self, root: Path, spark: SparkSession, **more: Any) -> None:
         self.root, self.spark = root, spark

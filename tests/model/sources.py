@@ -15,8 +15,8 @@ KEYS = "wxyz"
 def random_source(rng: Random, partitions: int, length: int) -> list[list[PositionedStatement]]:
     """What a source states, by partition and in order; ticks set the times later.
 
-    A key stays in its partition. There are both kinds of barriers: a truncate, which stands alone, and the end of a
-    snapshot, whose position is just below those of the snapshot's rows.
+    A key stays in its partition. There are two kinds of barriers: a truncate, which comes without rows, and the end of
+    a snapshot, whose position is just below those of the snapshot's rows.
     """
     logs: list[list[PositionedStatement]] = [[] for _ in range(partitions)]
     for place in range(1, length + 1):

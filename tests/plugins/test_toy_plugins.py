@@ -39,7 +39,7 @@ def toys() -> Iterator[None]:
 
 
 def forget_toys() -> None:
-    """Remove the registrations of both toys, as far as there are any."""
+    """Unregister the toys, if they are registered."""
     for table, name in ((ENVELOPES, "words"), (envelope.PLUGINS, "words")):
         table.pop(name, None)
     for table in (FRAMINGS, SETTINGS, framing.PLUGINS):

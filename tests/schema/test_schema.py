@@ -1,4 +1,4 @@
-"""Record schemas: what they may contain, alone and inside a CDCv2 schema."""
+"""Record schemas: what they may contain, by themselves and inside a CDCv2 schema."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Connect:
         self.call("DELETE", f"/connectors/{name}")
 
     def pause(self, name: str, *, stop: bool = False) -> None:
-        """Pause a connector; with `stop`, its task ends as well."""
+        """Pause a connector; with `stop`, end its task."""
         self.call("PUT", f"/connectors/{name}/{'stop' if stop else 'pause'}")
 
     def resume(self, name: str) -> None:

@@ -310,7 +310,7 @@ def open_for_writing(settings: Settings, name: str) -> None:
     Catalog(Store(settings.store)).open_or_create(spec)
 
 
-def test_a_store_is_brought_over_with_the_catalog_first_and_the_log_says_so_once(tmp_path: Path) -> None:
+def test_a_store_is_brought_over_with_the_catalog_first_and_each_step_is_logged_once(tmp_path: Path) -> None:
     settings = load_settings(unpack(tmp_path))
     tables, reached = tables_of(settings, "raw_upsert_avro"), list[str]()
     untouched = tree(tmp_path)

@@ -1,4 +1,4 @@
-"""There are no more notes about late statements than there are statements, and they are read without a JVM."""
+"""Notes about late statements never outnumber the statements, and are read without a JVM."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_a_swept_run_is_refused_in_every_later_state_and_the_work_starts_over(ta
     assert OpenTable(table).files() == []
 
 
-def test_rows_of_a_small_table_that_were_swept_are_written_in_a_new_run(table: Location) -> None:
+def test_swept_rows_of_a_small_table_are_written_again_in_a_new_run(table: Location) -> None:
     written: list[str] = []
 
     def write(run: str) -> list[RunFile]:

@@ -1,4 +1,4 @@
-"""A recorded file is trusted only as long as it is unchanged; that a tool has kept the metadata is not enough."""
+"""A recorded file is trusted only as long as it is unchanged: metadata that a tool has kept proves nothing."""
 
 from __future__ import annotations
 
