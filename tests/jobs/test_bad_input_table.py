@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from tests.lakes.bad_input import NESTED, check_extremes, failing_checks, refused, status_of
+from tests.lakes.bad_input import NESTED, check_extremes, check_refused, failing_checks, status_of
 from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
 from tidelake.errors import TopicGap
 from tidelake.store.quarantine import quarantine_rows
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 GOOD = updates((1, 1, 1))
 
 
-def test_undecodable_bytes_wrong_magic_byte_unknown_schema_id_and_trailing_bytes(
+def test_undecodable_bytes_wrong_magic_bytes_unknown_schema_ids_and_trailing_bytes_are_quarantined(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Lake(tmp_path, spark, encoding="confluent", schema_ids={7: RECORD})
@@ -43,7 +43,7 @@ def test_undecodable_bytes_wrong_magic_byte_unknown_schema_id_and_trailing_bytes
     assert failing_checks(lake) == {"quarantine_is_explained"}
 
 
-def test_protocol_contradictions(lake: Lake) -> None:
+def test_contradictions_of_the_protocol_wait_for_decisions(lake: Lake) -> None:
     lake.send(updates((1, 1, 1), ((2, 20), 3, 1), ((2, 20), 3, 2)), updates((4, 5, 1)))
     lake.send(progress([0], [9], {1: 1, 3: 1, 5: 1}), progress([5], [6], {5: 2}))
     assert lake.run().upper == 3
@@ -59,7 +59,7 @@ def test_protocol_contradictions(lake: Lake) -> None:
     assert failing_checks(lake) == set()
 
 
-def test_files_vanish_offsets_jump_and_a_topic_shrinks(lake: Lake) -> None:
+def test_a_missing_file_a_jump_in_offsets_and_a_shorter_topic_are_gaps(lake: Lake) -> None:
     file, aside = lake.topic / "0.jsonl", lake.root / "aside"
     lake.send(GOOD, progress([0], [2], {1: 1}))
     assert lake.run().upper == 2
@@ -84,7 +84,7 @@ def test_files_vanish_offsets_jump_and_a_topic_shrinks(lake: Lake) -> None:
     assert failing_checks(lake) == set()
 
 
-def test_times_and_diffs_beyond_int64_nested_nulls_empty_strings_and_a_mebibyte(
+def test_extreme_values_are_stored_and_numbers_beyond_int64_are_quarantined(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     check_extremes(Lake(tmp_path, spark, schema=NESTED))
@@ -105,7 +105,7 @@ def fields(*kinds: tuple[str, Any]) -> dict[str, Any]:
     return {"type": "record", "name": "data", "fields": [{"name": name, "type": kind} for name, kind in kinds]}
 
 
-CONFIGURATION_IS_WRONG = {
+INVALID_CONFIGURATIONS = {
     "an unknown key": (written({NAME: block(kepe="all")}), "collections.prices.kepe: is not a known key"),
     "a bad schema": (written({NAME: block(schema=fields(("id", "lnog")))}), "collections.prices.schema: "),
     "a missing topic": (written({NAME: block(topic="nowhere")}), "the topic 'nowhere' has no folder"),
@@ -114,7 +114,7 @@ CONFIGURATION_IS_WRONG = {
         "the key 'prices' is given twice",
     ),
 }
-A_SCHEMA_CANNOT_LAND = {
+SCHEMAS_THAT_CANNOT_LAND = {
     "map columns": (fields(("tags", {"type": "map", "values": "string"})), "column 'tags' is refused: maps"),
     "zoneless timestamps": (
         fields(("at", {"type": "long", "logicalType": "local-timestamp-millis"})),
@@ -126,24 +126,24 @@ A_SCHEMA_CANNOT_LAND = {
 
 
 def in_kafka(text: str) -> str:
-    """The same collections with topics in Kafka; a call to the broker would give another error."""
+    """The same collections with topics in Kafka; a call to the broker would give a different error."""
     block = text.replace("family: plain\n", "family: plain\n    source: kafka\n")
     return "kafka: {bootstrap_servers: '127.0.0.1:1', request_timeout_s: 1}\n" + block
 
 
-CONFIGURATION_IN_KAFKA_IS_WRONG = {
+INVALID_CONFIGURATIONS_IN_KAFKA = {
     f"{name}, in Kafka": (in_kafka(text), message)
-    for name, (text, message) in CONFIGURATION_IS_WRONG.items()
+    for name, (text, message) in INVALID_CONFIGURATIONS.items()
     if name != "a missing topic"  # only a broker knows that a topic is missing
 }
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [*CONFIGURATION_IS_WRONG.values(), *CONFIGURATION_IN_KAFKA_IS_WRONG.values()],
-    ids=[*CONFIGURATION_IS_WRONG, *CONFIGURATION_IN_KAFKA_IS_WRONG],
+    [*INVALID_CONFIGURATIONS.values(), *INVALID_CONFIGURATIONS_IN_KAFKA.values()],
+    ids=[*INVALID_CONFIGURATIONS, *INVALID_CONFIGURATIONS_IN_KAFKA],
 )
-def test_configuration_is_wrong(
+def test_an_invalid_configuration_is_refused(
     tmp_path: Path,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
@@ -151,12 +151,12 @@ def test_configuration_is_wrong(
     text: str,
     message: str,
 ) -> None:
-    refused(tmp_path, spark, monkeypatch, capsys, text, message)
+    check_refused(tmp_path, spark, monkeypatch, capsys, text, message)
 
 
 @pytest.mark.parametrize("placed", [str, in_kafka], ids=["in files", "in Kafka"])
-@pytest.mark.parametrize(("schema", "message"), A_SCHEMA_CANNOT_LAND.values(), ids=A_SCHEMA_CANNOT_LAND)
-def test_map_columns_zoneless_timestamps_and_column_names_that_clash(
+@pytest.mark.parametrize(("schema", "message"), SCHEMAS_THAT_CANNOT_LAND.values(), ids=SCHEMAS_THAT_CANNOT_LAND)
+def test_map_columns_zoneless_timestamps_and_column_names_that_clash_are_refused(
     tmp_path: Path,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
@@ -165,4 +165,4 @@ def test_map_columns_zoneless_timestamps_and_column_names_that_clash(
     message: str,
     placed: Callable[[str], str],
 ) -> None:
-    refused(tmp_path, spark, monkeypatch, capsys, placed(written({NAME: block(schema=schema)})), message)
+    check_refused(tmp_path, spark, monkeypatch, capsys, placed(written({NAME: block(schema=schema)})), message)

@@ -1,4 +1,4 @@
-"""The Debezium family: events are counted, and their rows are the contents, whatever the order and the merges."""
+"""The Debezium family: events are counted, and rows are read, in any order of arrival and after any merge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lake_of(root: Path, spark: SparkSession, key: str | None = None, **more: Any
 
 
 def keep(lake: Lake, distance: int) -> None:
-    """From now on, forget everything further than `distance` before upper."""
+    """From now on, keep history for only `distance` before upper."""
     changed = tuple(collection.model_copy(update={"keep": distance}) for collection in lake.settings.collections)
     lake.settings = lake.settings.model_copy(update={"collections": changed})
 
@@ -55,7 +55,7 @@ def test_rows_follow_their_changes_and_events_are_counted(changes: Lake) -> None
     assert changes.contents(2) == {(1, 20): 1, (2, 5): 1}
 
 
-def test_the_last_of_several_changes_of_a_row_at_one_time_counts(changes: Lake) -> None:
+def test_of_several_changes_of_a_row_at_one_time_the_last_one_counts(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 1)))
     changes.send(events(((1, 10), (1, 20), 4), ((1, 20), (1, 30), 4), (None, (7, 7), 4), ((7, 7), None, 4)))
     changes.send(events(((1, 30), (1, 40), 5), ((1, 40), (1, 30), 5)))
@@ -73,7 +73,7 @@ def test_a_change_of_a_key_moves_its_row(changes: Lake) -> None:
     assert changes.contents(2) == {(3, 10): 1, (1, 10): 1}
 
 
-def test_the_row_before_may_be_just_its_key_if_the_settings_say_so(tmp_path: Path, spark: SparkSession) -> None:
+def test_the_row_before_may_hold_only_the_key_if_the_settings_say_so(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark, "id", before="key")
     lake.send(events((None, (1, 10), 1), (None, (2, 5), 1)), events(((1, None), (1, 20), 2), ((2, None), None, 3)))
     lake.send(events(((8, None), (8, 80), 3)), progress([0], [9], {1: 2, 2: 1, 3: 2}))
@@ -81,9 +81,8 @@ def test_the_row_before_may_be_just_its_key_if_the_settings_say_so(tmp_path: Pat
     assert lake.contents(3) == {(1, 20): 1, (8, 80): 1}
     lake.send(events(((1, None), (1, None), 9), (None, (8, 81), 9)), progress([9], [10], {9: 2}))
     lake.run()
-    assert lake.contents(9) == {(1, None): 1, (8, 81): 1}, (
-        "an update to null counts, and a missing `before` does not matter"
-    )
+    # The update to null has an effect, and it does not matter that `before` is missing.
+    assert lake.contents(9) == {(1, None): 1, (8, 81): 1}
     assert not lake.validate(full=True).damaged
     keep(lake, 1)
     lake.compact()
@@ -91,7 +90,9 @@ def test_the_row_before_may_be_just_its_key_if_the_settings_say_so(tmp_path: Pat
     assert sum(file.rows for file in lake.table.files()) == 2
 
 
-def test_several_events_of_a_key_have_no_order_if_before_is_just_its_key(tmp_path: Path, spark: SparkSession) -> None:
+def test_several_events_of_a_key_have_no_order_if_before_holds_only_the_key(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = lake_of(tmp_path, spark, "id", before="key")
     lake.send(events((None, (1, 10), 1)), events((None, (2, 5), 3), ((2, None), None, 3)), events((None, (1, 10), 1)))
     lake.send(progress([0], [9], {1: 1, 3: 2}))
@@ -116,7 +117,7 @@ def test_before_may_only_be_set_with_a_key_and_never_changes(tmp_path: Path, spa
         lake_of(tmp_path, spark, "id").ingest()
 
 
-def test_two_rows_of_a_key_that_differ_only_by_an_inner_null_are_a_breach(tmp_path: Path, spark: SparkSession) -> None:
+def test_two_rows_of_a_key_that_differ_only_in_a_nested_null_are_a_breach(tmp_path: Path, spark: SparkSession) -> None:
     inside = {
         "name": "p",
         "type": {
@@ -152,7 +153,7 @@ def test_two_rows_of_a_key_that_differ_only_by_an_inner_null_are_a_breach(tmp_pa
     ]
 
 
-def test_a_merge_of_some_runs_reaches_the_last_possible_time(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_merge_of_some_runs_handles_the_last_possible_time(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark, "id", keep=1)
     last = 2**63 - 1
     for time in range(9):
@@ -169,7 +170,7 @@ def test_a_merge_of_some_runs_reaches_the_last_possible_time(tmp_path: Path, spa
     assert lake.contents(8) == before
 
 
-def test_without_a_key_equal_rows_add_up(tmp_path: Path, spark: SparkSession) -> None:
+def test_without_a_key_equal_rows_are_summed(tmp_path: Path, spark: SparkSession) -> None:
     lake = lake_of(tmp_path, spark)
     lake.send(events((None, (1, 10), 1), (None, (2, 5), 1, 2)), events((None, (1, 10), 2)))
     lake.send(events(((2, 5), None, 3)), progress([0], [9], {1: 2, 2: 1, 3: 1}))
@@ -181,7 +182,7 @@ def test_without_a_key_equal_rows_add_up(tmp_path: Path, spark: SparkSession) ->
     ] == [(10, 2)]
 
 
-def test_storage_after_compaction_is_bounded_by_rows(changes: Lake) -> None:
+def test_storage_after_compaction_is_bounded_by_the_number_of_rows(changes: Lake) -> None:
     for time in range(1, 7):
         changes.send(events(*(((key, time - 1) if time > 1 else None, (key, time), time) for key in range(20))))
     changes.send(events(*(((key, 6), None, 7) for key in range(5))))
@@ -213,7 +214,9 @@ def test_an_event_without_rows_or_with_a_negative_diff_waits_in_the_quarantine(c
     assert changes.contents(8) == {(1, 10): 1}
 
 
-def test_a_key_left_with_two_rows_waits_until_one_event_is_discarded(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_time_that_leaves_a_key_with_two_rows_waits_until_one_event_is_discarded(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     lake = lake_of(tmp_path, spark, "id")
     lake.send(events((None, (1, 10), 1)), events(((1, 10), (1, 20), 3), ((1, 10), (1, 30), 3)))
     lake.send(events((None, (5, 5), 6, 2)), progress([0], [9], {1: 1, 3: 2, 6: 1}))
@@ -225,8 +228,8 @@ def test_a_key_left_with_two_rows_waits_until_one_event_is_discarded(tmp_path: P
     }
     notes = {entry["time"]: entry["detail"] for entry in read_proof_log(lake.collection).blocked}
     assert notes[3].endswith('; its data: {"id":1,"price":20} and {"id":1,"price":30}')
-    wrong = {"data": {"before": row((1, 10)), "after": row((1, 20)), "op": "u"}, "diff": 1}
-    lake.decide(time=3, discard=wrong)
+    discarded = {"data": {"before": row((1, 10)), "after": row((1, 20)), "op": "u"}, "diff": 1}
+    lake.decide(time=3, discard=discarded)
     lake.decide(time=3, count=1)
     assert lake.seal().upper == 6
     assert lake.contents(5) == {(1, 30): 1}
@@ -240,7 +243,7 @@ def test_a_key_left_with_two_rows_waits_until_one_event_is_discarded(tmp_path: P
     assert not lake.validate(full=True).damaged
 
 
-@pytest.mark.sweep  # its sibling is in test_generated_streams.py
+@pytest.mark.sweep  # test_generated_streams.py has a case outside the sweeps
 @pytest.mark.parametrize("key", ["id", None])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_mangled_history_ends_up_with_the_databases_contents_whatever_is_merged(
@@ -261,7 +264,7 @@ def test_a_mangled_history_ends_up_with_the_databases_contents_whatever_is_merge
         for event in part:
             lake.send(events((pairs.get(event.before), pairs.get(event.after), event.time)))
         if uppers:
-            lake.send(_statement(uppers.pop(0), counts))
+            lake.send(_progress_up_to(uppers.pop(0), counts))
         lake.run()
         upper = lake.seal().upper
         keep(lake, 3)
@@ -273,7 +276,7 @@ def test_a_mangled_history_ends_up_with_the_databases_contents_whatever_is_merge
     assert not lake.validate(full=True).damaged
 
 
-def _statement(upper: int, counts: dict[int, int]) -> bytes:
+def _progress_up_to(upper: int, counts: dict[int, int]) -> bytes:
     return progress([0], [upper], {time: count for time, count in counts.items() if count and time < upper})
 
 
@@ -306,7 +309,7 @@ def test_an_event_that_has_not_arrived_is_not_a_contradiction(tmp_path: Path, sp
     assert lake.contents(8) == {(1, 40): 1}
 
 
-def test_compaction_leaves_time_0_as_it_was_stated(changes: Lake) -> None:
+def test_compaction_does_not_change_the_contents_at_time_0(changes: Lake) -> None:
     changes.send(events((None, (1, 10), 0)))
     changes.ingest()
     changes.send(events(((1, 10), (1, 20), 0)), progress([0], [3], {0: 2}))

@@ -13,7 +13,9 @@ from tidelake.errors import WriterFenced
 pytestmark = pytest.mark.spark
 
 
-def test_every_job_of_a_fenced_writer_is_refused_until_it_is_let_in(lake: Lake, spark: SparkSession) -> None:
+def test_every_job_of_a_fenced_writer_is_refused_until_the_writer_is_let_in_again(
+    lake: Lake, spark: SparkSession
+) -> None:
     old, new = (lake.settings.model_copy(update={"writer": name}) for name in ("old", "new"))
     lake.settings = old
     lake.send(updates((1, 1, 1)), progress([0], [2], {1: 1}))

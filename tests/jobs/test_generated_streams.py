@@ -1,4 +1,4 @@
-"""Generated topics of every family through the real jobs agree with the memory model, with merges at random moments."""
+"""Generated topics of every family, read by the real jobs with random merges, agree with the memory model."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from tests.lakes.bad_input import BEYOND, NESTED, check_extremes, failing_checks, refused, status_of
+from tests.lakes.bad_input import BEYOND, NESTED, check_extremes, check_refused, failing_checks, status_of
 from tests.lakes.kafka_lake import MESSAGE_BYTES_MAX, RAW, KafkaLake, visit
 from tests.lakes.lake import NAME, RECORD, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
@@ -35,8 +35,8 @@ DIFF_BEYOND_INT64 = b"\x00\x02\x00\x00\x02" + BEYOND + b"\x00"
 
 
 def bad_input() -> list[bytes | None]:
-    """Every bad message of the table of bad input, with good messages among them, in Confluent framing."""
-    good = [
+    """Every bad message in the table of bad input, mixed with good messages, in Confluent framing."""
+    framed = [
         updates((1, 1, 1), (1, 1, 1), ((2, 20), 3, 1), ((2, 20), 3, 2)),
         updates((4, 5, 1), (5, -1, 1), (6, 1, 0)),
         progress([0], [9], {1: 1, 3: 1, 5: 1}),
@@ -56,8 +56,8 @@ def bad_input() -> list[bytes | None]:
         b"\x00\x00",
         None,
         HEADER,
-        *(HEADER + message for message in good),
-        HEADER + good[0],
+        *(HEADER + message for message in framed),
+        HEADER + framed[0],
     ]
 
 
@@ -109,7 +109,7 @@ def test_each_bad_input_has_the_same_outcome_as_from_files(tmp_path: Path, spark
     assert expected["checks"] == {"quarantine_is_explained"}
 
 
-def test_nested_nulls_empty_strings_and_a_mebibyte_come_through_a_broker(
+def test_extreme_values_from_a_broker_are_stored_and_numbers_beyond_int64_are_quarantined(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     settings = {"max.message.bytes": str(MESSAGE_BYTES_MAX)}
@@ -125,10 +125,10 @@ def test_without_its_topic_a_new_collection_is_refused_and_an_existing_one_stops
 ) -> None:
     lake = KafkaLake(tmp_path, spark, broker)
     broker.delete_topic(lake.name)
-    for name in (lake.name, "no name of a topic"):
+    for name in (lake.name, "not a topic name"):
         text = lake.file.read_text(encoding="utf-8").replace(lake.name, name)
         missing = f"{lake.file}: collections.prices.topic: Kafka at {broker.bootstrap_servers} has no topic '{name}'"
-        refused(tmp_path, spark, monkeypatch, capsys, text, missing)
+        check_refused(tmp_path, spark, monkeypatch, capsys, text, missing)
     broker.create_topic(lake.name)
     lake.send(updates((1, 1, 1)), progress([0], [2], {1: 1}))
     assert lake.run().upper == 2
@@ -212,7 +212,7 @@ def test_expired_messages_and_a_recreated_topic_stop_ingest_until_they_are_accep
     assert [(row["topic"], row["offset"]) for row in quarantine_rows(lake.collection)] == [(f"{lake.name}#1", 3)]
 
 
-def test_a_topic_that_is_shorter_after_a_restore_stops_ingest_and_continues_from_its_end(
+def test_a_topic_that_a_restore_shortened_stops_ingest_until_accepted_and_is_then_read_from_its_end(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     lake = KafkaLake(tmp_path, spark, broker)
@@ -242,7 +242,7 @@ def shown_offsets(broker: Broker, group: str) -> dict[tuple[str, int], int]:
     return {(place.topic, place.partition): place.offset for place in future.result(WAIT_S).topic_partitions}
 
 
-def test_a_reclocked_topic_of_a_broker_is_bound_to_its_offsets_and_a_new_topic_is_read_from_its_beginning(
+def test_times_of_a_reclocked_kafka_topic_are_bound_to_offsets_and_a_recreated_topic_is_read_from_its_beginning(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     lake = KafkaLake(tmp_path, spark, broker, {**RAW, "metadata": ["partition", "offset", "headers"]}, partitions=2)
@@ -288,7 +288,7 @@ def wrapped(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_bytes(part: Any) -> bytes | None:
-    """A key or a value as a broker gets it; a string stays as it is."""
+    """A key or a value as a broker gets it; a string is not changed."""
     return None if part is None else (part if isinstance(part, str) else json.dumps(part)).encode()
 
 

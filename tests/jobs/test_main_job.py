@@ -1,4 +1,4 @@
-"""From messages to definite contents, and which files each step writes and opens."""
+"""The way from messages to definite contents, and which files each step writes and opens."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_copies_change_nothing_in_any_tick(lake: Lake) -> None:
     assert lake.contents(4) == {(5, 12): 1}
 
 
-def test_an_empty_topic_and_a_second_run_do_nothing(lake: Lake) -> None:
+def test_nothing_happens_for_an_empty_topic_or_in_a_second_run(lake: Lake) -> None:
     assert lake.ingest().ticks == 0
     assert not lake.seal().committed
     lake.send(*PUBLISHED)
@@ -160,14 +160,14 @@ def test_a_seal_opens_only_files_that_reach_upper(lake: Lake, monkeypatch: pytes
             patched.setattr(blobs, "open_file", spied)
             lake.seal()
     rows_of = {file.path: file.rows for file in lake.table.files()}
-    # Each seal opened the new run and, of the first tick, only the file with the single update from the far future.
+    # Each seal opened the new run; from the first tick, it opened only the file with the one update far in the future.
     assert [sum(rows_of[path] for path in paths if path) for paths in opened] == [101, 101, 101]
     assert opened[1] != opened[0]
 
 
 def test_a_straggler_in_an_old_run_is_split_off_by_the_next_merge(lake: Lake) -> None:
     rows = [(row, row % 10, 1) for row in range(6000)]
-    lake.send(updates((999, 10**12, 1), *rows))  # nothing is announced yet, so nothing says which time is far
+    lake.send(updates((999, 10**12, 1), *rows))  # nothing is announced yet, so no time is known to be far ahead
     lake.ingest()
     assert len(lake.table.files()) == 1
     lake.send(progress([0], [10], dict.fromkeys(range(10), 600)))
@@ -187,7 +187,7 @@ def test_columns_and_predicates_are_pushed_down_to_the_scan_and_equal_rows_are_s
     price_filters = "IsNotNull(price)", "GreaterThanOrEqual(price,5)"
     time_filters = "IsNotNull(_time)", "LessThanOrEqual(_time,1)"
     both = ", ".join((time_filters[0], price_filters[0], time_filters[1], price_filters[1]))
-    # The files say that nothing is later than 2, so there is nothing to compare.
+    # AS OF 2, times need no comparison: the statistics of the files say that no row is later.
     for as_of, pushed in ((1, both), (2, ", ".join(price_filters))):
         found = snapshot(lake.spark, lake.collection, as_of, ["id"], "price >= 5")
         assert sorted((row["id"], row["_diff"]) for row in found.contents.collect()) == [(1, 2), (2, 1)]
@@ -206,7 +206,9 @@ def test_a_predicate_on_system_columns_is_refused(lake: Lake, where: str) -> Non
         snapshot(lake.spark, lake.collection, 4, where=where)
 
 
-def test_columns_may_have_the_names_of_counts_in_seal_and_validate(tmp_path: Path, spark: SparkSession) -> None:
+def test_columns_may_have_the_same_names_as_internal_columns_of_seal_and_validate(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     names = ["diffs", "least", "greatest", "surplus", "effect", "n", "rows", "distinct", "copies", "values", "high"]
     record = {"type": "record", "name": "data", "fields": [{"name": name, "type": "long"} for name in names]}
     lake = Lake(tmp_path, spark, schema=record)
@@ -253,7 +255,7 @@ def test_an_error_of_the_engine_stops_its_collection_and_is_reported(
     assert str(report.errors[NAME]).startswith("seal of 'prices' failed: OSError: no space left on device")
 
 
-def test_sums_beyond_int64_stop_nothing(lake: Lake) -> None:
+def test_sums_beyond_int64_are_exact(lake: Lake) -> None:
     high, low = 2**63 - 1, -(2**63)
     lake.send(updates((1, 1, high), (1, 2, high), (2, 1, low), (2, 2, low), (3, 1, low), (3, 1, low)))
     lake.ingest()

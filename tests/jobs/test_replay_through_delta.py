@@ -40,7 +40,7 @@ SPELLINGS = {
     "c": ("12345678901234567890",),
     "d": ('""',),
 }
-"""Each datum of a stream as it may be written."""
+"""The ways in which each datum of a stream may be written."""
 PAIR_LINE = b'{"updates": [["a", [1, 1], 1]]}'
 BAD_LINES = (
     b'{"null_record": true}',
@@ -84,18 +84,18 @@ def swept(interpreted: SparkSession) -> Pipeline:
 
 
 def through_delta(pipeline: Pipeline, folder: Path, lines: Sequence[bytes]) -> list[str]:
-    """What comes out of the jobs and their tables for a stream."""
+    """Return the output of the jobs and their tables for a stream."""
     (settings,) = make_streams(folder, 1)
     return [to_text(output) for output in replay_through(pipeline, settings, lines, "s")]
 
 
 def through_memory(lines: Sequence[bytes]) -> list[str]:
-    """What comes out of the reader for a stream."""
+    """Return the output of the reader for a stream."""
     return [to_text(output) for output in replay_file(lines, "s")]
 
 
 def lines_of(rng: random.Random, stream: Sequence[Any]) -> list[bytes]:
-    """A stream of the model as lines, mixed with other lines that say nothing, or nothing that can be used."""
+    """Return a stream of the model as lines, mixed with lines that say nothing or nothing usable."""
     lines: list[bytes] = []
     started = False
     for message in stream:
@@ -116,7 +116,7 @@ def lines_of(rng: random.Random, stream: Sequence[Any]) -> list[bytes]:
 
 
 def check_stream(pipeline: Pipeline, folder: Path, seed: int) -> None:
-    """Both engines print the same output, and the contents of the collection add up to what was published."""
+    """Check that both engines print the same output, and that the contents are the sum of what was published."""
     rng = random.Random(seed)
     lines = lines_of(rng, mangled_stream(rng, LIMIT, pairs=False, contradictory=seed % 2 == 1))
     expected = through_memory(lines)
@@ -157,7 +157,7 @@ def test_every_script_gives_the_same_output_through_tables_and_in_memory(
     assert through_delta(swept, tmp_path / "replay", lines) == through_memory(lines)
 
 
-def test_more_than_a_hundred_scripts_go_through_the_tables() -> None:
+def test_at_least_170_cases_have_integer_times() -> None:
     assert len(INTEGER_CASES) >= 170
     refused = [case.title for case in CASES if case not in INTEGER_CASES]
     assert all(title.startswith("pairs: ") or title == "restarts: pair times survive a restart" for title in refused)
@@ -182,7 +182,7 @@ def test_a_mangled_stream_gives_the_same_output_through_tables_and_in_memory(
 
 
 @pytest.mark.spark
-def test_a_file_of_product_times_is_refused_and_named_and_stops_no_others(
+def test_a_file_of_product_times_is_named_and_refused_and_does_not_stop_the_others(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelake.spark.session.start_session", lambda *_, **__: spark)
@@ -229,7 +229,7 @@ def test_the_bytes_in_the_topic_say_what_is_wrong_with_a_line(case: Case) -> Non
             assert identity(problems_in(read.value, str(own[0][0]), None)) == identity(own)
 
 
-def test_what_only_the_pipeline_refuses_is_reported_with_its_reason() -> None:
+def test_what_only_the_pipeline_refuses_is_reported_with_the_reason_of_the_pipeline() -> None:
     good = read_topic_line(1, b'{"updates": [["a", 1, 1]]}', ANY_WIDTH)
     bad = read_topic_line(1, b'{"updates": [["a", 1, 0]]}', ANY_WIDTH)
     assert good.value is not None

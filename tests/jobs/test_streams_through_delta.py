@@ -1,4 +1,4 @@
-"""Mangled streams through the real jobs agree with the memory reader, with compactions and stops at failpoints."""
+"""Mangled streams give the same contents through the real jobs as in memory, in spite of compactions and stops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT = 8
 
 
 def bytes_of(message: Any) -> bytes:
-    """A message of the model as the topic has it."""
+    """Return the bytes of one of the model's messages in the topic."""
     if message[0] == "updates":
         return updates(*((IDS[data], time, diff) for data, time, diff in message[1]))
     return progress(message[1], message[2], message[3])
@@ -98,12 +98,11 @@ def steps(lake: Lake) -> Iterable[Any]:
     yield from (lake.ingest, lake.seal, lambda: lake.validate(full=True), lake.compact, lake.current)
 
 
-@pytest.mark.sweep  # real kills at some of them are in tests/crash
+@pytest.mark.sweep  # tests/crash has real kills at some of these failpoints
 def test_a_stop_at_any_failpoint_is_healed_by_the_next_run(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, messages_per_tick_max=4, keep=10)
-    left = [
-        place for place in FAILPOINTS if place not in OF_PLACES
-    ]  # the others have scenes of their own, with real kills
+    # The other failpoints have scenes of their own, with real kills.
+    left = [place for place in FAILPOINTS if place not in OF_PLACES]
     expected_rows: dict[Any, int] = {}
     number = 0
     try:
@@ -155,7 +154,7 @@ def test_a_stop_between_the_catalog_and_the_tables_is_healed(tmp_path: Path, spa
     assert len(lake.catalog.entries()) == 1
 
 
-def test_retention_moves_since_and_keeps_every_answer_at_or_after_it(tmp_path: Path, spark: SparkSession) -> None:
+def test_retention_moves_since_and_changes_no_answer_at_or_after_since(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=3)
     stream = mangled_stream(random.Random(7), LIMIT, pairs=False, contradictory=False)
     stream.append(("progress", (0,), (LIMIT,), _counts_of(stream)))

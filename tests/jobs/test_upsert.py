@@ -1,4 +1,4 @@
-"""The upsert family: the newest statement of each key counts, in any order of arrival and after any merge."""
+"""The upsert family: for each key, the newest statement counts, in any order of arrival and after any merge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def upserts(tmp_path: Path, spark: SparkSession) -> Lake:
     return Lake(tmp_path, spark, family="upsert", key="id")
 
 
-def test_the_newest_statement_of_a_key_counts_in_any_order_of_arrival(upserts: Lake) -> None:
+def test_for_each_key_the_newest_statement_counts_in_any_order_of_arrival(upserts: Lake) -> None:
     upserts.send(updates(((1, 30), 3, 1)), updates(((1, 10), 1, 1), ((2, 5), 1, 1)))
     upserts.ingest()
     upserts.send(updates(((1, 20), 2, 1), ((2, 5), 4, -1)), updates(((1, 30), 3, 1)))
@@ -49,7 +49,7 @@ def test_a_value_and_a_delete_at_one_time_are_a_replacement(upserts: Lake) -> No
     assert upserts.contents(2) == {(1, 20): 1}
 
 
-def test_storage_after_compaction_is_bounded_by_live_keys(tmp_path: Path, spark: SparkSession) -> None:
+def test_storage_after_compaction_is_bounded_by_the_number_of_live_keys(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, family="upsert", key="id", keep=1)
     for time in range(1, 7):
         lake.send(updates(*(((key, time), time, 1) for key in range(20))))
@@ -77,7 +77,7 @@ def test_two_values_of_one_key_hold_their_time_back_until_one_is_discarded(upser
     assert notes[3].endswith('; its data: {"id":2,"price":1} and {"id":2,"price":2}')
     assert notes[5].endswith('; its data: {"id":3,"price":3}')
     upserts.decide(time=3, count=2)
-    assert upserts.seal().upper == 3  # a count does not say which of the two values counts
+    assert upserts.seal().upper == 3  # a count does not say which of the two values is right
     upserts.decide(time=3, discard={"data": {"id": 2, "price": 1}, "diff": 1})
     upserts.decide(time=3, count=1)
     assert upserts.seal().upper == 5
@@ -126,14 +126,14 @@ def test_a_key_is_fixed_when_the_collection_is_created(tmp_path: Path, spark: Sp
 
 
 def random_history_through_delta(lake: Lake, rng: Random) -> None:
-    """Compare a random history, in random ticks with copies and random merges, with the model at every time."""
+    """Compare a random history, sent in two parts with copies and random merges, with the model at every time."""
     ids = {"x": 1, "y": 2, "z": 3}
     times = 8
     statements = [
         statement._replace(key=ids[str(statement.key)], value=ord(str(statement.value)))
         for statement in random_statements(rng, times)
     ]
-    # Each (data, time) has one diff: a value that is set and deleted at the same time is replaced by itself.
+    # Each (data, time) has one diff: if a value is both set and deleted at one time, only the +1 is kept.
     unique = {
         (statement.key, statement.value, statement.time): statement
         for statement in sorted(statements, key=lambda statement: statement.diff)
@@ -165,7 +165,7 @@ def _before(counts: dict[int, int], end: int) -> dict[int, int]:
     return {time: count for time, count in counts.items() if time < end}
 
 
-@pytest.mark.sweep  # its sibling is in test_generated_streams.py
+@pytest.mark.sweep  # test_generated_streams.py has sweeps over generated upserts
 @pytest.mark.parametrize("seed", range(3))
 def test_random_histories_end_up_equal_to_the_model(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     lake = Lake(tmp_path, spark, family="upsert", key="id", keep=("all", 3, 0)[seed % 3])
@@ -233,7 +233,7 @@ def test_a_discard_removes_every_copy_of_its_statement_and_nothing_else(upserts:
     assert not upserts.validate(full=True).damaged
 
 
-def test_a_seal_counts_again_if_a_merge_rewrote_the_statements_that_it_discards(upserts: Lake) -> None:
+def test_a_seal_counts_again_if_a_merge_rewrote_the_statements_that_the_seal_discards(upserts: Lake) -> None:
     upserts.send(updates(((1, 5), 1, 1), ((1, 10), 5, 1)), progress([0], [2], {1: 1}))
     upserts.run()
     upserts.send(updates(((4, 4), 2, 1)), progress([2], [3], {2: 1}))
@@ -258,7 +258,7 @@ def test_a_seal_counts_again_if_a_merge_rewrote_the_statements_that_it_discards(
     assert not upserts.validate(full=True).damaged
 
 
-def test_values_of_a_key_that_are_null_in_different_columns_are_a_breach(tmp_path: Path, spark: SparkSession) -> None:
+def test_two_values_of_a_key_with_nulls_in_different_columns_are_a_breach(tmp_path: Path, spark: SparkSession) -> None:
     fields = [{"name": "id", "type": "long"}, *({"name": name, "type": ["null", "int"]} for name in "ab")]
     schema = {"type": "record", "name": "data", "fields": fields}
     lake = Lake(tmp_path, spark, family="upsert", key="id", schema=schema)
@@ -269,7 +269,7 @@ def test_values_of_a_key_that_are_null_in_different_columns_are_a_breach(tmp_pat
     assert [(error.kind, error.time) for error in sealed.contradictions] == [("envelope_breach", 1)]
 
 
-def test_compaction_leaves_time_0_as_it_was_stated(upserts: Lake) -> None:
+def test_compaction_does_not_change_the_contents_at_time_0(upserts: Lake) -> None:
     upserts.send(updates(((1, 10), 0, -1)))
     upserts.ingest()
     upserts.send(updates(((1, 20), 0, 1)), progress([0], [3], {0: 2}))

@@ -1,4 +1,4 @@
-"""Jobs next to a host whose clock is wrong: everything that was committed is there, and no row is wrong."""
+"""A host with a wrong clock sweeps while a job runs: nothing that was committed is lost, and no row is wrong."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def swept_at(place: str, lake: Lake) -> Iterator[CompactReport]:
     """Let a host whose clock is ahead sweep the collection when a failpoint is first reached."""
     report, tables = CompactReport(), [path for path in lake.collection.tables if is_table(path)]
 
-    def meet(reached: str) -> None:
+    def sweep_there(reached: str) -> None:
         if reached == place:
             on_reach(None)
             for table in tables:
                 sweep(table, report, retention_s=-60.0)
 
-    on_reach(meet)
+    on_reach(sweep_there)
     try:
         yield report
     finally:
@@ -37,7 +37,7 @@ def swept_at(place: str, lake: Lake) -> Iterator[CompactReport]:
     assert report.folders_removed, f"nothing was swept at {place}"
 
 
-def test_a_sweep_by_a_clock_that_is_ahead_costs_a_stream_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sweep_by_a_host_whose_clock_is_ahead_loses_nothing_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 10, 1)), progress([0], [11], {10: 1}))
     lake.run()
@@ -55,7 +55,9 @@ def test_a_sweep_by_a_clock_that_is_ahead_costs_a_stream_nothing(spark: SparkSes
     assert not lake.validate(full=True).mismatches
 
 
-def test_a_sweep_by_a_clock_that_is_ahead_costs_a_reclocked_topic_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_sweep_by_a_host_whose_clock_is_ahead_loses_nothing_of_a_reclocked_topic(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     lake = RawLake(tmp_path, spark)
     lake.put({"id": 1, "page": "a"})
     lake.ingest()

@@ -1,4 +1,4 @@
-"""Bad input for a lake, and helpers that look at its effect."""
+"""Bad input for a lake, and helpers that look at the effects."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check_extremes(lake: Lake) -> None:
     assert failing_checks(lake) == {"quarantine_is_explained"}
 
 
-def refused(
+def check_refused(
     tmp_path: Path,
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,

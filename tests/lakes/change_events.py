@@ -30,7 +30,10 @@ def row(pair: Any) -> dict[str, Any] | None:
 
 
 def events(*changes: tuple[Any, Any, int] | tuple[Any, Any, int, int], op: str = "") -> bytes:
-    """An update message of `(before, after, time)`, or with a diff at the end; rows are `(id, price)` or None."""
+    """An update message; a change is `(before, after, time)` or `(before, after, time, diff)`.
+
+    A row is `(id, price)` or None.
+    """
     batch = []
     for before, after, time, *diff in changes:
         kind = op or ("c" if before is None else "d" if after is None else "u")

@@ -64,7 +64,7 @@ class Changes(RawLake):
             return dict.fromkeys(named, "")
         texts = keys_in_error(self.collection).first
         reasons = {json.loads(text.partition("}: ")[0] + "}")["id"]: text.partition("}: ")[2] for text in texts}
-        assert set(reasons) == named, "a read and a status name the same keys"
+        assert set(reasons) == named, "a read and the status must list the same keys"
         return reasons
 
     def unknown(self) -> tuple[int, list[str]]:

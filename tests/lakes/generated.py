@@ -1,4 +1,4 @@
-"""A lake on a generated topic that arrives in pieces, and the contents that the memory model expects of it."""
+"""A lake whose topic is generated and arrives in pieces, and the contents that it has in the memory model."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Tide:
         assert dict(found) == self.expected(as_of), f"the contents AS OF {as_of} differ from the model's"
 
     def check_refused_before_since(self) -> None:
-        """Check that a read before `since` is refused, not answered wrongly."""
+        """Check that a read before `since` is refused."""
         if self.readable.start > 0:
             try:
                 snapshot(self.lake.spark, self.lake.collection, self.readable.start - 1)

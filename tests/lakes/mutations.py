@@ -89,7 +89,7 @@ MUTATIONS: tuple[Callable[[Random, bytes, bytes], bytes], ...] = (
 
 
 def mutate(random: Random, originals: Sequence[bytes], count: int) -> list[bytes]:
-    """Damage messages with each mutation in turn, some of them twice."""
+    """Make `count` damaged messages, with each mutation in turn; some messages are damaged twice."""
     made = []
     for number in range(count):
         value = MUTATIONS[number % len(MUTATIONS)](random, random.choice(originals), random.choice(originals))

@@ -76,7 +76,7 @@ def landed(kind: Any, value: Any) -> Any:
 
 
 def one_form(value: Any) -> Any:
-    """A value of a table in the same form: structs and lists as tuples, times as numbers, one NaN and one zero."""
+    """A value of a table in the form of `landed`: tuples for structs and lists, numbers for times, one NaN and zero."""
     if isinstance(value, dict):
         return tuple((name, one_form(inner)) for name, inner in value.items())
     if isinstance(value, list):

@@ -24,7 +24,7 @@ VISIT = {
 
 
 class RawLake(Lake):
-    """A reclocked collection in its own folder; its topic has the collection's name unless the settings name others."""
+    """A reclocked collection in its own folder; the topic has the same name unless `more` names others."""
 
     def __init__(self, root: Path, spark: SparkSession, **more: Any) -> None:
         self.root, self.spark = root, spark
@@ -45,7 +45,7 @@ class RawLake(Lake):
         self.settings = load_settings(self.file)
 
     def put(self, *records: Any, partition: int = 0, topic: str = NAME) -> None:
-        """Append records to a partition: a value, or a mapping with `value`, `key`, `headers`, `value_b64`, …."""
+        """Append records to a partition: values, or mappings with `value`, `key`, `headers`, `value_b64`, …."""
         start = self.ends.get((topic, partition), 0)
         with (self.root / "topics" / topic / f"{partition}.jsonl").open("a", encoding="utf-8") as lines:
             for offset, record in enumerate(records, start=start):
@@ -60,7 +60,7 @@ class RawLake(Lake):
         return read_bindings(self.collection, self.table)
 
     def rows(self, as_of: int | None = None, **more: Any) -> list[dict[str, Any]]:
-        """The contents AS OF a time, in order."""
+        """The contents AS OF a time, sorted."""
         rows = snapshot(self.spark, self.collection, as_of, **more).contents.collect()
         return sorted(
             (row.asDict(recursive=True) for row in rows), key=lambda row: json.dumps(to_json(row), default=str)

@@ -23,7 +23,7 @@ Positions in the database's log rise by 10. A command may end with `partition=1`
 the event's `source`, such as `snapshot=last`. For both kinds of records, these commands are answered:
 
     tick                      ingest: the number of tombstones, values in error and quarantined messages, if any
-    contents [TICK] [skip]    the contents now or after a tick, from 1, or the keys in error; `skip` skips those keys
+    contents [TICK] [skip]    the contents now, or after tick number TICK, from 1; or, without `skip`, the keys in error
     compact                   a full compaction: the numbers of rows before and after
     unknown                   the values that are null because they were never stated
 
@@ -168,7 +168,7 @@ def shortened(row: list[Any]) -> list[Any]:
 
 
 def answer_to_tick(report: IngestReport) -> str | None:
-    """The answer to `tick`; None if it only stored rows."""
+    """The answer to `tick`; None if the tick only stored rows."""
     tombstones = "tombstone" if report.null_records == 1 else "tombstones"
     counts = {tombstones: report.null_records, "in error": report.values_in_error, **report.reasons}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or None

@@ -15,7 +15,8 @@ an answer are inputs:
 These commands are answered:
 
     seal         ingest what was sent, and seal: `lower` and `upper`, or where `upper` waits, and what it waits for
-    compact      a full compaction: `since`, and the rows before and after; `compact some` keeps to the bounds
+    compact      a full compaction: `since`, and the numbers of rows before and after
+    compact some a bounded compaction, with the same answer
     read TIME    the contents AS OF a time, each row as [data,count]
     rows         the rows of the table, as [data,time,diff]
     runs         the number of runs in the table
@@ -208,4 +209,4 @@ def answer_to_merge(report: CompactReport) -> str:
 
 
 OpenScript = Callable[[Path, SparkSession, str, dict[str, Any]], Script]
-"""Opens the lake of a case: by its folder, the session, the family and more settings."""
+"""Opens the lake of a case, given a folder, the session, the family and more settings."""

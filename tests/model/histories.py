@@ -13,7 +13,7 @@ from tidelake.model.keyed import KeyedStatement
 
 
 def random_statements(rng: Random, times: int) -> list[KeyedStatement]:
-    """Upserts without breaches: at each time at most one value for each key, and deletes of any value next to it."""
+    """Upserts without breaches: at each time, a key has at most one value, and perhaps a delete of any value."""
     statements = []
     for time in range(times):
         for key in "xyz":
@@ -55,7 +55,7 @@ class Database:
                 self.rows[new[0]] = new
             before = old
             if not self.whole_before and old is not None:
-                # Just the key, or nothing at all if the key does not change.
+                # Only the key, or nothing at all if the key does not change.
                 before = (key, None) if new is None or new[0] != key or self.rng.random() < 0.5 else None
             events.append(Event(before, new, time))
         return events

@@ -13,10 +13,10 @@ KEYS = "wxyz"
 
 
 def random_source(rng: Random, partitions: int, length: int) -> list[list[PositionedStatement]]:
-    """What a source states, by partition and in order; its times are set later, by ticks.
+    """What a source states, by partition and in order; ticks set the times later.
 
-    A key stays in its partition. There are both kinds of barriers: a truncate, which stands alone, and the end of a
-    snapshot, whose position is just below those of the snapshot's rows.
+    A key stays in its partition. There are two kinds of barriers: a truncate, which comes without rows, and the end of
+    a snapshot, whose position is just below those of the snapshot's rows.
     """
     logs: list[list[PositionedStatement]] = [[] for _ in range(partitions)]
     for place in range(1, length + 1):
@@ -60,7 +60,7 @@ class Ticks:
         return all(place == len(log) for place, log in zip(self.next, self.logs, strict=True))
 
     def tick(self) -> list[PositionedStatement]:
-        """Read on, at a later time than the last tick."""
+        """Read further, at a later time than the last tick."""
         self.time += self.rng.randint(1, 3)
         read: list[PositionedStatement] = []
         for partition, log in enumerate(self.logs):
@@ -71,7 +71,7 @@ class Ticks:
             ]
             if again and self.rng.random() < 0.3:
                 self.next[partition] = self.rng.choice(again)
-            # What is sent again is read at least as far as it was before: the guarantee covers every statement.
+            # A partition that is sent again is read at least to where it had been read before: nothing is left out.
             end = max(self.next[partition] + self.rng.randint(0, 3), len(self.first_read[partition]))
             end = min(end, len(log))
             read += [statement._replace(time=self.time) for statement in log[self.next[partition] : end]]

@@ -34,7 +34,7 @@ def test_a_history_with_whole_rows_gives_the_databases_contents_with_a_key_and_w
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_with_a_key_before_may_be_just_the_key(seed: int) -> None:
+def test_in_a_keyed_collection_the_row_before_may_hold_only_the_key(seed: int) -> None:
     rng = Random(seed)
     for _ in range(50):
         events, contents = history(rng, rng.randint(1, 9), whole_before=False)
@@ -113,13 +113,13 @@ def test_a_schema_that_is_not_a_change_event_is_refused_and_the_column_is_named(
     assert problem in str(refused.value)
 
 
-def test_several_events_of_the_same_key_have_no_order_if_before_is_just_the_key() -> None:
+def test_several_events_of_the_same_key_have_no_order_if_before_holds_only_the_key() -> None:
     inserted_and_deleted = [Event(None, ("k", 1), 1), Event(("k", None), None, 1)]
     assert key_breaches(inserted_and_deleted, key_of) == {1}
     assert key_breaches([Event(("k", None), ("l", 1), 1), Event(("l", None), ("k", 1), 1)], key_of) == {1}
     assert key_breaches([Event(("k", None), ("k", 1), 1), Event(("k", None), ("k", 2), 2)], key_of) == set()
 
 
-def test_an_update_to_null_counts_although_before_looks_the_same() -> None:
+def test_an_update_to_null_takes_effect_although_before_looks_the_same() -> None:
     events = [Event(None, ("k", 10), 1), Event(("k", None), ("k", None), 2)]
     assert keyed_contents(events, 2, key_of, whole_before=False) == {("k", None): 1}

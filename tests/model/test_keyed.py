@@ -50,7 +50,7 @@ def test_reads_outside_since_and_upper_are_refused() -> None:
     assert stored.read(3) == {"k": "v"}
 
 
-def test_a_delete_hides_an_older_value_in_another_run_until_they_meet() -> None:
+def test_a_delete_hides_an_older_value_in_another_run_until_both_runs_are_merged() -> None:
     stored = KeyedCollection()
     stored.append([KeyedStatement("k", "v", 1, 1)])
     stored.append([KeyedStatement("k", "v", 2, -1)])

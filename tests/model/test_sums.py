@@ -16,7 +16,7 @@ pairs = st.tuples(st.integers(0, 3), st.integers(0, 3))
 
 
 def contents(history, time):
-    """read(updates, t): apply all updates at or before the time."""
+    """Sum all updates at or before a time."""
     sums: dict = {}
     for data, at, diff in history:
         if at_or_before(at, time):
@@ -37,7 +37,7 @@ def check_every_time(collection, history, times):
 
 
 @pytest.mark.parametrize("times", [integers, pairs], ids=["integers", "pairs"])
-def test_between_since_and_upper_a_collection_reads_what_the_history_reads(times):
+def test_between_since_and_upper_a_read_gives_the_sum_of_the_history(times):
     updates = st.lists(st.tuples(st.sampled_from("ab"), times, st.sampled_from([-2, -1, 1, 2])), max_size=4)
     frontiers = st.lists(times, max_size=2)
     steps = st.lists(
@@ -76,13 +76,13 @@ def small():
     return collection
 
 
-def test_compaction_folds_equal_data_and_drops_what_adds_up_to_nothing():
+def test_compaction_consolidates_equal_data_and_drops_sums_of_zero():
     collection = small()
     collection.compact(Antichain.of(4))
     assert [tuple(update) for update in collection.updates] == [("b", 4, 1)]
 
 
-def test_compaction_does_not_move_updates_among_those_that_are_not_sealed():
+def test_compaction_moves_no_update_to_a_time_that_is_not_sealed():
     collection = small()
     collection.append([("c", 5, 1)])
     collection.compact(Antichain.of(9))
@@ -91,7 +91,7 @@ def test_compaction_does_not_move_updates_among_those_that_are_not_sealed():
     assert collection.read(9) == {"b": 1, "c": 1}
 
 
-def test_frontiers_never_go_back_and_the_same_frontier_is_a_no_op():
+def test_frontiers_never_move_backwards_and_the_same_frontier_changes_nothing():
     collection = small()
     collection.seal(Antichain.of(5))
     collection.compact(Antichain.of(2))

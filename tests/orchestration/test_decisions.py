@@ -37,22 +37,22 @@ def test_a_contradiction_fails_its_check_but_stops_nothing_and_is_sealed_by_deci
     assert failed_checks(run_tick_job(lakes.config, instance)) == {}
     lakes.send("prices", b"\xff\xff", updates(((1, 10), 1, 5), ((2, 20), 1, 1)))
     lakes.send("prices", updates(((5, 50), 7, 1), ((6, 60), 7, 1), ((1, 10), 8, -3)), progress([6], [9], {7: 1, 8: 1}))
-    wrong = run_tick_job(lakes.config, instance)
-    assert wrong.success
-    assert "prices/compact" in materialized(wrong)
-    assert failed_checks(wrong) == {
+    contradicted = run_tick_job(lakes.config, instance)
+    assert contradicted.success
+    assert "prices/compact" in materialized(contradicted)
+    assert failed_checks(contradicted) == {
         "prices/nothing_is_contradicted": "ERROR",
         "prices/late_statements_are_copies": "ERROR",
         "prices/quarantine_is_explained": "WARN",
     }
-    late = check_metadata(wrong, "late_statements_are_copies")
+    late = check_metadata(contradicted, "late_statements_are_copies")
     place = "(topic 'prices', partition 0, offset 7)"
     evidence = f'{{"id":1,"price":10}} is stated with diff 5, but was published with 1 {place}'
     assert evidence in late["evidence"]
     assert evidence in late["description"]
     assert (late["late_copies"], late["late_contradictions"], late["upper"]) == (1, 1, 7)
     assert "quarantined" not in late  # each check shows its own numbers
-    assert check_metadata(wrong, "quarantine_is_explained")["quarantined_unexplained"] == 1
+    assert check_metadata(contradicted, "quarantine_is_explained")["quarantined_unexplained"] == 1
     shown = run_current_job(lakes.config, instance)
     assert shown.success
     assert metadata(shown, "prices", "current")["as_of"] == 6  # what is proven is published

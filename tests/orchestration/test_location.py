@@ -1,4 +1,4 @@
-"""The code location loads without any settings, refuses wrong settings, and has a schedule for every job."""
+"""The code location loads without any settings, refuses invalid settings, and has a schedule for every job."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_location_loads_with_an_empty_environment_and_starts_nothing() -> No
     assert printed["keys"]
 
 
-def test_a_location_with_collections_starts_nothing_either(lakes: Lakes) -> None:
+def test_a_location_with_collections_starts_nothing(lakes: Lakes) -> None:
     loaded = load(TIDELAKE_CONFIG=str(lakes.config))
     assert loaded.returncode == 0, loaded.stderr
     printed = json.loads(loaded.stdout)
@@ -62,13 +62,13 @@ def test_without_a_collections_yaml_the_location_says_how_to_write_one(
     assert "TIDELAKE_CONFIG" in caplog.text
 
 
-def test_a_file_that_a_variable_names_must_exist(tmp_path: Path) -> None:
+def test_the_file_named_by_a_variable_must_exist(tmp_path: Path) -> None:
     environment = read_environment({"TIDELAKE_CONFIG": str(tmp_path / "nowhere.yaml")})
     with pytest.raises(ConfigurationError, match=r"nowhere\.yaml.*cannot be read"):
         build_location(environment)
 
 
-def test_a_wrong_collections_yaml_fails_the_load_with_its_own_error(lakes: Lakes) -> None:
+def test_an_invalid_collections_yaml_fails_the_load_with_its_own_error(lakes: Lakes) -> None:
     lakes.config.write_text(lakes.config.read_text().replace("plain", "plein"), encoding="utf-8")
     loaded = load(TIDELAKE_CONFIG=str(lakes.config))
     assert loaded.returncode != 0
@@ -99,7 +99,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
     assert read_environment({"TIDELAKE_CONFIG": "", "TIDELAKE_SPARK_MASTER": ""}) == read_environment({})
 
 
-def test_every_job_has_a_schedule_that_runs_only_if_asked_to(lakes: Lakes) -> None:
+def test_every_job_has_a_schedule_that_runs_only_if_it_is_switched_on(lakes: Lakes) -> None:
     for value, expected in (("", DefaultScheduleStatus.STOPPED), ("running", DefaultScheduleStatus.RUNNING)):
         environment = read_environment({"TIDELAKE_CONFIG": str(lakes.config), "TIDELAKE_SCHEDULES": value})
         repository = build_location(environment).get_repository_def()

@@ -33,7 +33,7 @@ def evaluated(lakes: Lakes, instance: DagsterInstance, cursor: str | None = None
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_new_offsets_start_a_tick_of_their_collection_once(
+def test_new_offsets_start_one_tick_of_their_collection(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes, broker: Broker
 ) -> None:
     topic = broker.create_topic()
@@ -48,7 +48,7 @@ def test_new_offsets_start_a_tick_of_their_collection_once(
     (request,) = first.run_requests or []
     keys = [AssetKey(["prices", verb]) for verb in ("ingest", "seal", "compact")]
     assert request.asset_selection == keys
-    # Requested once: the schedule repeats a run that fails or stops at a gap.
+    # A tick is requested only once: the schedule repeats a run that fails or stops at a gap.
     assert evaluated(lakes, instance, first.cursor).skip_message == "no topic has new messages"
 
     job = build_location(Environment(config_file=lakes.config)).resolve_job_def(TICK)
@@ -97,12 +97,12 @@ def test_a_reclocked_topic_gets_one_tick_and_another_after_it_is_recreated_and_a
     broker.delete_topic(topic)
     broker.create_topic(topic, partitions=2)
     broker.produce(topic, [Record(b'{"id":2,"price":20}', b'{"id":2}', 1)])
-    assert evaluated(lakes, instance).run_requests, "messages at which ingest stopped count as unread"
+    assert evaluated(lakes, instance).run_requests, "messages at which ingest stopped are still unread"
     resolve(lakes, "topic", "--topic", topic, "--reason", "tested")
     tick_once(cursor)
     assert lakes.contents(spark, "prices", lakes.upper("prices") - 1) == {(1, 10): 1, (2, 20): 1}
 
-    # A topic that was cut short continues at its end: there is nothing to read, and nothing to request.
+    # If a topic was truncated, ingest continues at its end: there is nothing to read, and nothing to request.
     catalog = Catalog(Store(load_settings(lakes.config).store))
     catalog.decide("prices", AcceptTopic(topic=topic, starts={0: 0, 1: 1}, reason="tested"))
     assert evaluated(lakes, instance).skip_message == "no topic has new messages"
@@ -123,7 +123,7 @@ def test_a_missing_topic_stops_the_run_before_anything_is_written(
 
 
 @pytest.mark.spark
-def test_an_unreachable_topic_does_not_stop_the_ticks_of_others(
+def test_an_unreachable_topic_does_not_stop_the_ticks_of_other_collections(
     spark: SparkSession, instance: DagsterInstance, lakes: Lakes
 ) -> None:
     document = yaml.safe_load(lakes.config.read_text(encoding="utf-8"))

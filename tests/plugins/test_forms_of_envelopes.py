@@ -75,7 +75,7 @@ def test_a_breach_by_events_stays_unless_an_event_may_still_cancel_a_row(before:
     assert form_of(entry("cdcv2", "debezium", EVENT, key=("id",), before=before)).breaches_stay == stays
 
 
-def test_a_connector_may_repeat_its_records_but_an_upsert_comes_once() -> None:
+def test_a_connector_may_resend_its_records_but_upserts_are_not_resent() -> None:
     upsert, changes = (form_of(entry("reclock", envelope, key=("id",))) for envelope in ("upsert", "debezium"))
     assert isinstance(upsert, PositionedForm)
     assert isinstance(changes, PositionedForm)

@@ -39,7 +39,7 @@ def toys() -> Iterator[None]:
 
 
 def forget_toys() -> None:
-    """Forget both toys, whichever are registered."""
+    """Unregister the toys, if they are registered."""
     for table, name in ((ENVELOPES, "words"), (envelope.PLUGINS, "words")):
         table.pop(name, None)
     for table in (FRAMINGS, SETTINGS, framing.PLUGINS):
@@ -69,7 +69,7 @@ def test_a_raw_topic_goes_through_a_toy_framing_and_a_toy_envelope(
     assert rules == ["announced_is_recounted", "sum_of_diffs_is_as_recorded", "frontier_moves"]
 
 
-def test_what_a_toy_envelope_refuses_is_quarantined_and_its_time_held_back(
+def test_what_a_toy_envelope_refuses_is_quarantined_and_holds_back_its_time(
     tmp_path: Path, spark: SparkSession, toys: None
 ) -> None:
     lake = Lake(tmp_path, spark, "words", schema=LINE)
@@ -83,7 +83,7 @@ def test_what_a_toy_envelope_refuses_is_quarantined_and_its_time_held_back(
     assert not lake.validate(full=True).damaged
 
 
-def test_without_its_registration_a_name_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_name_that_is_not_registered_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     with pytest.raises(ConfigurationError, match="is not an envelope: 'words'"):
         RawLake(tmp_path, spark, envelope="words", schema=LINE)
     with pytest.raises(ConfigurationError, match="framing: input should be 'cdcv2' or 'reclock', not 'counted'"):

@@ -19,7 +19,7 @@ from tidelake.topic.topic import Topic
 
 
 class _Settings(ReclockSettings):
-    framing: Literal["counted"] = "counted"  # type: ignore[assignment]  # the tag of another class
+    framing: Literal["counted"] = "counted"  # type: ignore[assignment]  # the base class has its own tag
 
 
 class _Tick(RecordTick):

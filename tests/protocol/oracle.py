@@ -1,4 +1,4 @@
-"""The definition of what a reader has to do, by brute force: lists of all times, comparison of all pairs.
+"""The definition of what a reader has to do, by brute force: it lists all times and compares each with every other.
 
 It shares no code with the package. A message is `("updates", [(data, time, diff), ...])` or `("progress", lower, upper,
 {time: count})`; times are integers, or pairs of integers.
@@ -18,9 +18,9 @@ def at_or_before(first: Any, second: Any) -> bool:
 
 
 def grid(limit: int, pairs: bool) -> list[Any]:
-    """All times below `limit`; no coordinate that a message names may reach `limit - 1`.
+    """All times below `limit`; no coordinate in a message may reach `limit - 1`.
 
-    Whether a time is settled does not change beyond the greatest coordinate that was ever named, so the minimal
+    Whether a time is settled does not change beyond the greatest coordinate in any message, so the minimal
     unsettled times are in the grid.
     """
     return list(product(range(limit), range(limit))) if pairs else list(range(limit))
@@ -33,9 +33,9 @@ class Model:
         self.times = grid(limit, pairs)
         self.frontier: set[Any] = {(0, 0) if pairs else 0}
         self.diffs: dict[Any, dict[Any, set[int]]] = {time: {} for time in self.times}
-        """By time and data: the diffs stated for it."""
+        """For each time and data, the diffs that were stated."""
         self.counts: dict[Any, set[int]] = {time: set() for time in self.times}
-        """By time: the counts in the statements that cover it; 0 if a statement leaves it out."""
+        """For each time, the counts in the statements that cover it; 0 stands for a statement without the time."""
 
     def is_open(self, time: Any) -> bool:
         """Whether a time is at or after the frontier."""

@@ -1,4 +1,4 @@
-"""Reads the files of scripts, which consist of commands and answers, and the cases of replay."""
+"""Reads the scripts, which consist of commands and answers, and the cases of `replay`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def read_blocks(folder: str) -> Iterator[tuple[str, list[str]]]:
 
 
 class Case(NamedTuple):
-    """One case of replay: a title, and what goes in and comes out."""
+    """One case of `replay`: a title, and what goes in and comes out."""
 
     title: str
     steps: list[tuple[bytes, str]]
 
 
 def input_line(text: str) -> bytes:
-    """The input line of a step of a script."""
+    """The input line for one step of a script."""
     word, _, rest = text.partition(" ")
     if word == "u":
         return b'{"updates":[' + ",".join(split_values(rest)).encode() + b"]}"
@@ -66,7 +66,7 @@ def split_values(text: str) -> list[str]:
 
 
 def read_cases() -> Iterator[Case]:
-    """The cases of replay."""
+    """The cases of `replay`."""
     for title, lines in read_blocks("replay"):
         assert len(lines) % 2 == 0, f"{title}: a line without its answer"
         steps = []

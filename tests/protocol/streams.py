@@ -14,7 +14,7 @@ DATA = "abcd"
 
 
 def to_message(message: Any) -> Updates | Progress:
-    """The package's form of the model's message."""
+    """Return one of the model's messages as a message of the package."""
     if message[0] == "updates":
         return Updates(message[1])
     return Progress(list(message[1]), list(message[2]), list(message[3].items()))
@@ -47,12 +47,12 @@ def random_history(random: Random, limit: int, pairs: bool) -> dict[tuple[Any, A
 
 
 def covered(lower: Any, upper: Any, time: Any) -> bool:
-    """Whether a statement of this interval covers a time."""
+    """Whether a progress statement with this interval covers a time."""
     return any(at_or_before(low, time) for low in lower) and not any(at_or_before(high, time) for high in upper)
 
 
 def true_statement(history: dict[tuple[Any, Any], int], lower: Any, upper: Any) -> Any:
-    """The correct statement for a history."""
+    """The progress statement that is correct for a history and an interval."""
     counts: dict[Any, int] = {}
     for _, time in history:
         if covered(lower, upper, time):
@@ -74,7 +74,7 @@ def random_interval(random: Random, limit: int, pairs: bool) -> tuple[Any, Any]:
 
 
 def chain_of_statements(random: Random, history: Any, limit: int, pairs: bool, closed: bool) -> list[Any]:
-    """Statements that together cover every time before `limit`, or every time."""
+    """Progress statements that together cover every time before `limit` or, if `closed`, every time."""
     zero, end = ((0, 0), (limit, limit)) if pairs else (0, limit)
     steps: list[Any] = [zero]
     while steps[-1] != end and random.random() < 0.7:
@@ -112,7 +112,7 @@ def batches(random: Random, updates: list[Any]) -> list[Any]:
 
 
 def mangled_stream(random: Random, limit: int, pairs: bool, contradictory: bool) -> list[Any]:
-    """A random history, written by one to three redundant writers, shuffled, copied, partly lost, perhaps wrong."""
+    """A random history from one to three redundant writers, shuffled, copied, partly lost, perhaps contradictory."""
     history = random_history(random, limit, pairs)
     triples = [(data, time, diff) for (data, time), diff in history.items()]
     messages: list[Any] = []
@@ -126,12 +126,12 @@ def mangled_stream(random: Random, limit: int, pairs: bool, contradictory: bool)
         messages = [message for message in messages if random.random() < 0.9]
     if contradictory:
         for _ in range(random.randint(1, 3)):
-            messages.append(wrong_message(random, history, limit, pairs))
+            messages.append(contradicting_message(random, history, limit, pairs))
     random.shuffle(messages)
     return messages
 
 
-def wrong_message(random: Random, history: Any, limit: int, pairs: bool) -> Any:
+def contradicting_message(random: Random, history: Any, limit: int, pairs: bool) -> Any:
     """A message with a surplus update, a different diff or a different count."""
     if random.random() < 0.6:
         return ("updates", [(random.choice(DATA), random_time(random, limit, pairs), random.choice((-3, 3)))])

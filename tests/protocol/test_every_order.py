@@ -1,4 +1,4 @@
-"""Every order of six messages over three times, with every order of fewer messages as a prefix."""
+"""Every order of six messages about three logical times; the prefixes are the orders of fewer messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.protocol.streams import new_reader, observe
 U = "updates"
 P = "progress"
 CONSISTENT = {
-    "three times, one statement each": [
+    "one progress statement for each of three times": [
         (U, [("a", 0, 1)]),
         (U, [("a", 1, -1), ("b", 1, 1)]),
         (U, [("b", 2, 2)]),
@@ -20,7 +20,7 @@ CONSISTENT = {
         (P, (1,), (2,), {1: 2}),
         (P, (2,), (3,), {2: 1}),
     ],
-    "copies of one update and of its statement": [
+    "copies of an update and of a progress statement": [
         (U, [("a", 0, 1), ("a", 0, 1)]),
         (U, [("a", 0, 1)]),
         (U, [("b", 0, 1)]),
@@ -28,7 +28,7 @@ CONSISTENT = {
         (P, (0,), (2,), {0: 2}),
         (P, (2,), (3,), {}),
     ],
-    "statements that overlap, and one that covers every time": [
+    "progress statements that overlap, and one that covers every time": [
         (U, [("a", 1, 1)]),
         (U, [("b", 2, 1)]),
         (P, (0,), (2,), {1: 1}),
@@ -36,7 +36,7 @@ CONSISTENT = {
         (P, (0,), (3,), {1: 1, 2: 1}),
         (P, (3,), (), {}),
     ],
-    "other batches, and a closed stream": [
+    "the same updates in different batches, and a closed stream": [
         (U, [("a", 0, 1), ("b", 1, 1), ("c", 2, 1)]),
         (U, [("c", 2, 1), ("a", 0, 1)]),
         (U, [("b", 1, 1), ("d", 2, -1)]),
@@ -62,7 +62,7 @@ CONTRADICTORY = {
         (P, (1,), (2,), {1: 1}),
         (P, (2,), (3,), {}),
     ],
-    "an update too many": [
+    "one update too many": [
         (U, [("a", 1, 1)]),
         (U, [("b", 1, 1)]),
         (U, [("c", 2, 1)]),
@@ -70,7 +70,7 @@ CONTRADICTORY = {
         (P, (2,), (3,), {2: 1}),
         (P, (1,), (3,), {1: 1, 2: 1}),
     ],
-    "two counts for one time, one of them by leaving it out": [
+    "two counts for one time, one of them implied by omission": [
         (U, [("a", 0, 1)]),
         (U, [("b", 2, 1)]),
         (P, (0,), (1,), {0: 1}),

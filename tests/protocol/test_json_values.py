@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 
 def shape(value):
-    """A value with its types, so that values that are only equal in Python stay different."""
+    """A value with its types, so that values that are equal only in Python stay different."""
     if isinstance(value, dict):
         return ("object", sorted((name, shape(inner)) for name, inner in value.items()))
     if isinstance(value, list):
@@ -138,7 +138,7 @@ def test_exponents_may_have_any_length():
         ("1.5", "-1.5", False),
     ],
 )
-def test_numbers_are_compared_as_they_are_written(first, second, same):
+def test_numbers_are_compared_exactly_and_an_integer_is_not_a_float(first, second, same):
     assert (parse(first) == parse(second)) is same
     assert (identity(parse(first)) == identity(parse(second))) is same
 

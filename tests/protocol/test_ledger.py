@@ -1,4 +1,4 @@
-"""The ledger alone: its decisions, what it reports, and the agreement of its two books."""
+"""The ledger by itself: decisions, what it reports, and the agreement of its two books."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_more_updates_than_decided_are_an_over_count():
     assert sealed_to(ledger) == [5]
 
 
-def test_outstanding_times_are_listed_with_announced_and_counted():
+def test_outstanding_times_are_listed_with_their_announced_and_counted_updates():
     ledger = Ledger(Antichain.of(0))
     ledger.announce(Progress([0], [5], [(2, 3), (4, 1)]))
     ledger.count(2, 1)
@@ -146,7 +146,7 @@ def test_outstanding_times_are_listed_with_announced_and_counted():
     assert ledger.outstanding() == [(5, None, 0), (8, None, 2)]
 
 
-def test_coverage_is_merged_whatever_the_order():
+def test_coverage_is_merged_in_any_order():
     ledger = Ledger(Antichain.of(0))
     for lower, upper in [(8, 9), (2, 4), (6, 8), (4, 5), (3, 7)]:
         ledger.announce(Progress([lower], [upper]))
@@ -166,7 +166,7 @@ def test_contradictions_carry_their_values():
     assert kinds == {"conflicting_count", "over_count"}
 
 
-def test_a_statement_of_another_width_is_refused_and_changes_nothing():
+def test_a_statement_of_a_different_width_is_refused_and_changes_nothing():
     ledger = Ledger(Antichain.of(0))
     before = ledger.save()
     with pytest.raises(MixedTimes):
@@ -185,16 +185,16 @@ def test_a_ledger_that_starts_closed_ignores_everything():
 
 
 @pytest.mark.parametrize("order", ["in order", "reversed"])
-def test_wide_statements_that_repeat_do_not_look_at_every_open_time_again(order):
+def test_a_repeated_statement_about_a_long_interval_does_not_visit_every_open_time_again(order):
     ledger = Ledger(Antichain.of(0))
     times = range(1, 2001)
     for time in times if order == "in order" else reversed(times):
         ledger.count(time, 1)
-    wide = Progress([1], [3000], [])
-    assert len(ledger.announce(wide)) == 2000
+    long = Progress([1], [3000], [])
+    assert len(ledger.announce(long)) == 2000
     for _ in range(50):
-        assert count_calls(lambda: ledger.announce(wide)) < 200
-    assert ledger.announce(wide) == []
+        assert count_calls(lambda: ledger.announce(long)) < 200
+    assert ledger.announce(long) == []
 
 
 def count_calls(work):

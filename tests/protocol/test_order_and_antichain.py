@@ -44,7 +44,7 @@ class TestLaws:
 
         check()
 
-    def test_no_reader_past_since_can_tell_an_advanced_time_from_its_original(self, times):
+    def test_no_reader_at_or_after_since_can_tell_an_advanced_time_from_its_original(self, times):
         @given(times, st.lists(times, min_size=1, max_size=3), times)
         def check(time, since, reader):
             if any(less_equal(element, reader) for element in since):
@@ -52,7 +52,7 @@ class TestLaws:
 
         check()
 
-    def test_a_frontier_stands_for_the_times_at_or_after_an_element(self, times):
+    def test_a_frontier_stands_for_the_times_at_or_after_one_of_its_elements(self, times):
         @given(st.lists(times, max_size=4), st.lists(times, max_size=4), times)
         def check(first, second, time):
             a, b = Antichain(first), Antichain(second)
@@ -67,7 +67,7 @@ class TestLaws:
 
         check()
 
-    def test_only_times_with_a_positive_count_bound_the_frontier(self, times):
+    def test_the_frontier_is_bounded_only_by_times_with_positive_counts(self, times):
         @given(st.lists(st.tuples(times, st.integers(-2, 2)), max_size=8))
         def check(changes):
             counted, sums = MutableAntichain(), {}
@@ -93,7 +93,7 @@ def test_the_empty_frontier_is_beyond_every_other_and_wins_every_join():
 
 @pytest.mark.parametrize("function", [less_equal, less_than, join, meet])
 @pytest.mark.parametrize(("first", "second"), [(1, (1,)), ((1,), 1), ((1, 2), (1, 2, 3))])
-def test_times_of_different_width_are_not_compared(function, first, second):
+def test_times_of_different_widths_cannot_be_compared(function, first, second):
     with pytest.raises(MixedTimes):
         function(first, second)
     with pytest.raises(MixedTimes):

@@ -1,4 +1,4 @@
-"""The protocol's published example, in both forms."""
+"""The protocol's published example, as lines of `replay` and as Avro JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_lines(name):
     return split_lines((FOLDER / name).read_bytes())
 
 
-def test_replay_ends_at_ten_with_the_published_contents():
+def test_replay_ends_at_time_10_with_the_published_contents():
     outputs = list(replay_file(read_lines("replay.jsonl"), "replay.jsonl"))
     assert [output["frontier"] for output in outputs] == [[0], [0], [0], [0], [3], [10]]
     assert not any(output["errors"] for output in outputs)
@@ -59,6 +59,6 @@ def test_the_avro_json_lines_read_the_same_forwards_and_backwards(backwards):
         assert {key: count for key, count in sums.items() if count} == contents
 
 
-def test_the_last_statement_of_the_example_names_three_times():
+def test_the_last_statement_of_the_example_has_counts_at_three_times():
     message = AvroJsonCodec(SCHEMA).decode(read_lines("stream.avro.jsonl")[-1])
     assert message == Progress([3], [10], [(4, 1), (5, 2), (6, 1)])

@@ -1,4 +1,4 @@
-"""Messages, which cannot be malformed; what the reader guarantees besides its frontier; and capabilities."""
+"""Messages, which are checked when they are made; the reader's guarantees beyond its frontier; and capabilities."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def test_an_update_is_checked_when_it_is_made():
     assert pickle.loads(pickle.dumps(Update("a", 1, 1))) == Update("a", 1, 1)
 
 
-def test_a_message_may_be_required_to_have_a_width():
+def test_a_message_may_be_required_to_have_a_given_width():
     assert problems_of(Updates, [("a", (1, 2), 1)], width=None) == [("bad_time", (1, 2))]
     assert problems_of(Progress, [0], [3], width=2) == [("bad_time", 0), ("bad_time", 3)]
     assert Updates([], width=2).width == 2
 
 
-def test_problems_that_are_only_equal_in_python_are_kept_apart():
+def test_problems_that_are_equal_only_in_python_are_kept_apart():
     problems = problems_of(Updates, [("a", True, 1), ("a", 1.0, 1), ("a", 1.0, 1), ("a", [True], 1), ("a", [1.0], 1)])
     assert [type(time) for _, time in problems] == [bool, float, list, list]
 
 
-def test_messages_are_values():
+def test_messages_are_compared_by_value():
     assert Updates([("a", 1, 1)]) == Updates([["a", 1, 1]])
     assert len({Progress([0], [3], [(1, 1), (2, 0)]), Progress([0, 2], [3], [(1, 1)])}) == 1
     assert Progress([0], [3]) != Progress([0], [4])
@@ -67,13 +67,13 @@ def test_copies_and_late_updates_are_counted():
     assert (copy.late, copy.copies) == (2, 2)
 
 
-def test_data_with_a_custom_identity_are_compared_by_it():
+def test_data_is_compared_by_its_custom_identity():
     reader = Reader(Antichain.of(0), identity=lambda data: str(sorted(data.items())))
     reader.receive(Updates([({"a": 1, "b": 2}, 1, 1), ({"b": 2, "a": 1}, 1, 1), ({"a": 2}, 1, 1)]))
     assert len(reader.receive(Progress([0], [2], [(1, 2)])).updates) == 2
 
 
-def test_data_that_cannot_be_sorted_are_published_in_some_fixed_order():
+def test_data_that_cannot_be_sorted_is_published_in_some_fixed_order():
     updates = [(None, 0, 1), ("x", 0, 1), (3, 0, 1), ((1, "a"), 0, 1)]
     orders = []
     for batch in (updates, updates[::-1]):
@@ -83,7 +83,7 @@ def test_data_that_cannot_be_sorted_are_published_in_some_fixed_order():
     assert orders[0] == orders[1]
 
 
-def test_a_message_of_another_width_changes_nothing():
+def test_a_message_of_a_different_width_changes_nothing():
     reader = Reader(Antichain.of(0))
     reader.receive(Updates([("a", 1, 1)]))
     before = reader.save()
@@ -109,7 +109,7 @@ def test_the_ledger_lists_what_the_reader_waits_for():
     assert reader.ledger.outstanding() == [(1, 2, 1)]
 
 
-def test_a_capability_never_goes_back_and_obeys_only_its_holder():
+def test_a_capability_never_moves_backwards_and_obeys_only_its_holder():
     held = MemoryCapability("c", "read", Antichain.of(3), "mine")
     assert held.downgrade(Antichain.of(3), "mine") == held
     with pytest.raises(FrontierRegression):
@@ -151,7 +151,7 @@ def test_a_thousand_small_streams_replay_in_seconds():
 
 
 def seconds_of(statements, steps):
-    """How long a ledger takes for statements about ten times each, and for their updates, in a given order."""
+    """How long a ledger takes for statements, each covering ten times, and for their updates, in a given order."""
     messages = [
         Progress([n * 10], [n * 10 + 10], [(t, 1) for t in range(n * 10, n * 10 + 10)]) for n in range(statements)
     ]
@@ -165,8 +165,8 @@ def seconds_of(statements, steps):
 
 
 @pytest.mark.slow
-def test_reversed_statements_cost_about_as_much_as_ordered_statements():
+def test_statements_in_reverse_order_cost_about_as_much_as_statements_in_order():
     statements = 20_000
     ordered = min(seconds_of(statements, range(statements)) for _ in range(3))
     backwards = min(seconds_of(statements, range(statements - 1, -1, -1)) for _ in range(3))
-    assert backwards < 2 * ordered  # measured: 1.1 to 1.25 times; with a scan of all open times, thousands of times
+    assert backwards < 2 * ordered  # measured: a factor of 1.1 to 1.25; with a scan of all open times, of thousands

@@ -1,9 +1,9 @@
 """The replay scripts: each case has a title and then, line by line, what goes in and what comes out.
 
-`u` is a batch of updates, `p lower upper time:count...` a statement, `restart` a restart, `raw` a line as it is,
-`bytes` a line in hexadecimal; a line that begins like JSON stands for itself. After `=` comes the frontier, then each
-published update after `+`, and the kind and time of each error after `!`. The answers are derived from the protocol by
-hand.
+`u` is a batch of updates, `p lower upper time:count...` a progress statement, `restart` a restart, `raw` the line that
+follows the word, and `bytes` a line in hexadecimal; a line that begins like JSON stands for itself. After `=` comes the
+frontier, then each published update after `+`, and the kind and time of each error after `!`. The answers are derived
+from the protocol by hand.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def test_a_script_gets_the_answers_written_in_it(case):
         assert found == expected_output(answer), f"line {number}, {line!r}: {to_text(output)}, not {answer}"
 
 
-def test_there_are_more_than_a_hundred_scripts_and_titles_are_unique():
+def test_there_are_at_least_110_cases_and_their_titles_are_unique():
     assert len(CASES) >= 110
     assert len({case.title for case in CASES}) == len(CASES)
 

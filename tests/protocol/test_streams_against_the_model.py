@@ -85,7 +85,7 @@ pairs_of_integers = st.tuples(integers, integers)
 
 @st.composite
 def arbitrary_messages(draw, times):
-    """Facts without any meaning, which hypothesis shrinks to the smallest failure."""
+    """Arbitrary facts, which hypothesis shrinks to the smallest stream that fails."""
     if draw(st.booleans()):
         return (
             "updates",

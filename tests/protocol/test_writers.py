@@ -16,22 +16,22 @@ from tidelake.protocol.reader import Reader
 from tidelake.protocol.writer import ShardGroup, ShardWriter, Writer
 
 QUICK = settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
-ENDS = 12
+END = 12
 
 
 def random_updates(random, pairs):
     def time():
-        return (random.randrange(4), random.randrange(3)) if pairs else random.randrange(ENDS)
+        return (random.randrange(4), random.randrange(3)) if pairs else random.randrange(END)
 
     return [(random.choice("abcdef"), time(), random.choice((-1, 1, 2))) for _ in range(random.randrange(40))]
 
 
 def random_uppers(random, pairs):
-    """Frontiers that never go back; the last is beyond all updates."""
-    last = Antichain.of((4, 3) if pairs else ENDS)
+    """Frontiers that never move backwards; the last is beyond all updates."""
+    last = Antichain.of((4, 3) if pairs else END)
     uppers = [Antichain.of((0, 0) if pairs else 0)]
     for _ in range(random.randrange(5)):
-        step = (random.randrange(4), random.randrange(3)) if pairs else random.randrange(ENDS)
+        step = (random.randrange(4), random.randrange(3)) if pairs else random.randrange(END)
         other = Antichain([step, (step[0] + 1, 0), (0, step[1] + 1)] if pairs else [step])
         uppers.append(uppers[-1].join(other))
     if pairs:  # every update is before one of the sides
@@ -104,7 +104,7 @@ def test_batches_are_no_bigger_than_requested_and_contain_each_update_once():
     assert progress == Progress([0], [2], [(1, 3)])
 
 
-def test_a_writer_never_goes_back():
+def test_a_writer_never_moves_backwards():
     writer = Writer(Antichain.of(0))
     writer.advance(Antichain.of(5))
     with pytest.raises(FrontierRegression):

@@ -159,7 +159,7 @@ def test_a_variable_of_the_session_is_refused(spark: SparkSession, schema: Struc
             check_predicate(session, where, schema)
 
 
-def test_every_accepted_function_is_one_of_sparks_and_of_a_harmless_group(spark: SparkSession) -> None:
+def test_every_accepted_function_is_built_into_spark_and_belongs_to_a_harmless_group(spark: SparkSession) -> None:
     assert spark._jvm is not None
     infos = spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos()
     groups = {info.getName(): info.getGroup() for info in infos}

@@ -28,7 +28,7 @@ def names(fields: Sequence[dict[str, Any]]) -> list[str]:
 KNOWN = record(("id", "long"), ("net", ["null", MONEY]))
 
 
-def test_a_new_column_may_use_types_that_others_use_by_name() -> None:
+def test_a_new_column_may_refer_by_name_to_a_type_that_another_column_defines() -> None:
     writer = record(("id", "long"), ("net", ["null", MONEY]), ("gross", ["null", "shop.money"]), ("all", TEXT))
     fresh = new_fields(Values(KNOWN), writer)
     assert names(fresh) == ["gross", "all"]
@@ -80,7 +80,7 @@ def test_a_column_that_was_dropped_before_does_not_turn_a_later_new_column_into_
     writers = {1: older, 2: dropped, 3: record(("id", "long"), ("b", TEXT))}
     result = separate_writers(Values(older), writers, True, lambda writer: writer)
     assert names(result.values.record["fields"]) == ["id", "a", "b"] and not result.refused
-    # The other way round, it is a rename: the writer without the column is older than the writer with it.
+    # In the reverse order, this is a rename: the writer without the column `a` is older than the writer with `a`.
     reordered = {1: dropped, 2: older, 3: record(("id", "long"), ("b", TEXT))}
     assert set(separate_writers(Values(older), reordered, True, lambda writer: writer).refused) == {3}
 
@@ -105,7 +105,7 @@ def test_columns_of_change_events_keep_the_names_of_connects_types() -> None:
     assert new_fields(Values(wider, of_changes=True), known.record) == ()
 
 
-def test_settings_may_name_columns_in_any_order_and_leave_out_those_that_were_added_since() -> None:
+def test_settings_may_list_columns_in_any_order_and_omit_those_that_were_added_later() -> None:
     table = record(("id", "long"), ("a", TEXT), ("b", TEXT))
     assert names(added_fields(table, record(("c", TEXT), ("a", TEXT), ("id", "long")), added=("b",))) == ["c"]
     with pytest.raises(SchemaRefused, match="'b' is refused: it is missing"):

@@ -1,4 +1,4 @@
-"""Record schemas: what they may contain, alone and inside a CDCv2 schema."""
+"""Record schemas: what they may contain, by themselves and inside a CDCv2 schema."""
 
 from __future__ import annotations
 
@@ -92,17 +92,21 @@ REFUSED = {
         "a.b[]",
         "contains itself",
     ),
-    "a long decimal": (record(("d", {**DECIMAL, "precision": 39})), "d", "38"),
-    "a long fixed decimal": (
+    "a decimal with too many digits": (record(("d", {**DECIMAL, "precision": 39})), "d", "38"),
+    "a fixed decimal with too many digits": (
         record(("d", {"type": "fixed", "name": "f", "size": 20, "logicalType": "decimal", "precision": 40})),
         "d",
         "38",
     ),
     "a decimal without precision": (record(("d", {"type": "bytes", "logicalType": "decimal"})), "d", "precision"),
     "a scale beyond the precision": (record(("d", {**DECIMAL, "scale": 39})), "d", "scale"),
-    "names that differ in case": (record(("Price", "int"), ("price", "int")), "price", "clashes with 'Price'"),
+    "names that differ only in case": (record(("Price", "int"), ("price", "int")), "price", "clashes with 'Price'"),
     "one name twice": (record(("a", "int"), ("a", "int")), "a", "clashes"),
-    "names that differ in case inside": (record(("a", record(("x", "int"), ("X", "int"), name="r"))), "a.X", "clashes"),
+    "inner names that differ only in case": (
+        record(("a", record(("x", "int"), ("X", "int"), name="r"))),
+        "a.X",
+        "clashes",
+    ),
     "a system column": (record(("_time", "long")), "_time", "system"),
     "any name that begins with an underscore": (record(("_mine", "long")), "_mine", "system"),
     "a name with a hyphen": (record(("a-b", "int")), "", "legal name"),
@@ -116,18 +120,18 @@ REFUSED = {
     "a missing type": (record(("a", None)), "a", "neither a name"),
     "a union in a union": (record(("a", ["null", ["int"]])), "a", "inside a union"),
     "one branch twice": (record(("a", ["int", "int"])), "a", "the same name"),
-    "branches whose names differ in case": (
+    "branches whose names differ only in case": (
         record(("a", ["int", record(("x", "int"), name="Int")])),
         "a",
         "the same name",
     ),
     "one type name twice": (record(("a", INNER), ("b", INNER)), "b", "already the name"),
-    "a name of the protocol": (record(("a", record(("x", "int"), name="progress"))), "a", "already the name"),
-    "a fixed of zero bytes": (record(("a", {"type": "fixed", "name": "f", "size": 0})), "a", "size"),
+    "a name that the protocol uses": (record(("a", record(("x", "int"), name="progress"))), "a", "already the name"),
+    "a fixed type of zero bytes": (record(("a", {"type": "fixed", "name": "f", "size": 0})), "a", "size"),
     "an enum without symbols": (record(("a", {"type": "enum", "name": "e", "symbols": []})), "a", "symbols"),
     "not a record": ("long", "", "neither a record"),
-    "an array": ({"type": "array", "items": "int"}, "", "neither a record"),
-    "another union": ([{"type": "array", "items": INNER}, INNER], "", "neither a record"),
+    "only an array": ({"type": "array", "items": "int"}, "", "neither a record"),
+    "a union that is not of CDCv2": ([{"type": "array", "items": INNER}, INNER], "", "neither a record"),
     "nothing": (None, "", "neither a record"),
 }
 
@@ -144,14 +148,14 @@ def test_a_schema_that_a_table_cannot_hold_is_refused_and_the_column_is_named(na
             cdcv2_schema(schema)
 
 
-def test_an_update_with_other_fields_is_refused():
+def test_the_schema_of_an_update_with_a_changed_field_is_refused():
     schema = cdcv2_schema(record(("id", "long")))
     schema[0]["items"]["fields"][1]["type"] = "int"
     with pytest.raises(SchemaRefused, match="time"):
         record_schema_of(schema)
 
 
-def test_a_progress_with_other_fields_is_refused():
+def test_the_schema_of_a_progress_statement_with_a_missing_field_is_refused():
     first, progress = cdcv2_schema(record(("id", "long")))
     with pytest.raises(SchemaRefused, match="lower, upper and counts"):
         record_schema_of([first, {**progress, "fields": progress["fields"][:2]}])

@@ -125,7 +125,7 @@ def test_times_at_which_a_key_may_break_the_envelope_are_suspects(table: Locatio
     assert counts is not None
     assert counts.suspects == {2, 4, 6}
     assert {time: count.copies for time, count in counts.by_time.items()} == {1: 1, 2: 0, 3: 0, 4: 0, 5: 0, 6: 1}
-    assert not counts.surplus  # the newest counts: copies change nothing
+    assert not counts.surplus  # a keyed form needs only the newest statement, so copies change nothing
 
 
 def test_sums_that_could_overflow_int64_are_compared_by_spark(table: Location) -> None:

@@ -1,4 +1,4 @@
-"""Counts of unsealed rows do not depend on how tasks divide them."""
+"""Counts of unsealed rows do not depend on how the rows are divided among tasks."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_files_whose_times_do_not_overlap_are_counted_by_several_tasks() -> None
         pytest.param([file(2_000_000, 0, 9)], id="one big file"),
     ],
 )
-def test_rows_are_exchanged_if_most_times_would_be_shared(files: list[RunFile]) -> None:
+def test_rows_are_exchanged_if_tasks_would_share_most_times(files: list[RunFile]) -> None:
     assert group_by_time(files, 2) is None
 
 
-def test_a_few_rows_are_one_task_whatever_their_times() -> None:
+def test_a_few_rows_are_counted_by_one_task_whatever_their_times() -> None:
     assert group_by_time([file(1000, 0, 9), file(1000, None, None)], 2) == [[file(1000, 0, 9), file(1000, None, None)]]
 
 

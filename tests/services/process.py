@@ -14,7 +14,7 @@ from pathlib import Path
 from tidelake.spark.jars import SERVICES_FOLDER, SERVICES_LOCK, java_command, locked_jars, resolve
 
 START_TIMEOUT_S = 180.0
-"""The time limit of a start, many times what a start takes on an idle machine."""
+"""The time limit of a start, far more than a start takes on an idle machine."""
 _STOP_TIMEOUT_S = 30.0
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.05
@@ -36,12 +36,12 @@ class Server:
         """Describe a server; nothing is started yet.
 
         Args:
-            name: what errors call it.
+            name: the name of the server in errors.
             command: a command that stays in the foreground.
             log: the file to which standard output and error are appended.
             stop_signal: the signal that asks the server to end.
             orphan_signal: what the kernel sends the server when the test process ends, for whatever reason.
-            user: the id that the server runs under, if it is not ours.
+            user: the user id that the server runs under; None: that of the tests.
         """
         self.name, self.command, self.log = name, list(command), log
         self._stop_signal, self._orphan_signal, self._user = stop_signal, orphan_signal, user
@@ -51,7 +51,7 @@ class Server:
         """Start the server, and return as soon as `ready` is true.
 
         Raises:
-            AssertionError: the server ended, or was not ready in time; the message has the end of its log.
+            AssertionError: the server ended, or was not ready in time; the message has the end of the log.
         """
         assert self._process is None, f"{self.name} is already running"
         libc = ctypes.CDLL(None)
@@ -132,7 +132,7 @@ def java(main_class: str, *arguments: str, heap: str = "256m", options: Sequence
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports of 127.0.0.1 on which nobody listens."""
+    """`count` different ports of 127.0.0.1 on which no process listens."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for listener in sockets:

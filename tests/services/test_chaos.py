@@ -22,16 +22,16 @@ pytestmark = [pytest.mark.services, pytest.mark.spark, pytest.mark.sweep]
 
 EVENTS = 100_000
 CHAOS_S = 120.0
-_ENOUGH_S = 900.0
-"""The time limit of a run; even on a slow machine, the events do not take longer."""
-_AGAIN_MAX = 3_000
+_TIMEOUT_S = 900.0
+"""The time limit of a run, which is enough even on a slow machine."""
+_RESENT_MAX = 3_000
 """The maximum number of records that are sent again at once."""
 _PAUSE_S = 6.0
 """The longest pause between two mishaps."""
 
 
 class Chaos:
-    """A pipeline and what a seed does to it, while jobs keep reading."""
+    """A pipeline, and the mishaps that a seed chooses for it while jobs keep reading."""
 
     def __init__(self, made: Pipeline, seed: int) -> None:
         self.made, self.rng = made, Random(f"chaos {seed}")
@@ -79,9 +79,10 @@ class Chaos:
         self.made.source.services.connect.restart(kill=True)
 
     def restart_worker(self) -> None:
-        """Restart the worker, as after the death of a broker: tasks that hang keep names that new tasks need.
+        """Restart the worker, because after the death of a broker, hanging tasks keep names that new tasks need.
 
-        Debezium asks for the names of two sets of metrics, twelve times each, every five seconds, before it reads on.
+        A new task asks for the names of its two sets of metrics, every five seconds and twelve times for each, before
+        it reads further.
         """
         self.kill_connector()
         self.made.source.services.connect.wait_until_running(self.made.source.name)
@@ -95,9 +96,9 @@ class Chaos:
         """Append consecutive records of a topic once more, in order."""
         broker, topic = self.made.source.services.broker, self.made.source.topic(self.rng.choice(TABLES))
         partition, (_, end) = self.rng.choice(sorted(broker.ends(topic).items()))
-        start = max(0, end - self.rng.randint(1, 2 * _AGAIN_MAX))
+        start = max(0, end - self.rng.randint(1, 2 * _RESENT_MAX))
         records = [record for _, record in broker.consume(topic, {partition: start})[partition]]
-        repeated = records[: self.rng.randint(1, _AGAIN_MAX)]
+        repeated = records[: self.rng.randint(1, _RESENT_MAX)]
         broker.produce(topic, repeated)
         self.sent_again += len(repeated)
 
@@ -121,7 +122,7 @@ def test_two_minutes_of_chaos_end_in_equal_tables(
         limits = {"events_max": EVENTS, "events_per_s_max": EVENTS / CHAOS_S}
         with Workload(services.postgres, made.source.database, seed, 6, 0.02, change=change_many, **limits) as work:
             while time.monotonic() - started < CHAOS_S or work.events < EVENTS:
-                assert time.monotonic() - started < _ENOUGH_S, f"only {work.events} events"
+                assert time.monotonic() - started < _TIMEOUT_S, f"only {work.events} events"
                 say(f"{chaos.next_mishap()}; {work.events:,} events so far")
             chaos.kill_job()
         chaos.restart_worker()

@@ -1,4 +1,4 @@
-"""The same history ends in equal tables as JSON and as Avro with a registry, from Kafka and from its recordings."""
+"""The same history ends in equal tables as JSON and as Avro with a registry, from Kafka and from recordings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _as_json(captured: list[str], partition: int) -> list[Record]:
 
 
 def _as_avro(captured: list[str], partition: int, value_id: int, key_id: int) -> list[Record]:
-    """The same events, but a delete has no row in `before`, so that only its key says which row it is about."""
+    """The same events, but a delete has no row in `before`, so that only the record's key says which row is deleted."""
     records = [json.loads(line) for line in captured]
     keys = [record["key"] for record in records]
     for record in records:
@@ -88,7 +88,7 @@ class _Lake:
             "avro_files": change_collection(self.avro, RECORD, **avro),
         }
         for name in ("avro_kafka", "avro_files"):
-            del collections[name]["schema"]  # the registry has it
+            del collections[name]["schema"]  # the schema is in the registry
         document = {"store": "store", "topics": "topics", "data_docs": "docs", "collections": collections}
         document["kafka"] = {"bootstrap_servers": broker.bootstrap_servers}
         document["registry"] = {"url": registry.url, "cache": "cache"}
@@ -156,7 +156,7 @@ def _avro_converters(registry: Registry) -> dict[str, str]:
             f"{part}.converter.apicurio.registry.as-confluent": "true",
             f"{part}.converter.apicurio.registry.use-id": "contentId",
             f"{part}.converter.apicurio.registry.headers.enabled": "false",
-            # This converter caches schemas by name alone, and fails at the next schema of the same name.
+            # This converter caches schemas by their names only, and fails at the next schema of the same name.
             f"{part}.converter.schemas.cache.config": "0",
         }
     return {**settings, "schema.name.adjustment.mode": "avro"}
@@ -221,7 +221,7 @@ class _Twins:
         return contents
 
 
-def test_debeziums_avro_and_its_json_end_in_equal_tables_that_get_the_databases_new_columns(
+def test_debeziums_avro_and_json_end_in_equal_tables_that_get_the_databases_new_columns(
     tmp_path: Path, spark: SparkSession, broker: Broker, postgres: Postgres, connect: Connect, registry: Registry
 ) -> None:
     database = postgres.create_database()

@@ -45,8 +45,8 @@ def test_a_change_in_a_table_arrives_in_a_topic_even_if_the_worker_is_killed(
         assert _wait_for(broker, topic, "u")["after"] == {"id": 2, "name": "Albatros"}
         connect.restart(kill=True)
         connect.wait_until_running("boats")
-        # A connector that is killed before it has saved its offsets takes its snapshot again, and a row that is deleted
-        # by then is not in it. So the row is deleted only after another has arrived, as a change or in that snapshot.
+        # A connector that is killed before it has saved its offsets repeats its snapshot, and a row that is deleted by
+        # then is not in the snapshot. So row 1 is deleted only after row 3 has arrived, as a change or in a snapshot.
         session.execute("insert into boats values (3, 'Kiebitz')")
         _wait_for(broker, topic, "cr", 3)
         session.execute("delete from boats where id = 1")
@@ -73,12 +73,12 @@ def test_the_services_stop_even_if_the_tests_are_killed() -> None:
         done = subprocess.run([sys.executable, "-c", _SCENE, folder], timeout=2 * START_TIMEOUT_S, check=False)
         assert done.returncode == -signal.SIGKILL
         end = time.monotonic() + WAIT_S
-        while left := _processes_that_name(folder):
+        while left := _processes_started_with(folder):
             assert time.monotonic() < end, f"still running: {left}"
             time.sleep(0.1)
 
 
-def _processes_that_name(folder: str) -> list[list[str]]:
+def _processes_started_with(folder: str) -> list[list[str]]:
     """The commands of all processes that have the name of a folder in their arguments."""
     commands = []
     for process in psutil.process_iter():
@@ -106,7 +106,7 @@ def test_the_brokers_listener_with_tls_accepts_only_the_right_password(broker: B
 
 
 def _wait_for(broker: Broker, topic: str, operations: str, row: int | None = None) -> dict[str, Any]:
-    """Wait for a change event of these operations, about `row` if it is given, and return the first."""
+    """Wait for a change event with one of these operations, about `row` if that is given, and return it."""
     end = time.monotonic() + WAIT_S
     while True:
         records: list[Record] = []

@@ -1,4 +1,4 @@
-"""Wrong settings stop a job before anything is written; the error says where they are and how to fix them."""
+"""Invalid settings stop a job before anything is written; the error says where they are and how to fix them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path: Pat
     assert settings.only(("orders",)) == settings
 
 
-def test_a_writer_has_the_name_that_the_file_or_a_variable_gives(
+def test_a_writer_gets_its_name_from_the_file_or_from_a_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def writer(text: str) -> str | None:
@@ -58,7 +58,7 @@ def test_a_writer_has_the_name_that_the_file_or_a_variable_gives(
         writer("writer: {env: TESTS_WRITER}\n")
 
 
-def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None:
+def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Path) -> None:
     import json
 
     from tidelake.schema.avro import cdcv2_schema
@@ -133,7 +133,9 @@ def test_a_schema_may_be_a_file_and_a_whole_cdcv2_schema(tmp_path: Path) -> None
         ),
     ],
 )
-def test_the_error_names_a_wrong_setting_and_its_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+def test_the_error_names_the_invalid_setting_and_the_file(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message) as caught:
         load(tmp_path, GOOD.replace(*change))
     assert str(tmp_path / "collections.yaml") in str(caught.value)
@@ -171,7 +173,7 @@ def test_a_store_next_to_topics_with_a_similar_name_is_accepted(tmp_path: Path) 
     assert load_settings(tmp_path / "collections.yaml").store == tmp_path / "in-store"
 
 
-def test_a_store_that_a_link_puts_into_the_topics_is_refused(tmp_path: Path) -> None:
+def test_a_store_that_a_link_puts_inside_the_topics_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "lake").symlink_to(tmp_path / "in" / "lake")
     with pytest.raises(ConfigurationError, match="one is inside the other"):
@@ -207,7 +209,7 @@ WIDE = "{type: record, name: data, fields: [{name: id, type: long}, {name: note,
         ),
     ],
 )
-def test_a_schema_of_an_id_with_other_columns_is_refused_and_the_column_is_named(
+def test_a_schema_of_an_id_with_different_columns_is_refused_and_the_column_is_named(
     tmp_path: Path, fields: str, message: str
 ) -> None:
     other = f"{{type: record, name: other, fields: [{fields}]}}"

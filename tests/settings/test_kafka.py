@@ -1,4 +1,4 @@
-"""The `kafka` block: its settings, errors that name what is refused, and no secrets in it."""
+"""The `kafka` block: its settings, errors that name what is refused, and the refusal of secrets in plain text."""
 
 from __future__ import annotations
 

@@ -15,16 +15,16 @@ PLACES = ["store", "a:b", "data:/x", "file", "s3:bucket", "ü ∂/store"]
 
 
 @pytest.mark.parametrize("text", PLACES)
-def test_a_path_is_relative_to_the_settings(text: str) -> None:
+def test_a_path_is_relative_to_the_folder_of_the_settings(text: str) -> None:
     assert folder_of(text, Path("/lake")) == Path("/lake", text)
 
 
-def test_an_absolute_path_stands_for_itself() -> None:
+def test_an_absolute_path_is_not_changed() -> None:
     assert folder_of("/data/100%25", Path("/lake")) == Path("/data/100%25")
 
 
 @pytest.mark.parametrize("folder", ["/data/store", "/data/my store", "/data/100%", "/data/ü#?"])
-def test_a_file_uri_names_the_path_that_it_was_made_from(folder: str) -> None:
+def test_a_file_uri_stands_for_the_path_that_it_was_made_from(folder: str) -> None:
     assert folder_of(Path(folder).as_uri(), Path("/lake")) == Path(folder)
     assert folder_of(f"file://localhost{Path(folder).as_uri().removeprefix('file://')}", Path()) == Path(folder)
     assert locate(Path(folder).as_uri()) == locate(folder)

@@ -1,4 +1,4 @@
-"""The `registry` block: its settings, and no password to another machine in the clear."""
+"""The `registry` block: its settings, and the refusal to send a password to another machine in the clear."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_password_is_sent_over_https_and_to_this_machine(tmp_path: Path, url: 
     assert load(tmp_path, url=url, **LOGIN) is not None
 
 
-def test_a_permission_that_allows_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_permission_that_has_no_effect_is_refused(tmp_path: Path) -> None:
     for registry in ({"url": "https://schemas", **LOGIN}, {"url": "http://schemas"}):
         with pytest.raises(ConfigurationError, match="allow_plain_http: has no effect"):
             load(tmp_path, allow_plain_http=True, **registry)

@@ -1,4 +1,4 @@
-"""The class archive: the JVM uses it if it fits, and silently does without it if it does not."""
+"""The class archive: the JVM uses an archive that fits, and silently ignores one that does not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def started(*options: str) -> subprocess.CompletedProcess[str]:
 def test_a_session_maps_the_archive_that_the_setup_has_made() -> None:
     assert class_archive.main() == 0
     assert [path.name for path in classes.archives()] == [classes.archive_of_this_java().name]
-    mapped = started(*classes.options_to_use(), "-Xshare:on")  # which ends a JVM that cannot map it
+    mapped = started(*classes.options_to_use(), "-Xshare:on")  # with -Xshare:on, a JVM that cannot map its archive ends
     assert mapped.stdout.splitlines()[-1] == "rows 3", mapped.stderr
 
 
@@ -43,7 +43,9 @@ def test_an_archive_that_does_not_fit_is_silently_ignored(tmp_path: Path, monkey
     assert (run.returncode, run.stdout, run.stderr) == (0, plain.stdout, plain.stderr.replace(", sharing", ""))
 
 
-def test_another_java_or_other_jars_have_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_java_and_each_set_of_jars_has_an_archive_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = classes.archive_of_this_java()
     assert here.parent == jars_folder()
     other_jars = classes.archive_of_this_java(tmp_path).name

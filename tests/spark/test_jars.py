@@ -21,7 +21,7 @@ TAMPERED = next(jar for jar in locked_jars() if jar.artifact == "delta-storage")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The locked jars, one of which has an additional entry: it works, but it is not what was locked."""
+    """The locked jars, one of which has an additional entry: that jar works, but is not the one that was locked."""
     for jar in locked_jars():
         (tmp_path / jar.file_name).symlink_to(jars_folder() / jar.file_name)
     (tmp_path / TAMPERED.file_name).unlink()
@@ -52,7 +52,7 @@ def test_a_jar_with_a_known_name_is_verified_wherever_it_is(tmp_path: Path) -> N
         assert verify([path], [jar], verified={path}) == {path}
 
 
-def refused(done: subprocess.CompletedProcess[str], folder: Path) -> None:
+def check_refused(done: subprocess.CompletedProcess[str], folder: Path) -> None:
     """Check that a process ended with an error that names the jar."""
     assert done.returncode != 0, done.stdout
     errors = done.stdout + done.stderr  # spark-submit sends both to standard output
@@ -71,15 +71,15 @@ def test_a_changed_jar_given_to_spark_submit_stops_a_job_before_it_has_a_session
     )
     assert "Running Spark version" not in done.stderr
     assert "results" not in done.stdout
-    refused(done, folder)
+    check_refused(done, folder)
 
 
 @pytest.mark.spark
-def test_a_changed_jar_on_a_class_path_of_the_settings_stops_the_session(folder: Path) -> None:
+def test_a_changed_jar_on_a_class_path_in_the_settings_stops_the_session(folder: Path) -> None:
     script = (
         "from tidelake.spark.session import start_session\n"
         f"start_session(master='local[1]', settings={{'spark.driver.extraClassPath': {str(folder / '*')!r}}})"
     )
     environment = os.environ | {"PYTHONPATH": str(PROJECT / "src")}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    refused(done, folder)
+    check_refused(done, folder)

@@ -1,4 +1,4 @@
-"""One suite for the seam under the store, on a local disk and on obstore's stores, which have no files."""
+"""One suite for the seam below the store, for a local disk and for two stores of obstore."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_odd_names_are_kept(root: Location, name: str) -> None:
 
 
 @pytest.mark.parametrize("below", ["..", "a/../b", "../b", "/etc/passwd", "a//b", ".", "", "a/", "a\0b"])
-def test_a_path_that_is_not_below_is_refused(root: Location, below: str) -> None:
+def test_a_path_that_is_not_below_its_folder_is_refused(root: Location, below: str) -> None:
     with pytest.raises(ValueError, match="not a path below"):
         root / below
 
@@ -206,11 +206,11 @@ def test_ages_are_measured_by_the_stores_own_clock(root: Location) -> None:
     assert first < second < blobs.last_change_s(root / "f") <= blobs.now_s(root / "f") + 0.1
 
 
-def test_a_folder_that_is_gone_counts_as_just_changed(root: Location) -> None:
+def test_an_absent_folder_is_treated_as_just_changed(root: Location) -> None:
     assert abs(blobs.last_change_s(root / "gone") - blobs.now_s(root)) < 60
 
 
-def test_arrow_reads_no_more_than_it_needs(root: Location) -> None:
+def test_arrow_reads_metadata_a_column_or_matching_rows(root: Location) -> None:
     table = pa.table({"_time": range(400_000), "text": [f"{number:099d}" for number in range(400_000)]})
     with blobs.writing(root / "t.parquet") as sink:
         pq.write_table(table, sink, compression="none", use_dictionary=False, row_group_size=10_000)
@@ -222,7 +222,7 @@ def test_arrow_reads_no_more_than_it_needs(root: Location) -> None:
     assert rows["text"].to_pylist() == [f"{123_456:099d}"]
 
 
-def test_footers_of_an_object_store_are_read_by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_footer_in_an_object_store_is_read_without_the_rest_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     root, fetched = blobs.mount("memory://ranges", MemoryStore()), []
     with blobs.writing(root / "t.parquet") as sink:
         pq.write_table(pa.table({"a": [os.urandom(4_000_000)]}), sink)
@@ -237,7 +237,7 @@ def test_footers_of_an_object_store_are_read_by_ranges(monkeypatch: pytest.Monke
     assert 0 < sum(fetched) < 200_000
 
 
-def test_lines_of_a_compressed_blob_are_read_as_they_come(root: Location) -> None:
+def test_lines_of_a_compressed_blob_can_be_streamed(root: Location) -> None:
     text = b"".join(b"%d\n" % number for number in range(100_000))
     blobs.write(root / "0.jsonl.gz", gzip.compress(text))
     with blobs.open_stream(root / "0.jsonl.gz") as stream, gzip.open(stream) as lines:
@@ -260,7 +260,7 @@ def test_the_bytes_of_a_commit_are_on_disk_before_its_name(disk: Location, synce
     assert Path(before[0]).name.startswith(UNFINISHED)
 
 
-def test_bytes_and_names_are_synced_as_asked(disk: Location, synced: list[str]) -> None:
+def test_bytes_and_names_are_synced_only_when_requested(disk: Location, synced: list[str]) -> None:
     blobs.write(disk / "t" / "a", b"1")
     assert synced == []
     blobs.make_durable([disk / "t" / "a"])
@@ -277,7 +277,7 @@ def test_an_object_store_has_nothing_to_sync(synced: list[str]) -> None:
     assert synced == []
 
 
-def test_a_link_to_nowhere_is_named_in_the_error_unless_it_is_hidden(disk: Location) -> None:
+def test_a_link_to_nowhere_is_named_in_the_error_unless_hidden_names_are_left_out(disk: Location) -> None:
     blobs.write(disk / "a", b"")
     (disk.local / "_link").symlink_to("nowhere")
     assert [blob.location.name for blob in blobs.list_folder(disk, hidden=False).blobs] == ["a"]
@@ -302,12 +302,12 @@ def test_an_unmounted_store_is_refused() -> None:
 
 
 @pytest.mark.parametrize("uri", ["file://elsewhere/store", "file:store", "file:"])
-def test_a_file_uri_has_to_name_a_path_of_this_machine(uri: str) -> None:
+def test_a_file_uri_must_be_that_of_a_path_on_this_machine(uri: str) -> None:
     with pytest.raises(ValueError, match="not the URI of an absolute path on this machine"):
         locate(uri)
 
 
-def test_a_location_is_a_value_and_knows_its_place(tmp_path: Path) -> None:
+def test_locations_are_compared_by_value_and_convert_to_paths_and_uris(tmp_path: Path) -> None:
     table: Callable[[], Location] = lambda: locate(tmp_path) / "c" / "1" / "updates"  # noqa: E731
     assert table() == table()
     assert len({table(), table()}) == 1

@@ -15,7 +15,7 @@ SEAM = {"storage/blobs.py", "storage/local_disk.py", "storage/objects.py"}
 ANYTHING = frozenset({"*"})
 
 EXCEPTIONS: dict[str, frozenset[str]] = {
-    # The `collections.yaml`, schemas next to it, and whether its folders exist.
+    # The `collections.yaml`, schemas next to it, and whether the folders in it exist.
     "settings/": ANYTHING,
     # Jars, the class archive, and Java.
     "spark/": ANYTHING,
@@ -34,10 +34,10 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     # `Lake.open` reads the settings; the environment may say where they are.
     "__init__.py": frozenset({"open"}),
     "lake.py": frozenset({"import os"}),
-    # The `collections.yaml` of a replay, in a folder that holds nothing yet.
+    # The `collections.yaml` of a replay, in an empty folder.
     "generator/recorded_stream.py": frozenset({"exists", "is_dir", "iterdir", "write_text"}),
 }
-"""What other files may call. They touch no store and no topic, or only check that a folder exists."""
+"""What files outside the seam may call. These calls touch no store and no topic, or only look for a folder."""
 
 MODULES = {"fsspec", "glob", "mmap", "obstore", "os", "pyarrow.dataset", "pyarrow.fs", "shutil", "tempfile"}
 MODULES |= {"tidelake.storage.local_disk", "tidelake.storage.objects"}
@@ -51,7 +51,7 @@ READERS = (
     *("memory_map", "output_stream", "read_metadata", "read_schema", "read_table"),
 )
 OF_THE_SEAM = {"BufferReader", "MockOutputStream", "open_verified"}
-"""What gives bytes in memory, or opens a file through the seam."""
+"""Calls that give bytes in memory, or open a file through the seam."""
 
 
 def touches(source: str) -> Iterator[tuple[int, str]]:
@@ -80,7 +80,7 @@ def _is_touch(call: ast.Call, name: str, files: set[str]) -> bool:
         return len(call.args) > at and not _is_file(call.args[at], files)
     if owner is None:
         return name == "open"
-    if name == "exists":  # Spark's `exists` has arguments, and the catalog has its own
+    if name == "exists":  # Spark's `exists` has arguments, and the catalog has an `exists` of its own
         return not call.args and not (isinstance(owner, ast.Name) and owner.id in ("self", "catalog"))
     if name == "replace":  # a string's `replace` has two arguments, a dataclass's has keywords
         return len(call.args) == 1 and not call.keywords
@@ -88,7 +88,7 @@ def _is_touch(call: ast.Call, name: str, files: set[str]) -> bool:
 
 
 def _names_of_files(tree: ast.AST) -> Iterator[str]:
-    """The names of the variables of a module that hold results of the seam."""
+    """The variables of a module that hold what the seam has returned."""
     for node in ast.walk(tree):
         if isinstance(node, ast.withitem) and _is_file(node.context_expr, set()):
             bound = [node.optional_vars]

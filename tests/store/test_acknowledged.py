@@ -55,7 +55,7 @@ def damages(table: Location) -> list[tuple[str, bool]]:
 
 
 def forget_before(entry: Path) -> None:
-    """Rewrite an entry as earlier versions wrote it, without a statement of the entry before it."""
+    """Rewrite an entry as earlier versions wrote it, without a reference to the previous entry."""
     actions = [json.loads(line) for line in entry.read_text("utf-8").splitlines()]
     for action in actions:
         action.get("commitInfo", {}).pop("before", None)
@@ -237,7 +237,7 @@ def with_checkpoints(table: Location, count: int) -> None:
     assert len(list((table.local / LOG).glob("*.checkpoint.parquet"))) == count
 
 
-def test_any_flipped_bit_of_a_checkpoint_is_found_and_its_entries_are_read_instead(table: Location) -> None:
+def test_any_flipped_bit_of_a_checkpoint_is_found_and_the_entries_are_read_instead(table: Location) -> None:
     with_checkpoints(table, 1)
     before, random = contents(table), Random(3)
     for _ in range(FLIPS // 10):
@@ -361,7 +361,7 @@ def test_a_table_that_is_gone_is_damage(table: Location) -> None:
     assert damages(table) == [("is missing", False)]
 
 
-def test_a_restored_entry_counts_as_new_and_the_clean_up_leaves_no_gap_before_it(table: Location) -> None:
+def test_a_restored_entry_is_treated_as_new_and_the_clean_up_leaves_no_gap_before_it(table: Location) -> None:
     with_checkpoints(table, 2)
     damaged = bytearray(entry_of(table, 5).read_bytes())
     damaged[40] ^= 1
@@ -414,7 +414,7 @@ def test_a_version_that_was_acknowledged_is_never_committed_again(table: Locatio
     assert contents(table)[:3] == (4, 4, 4)
 
 
-def test_a_listing_that_misses_a_name_is_made_again(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_that_misses_a_name_is_repeated(table: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     names = table_log.blobs.list_names
 
     def incomplete(folder: Location) -> list[str]:
@@ -430,7 +430,7 @@ def test_a_listing_that_misses_a_name_is_made_again(table: Location, monkeypatch
 
 
 @pytest.mark.parametrize("name", [f"{3:020d}.crc", f"{1:020d}.{3:020d}.compacted.json", f"{2:020d}.checkpoint.ab.json"])
-def test_files_of_other_engines_that_nobody_compared_are_set_aside(table: Location, name: str) -> None:
+def test_files_of_other_engines_that_were_never_verified_are_set_aside(table: Location, name: str) -> None:
     before = contents(table)
     (table.local / LOG / name).write_bytes(b"{}")
     assert contents(table) == before

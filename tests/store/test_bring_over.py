@@ -1,4 +1,4 @@
-"""Tables of an earlier version are read as they are, and brought over by one commit that every such version refuses."""
+"""Tables of an earlier version are read as they are, and brought over by a commit that earlier versions refuse."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Earlier:
         )
 
     def maintain(self) -> None:
-        """Write a checkpoint and delete the entries behind it."""
+        """Write a checkpoint, and delete the entries that it replaces."""
         for blob in (self.path.local / LOG).iterdir():
             os.utime(blob, times=(0, time.time() - RETENTION_S - 60))
         self.table.create_checkpoint()
@@ -114,7 +114,7 @@ def commit(table: Location, upper: int) -> None:
 
 
 def check_brought_over(table: Location, before: tuple[object, ...]) -> None:
-    """Assert that a table is whole and acknowledged, that the earlier version refuses it, and that this one goes on."""
+    """Assert that a table is whole and acknowledged, and that this version goes on with it and the earlier cannot."""
     assert contents(table) == before
     with pytest.raises(DamagedTable, match="forgets"):
         Earlier(table)
@@ -145,17 +145,17 @@ def test_a_reader_leaves_a_table_of_an_earlier_version_as_it_is(table: Location,
         verify_table(table, True, found := Verification())
         assert found.damages == []
         assert tree(tmp_path) == before
-        Earlier(table).commit(step + 4)  # it goes on beside readers of this version
+        Earlier(table).commit(step + 4)  # the earlier version goes on beside readers of this one
         if step == 1:
             Earlier(table).maintain()
 
 
 @pytest.mark.parametrize("read", [contents, bring_over])
-def test_an_earlier_version_may_clean_up_while_its_log_is_read(
+def test_an_earlier_version_may_clean_up_while_the_log_is_read(
     table: Location, monkeypatch: pytest.MonkeyPatch, read: Callable[[Location], object]
 ) -> None:
     list_versions, listed = table_log._versions, list[int]()
-    Earlier(table).table.create_checkpoint()  # and the entries behind it are still there when they are listed
+    Earlier(table).table.create_checkpoint()  # the entries that it replaces are still there when the log is listed
 
     def clean_up_after_listing(path: Location) -> list[int]:
         versions = list_versions(path)
@@ -178,7 +178,7 @@ def test_nothing_is_committed_to_a_table_before_it_is_brought_over(table: Locati
         commit(table, 4)
 
 
-def test_an_earlier_version_refuses_what_was_brought_over_even_if_it_had_it_open(table: Location) -> None:
+def test_an_earlier_version_that_has_a_table_open_refuses_it_once_it_is_brought_over(table: Location) -> None:
     before, open_before = contents(table), Earlier(table)
     assert bring_over(table)
     with pytest.raises(DeltaError):
@@ -201,7 +201,7 @@ def test_a_table_that_has_lost_the_property_is_refused(table: Location) -> None:
         OpenTable(table)
 
 
-def test_other_readers_read_a_table_that_was_brought_over(table: Location) -> None:
+def test_other_delta_readers_can_read_a_table_that_was_brought_over(table: Location) -> None:
     bring_over(table)
     read = DeltaTable(str(table))
     assert sorted(read.to_pyarrow_table()["_time"].to_pylist()) == [1, 2, 3]
@@ -223,7 +223,9 @@ def test_every_entry_of_a_table_that_was_brought_over_is_acknowledged(table: Loc
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 @pytest.mark.parametrize("commits", [1, 3])
-def test_a_commit_of_an_earlier_version_in_between_is_kept(table: Location, has_checkpoint: bool, commits: int) -> None:
+def test_a_commit_by_an_earlier_version_during_a_bring_over_is_kept(
+    table: Location, has_checkpoint: bool, commits: int
+) -> None:
     left = [4, 5, 6][:commits]
 
     def commit_one(name: str) -> None:
@@ -308,7 +310,7 @@ def open_for_writing(settings: Settings, name: str) -> None:
     Catalog(Store(settings.store)).open_or_create(spec)
 
 
-def test_a_store_is_brought_over_catalog_first_and_says_so_once(tmp_path: Path) -> None:
+def test_a_store_is_brought_over_with_the_catalog_first_and_each_step_is_logged_once(tmp_path: Path) -> None:
     settings = load_settings(unpack(tmp_path))
     tables, reached = tables_of(settings, "raw_upsert_avro"), list[str]()
     untouched = tree(tmp_path)
@@ -353,7 +355,7 @@ def test_a_store_whose_bring_over_is_killed_at_any_point_is_brought_over_by_the_
     is_killed = True
     while is_killed:
         lives += 1
-        left = lives  # each process passes one place more than the one before
+        left = lives  # each process gets one failpoint further than the previous one
         on_reach(kill)
         try:
             open_for_writing(settings, "raw_upsert_avro")

@@ -13,7 +13,7 @@ from tidelake.store.commit import EPOCH, OpenTable
 from tidelake.store.layout import Store
 
 
-def test_since_never_goes_back_and_the_entry_stays_as_it_is(tmp_path: Path) -> None:
+def test_since_never_moves_backwards_and_the_entry_is_unchanged(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path))
     catalog.open_or_create(settings("plain").spec())
     entry = catalog.update("prices", lambda old: old.model_copy(update={"since": (5,)}))
@@ -48,7 +48,7 @@ def test_a_fenced_writer_stays_out_after_a_restart_until_a_fence_lets_it_in(tmp_
         Catalog(store).open_or_create(spec)
     opened = Catalog(store, "new").open_or_create(spec)
     assert OpenTable(opened.paths.updates).commit({}, epoch=opened.entry.epoch).version > 0
-    assert Catalog(store, "old").find("prices").entry == opened.entry  # it may still read
+    assert Catalog(store, "old").find("prices").entry == opened.entry  # a fenced writer may still read
 
     Catalog(store).fence("prices", "old")
     with pytest.raises(Fenced):
@@ -61,18 +61,18 @@ def test_a_fenced_writer_stays_out_after_a_restart_until_a_fence_lets_it_in(tmp_
         assert Catalog(store, name).open_or_create(spec).entry.epoch == 3
 
 
-def test_a_writer_that_stays_out_does_not_finish_a_fence_or_change_the_entry(tmp_path: Path) -> None:
+def test_a_writer_that_is_fenced_out_does_not_finish_a_fence_or_change_the_entry(tmp_path: Path) -> None:
     store, spec = Store(tmp_path), settings("plain").spec()
     paths = Catalog(store).open_or_create(spec).paths
-    half = Catalog(store).update("prices", lambda entry: entry.model_copy(update={"epoch": 4, "writer": "new"}))
+    unfinished = Catalog(store).update("prices", lambda entry: entry.model_copy(update={"epoch": 4, "writer": "new"}))
     with pytest.raises(WriterFenced):
         Catalog(store, "old").open_or_create(spec)
-    assert (Catalog(store).find("prices").entry, OpenTable(paths.updates).value(EPOCH)) == (half, 0)
+    assert (Catalog(store).find("prices").entry, OpenTable(paths.updates).value(EPOCH)) == (unfinished, 0)
     Catalog(store, "new").open_or_create(spec)
     assert OpenTable(paths.updates).value(EPOCH) == 4
 
 
-def test_writers_names_change_nothing_without_a_fence(tmp_path: Path) -> None:
+def test_the_names_of_writers_have_no_effect_without_a_fence(tmp_path: Path) -> None:
     store, spec = Store(tmp_path), settings("plain").spec()
     for name in ("one", None, "other"):
         entry = Catalog(store, name).open_or_create(spec).entry

@@ -72,7 +72,7 @@ def test_a_moved_epoch_fences_the_writer(table: Location) -> None:
     assert OpenTable(table).value("upper") == 5
 
 
-def test_values_only_rise(table: Location) -> None:
+def test_values_never_fall(table: Location) -> None:
     with pytest.raises(InvalidUsage, match="'upper' would fall from 5 to 4"):
         OpenTable(table).commit({"upper": 4})
     with pytest.raises(InvalidUsage, match="'seq' is set by the commit itself"):
@@ -101,7 +101,7 @@ def test_a_swap_of_a_run_that_is_not_live_is_refused_before_the_call(table: Loca
         ({"_time": [1], "a": [1], "more": [1]}, "does not have the table's schema"),
     ],
 )
-def test_a_file_with_another_schema_is_refused(table: Location, columns: dict[str, Any], message: str) -> None:
+def test_a_file_with_a_different_schema_is_refused(table: Location, columns: dict[str, Any], message: str) -> None:
     (table / "_run=r1").local.mkdir()
     pq.write_table(pa.table(columns), table.local / "_run=r1" / "f.parquet")
     with pytest.raises(InvalidUsage, match=message):
@@ -109,11 +109,11 @@ def test_a_file_with_another_schema_is_refused(table: Location, columns: dict[st
     assert OpenTable(table).version == 0
 
 
-def test_a_file_that_is_missing_or_has_other_rows_is_refused(table: Location) -> None:
+def test_a_file_that_is_missing_or_has_a_different_number_of_rows_is_refused(table: Location) -> None:
     (file,) = run_of(table, "r1")
-    wrong = RunFile(file.path, file.run, 99, file.bytes, file.time_min, file.time_max)
+    misstated = RunFile(file.path, file.run, 99, file.bytes, file.time_min, file.time_max)
     with pytest.raises(InvalidUsage, match="2 rows, but 99 are stated"):
-        OpenTable(table).commit({}, [wrong])
+        OpenTable(table).commit({}, [misstated])
     (table / file.path).local.unlink()
     with pytest.raises(InvalidUsage, match="does not exist"):
         OpenTable(table).commit({}, [file])
@@ -173,14 +173,14 @@ def test_a_good_entry_that_appears_between_the_check_and_the_move_is_put_back(
     assert entry.exists()
 
 
-def test_a_run_that_was_swapped_out_is_kept_for_its_readers_from_then_on(table: Location) -> None:
+def test_the_retention_of_a_run_begins_when_it_is_swapped_out(table: Location) -> None:
     OpenTable(table).commit({}, run_of(table, "r1"))
     os.utime(table.local / "_run=r1", (0, 0))
     OpenTable(table).commit({}, run_of(table, "m1"), ["r1"])
     assert (table / "_run=r1").local.stat().st_mtime > 10**9
 
 
-def test_a_sweep_leaves_alone_what_is_written_while_it_runs(table: Location) -> None:
+def test_a_sweep_leaves_alone_what_is_written_during_the_sweep(table: Location) -> None:
     old = table.local / f"{RUN}=ingest-dead"
     old.mkdir()
     os.utime(old, (0, 0))
@@ -222,7 +222,7 @@ def test_a_table_whose_first_entry_is_torn_is_created_again(tmp_path: Path) -> N
     assert OpenTable(locate(tmp_path) / "t").value("upper") == 2
 
 
-def test_a_commit_by_something_else_is_noticed(table: Location) -> None:
+def test_a_commit_by_another_program_is_noticed(table: Location) -> None:
     OpenTable(table).commit({}, run_of(table, "r1"))
     DeltaTable(str(table)).delete("a = 1")
     with pytest.raises(DamagedTable, match=r"version 2 \(DELETE\) was committed by something else"):
@@ -303,7 +303,7 @@ def _race(path: str, worker: int, rounds: int) -> None:
         done += 1
 
 
-def test_each_commit_of_racing_processes_has_one_winner(table: Location) -> None:
+def test_racing_processes_lose_no_commit(table: Location) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_race, args=(str(table), worker, 25)) for worker in range(3)]
     for process in workers:
@@ -339,7 +339,7 @@ def _raise(text: str) -> None:
 
 
 def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[[], None]], object]) -> None:
-    """Run the engine's next write inside `around`, which may raise before or after it."""
+    """Run the engine's next write inside `around`, which may raise before or after the write."""
     original = DeltaTable.create_write_transaction
     pending = [around]
 
@@ -352,7 +352,7 @@ def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[
     monkeypatch.setattr(DeltaTable, "create_write_transaction", write)
 
 
-def test_statistics_cover_only_the_time(table: Location) -> None:
+def test_statistics_cover_only_the_time_column(table: Location) -> None:
     OpenTable(table).commit({}, run_of(table, "r1", (4, 9)))
     entry = read_entry(table, 1) or []
     statistics = [json.loads(str(action["add"]["stats"])) for action in entry if "add" in action]

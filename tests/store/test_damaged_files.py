@@ -1,4 +1,4 @@
-"""A file that is no longer as it was committed is never read as if it were."""
+"""A file whose bytes are no longer the committed ones is never read as if they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes about late statements are bounded by the number of statements, and read without a JVM."""
+"""Notes about late statements never outnumber the statements, and are read without a JVM."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ def test_a_statement_that_contradicts_every_sealed_time_gets_one_note_however_of
     assert (status.late_contradicted, status.late_undecided, len(status.late_evidence)) == (TIMES, TIMES, 10)
 
 
-def test_statements_that_differ_beyond_what_is_listed_are_separate(catalog: Catalog) -> None:
+def test_statements_that_differ_only_beyond_the_listed_times_get_separate_notes(catalog: Catalog) -> None:
     assert say(catalog, (0, TIMES, {}), (0, TIMES, {TIMES - 1: 2}))
     assert [row["counted"] for row in noted(catalog)] == [TIMES, TIMES]
     assert LateNotes(catalog.find(NAME)).contradictions == 2 * TIMES
 
 
-def test_settling_everything_listed_settles_the_statement(catalog: Catalog) -> None:
+def test_settling_every_listed_time_settles_the_statement(catalog: Catalog) -> None:
     assert say(catalog, (0, TIMES, {}))
     for time in range(1, 20):
         decide(catalog, time)
@@ -116,7 +116,7 @@ def test_settling_everything_listed_settles_the_statement(catalog: Catalog) -> N
     assert (notes.contradictions, notes.undecided, notes.first(5, undecided=True)) == (TIMES, 0, [])
 
 
-def test_a_redundant_statement_notes_nothing_and_only_the_proofs_it_covers_are_read(
+def test_a_redundant_statement_leaves_no_note_and_only_the_proofs_that_it_covers_are_read(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
@@ -133,7 +133,7 @@ def test_a_redundant_statement_notes_nothing_and_only_the_proofs_it_covers_are_r
     assert (read, noted(catalog)) == ([3], [])
 
 
-def test_the_newest_proof_of_a_time_counts_whichever_file_holds_it(catalog: Catalog) -> None:
+def test_for_each_time_the_newest_proof_counts_whichever_file_holds_it(catalog: Catalog) -> None:
     collection = catalog.find(NAME)
     prove(collection, {3: 5, INT64_MAX: 1}, at_ms=9, decision="counted again")
     prove(collection, {3: 4}, at_ms=8)

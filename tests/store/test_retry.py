@@ -1,4 +1,4 @@
-"""Retries: fresh state for each attempt, lost races distinguished from conflicts, and a bound."""
+"""Retries: fresh state for each attempt, lost races distinguished from conflicts, and a maximum number of attempts."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ SCHEMA = pa.schema(
 
 
 def random_value(random: Random, kind: pa.DataType) -> Any:
-    """A value of a type, with its extremes, or null."""
+    """A random value of a type, which may be an extreme one, or null."""
     if random.random() < 0.15:
         return None
     if pa.types.is_struct(kind):
@@ -83,7 +83,7 @@ def test_arrow_hashes_rows_as_spark_does(spark: SparkSession) -> None:
     schema = spark_schema(SCHEMA).json()
     frame = spark.createDataFrame(rows).coalesce(1)
     stored = [value % 2**64 for value in frame.select(row_hash(schema).alias("h")).toArrow()["h"].to_pylist()]
-    for number, field in enumerate(SCHEMA):  # names the column that differs
+    for number, field in enumerate(SCHEMA):  # so that a failure names the column
         one = pa.schema([field])
         hashed = frame.select(row_hash(spark_schema(one).json()).alias("h")).toArrow()["h"].to_pylist()
         assert [value % 2**64 for value in hashed] == row_hashes(rows.select([number])).tolist(), field
@@ -104,7 +104,7 @@ def test_equal_rows_have_equal_hashes() -> None:
     )
 
 
-def test_a_value_in_another_column_or_row_changes_the_sum() -> None:
+def test_a_value_that_moves_to_another_column_or_row_changes_the_sum() -> None:
     def total(*rows: tuple[int | None, int | None]) -> str:
         return sum_of_rows(pa.table({"a": [a for a, _ in rows], "b": [b for _, b in rows]}))
 

@@ -31,7 +31,7 @@ def data_files(lake: Lake) -> list[Path]:
 
 
 @pytest.mark.parametrize("damage", ["swapped", "stale footer", "truncated", "appended"])
-def test_a_file_of_another_run_is_never_read(prepared: Lake, tmp_path: Path, damage: str) -> None:
+def test_a_file_other_than_the_committed_one_is_never_read(prepared: Lake, tmp_path: Path, damage: str) -> None:
     lake = prepared.copy(tmp_path / "lake")
     first, second = data_files(lake)[:2]
     one, other = first.read_bytes(), second.read_bytes()

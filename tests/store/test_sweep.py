@@ -50,12 +50,12 @@ def swept_at(place: str, table: Location) -> Iterator[list[int]]:
     """Let a sweep run when a failpoint is first reached."""
     removed: list[int] = []
 
-    def meet(reached: str) -> None:
+    def sweep_there(reached: str) -> None:
         if reached == place and not removed:
             removed.append(0)
             removed[0] = sweep_early(table)
 
-    on_reach(meet)
+    on_reach(sweep_there)
     try:
         yield removed
     finally:
@@ -81,7 +81,7 @@ def test_a_swept_run_is_refused_in_every_later_state_and_the_work_starts_over(ta
     kept = {file.path: (table / file.path).local.read_bytes() for file in files}
     assert sweep_early(table) == 1
     with pytest.raises(RunSwept):
-        stale.commit({}, files)  # its files are gone
+        stale.commit({}, files)  # the files of the run are gone
     for path, data in kept.items():  # a late writer puts the file back
         (table / path).local.parent.mkdir()
         (table / path).local.write_bytes(data)
@@ -93,7 +93,7 @@ def test_a_swept_run_is_refused_in_every_later_state_and_the_work_starts_over(ta
     assert OpenTable(table).files() == []
 
 
-def test_a_small_table_gets_its_rows_in_a_new_run(table: Location) -> None:
+def test_swept_rows_of_a_small_table_are_written_again_in_a_new_run(table: Location) -> None:
     written: list[str] = []
 
     def write(run: str) -> list[RunFile]:
@@ -107,7 +107,7 @@ def test_a_small_table_gets_its_rows_in_a_new_run(table: Location) -> None:
     assert times_in(table) == [1]
 
 
-def test_a_run_whose_name_has_no_seq_counts_as_begun_at_0(table: Location) -> None:
+def test_a_run_whose_name_has_no_seq_is_treated_as_begun_at_seq_0(table: Location) -> None:
     old, young = run_of(table, f"ingest-{'0' * 24}"), run_of(table, f"ingest-{'1' * 24}", 2)
     OpenTable(table).commit({}, young)
     assert sweep_early(table) == 1
@@ -138,7 +138,7 @@ def test_an_unfinished_run_above_the_floor_is_still_committed(table: Location) -
     assert times_in(table) == [1]
 
 
-def test_a_run_from_the_future_of_a_restored_store_waits_for_its_seq(table: Location) -> None:
+def test_a_run_from_the_future_of_a_restored_store_is_swept_only_after_its_seq_is_reached(table: Location) -> None:
     (table / f"{RUN}={new_run('ingest', 7)}").local.mkdir()
     assert sweep_early(table) == 0
     assert OpenTable(table).value(SWEEP_FLOOR) is None

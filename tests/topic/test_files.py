@@ -75,7 +75,7 @@ def test_a_gap_before_the_first_message_is_reported_and_skipped_once_it_is_given
     assert planned(tmp_path, 0, (0, 3)) == (None, (3, 5))
 
 
-def test_only_existing_messages_are_counted_and_only_their_files_opened(tmp_path: Path) -> None:
+def test_only_existing_messages_are_counted_and_only_their_files_are_opened(tmp_path: Path) -> None:
     write_parquet(tmp_path, "a.parquet", partition=[0, 0], offset=[0, 1], value=[b"", b""])
     write_parquet(tmp_path, "b.parquet", offset=[10])
     offsets, gaps = FileTopic(tmp_path).plan({0: 2}, 100, [(0, 2, 10)])
@@ -84,7 +84,7 @@ def test_only_existing_messages_are_counted_and_only_their_files_opened(tmp_path
 
 
 def test_an_offset_of_two_messages_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    def doubled(where: str, start: int = 0) -> None:
+    def check_repeated(where: str, start: int = 0) -> None:
         with pytest.raises(RepeatedOffset, match=rf"of partition 0 of the topic '.*' is in .*{where}\nhint") as caught:
             FileTopic(tmp_path).plan({0: start}, 1)
         assert caught.value.hint
@@ -94,15 +94,15 @@ def test_an_offset_of_two_messages_is_refused_before_it_is_read(tmp_path: Path) 
     write_offsets(tmp_path, 0, 1, 2, partition=1)
     assert planned(tmp_path, 0) == ((0, 5), None)
     write_parquet(tmp_path, "a.parquet", partition=[0, 0], offset=[2, 5], value=[b"", b""])
-    doubled(r"/0\.jsonl and in .*/a\.parquet")
-    doubled(r"/0\.jsonl and in .*/a\.parquet", start=2)
+    check_repeated(r"/0\.jsonl and in .*/a\.parquet")
+    check_repeated(r"/0\.jsonl and in .*/a\.parquet", start=2)
     assert planned(tmp_path, 3) == ((3, 6), None)  # the repeated offset lies before the start
     write_offsets(tmp_path, 6, 7, 8, 7, name="000.jsonl")
-    doubled(r"/000\.jsonl twice", start=3)
+    check_repeated(r"/000\.jsonl twice", start=3)
     assert FileTopic(tmp_path).end_offsets() == {0: 9, 1: 3}
 
 
-def refused(folder: Path, message: str, name: str) -> None:
+def check_refused(folder: Path, message: str, name: str) -> None:
     with pytest.raises((MalformedTopic, MalformedLine), match=message) as caught:
         FileTopic(folder).end_offsets()
     assert str(folder / name) in str(caught.value)
@@ -113,31 +113,31 @@ def refused(folder: Path, message: str, name: str) -> None:
 def test_a_folder_with_the_name_of_a_file_is_not_skipped_silently(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / "archive").mkdir()
-    refused(tmp_path, "is a folder with the name of a file", name)
+    check_refused(tmp_path, "is a folder with the name of a file", name)
     (tmp_path / name).rename(tmp_path / f"_{name}")
     assert FileTopic(tmp_path).end_offsets() == {}
 
 
 def test_a_link_to_nothing_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "0.jsonl").symlink_to(tmp_path / "gone")
-    refused(tmp_path, "cannot be opened: No such file", "0.jsonl")
+    check_refused(tmp_path, "cannot be opened: No such file", "0.jsonl")
     (tmp_path / "0.jsonl").unlink()
     (tmp_path / "0.jsonl").symlink_to(tmp_path / "0.jsonl")
-    refused(tmp_path, "cannot be opened", "0.jsonl")
+    check_refused(tmp_path, "cannot be opened", "0.jsonl")
 
 
 @pytest.mark.parametrize("name", ["0.jsonl", "1.jsonl.gz", "a.parquet", "notes.txt"])
 def test_what_is_not_a_regular_file_is_refused_and_never_opened(tmp_path: Path, name: str) -> None:
     write_offsets(tmp_path, 0, partition=7)
-    os.mkfifo(tmp_path / name)  # opening it would wait for a writer for ever
-    refused(tmp_path, "is a pipe, a socket or a device, not a file", name)
+    os.mkfifo(tmp_path / name)  # opening a pipe would wait forever for a writer
+    check_refused(tmp_path, "is a pipe, a socket or a device, not a file", name)
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to("/dev/zero")
-    refused(tmp_path, "is a pipe, a socket or a device, not a file", name)
+    check_refused(tmp_path, "is a pipe, a socket or a device, not a file", name)
     (tmp_path / name).unlink()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / name))
-        refused(tmp_path, "is a pipe, a socket or a device, not a file", name)
+        check_refused(tmp_path, "is a pipe, a socket or a device, not a file", name)
     (tmp_path / name).rename(tmp_path / f"_{name}")
     assert FileTopic(tmp_path).end_offsets() == {7: 1}
 
@@ -155,14 +155,14 @@ def test_a_parquet_file_with_a_number_out_of_bounds_is_refused(
     tmp_path: Path, column: str, value: int, message: str
 ) -> None:
     write_parquet(tmp_path, **{column: [value]})
-    refused(tmp_path, message, "a.parquet")
+    check_refused(tmp_path, message, "a.parquet")
 
 
 @pytest.mark.parametrize("name", ["100000.jsonl", "0" * 100 + "100000.jsonl", "9" * 200 + ".jsonl.gz"])
 def test_a_name_with_a_partition_out_of_bounds_is_refused(tmp_path: Path, name: str) -> None:
     with gzip.open(tmp_path / name, "wb") if name.endswith(".gz") else (tmp_path / name).open("wb") as lines:
         lines.write(b"")
-    refused(tmp_path, "names the partition", name)
+    check_refused(tmp_path, "names the partition", name)
 
 
 def test_the_last_partition_and_the_last_offset_are_in_bounds(tmp_path: Path) -> None:
@@ -171,9 +171,9 @@ def test_the_last_partition_and_the_last_offset_are_in_bounds(tmp_path: Path) ->
     assert FileTopic(tmp_path).end_offsets() == {99_998: 2**63 - 1, 99_999: 2**63 - 1}
 
 
-def test_digits_that_are_not_ascii_name_no_partition(tmp_path: Path) -> None:
+def test_non_ascii_digits_do_not_name_a_partition(tmp_path: Path) -> None:
     write_lines(tmp_path, "٣.jsonl", '{"offset": 0}')
-    refused(tmp_path, "is not a topic file", "٣.jsonl")
+    check_refused(tmp_path, "is not a topic file", "٣.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_line_that_is_not_a_message_is_refused_with_its_file_and_line(
     tmp_path: Path, line: str, message: str
 ) -> None:
     write_lines(tmp_path, "0.jsonl", '{"offset": 0, "headers": []}', line)
-    refused(tmp_path, rf"0\.jsonl, line 2: {message}", "0.jsonl")
+    check_refused(tmp_path, rf"0\.jsonl, line 2: {message}", "0.jsonl")
 
 
 def test_headers_may_be_a_list_or_null(tmp_path: Path) -> None:
@@ -225,17 +225,19 @@ def test_a_gzip_file_with_broken_bytes_is_refused(tmp_path: Path) -> None:
     whole = bytearray(gzip.compress(b'{"offset": 0}\n' * 50))
     whole[10] ^= 0xFF
     (tmp_path / "0.jsonl.gz").write_bytes(whole)
-    refused(tmp_path, r"0\.jsonl\.gz, line 1: ", "0.jsonl.gz")
+    check_refused(tmp_path, r"0\.jsonl\.gz, line 1: ", "0.jsonl.gz")
 
 
-def test_a_line_is_bounded_however_small_its_gzip_is(tmp_path: Path) -> None:
+def test_the_length_of_a_line_is_bounded_however_small_its_gzip_file_is(tmp_path: Path) -> None:
     piece, pieces = gzip.compress(b"a" * 2**23), 100  # each decompresses to 8 MiB
     head = gzip.compress(b'{"offset": 0}\n{"offset": 1, "value": "')
     (tmp_path / "0.jsonl.gz").write_bytes(head + piece * pieces)
     assert (tmp_path / "0.jsonl.gz").stat().st_size < 2**20
     tracemalloc.start()
     try:
-        refused(tmp_path, rf"line 2: it is longer than {LINE_BYTES_MAX} bytes, the maximum for a line", "0.jsonl.gz")
+        check_refused(
+            tmp_path, rf"line 2: it is longer than {LINE_BYTES_MAX} bytes, the maximum for a line", "0.jsonl.gz"
+        )
         assert tracemalloc.get_traced_memory()[1] < 4 * LINE_BYTES_MAX < 2**23 * pieces
     finally:
         tracemalloc.stop()
@@ -248,4 +250,4 @@ def test_the_longest_line_is_read_with_and_without_a_newline(tmp_path: Path, mon
         (tmp_path / "0.jsonl").write_bytes(b'{"offset": 0}\n' + line + end)
         assert FileTopic(tmp_path).end_offsets() == {0: 2}
     (tmp_path / "0.jsonl").write_bytes(b'{"offset": 0}\n' + line + b" \n")
-    refused(tmp_path, "line 2: it is longer", "0.jsonl")
+    check_refused(tmp_path, "line 2: it is longer", "0.jsonl")

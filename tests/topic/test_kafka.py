@@ -41,7 +41,9 @@ def secure(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     )
 
 
-def test_a_range_is_read_with_its_headers_and_nothing_beyond_it(spark: SparkSession, broker: Broker) -> None:
+def test_messages_in_a_range_are_read_with_their_headers_and_nothing_beyond_the_range(
+    spark: SparkSession, broker: Broker
+) -> None:
     name = broker.create_topic(partitions=2)
     records = [
         Record(b"a", b"k", 0, (("h", b"1"), ("h", None)), 1_000),
@@ -80,7 +82,7 @@ def test_offsets_lost_by_retention_are_a_gap_with_its_exact_range(broker: Broker
     assert (offsets.intervals, gaps) == ({0: (0, 9), 1: (6, 9)}, [])
 
 
-def test_a_topic_that_ends_before_what_was_read_has_a_gap_and_can_be_read_on_from_its_end(broker: Broker) -> None:
+def test_a_topic_that_ends_before_what_was_read_has_a_gap_and_can_be_read_further_from_its_end(broker: Broker) -> None:
     name = broker.create_topic()
     broker.produce(name, [Record(b"x")] * 3)
     topic = topic_of(broker, name)
@@ -109,12 +111,12 @@ def test_offsets_that_transactions_leave_without_messages_are_not_gaps(spark: Sp
     producer.produce(name, b"open", partition=0)
     producer.flush(WAIT_S)
     topic = topic_of(broker, name)
-    assert topic.end_offsets() == {0: 4}  # the open transaction lies after it
+    assert topic.end_offsets() == {0: 4}  # the open transaction begins there
     offsets, gaps = topic.plan({}, 100)
     assert (offsets.intervals, gaps) == ({0: (0, 4)}, [])
     assert [row.value for row in topic.read(spark, offsets).collect()] == [b"kept"]
     producer.commit_transaction(WAIT_S)
-    # The coordinator answers before the partition has its marker: what is committed may be seen a moment later.
+    # The coordinator answers before the partition has its marker: the message may become visible a moment later.
     end = time.monotonic() + WAIT_S
     while topic.end_offsets() == {0: 4}:
         assert time.monotonic() < end, "the committed transaction never became visible"

@@ -1,4 +1,4 @@
-"""A recorded file is trusted only as long as it is unchanged, even if a tool has kept its metadata."""
+"""A recorded file is trusted only as long as it is unchanged: metadata that a tool has kept proves nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def rewrite(file: Path, change: Callable[[pa.Table], pa.Table], **options: objec
     pq.write_table(changed, file, **{"compression": "zstd", "write_page_checksum": True} | options)
 
 
-def refused(folder: Path, problem: str) -> None:
+def check_refused(folder: Path, problem: str) -> None:
     """Check that a topic is refused before anything is read, and that the error names file, partition and offsets."""
     for ask in (FileTopic(folder).end_offsets, lambda: FileTopic(folder).plan({}, 1)):
         with pytest.raises(MalformedTopic, match=problem) as caught:
@@ -91,23 +91,23 @@ def _text(table: pa.Table) -> pa.ChunkedArray:
         pytest.param(lambda table: table.slice(0, 3), "rows were recorded, but it has 3", id="sliced"),
         pytest.param(lambda table: table.slice(0, 0), "rows were recorded, but it has 0", id="emptied"),
         pytest.param(lambda table: table.filter(pc.field("offset") != 2), "rows were recorded", id="filtered"),
-        pytest.param(lambda table: pa.concat_tables([table, table]), "it has (20 rows|8)", id="doubled"),
+        pytest.param(lambda table: pa.concat_tables([table, table]), "it has (20 rows|8)", id="repeated"),
         pytest.param(lambda table: table.sort_by([("value", "descending")]), "its pages are not", id="sorted"),
         pytest.param(lambda table: table.drop_columns(["key"]), "its pages are not", id="without keys"),
     ],
 )
-def test_rows_that_were_lost_doubled_or_moved_are_refused(
+def test_rows_that_were_lost_repeated_or_moved_are_refused(
     tmp_path: Path, offsets: Sequence[int], change: Callable[[pa.Table], pa.Table], problem: str
 ) -> None:
     rewrite(record(tmp_path, offsets), change)
-    refused(tmp_path, problem)
+    check_refused(tmp_path, problem)
 
 
 def test_a_join_that_keeps_the_number_of_rows_is_refused(tmp_path: Path) -> None:
     file = record(tmp_path, COMPACTED)
     rewrite(file, joined)
     assert pq.read_table(file, partitioning=None)["offset"].to_pylist() == [1, 1, 2, 7]
-    refused(tmp_path, "its pages are not those that were recorded")
+    check_refused(tmp_path, "its pages are not those that were recorded")
 
 
 @settings(deadline=None, max_examples=30)
@@ -119,16 +119,16 @@ def test_the_same_number_of_rows_is_trusted_only_if_none_is_missing(
     rewrite(record(folder, offsets, alike=True), lambda table: table.take(indexes))
     if sorted(indexes) == [0, 1, 2, 3, 4]:
         return
-    refused(folder, "its pages are not those that were recorded")
+    check_refused(folder, "its pages are not those that were recorded")
 
 
 def test_files_that_were_joined_into_one_are_refused(tmp_path: Path) -> None:
     rewrite(record(tmp_path, DENSE), lambda table: pa.concat_tables([table, messages(range(10, 20))]))
-    refused(tmp_path, "it has 20 rows")
+    check_refused(tmp_path, "it has 20 rows")
     rewrite(record(tmp_path, COMPACTED), lambda table: pa.concat_tables([table, messages([0], partition=3)]))
-    refused(tmp_path, "it has messages of partition 3")
+    check_refused(tmp_path, "it has messages of partition 3")
     rewrite(record(tmp_path, COMPACTED), lambda table: pa.concat_tables([table, messages([12])]))
-    refused(tmp_path, "it has the offset 12")
+    check_refused(tmp_path, "it has the offset 12")
 
 
 @pytest.mark.parametrize(
@@ -136,17 +136,17 @@ def test_files_that_were_joined_into_one_are_refused(tmp_path: Path) -> None:
 )
 def test_rows_that_are_stored_differently_are_refused(tmp_path: Path, options: dict[str, object]) -> None:
     rewrite(record(tmp_path, DENSE), lambda table: table, **options)
-    refused(tmp_path, "its pages are not those that were recorded")
+    check_refused(tmp_path, "its pages are not those that were recorded")
 
 
-@pytest.mark.parametrize("offsets", [DENSE, COMPACTED, []], ids=["dense", "compacted", "no record"])
+@pytest.mark.parametrize("offsets", [DENSE, COMPACTED, []], ids=["dense", "compacted", "no message"])
 def test_an_unchanged_recording_covers_its_offsets(tmp_path: Path, offsets: Sequence[int]) -> None:
     record(tmp_path, offsets, identity=None)
     planned, gaps = FileTopic(tmp_path).plan({}, 100)
     assert (planned.intervals, gaps) == ({0: (0, 10)}, [])
 
 
-def test_without_the_metadata_a_rewritten_file_stands_for_its_rows_only(tmp_path: Path) -> None:
+def test_without_the_metadata_a_rewritten_file_covers_only_its_rows(tmp_path: Path) -> None:
     file = record(tmp_path, COMPACTED)
     pq.write_table(pq.read_table(file, partitioning=None).replace_schema_metadata(None), file)
     planned, gaps = FileTopic(tmp_path).plan({}, 100)
@@ -164,7 +164,7 @@ def test_metadata_of_another_file_is_refused(tmp_path: Path) -> None:
         FileTopic(tmp_path).end_offsets()
 
 
-@pytest.mark.parametrize("offsets", [DENSE, COMPACTED, []], ids=["dense", "compacted", "no record"])
+@pytest.mark.parametrize("offsets", [DENSE, COMPACTED, []], ids=["dense", "compacted", "no message"])
 def test_an_older_recording_is_read_as_before(tmp_path: Path, offsets: Sequence[int]) -> None:
     record_as_before(tmp_path, messages(offsets))
     planned, gaps = FileTopic(tmp_path).plan({}, 100)
@@ -179,7 +179,7 @@ def test_an_older_recording_is_refused_if_its_footer_contradicts_its_metadata(tm
         (pa.concat_tables([messages([1]), messages([1], partition=1)]), "it has messages of partition 1"),
     ):
         record_as_before(tmp_path, rows)
-        refused(tmp_path, problem)
+        check_refused(tmp_path, problem)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Schema ids of a real registry are looked up when needed, resolved by column, and named if they are refused."""
+"""A real registry is asked for unknown schema ids; schemas are resolved by column, and refused ids are named."""
 
 from __future__ import annotations
 
@@ -169,8 +169,8 @@ def test_every_topic_has_its_own_subjects_for_keys_and_for_values(tmp_path: Path
     assert set(schemas.keys.writers.by_id or ()) == {ids["eu-key"]}
     by_topic_and_record = settings_of(tmp_path, registry, envelope="append_only", topic="de", subject="topic_record")
     assert resolved(tmp_path, by_topic_and_record).values.writers.by_id == {}
-    both = registry.register("de-shop.visit", COLUMNS | {"doc": "both"})
-    assert set(resolved(tmp_path, by_topic_and_record).values.writers.by_id or ()) == {both}
+    registered = registry.register("de-shop.visit", COLUMNS | {"doc": "both"})
+    assert set(resolved(tmp_path, by_topic_and_record).values.writers.by_id or ()) == {registered}
 
 
 def test_a_subject_is_looked_up_again_and_fetched_schemas_stay_on_disk(tmp_path: Path, registry: Registry) -> None:
@@ -193,6 +193,6 @@ def test_a_subject_is_looked_up_again_and_fetched_schemas_stay_on_disk(tmp_path:
     assert first_file.exists()
 
 
-def test_a_subject_is_refused_where_nothing_is_looked_up(tmp_path: Path, registry: Registry) -> None:
+def test_a_subject_is_refused_if_no_schema_is_looked_up(tmp_path: Path, registry: Registry) -> None:
     with pytest.raises(ConfigurationError, match="has no effect: no schema is looked up"):
         settings_of(tmp_path, registry, envelope="append_only", topic="a", subject="topic", schema_ids={1: COLUMNS})

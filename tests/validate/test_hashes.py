@@ -1,4 +1,4 @@
-"""Contents hashes: a value that somebody changed, with fitting checksums, is found; compaction changes no hash."""
+"""Contents hashes: a changed value is found even if all checksums fit it; compaction changes no hash."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_value_that_was_changed_before_a_compaction_is_found_after_it(
     for each, is_changed in ((lake, True), (untouched, False)):
         each.send(updates(((3, 7), 3, 1)), progress([3], [4], {3: 1}))
         each.run()
-        assert not each.validate().damaged  # it recounts only the new time
+        assert not each.validate().damaged  # only the new time is recounted
         each.compact()
         report = each.validate(full=True)
         assert report.damaged == is_changed, report.mismatches
@@ -117,7 +117,7 @@ def test_a_value_that_was_changed_before_a_compaction_is_found_after_it(
             assert any("the contents " in mismatch for mismatch in report.hash_mismatches)
 
 
-def test_compaction_copies_and_validation_leave_the_hashes_alone(tmp_path: Path, spark: SparkSession) -> None:
+def test_neither_copies_nor_compaction_nor_validation_change_a_hash(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark, keep=2)
     hashes = []
     for start in range(0, 12, 3):

@@ -120,7 +120,7 @@ def test_only_files_with_times_of_late_statements_are_opened(
     assert opened == [1]
 
 
-def test_whether_a_statement_is_a_copy_can_no_longer_be_told_after_compaction(
+def test_whether_a_statement_is_a_copy_can_no_longer_be_verified_after_compaction(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = sealed(tmp_path, spark, keep=4)
@@ -131,7 +131,7 @@ def test_whether_a_statement_is_a_copy_can_no_longer_be_told_after_compaction(
     assert contradiction_rows(lake) == [(7, 4, 1, 0, 2)]
 
 
-def test_copies_of_a_keys_newest_statement_can_still_be_told_after_compaction(
+def test_copies_of_a_keys_newest_statement_can_still_be_recognised_after_compaction(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = Lake(tmp_path, spark, "upsert", key="id", keep=1)
@@ -189,7 +189,7 @@ def test_a_contradiction_is_settled_by_discarding_it(lake: Lake) -> None:
     assert lake.contents(8)[1, 10] == 1
 
 
-def test_a_stop_between_evidence_and_verdict_repeats_work_and_counts_once(lake: Lake, spark: SparkSession) -> None:
+def test_a_stop_between_evidence_and_verdict_does_not_count_a_statement_twice(lake: Lake, spark: SparkSession) -> None:
     lake.send(updates(((1, 10), 1, 5), ((1, 10), 1, 1)))
     lake.ingest()
 
@@ -207,7 +207,7 @@ def test_a_stop_between_evidence_and_verdict_repeats_work_and_counts_once(lake: 
     assert contradiction_rows(lake) == [(1, 1, 5, 1, 2)]
 
 
-def test_a_late_file_that_cannot_be_read_is_reported_and_damages_nothing(lake: Lake, spark: SparkSession) -> None:
+def test_a_late_file_that_cannot_be_read_is_reported_but_not_as_damage(lake: Lake, spark: SparkSession) -> None:
     lake.send(updates(((1, 10), 1, 5)))
     lake.ingest()
     path = lake.collection.paths.late
@@ -317,13 +317,13 @@ def test_a_late_count_that_differs_from_the_proven_count_is_noted_once(lake: Lak
         f"time 1 is said to have 2 updates, but was sealed with 1 (topic '{NAME}', partition 0, offset 4)"
     )
     path = lake.collection.paths.progress
-    assert OpenTable(path).files() == []  # nothing is looked at twice
+    assert OpenTable(path).files() == []  # nothing is left to be compared again
     lake.decide("counted again: 2", time=2, count=2)
     assert [note.decision for note in contradictions(lake)] == [None, "counted again: 2", None]
     assert lake.contents(8) == {(1, 10): 1, (2, None): 1, (3, 30): 1, (4, 40): 1}
 
 
-def test_a_closed_stream_compares_counts_and_updates_too(lake: Lake) -> None:
+def test_late_counts_and_updates_of_a_closed_stream_are_compared(lake: Lake) -> None:
     lake.send(progress([9], []))
     assert lake.run().closed
     report = compare_sent(lake, updates(((9, 9), 50, 1), ((4, 40), 7, 1)), progress([0], [], {1: 1, 2: 2, 7: 1, 50: 1}))
@@ -344,7 +344,7 @@ def test_a_time_sealed_by_decision_has_the_count_that_was_decided(tmp_path: Path
     assert contradictions(lake) == []
 
 
-def test_a_wide_statement_is_cut_as_upper_moves(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_statement_that_reaches_beyond_upper_is_cut_as_upper_moves(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake(tmp_path, spark)
     lake.send(updates((1, 1, 1)), progress([0], [9], {1: 1, 5: 1}))
     assert lake.run().upper == 5

@@ -63,7 +63,7 @@ def shown(lake: Lake) -> list[tuple[int, int]]:
     return sorted((row["id"], row["_diff"]) for row in rows)
 
 
-def test_current_has_the_contents_before_upper_and_stays_as_long_as_upper_does(sealed: Lake) -> None:
+def test_current_has_the_contents_before_upper_and_is_not_rebuilt_before_upper_moves(sealed: Lake) -> None:
     assert shown(sealed) == [(1, 1), (2, 5)]
     assert sealed.current().results[NAME].rebuilt is False
     sealed.send(updates((1, 3, -1)), progress([3], [4], {3: 1}))
@@ -88,7 +88,7 @@ def test_current_that_was_built_on_damage_is_rebuilt_once_the_damage_is_repaired
     sealed.send(progress([3], [5]))
     sealed.run()
     smuggle(sealed, (1, 1, 77))
-    assert sealed.current().ok  # nobody has found it yet
+    assert sealed.current().ok  # the damage has not been found yet
     assert shown(sealed) == [(1, 1), (2, 5), (77, 1)]
     assert sealed.validate(full=True).damaged
     OpenTable(sealed.collection.paths.updates).commit({}, [], ["ingest-smuggled"])
@@ -101,7 +101,7 @@ def test_current_that_was_built_on_damage_is_rebuilt_once_the_damage_is_repaired
 
 def test_a_changed_multiplicity_is_found_by_the_sum_of_all_diffs(sealed: Lake) -> None:
     smuggle(sealed, (2, 4, 2))
-    assert not sealed.validate().damaged  # nothing was sealed since, so nothing is looked at
+    assert not sealed.validate().damaged  # nothing was sealed after the last validation, so nothing is recounted
     report = sealed.validate(full=True)
     assert report.mismatches[-1] == "all diffs before 3 add up to 10, not to 6"
     assert [mismatch.partition(" hash to ")[0] for mismatch in report.hash_mismatches] == [
@@ -155,7 +155,7 @@ def test_a_table_that_vanished_is_never_created_again(sealed: Lake) -> None:
     assert not sealed.collection.paths.updates.local.exists()
 
 
-def test_a_validation_looks_only_at_what_was_sealed_since_the_last_one(sealed: Lake) -> None:
+def test_a_validation_recounts_only_what_was_sealed_after_the_previous_validation(sealed: Lake) -> None:
     sealed.send(updates((3, 5, 1)), progress([3], [9], {5: 1}))
     sealed.run()
     report = sealed.validate()
@@ -180,7 +180,7 @@ def test_proofs_stay_in_a_few_files_and_keep_every_row(lake: Lake) -> None:
     assert not lake.validate(full=True).damaged
 
 
-def test_a_fenced_writer_cannot_commit_anything_more(lake: Lake) -> None:
+def test_a_fenced_writer_cannot_commit_anything(lake: Lake) -> None:
     lake.ingest()
     stale = lake.collection
     lake.catalog.fence(NAME, None)
