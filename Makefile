@@ -21,11 +21,11 @@ help:
 	@echo "make check   check style, formatting, types, and imports between packages"
 	@echo "make docs    build the documentation site in build/site; it works offline"
 	@echo "make bench   measure speed against peers; bench-quick has a time limit, bench-large uses 100 M rows"
-	@echo "make bench-peers  fetch external peers: Pathway, and a reader in Rust; without them, make bench leaves them out"
+	@echo "make bench-peers  fetch external peers: Pathway, and a reader in Rust; make bench leaves out those that are missing"
 	@echo "make ui      start Dagster, reachable only from this machine"
 	@echo "make setup   create only what all of the above need: .venv and .jars"
 	@echo "make services  fetch what only the tests need: the jars of a broker and of Debezium, in .jars/services"
-	@echo "make lock    update the lock files: package versions within pyproject.toml, and checksums of jars"
+	@echo "make lock    update the lock files: package versions within the bounds of pyproject.toml, and checksums of jars"
 	@echo "make clean   remove everything that the set-up and the tools have created"
 
 # The set-up
@@ -75,13 +75,13 @@ run: setup
 test: services
 	@$(BIN)/pytest -n 2 --dist worksteal
 
-# TIDELAKE_SWEEP_SECONDS bounds a sweep, as in continuous integration: it then runs cases of every kind in turn.
+# TIDELAKE_SWEEP_SECONDS limits the time of a sweep, as in continuous integration. Cases of each kind then run in turn.
 export TIDELAKE_SWEEP_SEEDS ?= 1
 .PHONY: sweep
 sweep: services
 	@$(BIN)/pytest -m sweep -n 2
 
-# The variable silences a warning of the theme about MkDocs 2.
+# The variable silences the theme's warning about MkDocs 2.
 .PHONY: docs
 docs: setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "docs: build/site/index.html"

@@ -1,5 +1,5 @@
-// Search runs in a worker, which browsers do not allow for a page that was opened from a folder. There, a frame replaces
-// the worker.
+// Search runs in a worker, which browsers do not allow for a page that was opened from a folder. On such a
+// page, a frame replaces the worker.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {

@@ -1,6 +1,6 @@
 """MkDocs hook: generates the tables of the reference from the code, wherever a page has `<!-- reference: NAME -->`.
 
-The settings come from the pydantic models with the text below each field, the commands from the typer app, and the
+The settings come from the pydantic models and the text below each field, the commands from the typer app, and the
 variables from the module that reads them. `python docs/hooks/reference.py NAME` prints a table.
 """
 
@@ -86,14 +86,14 @@ def _choice(names: Iterable[str]) -> str:
 
 
 def kafka_settings() -> str:
-    """Return a table of the keys of the block `kafka`."""
+    """Return a table of the keys of the `kafka` block."""
     from tidelake.settings.kafka import KafkaSettings
 
     return settings_table(KafkaSettings)
 
 
 def registry_settings() -> str:
-    """Return a table of the keys of the block `registry`."""
+    """Return a table of the keys of the `registry` block."""
     from tidelake.settings.registry import RegistrySettings
 
     return settings_table(RegistrySettings)
@@ -181,7 +181,7 @@ def commands() -> str:
 def walk(
     command: click.Command, path: tuple[str, ...] = ("tidelake",)
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield the commands below a command, with their full names; the command itself is left out."""
+    """Yield all subcommands of a command, with their full names, but not the command itself."""
     for name, child in getattr(command, "commands", {}).items():
         if not child.hidden:
             yield (*path, name), child
@@ -243,7 +243,7 @@ def option_default(option: click.Parameter) -> str:
 
 
 def prose(text: str) -> str:
-    """Return a help text as a table cell."""
+    """Return a help text on one line, with the characters escaped that a table cell cannot hold."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
