@@ -34,7 +34,7 @@ from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, discard_run
 from tidelake.store.layout import DIFF, RUN, TIME, begun_at, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
-from tidelake.store.runs import read_files, sum_runs, write_updates, wrong_runs
+from tidelake.store.runs import mismatched_runs, read_files, sum_runs, write_updates
 from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
 from tidelake.store.table_log import LOG
 
@@ -251,7 +251,7 @@ def _merge(
     if not closed and any(not _ends_before(file, upper) for file in files):
         written.append(new_run("rest", table.seq))
         rest = rows.where(F.col(TIME) >= upper).coalesce(partitions)
-        runs.append(write_updates(rest, table.path, written[-1], schema, weighed=data))
+        runs.append(write_updates(rest, table.path, written[-1], schema, weighted=data))
     reach("compact.after_write")
     added = [file for run in runs for file in run.files]
 
@@ -259,7 +259,7 @@ def _merge(
         for run in written:
             discard_run(table.path, run)
 
-    if contents != add_halves(run.weighed for run in runs):
+    if contents != add_halves(run.weighted for run in runs):
         discard()
         names = ", ".join(run.name for run in chosen)
         raise DamagedTable(str(table.path), f"merging the runs {names} would have changed the contents")
@@ -280,7 +280,7 @@ def _merge(
 def _verified_contents(
     spark: SparkSession, table: Location, files: Sequence[RunFile], schema: pa.Schema, data: Sequence[str]
 ) -> tuple[int, int]:
-    """Check that the rows of whole runs hash as their writers stated; return what the data weighed by `_diff` hash to.
+    """Check that the rows of whole runs hash as their writers stated; return what the data weighted by `_diff` hash to.
 
     Args:
         spark: the session.
@@ -293,10 +293,10 @@ def _verified_contents(
         DamagedTable: names the runs.
     """
     sums = sum_runs(spark, table, files, schema, data)
-    wrong = wrong_runs(files, sums)
+    wrong = mismatched_runs(files, sums)
     if wrong:
         raise DamagedTable(str(table), f"the rows of {', '.join(wrong)} are not those that were written")
-    return add_halves(run.weighed for run in sums.values())
+    return add_halves(run.weighted for run in sums.values())
 
 
 def _swap(

@@ -37,9 +37,9 @@ class Damage:
     """A file that is not what was committed."""
 
     table: str
-    """The folder of its table: `updates`, `proofs`, …, or `catalog`."""
+    """The folder of the file's table: `updates`, `proofs`, …, or `catalog`."""
     file: str
-    """Its path below that folder; empty if the damage is not in one file."""
+    """The file's path below that folder; empty if the damage is not in one file."""
     problem: str
     remedy: str
     """What `repair` does about it, or what a person can do."""
@@ -62,8 +62,8 @@ def verify_table(table: Location, deep: bool, found: Verification) -> None:
     """Verify a table's log and its live files.
 
     Args:
-        table: its folder.
-        deep: also read every page of every file and verify its checksum.
+        table: the table's folder.
+        deep: whether to read every page of every file, and verify the checksums.
         found: receives what was read and what is damaged.
     """
     found.tables += 1

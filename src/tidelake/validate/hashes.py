@@ -6,7 +6,7 @@
 | times | the statements of a range of times, with their times | while the range is after since |
 | contents | the contents just before upper, without times | while that time is at or after since |
 
-All are sums over rows, weighed by diffs if diffs are summed, so no merge and no copy changes them. See
+All are sums over rows, weighted by diffs if diffs are summed, so no merge and no copy changes them. See
 docs/decisions/contents-hash.md.
 """
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelake.spark.row_hash import add_halves, row_hash, weighed_sum, weighed_sums
+from tidelake.spark.row_hash import add_halves, row_hash, weighted_sum, weighted_sums
 from tidelake.store.layout import DIFF
 from tidelake.store.proof_log import HashNote
 from tidelake.store.runs import spark_schema
@@ -32,7 +32,7 @@ Halves = tuple[int, int]
 
 
 def hash_text(halves: Halves) -> str:
-    """Return a weighed sum as 16 hexadecimal digits.
+    """Return a weighted sum as 16 hexadecimal digits.
 
     >>> hash_text((1, 255))
     '00000001000000ff'
@@ -41,7 +41,7 @@ def hash_text(halves: Halves) -> str:
 
 
 def halves_of(text: str) -> Halves:
-    """Return the weighed sum that `hash_text` shows."""
+    """Return the weighted sum that `hash_text` shows."""
     return int(text[:8], 16), int(text[8:], 16)
 
 
@@ -99,9 +99,9 @@ def hash_contents(contents: DataFrame, fields: Sequence[pa.Field]) -> str:
 
     Cost: one pass over the contents.
     """
-    sums = contents.agg(*weighed_sums(hash_of(fields), F.col(DIFF))).first()
+    sums = contents.agg(*weighted_sums(hash_of(fields), F.col(DIFF))).first()
     assert sums is not None
-    return hash_text(weighed_sum(sums.asDict()))
+    return hash_text(weighted_sum(sums.asDict()))
 
 
 def compare_contents(notes: Sequence[HashNote], read: Callable[[int], str | None]) -> list[str]:

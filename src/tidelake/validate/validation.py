@@ -33,7 +33,7 @@ from tidelake.store.files import write_run
 from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import ProofLog, read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
-from tidelake.store.runs import append_run, sum_runs, wrong_runs
+from tidelake.store.runs import append_run, mismatched_runs, sum_runs
 from tidelake.store.state import CLOSED, SINCE, UPPER
 from tidelake.validate.hashes import (
     TimeHash,
@@ -255,7 +255,7 @@ def _compare_hashes(
     different: list[str] = []
     if full:
         files = [file for file in seen.table.files() if file.rows_hash is not None]
-        runs = wrong_runs(files, sum_runs(spark, seen.table.path, files, collection.updates_schema()))
+        runs = mismatched_runs(files, sum_runs(spark, seen.table.path, files, collection.updates_schema()))
         different += [f"the rows of the run {run} are not those that were written" for run in runs]
         different += compare_times(seen.hashes, proofs.hashes, first)
     if seen.form.is_additive:
