@@ -64,11 +64,11 @@ def as_text(total: int) -> str:
 
 
 def weighted_sums(value: Column, weight: Column, name: str = "_weighted") -> list[Column]:
-    """Return the aggregates from which `weighted_sum` computes the sum of hashes, each multiplied with a weight.
+    """Return the aggregates from which `weighted_sum` computes the sum of hashes, each multiplied by a weight.
 
     Args:
         value: the hash, bigint.
-        weight: any integer, also a decimal. The sum is linear in it: rows whose weights cancel add nothing.
+        weight: any integer; its type may be decimal. The sum is linear in it: rows whose weights cancel add nothing.
         name: how the names of the aggregates begin.
     """
     factor = F.pmod(weight, F.lit(MODULUS)).cast("bigint")
@@ -77,7 +77,7 @@ def weighted_sums(value: Column, weight: Column, name: str = "_weighted") -> lis
 
 
 def weighted_sum(aggregates: Mapping[str, int | None], name: str = "_weighted") -> tuple[int, int]:
-    """Return the sum of weighted hashes, modulo `MODULUS` for each half; sums add up half by half.
+    """Return the sum of weighted hashes, modulo `MODULUS` for each half; see `add_halves` for adding up such sums.
 
     >>> weighted_sum({"_weighted_first": 2**31, "_weighted_second": None})
     (1, 0)
@@ -86,7 +86,7 @@ def weighted_sum(aggregates: Mapping[str, int | None], name: str = "_weighted") 
 
 
 def add_halves(sums: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Add up weighted sums.
+    """Add up weighted sums, half by half.
 
     >>> add_halves([(2**31 - 2, 1), (3, 4)]), add_halves([])
     ((2, 5), (0, 0))

@@ -1,4 +1,4 @@
-"""Counts the rows of sealed times by grouping in Spark, independently of the fingerprints that seal uses."""
+"""Counts the rows at sealed times by grouping them in Spark, independently of the fingerprints that seal uses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def recount_statements(sealed: DataFrame, collection: Collection, form: Form) ->
 def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
     """Count rows by time; a merge turns equal rows of a time into one row with the sum of their diffs.
 
-    If diffs are not summed, each row counts once, whatever its diff.
+    If diffs are not summed, each row is counted once, whatever its diff.
     """
     weight = F.col(DIFF) if form.is_additive else F.lit(1).cast("bigint")
     stored = [field for field in collection.updates_schema() if field.name != RUN]
