@@ -351,7 +351,7 @@ def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
 
     def raise_floor(opened: OpenTable) -> list[str]:
         live = {file.run for file in opened.files()}
-        # If the table has not reached a run's `seq`, the store was restored from an older copy: the run stays for now.
+        # If the table has not reached a run's `seq`, the store was restored from an older copy. The run stays for now.
         dead = [run for run in runs if run not in live and begun_at(run) <= opened.seq]
         floor = max((begun_at(run) + 1 for run in dead), default=0)
         if floor > (opened.value(SWEEP_FLOOR) or 0):
@@ -377,7 +377,7 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
 
 
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
-    """Whether a later `since` may combine more rows of a table's only run; if only idle ticks moved it, none do."""
+    """Whether merging a table's only run again may combine more rows: since moved, and not by idle ticks alone."""
     merged = table.value(SINCE) or 0
     is_only_idle = idle_lower(table) is not None and all(
         file.time_max is not None and file.time_max <= merged for file in run.files

@@ -1,8 +1,7 @@
 """The changes that a seal makes to the rows that it proves, in the commit that moves upper; almost always none.
 
 If diffs are summed, rows with the opposite diff cancel surplus copies and discarded statements. A statement about a key
-has no opposite, so runs that hold discarded statements are
-written again without these statements.
+has no opposite, so runs that hold discarded statements are written again without these statements.
 """
 
 from __future__ import annotations

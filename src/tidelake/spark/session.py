@@ -87,7 +87,7 @@ def start_session(
 
     Args:
         app_name: the name in the Spark UI.
-        master: the master's URL; None keeps the choice of spark-submit; without spark-submit, it means `local[*]`.
+        master: the master's URL; None means the choice of spark-submit or, without spark-submit, `local[*]`.
         settings: Spark settings that override the defaults.
 
     Raises:
@@ -164,7 +164,7 @@ def _jvm_runs() -> bool:
 
 @contextmanager
 def _engine_output_to_log() -> Iterator[None]:
-    """Redirect the standard error of a JVM that is started inside the block to `LOG`; print it if the start fails.
+    """Redirect the output of a JVM that is started inside the block to `LOG`; if the start fails, print that output.
 
     The JVM's own warnings, about a module and a missing native library, come before logging is configured, so no log4j
     setting affects them.

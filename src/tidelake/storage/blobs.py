@@ -160,7 +160,7 @@ def now_s(folder: Location) -> float:
 
 
 def last_change_s(folder: Location) -> float:
-    """Return when a folder was last renewed or anything below it written; now, if this happens during the call."""
+    """Return when a folder was last renewed or anything below it written; now, if it changes during the call."""
     return _backend(folder).last_change_s(folder)
 
 

@@ -50,7 +50,7 @@ class Entry(BaseModel):
     """Change events with a key: whether `before` has the whole row, or only the key."""
     epoch: int = 0
     writer: str | None = Field(default=None, exclude_if=lambda name: name is None)
-    """The only writer that may commit; None allows any. None is not stored: so earlier versions can read the entry."""
+    """The only writer that may commit; None allows any. None is not stored: earlier versions know no such field."""
     since: tuple[int, ...] = (0,)
     capabilities: tuple[Capability, ...]
     decisions: tuple[StoredDecision, ...] = ()

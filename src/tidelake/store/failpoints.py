@@ -60,7 +60,7 @@ FAILPOINTS: tuple[str, ...] = (
     "current.before_write",
     "current.after_write",
 )
-"""Most names that `reach` is called with: tables and commits first, then the steps of a schedule in order."""
+"""All names of failpoints except those below: tables and commits first, then the steps of a schedule in order."""
 
 RAW_FAILPOINTS: tuple[str, ...] = (
     "table.after_create.bindings",

@@ -49,7 +49,7 @@ class RunFile:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The least and the greatest time that the file's rows can have; 0 and the greatest int64 without bounds."""
+        """The least and the greatest time that the rows can have; 0 and the greatest int64 if no bounds are stated."""
         low, high = self.time_min, self.time_max
         return 0 if low is None else low, INT64_MAX if high is None else high
 

@@ -48,7 +48,7 @@ _PLACE = ("_topic", "_partition", "_offset")
 
 @dataclass
 class LateReport:
-    """What one comparison found. Each place in the topic is counted once, so copies inside one message are one."""
+    """What one comparison found. Copies inside a message are one statement; copies in other messages are more."""
 
     copies: int = 0
     contradictions: int = 0
@@ -227,7 +227,7 @@ class _Comparison:
         )
 
     def _swap(self, runs: dict[str, DataFrame]) -> None:
-        """Replace the compared runs with one run per verdict; after a conflict, try again if they are still live."""
+        """Replace the compared runs with one run per verdict; after a conflict, try again while the former are live."""
         added = [
             file
             for kind, frame in runs.items()
