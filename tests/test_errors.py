@@ -156,7 +156,7 @@ def test_an_error_takes_exactly_its_fields():
         (TopicChanged("orders#2", 0, 3, 5, "gone"), "topic 'orders#2', partition 0, was read up to offset 5, but only "
          "3 of these offsets still exist: gone\nhint: correct the topic or its name, or continue with the topic as it "
          "is: `tidelake resolve topic NAME --topic orders --reason …`; what was not read before is then lost"),
-        (SinceError(3, iter([5])), "time 3 is not at or after since [5]\nhint: read at since or after it"),
+        (SinceError(3, iter([5])), "time 3 is not at or after since [5]\nhint: read at or after since"),
         (SinceError(3, []), "time 3 is not at or after since []\nhint: the collection is permanently unreadable: its "
          "since is empty"),
         (KeysInError("orders", 3, 1, ["1"]), "1 key of 'orders' is in error: 1 (AS OF 3)\nhint: a later good value or "

@@ -34,7 +34,7 @@ def open_lake(file: str | Path | None = None) -> Lake:
             line.
 
     Raises:
-        ConfigurationError: the file is missing or wrong; the error names the field or line.
+        ConfigurationError: the file is missing or invalid; the error names the field or line.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory

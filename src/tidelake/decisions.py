@@ -1,4 +1,4 @@
-"""The rules of `resolve`: which decisions a collection accepts now, and what of them is stored.
+"""The rules of `resolve`: which decisions a collection accepts now, and what is stored of them.
 
 A decision is accepted only if it can have an effect: its time waits, its gap stops ingest, its message is in the
 quarantine. What is sealed never changes, so a decision about a sealed time may only repeat what was published there.
@@ -199,7 +199,7 @@ def _check_count_helps(collection: Collection, time: int) -> None:
     if diffs or any(TWO_VALUES in detail for detail in noted):
         ambiguity = "one update has two diffs" if diffs else "a key has two values"
         raise DecisionRefused(
-            f"at time {time} {ambiguity}, but a count does not say which one is right",
+            f"at time {time}, {ambiguity}, but a count does not say which one is right",
             f"discard one statement first: `tidelake resolve discard {collection.name} --time {time} "
             '--statement \'{"data": {…}, "diff": 1}\'`',
         )
@@ -266,7 +266,7 @@ def _check_acknowledgement(collection: Collection, decision: Acknowledge) -> Ack
     unexplained = [row for row in rows if explanation_of(row, collection.entry.decisions) is None]
     if not any(explanation_of(row, [decision]) for row in unexplained):
         raise DecisionRefused(
-            f"no quarantined message of '{collection.name}' is at '{decision.offsets}', or it is already explained",
+            f"'{collection.name}' has no unexplained quarantined message at '{decision.offsets}'",
             f"`tidelake quarantine {collection.name}` shows the quarantined messages",
         )
     return decision

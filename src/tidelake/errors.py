@@ -137,8 +137,8 @@ class MalformedMessage(ProtocolError):
     FACTS: ClassVar[dict[str, str]] = {
         "zero_diff": "an update has diff 0",
         "negative_time": "a time is negative",
-        "bad_time": "a time is not an integer of int64, or not as wide as the others",
-        "bad_diff": "a diff is not an integer of int64",
+        "bad_time": "a time is not an integer that fits in int64, or is not as wide as the others",
+        "bad_diff": "a diff is not an integer that fits in int64",
         "bad_interval": "upper is not at or beyond lower",
         "negative_count": "a count is negative",
         "count_outside_interval": "a count is stated for a time outside the interval",
@@ -297,7 +297,7 @@ class MalformedTopic(SourceError):
 
 
 class MalformedLine(SourceError):
-    """A line of a topic in JSON lines is not a message."""
+    """A line of a file topic in JSON Lines is not a message."""
 
     file: str
     line: int
@@ -338,7 +338,7 @@ class TopicUnwritable(SourceError):
 
 
 class RegistryUnreachable(SourceError):
-    """The schema registry did not answer, or not as a registry does; nothing was read, and nothing is lost."""
+    """The schema registry did not answer, or what answered is no registry; nothing was read, and nothing is lost."""
 
     url: str
     detail: str
@@ -387,7 +387,7 @@ class SchemaRefused(InvalidUsage):
 
 
 class ConfigurationError(InvalidUsage):
-    """A setting is wrong; nothing was started."""
+    """A setting is invalid; nothing was started."""
 
     file: str
     field: str
@@ -462,9 +462,7 @@ class SinceError(InvalidUsage):
     def hint(self) -> str:
         """What can be read instead."""
         return (
-            "read at since or after it"
-            if self.since
-            else "the collection is permanently unreadable: its since is empty"
+            "read at or after since" if self.since else "the collection is permanently unreadable: its since is empty"
         )
 
 
@@ -474,7 +472,7 @@ class UpperError(InvalidUsage):
     as_of: _Time
     upper: Iterable[_Time]
     fact = "time {as_of} is not before upper {upper:frontier}"
-    hint = "wait until upper has passed it, or read before upper"
+    hint = "wait until upper has passed this time, or read before upper"
 
 
 class KeysInError(InvalidUsage):
@@ -718,14 +716,23 @@ class ClockAhead(TidelakeError):
     newest: object
     """The newest timestamp of the tick's records, or None if they have none."""
     ahead_s: int
-    fact = (
-        "the clock would mint time {time} for '{collection}', {ahead_s} s after anything known: the last time is "
-        "{last}, and the newest timestamp of the records to read is {newest}"
-    )
     hint = (
         "correct this machine's clock; if it is right, set `clock_ahead_max_s` of '{collection}' to more than "
         "{ahead_s}, and set it back after the next ingest"
     )
+
+    @property
+    def fact(self) -> str:
+        """The time, and what it is compared with."""
+        newest = (
+            "and none of the records to read has a timestamp"
+            if self.newest is None
+            else f"and the newest timestamp of the records to read is {self.newest}"
+        )
+        return (
+            f"the clock would mint time {self.time} for '{self.collection}', {self.ahead_s} s after the latest known "
+            f"time: the last minted time is {self.last}, {newest}"
+        )
 
 
 class StepFailed(TidelakeError):

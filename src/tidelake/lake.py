@@ -69,7 +69,7 @@ class Lake:
         return LakeCollection(self, self.settings.collection(name))
 
     def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
-        """Return the status of all collections, or of these (see `LakeCollection.status`); errors are returned, too.
+        """Return the status of all collections, or of those that are named; an error takes the place of a status.
 
         Raises:
             ConfigurationError: the file names no such collection.
@@ -95,7 +95,7 @@ class LateReport:
     contradictions: int
     """Number of late facts that do not agree with what was published, including settled ones."""
     first: list[LateContradiction]
-    """The first of them, by time."""
+    """The first contradictions, by time."""
 
 
 class LakeCollection:
@@ -127,8 +127,8 @@ class LakeCollection:
 
         Args:
             spark: the session; `tidelake.spark.session.start_session()` starts a suitable one.
-            as_of: a time in [since, upper), or at or after `since` if the stream is closed; by default the last.
-            columns: the columns to read; empty means all. Rows that are equal in them add up.
+            as_of: a time in [since, upper), or at or after `since` if the stream is closed; by default the last one.
+            columns: the columns to read; empty means all. Rows that are equal in these columns are added up.
             where: a Spark SQL predicate on the columns of the contents, and nothing else.
             skip_errors: leave out keys whose newest value could not be decoded.
 
@@ -137,8 +137,8 @@ class LakeCollection:
             fields are `as_of`, `since`, `upper`, `closed` and the `version` of the table.
 
         Raises:
-            SinceError, UpperError: the time cannot be read any more, or not yet.
-            KeysInError: there are such keys at that time, and `skip_errors` is not set.
+            SinceError, UpperError: the time can no longer be read, or cannot be read yet.
+            KeysInError: there are keys in error at that time, and `skip_errors` is not set.
             UnknownColumn, PredicateRefused: a column does not exist, or the predicate does not fit.
         """
         from tidelake.read.snapshot import snapshot
@@ -162,7 +162,7 @@ class LakeCollection:
 
     @property
     def upper(self) -> int | None:
-        """The first time that is not sealed; None if the stream is closed, and every time is sealed."""
+        """The first time that is not sealed; None if the stream is closed: then every time is sealed."""
         stored = self._stored()
         _, upper, closed = stored.readable_range(OpenTable(stored.paths.updates))
         return None if closed else upper
@@ -199,7 +199,7 @@ class LakeCollection:
         return sorted(rows, key=lambda row: row["explained"] is not None)
 
     def late(self, limit: int = 20) -> LateReport:
-        """Return what was stated about sealed times, with the first `limit` contradictions."""
+        """Return what was stated about sealed times after they were sealed, with the first `limit` contradictions."""
         stored = self._stored()
         notes = LateNotes(stored)
         return LateReport(late_verdicts(stored), notes.contradictions, notes.first(limit))
@@ -257,7 +257,7 @@ class LakeCollection:
         """Admit one writer and keep out every other, restarted or not; processes that are running have to restart.
 
         Args:
-            writer: the name that its settings give as `writer`; None admits any writer.
+            writer: the name that the writer has in its settings; None admits any writer.
 
         Returns:
             The new epoch.
@@ -275,7 +275,7 @@ class LakeCollection:
         """Verify the catalog and the collection's tables: each log entry, and the size, rows and digest of each file.
 
         Args:
-            deep: also read every page of every file, and verify its checksum.
+            deep: whether to read every page of every file, and verify the checksums.
         """
         found = Verification()
         with _engine_errors():

@@ -48,7 +48,7 @@ def test_a_late_contradiction_is_shown_with_its_offset_and_a_decision_changes_no
     contradicted.send(updates(((1, 6), 2, 3), ((1, 5), 1, 1)), progress([2], [3], {2: 4}))
     contradicted.run()
     compare_late(spark, contradicted.collection)
-    assert "contradicted late" not in call("status", *config)  # what holds upper back comes first
+    assert "contradicted by late facts" not in call("status", *config)  # what holds upper back comes first
     shown = call("status", *config)
     assert "late statements: 1 copies, 1 contradict what was published" in shown
     assert "late contradictions: 2; what was published does not change; see `tidelake late prices`" in shown

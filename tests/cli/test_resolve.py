@@ -40,7 +40,7 @@ from tidelake.errors import TidelakeError, TopicGap, UnknownCollection
         (("--withdraw",), "no time is given"),
         (("--quarantined", "prices:0"), "'prices:0' is not a range of offsets"),
         (("--quarantined", "prices:0:3-3"), "'prices:0:3-3' is not a range of offsets"),
-        (("--quarantined", "prices:0:1"), "no quarantined message of 'prices' is at 'prices:0:1'"),
+        (("--quarantined", "prices:0:1"), "'prices' has no unexplained quarantined message at 'prices:0:1'"),
         (("--quarantined", "prices:0:2", "--time", "3"), "a gap, a topic and a message have no time"),
         (("--quarantined", "prices:0:2", "--withdraw"), "there is no decision about 'prices:0:2' of 'prices'"),
         (("--withdraw", "--time", "3"), "there is no decision about time 3 of 'prices'"),

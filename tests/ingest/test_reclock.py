@@ -221,7 +221,9 @@ def test_a_clock_that_is_far_ahead_mints_nothing(
     before = lake.table.version, OpenTable(lake.collection.paths.bindings).version
     put("a year ahead", start_ms + 1000)
     turn_clock(start_ms + 365 * DAY_MS)
-    with pytest.raises(ClockAhead, match=r"31535999 s after anything known[\s\S]*hint: .*clock_ahead_max_s") as caught:
+    with pytest.raises(
+        ClockAhead, match=r"31535999 s after the latest known time[\s\S]*hint: .*clock_ahead_max_s"
+    ) as caught:
         lake.ingest()
     assert (caught.value.time, caught.value.newest) == (start_ms + 365 * DAY_MS, start_ms + 1000)
     assert (lake.table.version, OpenTable(lake.collection.paths.bindings).version) == before
@@ -232,7 +234,7 @@ def test_a_clock_that_is_far_ahead_mints_nothing(
     lake.ingest()
     put("without a timestamp", None)
     turn_clock(start_ms + 12 * DAY_MS)
-    with pytest.raises(ClockAhead, match="the newest timestamp of the records to read is None"):
+    with pytest.raises(ClockAhead, match="none of the records to read has a timestamp"):
         lake.ingest()
     lake.configure(clock_ahead_max_s=2 * 86_400)
     lake.ingest()

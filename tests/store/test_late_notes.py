@@ -87,7 +87,7 @@ def test_a_statement_that_contradicts_every_sealed_time_gets_one_note_however_of
     ]
     assert listed[-1].fact == (
         f"time 19 is said to have 0 updates, but was sealed with 1 (topic '{NAME}', partition 0, offset 7), "
-        "and 980 more times are contradicted"
+        "and the counts of 980 further times are contradicted"
     )
     assert [note.time for note in notes.first(3)] == [0, 1, 2]
     status = read_status(catalog.find(NAME), "plain")

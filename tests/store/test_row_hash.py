@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from tidelake.spark.row_hash import MODULUS, hash_sums, row_hash, sum_of_hashes, weighed_sum, weighed_sums
+from tidelake.spark.row_hash import MODULUS, hash_sums, row_hash, sum_of_hashes, weighted_sum, weighted_sums
 from tidelake.store.layout import DIFF, RUN, TIME
 from tidelake.store.row_hash import row_hashes, sum_of_rows
 from tidelake.store.runs import spark_schema
@@ -121,16 +121,16 @@ def test_the_run_of_a_row_is_not_hashed() -> None:
 
 
 @pytest.mark.spark
-def test_weighed_sums_are_linear(spark: SparkSession) -> None:
+def test_weighted_sums_are_linear(spark: SparkSession) -> None:
     values = [1, -1, 2**63 - 1, -(2**63), 12345, 0]
     weights = [1, -1, 2**62, -(2**62), 2**63 - 1, 0]
     rows = [(value, weight) for value in values for weight in weights]
     frame = spark.createDataFrame(rows, "value bigint, weight bigint")
 
     def summed(weight: Any) -> tuple[int, int]:
-        found = frame.agg(*weighed_sums(F.col("value"), weight)).first()
+        found = frame.agg(*weighted_sums(F.col("value"), weight)).first()
         assert found is not None
-        return weighed_sum(found.asDict())
+        return weighted_sum(found.asDict())
 
     halves = [(value & MODULUS, (value % 2**64) >> 33) for value, _ in rows]
     expected = tuple(

@@ -77,7 +77,7 @@ def test_a_row_below_upper_that_nobody_announced_is_damage_and_blocks_current(se
     smuggle(sealed, (1, 1, 77))
     report = sealed.validate(full=True)
     assert report.damaged
-    assert report.mismatches[0] == "time 1: 1 distinct updates were announced and 1 counted, 2 are in the table"
+    assert report.mismatches[0] == "time 1: 1 distinct updates were announced and 1 counted, but 2 are in the table"
     sealed.send(progress([3], [5]))
     sealed.run()
     assert isinstance(sealed.current().errors[NAME], DamagedTable)
@@ -105,7 +105,7 @@ def test_a_changed_multiplicity_is_found_by_the_sum_of_all_diffs(sealed: Lake) -
     report = sealed.validate(full=True)
     assert report.mismatches[-1] == "all diffs before 3 add up to 10, not to 6"
     assert [mismatch.partition(" hash to ")[0] for mismatch in report.hash_mismatches] == [
-        "times 0 to before 3: the statements",
+        "times 0 to 2: the statements",
         "the contents before 3",
     ]
 

@@ -1,7 +1,7 @@
 """Compaction: fewer runs, and no history before `since`.
 
 First `since` moves in the catalog, in a commit that conflicts with every acquisition of a capability. Only then are
-runs merged, and the commit that swaps them records that `since`. The form decides how a merge combines sealed rows
+runs merged, and the commit that swaps them records the new `since`. The form decides how a merge combines sealed rows
 (`forms.form`). Rows at or after upper are copied unchanged, into a run of their own.
 """
 
@@ -34,7 +34,7 @@ from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, check_whole, discard_run
 from tidelake.store.layout import DIFF, RUN, TIME, begun_at, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
-from tidelake.store.runs import read_files, sum_runs, write_updates, wrong_runs
+from tidelake.store.runs import mismatched_runs, read_files, sum_runs, write_updates
 from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
 from tidelake.store.table_log import LOG
 
@@ -83,13 +83,13 @@ class Run:
 def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Entry:
     """Move the critical capability as the retention rule says, and `since` to the meet of all capabilities.
 
-    Minted times are milliseconds since 1970. `keep` counts from upper or from now, whichever is earlier, so that recent
-    history is not forgotten if upper is in the future.
+    Minted times are milliseconds since 1970. For these, `keep` is a distance before upper or before now, whichever is
+    earlier, so that recent history is not forgotten if upper is in the future.
 
     Args:
-        catalog: holds both; they move in one commit.
+        catalog: the catalog, which holds both; they move in one commit.
         collection: the collection.
-        keep: `all`, or how far before upper times stay readable.
+        keep: `all`, or the distance before upper within which times stay readable.
 
     Raises:
         Fenced: the epoch was raised in the meantime; `since` did not move.
@@ -133,13 +133,13 @@ def merge_runs(
         collection: the collection.
         since: the collection's `since`, as the catalog has it.
         full: whether to merge everything that is sealed into one run.
-        rows_max: maximum number of rows that merges may read if not full.
+        rows_max: maximum number of rows that merges may read; ignored if `full`.
     """
     report = CompactReport(since=since)
-    first: set[str] = set()
+    initial: set[str] = set()
 
     def merge_all() -> None:
-        nonlocal first
+        nonlocal initial
         while True:
             # Columns may have been added since the entry was read, and a merge must not lose their values.
             newest, table = open_newest(collection)
@@ -147,9 +147,9 @@ def merge_runs(
             report.runs_after = len(runs)
             if report.merges == 0:
                 report.runs_before = len(runs)
-                first = {run.name for run in runs}
+                initial = {run.name for run in runs}
             closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
-            fresh = {run.name for run in runs} - first if report.merges else set()
+            fresh = {run.name for run in runs} - initial if report.merges else set()
             left = rows_max - report.rows_before
             chosen = choose_runs(spark, newest, runs, None if closed else upper, full, left, fresh)
             if full and len(chosen) == 1 and (report.merges or not _falls_behind(table, chosen[0], since)):
@@ -189,8 +189,9 @@ def choose_runs(
 ) -> list[Run]:
     """Choose the runs to merge next; if `upper` is None, everything is sealed.
 
-    Runs without sealed rows are left alone. The smallest tier with `FAN_IN` runs is merged. Otherwise a run that is
-    mostly sealed and has a few later rows is split, so that no seal has to open it again; `fresh` runs are not split.
+    Runs without sealed rows are left alone. The smallest tier with `FAN_IN` runs is merged. If there is no
+    such tier, a run that is mostly sealed but has a few later rows is split, so that no seal has to open it again. Runs
+    in `fresh`, which were written since this compaction began, are not split.
     """
     sealed = [run for run in runs if upper is None or any(_starts_before(file, upper) for file in run.files)]
     if full:
@@ -226,7 +227,7 @@ def _merge(
     """Write the merged run and swap it in.
 
     Raises:
-        LostRace: another commit replaced its input runs.
+        LostRace: another commit replaced the input runs.
     """
     schema = collection.updates_schema()
     closed, upper = bool(table.value(CLOSED)), table.value(UPPER) or 0
@@ -252,7 +253,7 @@ def _merge(
     if not closed and any(not _ends_before(file, upper) for file in files):
         written.append(new_run("rest", table.seq))
         rest = rows.where(F.col(TIME) >= upper).coalesce(partitions)
-        runs.append(write_updates(rest, table.path, written[-1], schema, weighed=data))
+        runs.append(write_updates(rest, table.path, written[-1], schema, weighted=data))
     reach("compact.after_write")
     added = [file for run in runs for file in run.files]
 
@@ -260,7 +261,7 @@ def _merge(
         for run in written:
             discard_run(table.path, run)
 
-    if contents != add_halves(run.weighed for run in runs):
+    if contents != add_halves(run.weighted for run in runs):
         discard()
         names = ", ".join(run.name for run in chosen)
         raise DamagedTable(str(table.path), f"merging the runs {names} would have changed the contents")
@@ -281,23 +282,23 @@ def _merge(
 def _verified_contents(
     spark: SparkSession, table: Location, files: Sequence[RunFile], schema: pa.Schema, data: Sequence[str]
 ) -> tuple[int, int]:
-    """Check that the rows of whole runs hash as their writers stated; return what the data weighed by `_diff` hash to.
+    """Check that the rows of whole runs hash as their writers stated; return the hash of the data, weighted by `_diff`.
 
     Args:
         spark: the session.
         table: the table's folder.
         files: the files of the runs.
         schema: the table's schema.
-        data: the data's columns if equal rows add up, else empty.
+        data: the data's columns if diffs are summed, else empty.
 
     Raises:
-        DamagedTable: names the runs.
+        DamagedTable: the error names the runs.
     """
     sums = sum_runs(spark, table, files, schema, data)
-    wrong = wrong_runs(files, sums)
-    if wrong:
-        raise DamagedTable(str(table), f"the rows of {', '.join(wrong)} are not those that were written")
-    return add_halves(run.weighed for run in sums.values())
+    mismatched = mismatched_runs(files, sums)
+    if mismatched:
+        raise DamagedTable(str(table), f"the rows of {', '.join(mismatched)} are not those that were written")
+    return add_halves(run.weighted for run in sums.values())
 
 
 def _swap(
@@ -322,8 +323,8 @@ def sweep(table: Location, report: CompactReport, retention_s: float = _RETENTIO
     """Delete the folders of runs that no log names and that have not been touched for the retention period.
 
     Merges leave behind the runs that they replace, and killed processes leave theirs. A reader has `retention_s` to
-    finish with the version that it planned on. The clock may be wrong, and a writer may be about to commit such a run;
-    so the sweep floor is committed before anything is deleted.
+    finish with the version for which its read was planned. The clock may be wrong, and a writer may be about to commit
+    one of these runs; so the sweep floor is committed before any run is deleted.
     """
     live = {file.run for file in OpenTable(table).files()}
     horizon_s = blobs.now_s(table) - retention_s
@@ -351,7 +352,7 @@ def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
 
     def raise_floor(opened: OpenTable) -> list[str]:
         live = {file.run for file in opened.files()}
-        # A run whose `seq` is still to come is from a store that was restored from an older copy; it stays until then.
+        # If the table has not reached a run's `seq`, the store was restored from an older copy. The run stays for now.
         dead = [run for run in runs if run not in live and begun_at(run) <= opened.seq]
         floor = max((begun_at(run) + 1 for run in dead), default=0)
         if floor > (opened.value(SWEEP_FLOOR) or 0):
@@ -377,7 +378,7 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
 
 
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
-    """Whether a later since may put more rows of a table's only run together; idle ticks alone do not."""
+    """Whether merging a table's only run again may combine more rows: since moved, and not by idle ticks alone."""
     merged = table.value(SINCE) or 0
     is_only_idle = idle_lower(table) is not None and all(
         file.time_max is not None and file.time_max <= merged for file in run.files

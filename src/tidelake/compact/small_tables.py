@@ -20,7 +20,8 @@ def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
     """Merge eight runs of the same kind and tier until no tier has eight, and return the number of merges.
 
     Rows do not change. Kinds are not mixed: readers distinguish them by the names of runs.
-    Cost: amortised logarithmic in the rows; the driver reads at most a million rows and 64 MiB for one merge.
+    Cost: each row is merged O(log n) times, n being the number of rows; the driver reads at most a million rows and
+    64 MiB for one merge.
     """
     merges = 0
     while True:
@@ -34,7 +35,7 @@ def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
         reach("tidy.after_write")
         try:
             table.commit({}, merged, [old.name for old in chosen], epoch)
-        except Conflict:  # another process has just appended; the next compaction merges
+        except Conflict:  # another process has just appended; the next compaction continues
             discard_run(path, run)
             return merges
         reach("tidy.after_commit")

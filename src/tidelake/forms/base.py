@@ -1,7 +1,7 @@
 """The base of a table: the rows left after merging everything up to some time; reading them needs no exchange.
 
 No two of its rows have the same key (or the same data, if diffs are summed), and it holds no deletes. A read adds up
-the few rows that came since, and sets aside the base rows that they affect. See docs/decisions/base.md.
+the few rows that came later, and sets aside the base rows that they affect. See docs/decisions/base.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The form of change events: statements with `before` and `after`, stored as they were stated.
 
-The model is `tidelake.model.events`. A merge also produces events, for rows whose times no reader can distinguish any
-more: `after` alone, with a diff that says how often the row is added or, if negative, removed.
+The model is `tidelake.model.events`. For rows whose times no reader can distinguish any more, a merge writes events as
+well. These have only `after`, and a diff that says how often the row is added or, if negative, removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidelake.store.table_schema import data_fields
 
 
 class EventForm(Form):
-    """Change events: with a key, the newest row counts; without a key, rows add up."""
+    """Change events. With a key, the newest row of each key is kept; without a key, equal rows are added up."""
 
     cancels_copies = True
     moves_times = True
@@ -73,7 +73,7 @@ class EventForm(Form):
         return suspect_times(unsealed, self.row, self.key)
 
     def breaches(self, grouped: DataFrame) -> DataFrame | None:
-        """Count keys that are left with two rows or, if `before` is the key alone, that have two events."""
+        """Count keys that are left with two rows or, if `before` has only the key, that have two events."""
         effective = grouped.where(~F.col("_discarded"))
         if not self.key:
             return None
@@ -86,7 +86,7 @@ class EventForm(Form):
         return rows_brought()
 
     def rows_by_key(self, sealed: DataFrame, effects: DataFrame) -> DataFrame | None:
-        """Count the rows that are left; if `before` is the key alone, count events, which have no order."""
+        """Count the rows that are left; if `before` has only the key, count events, which have no order."""
         if not self.key:
             return None
         key = [f"`{name}`" for name in self.key]
@@ -129,7 +129,7 @@ def row_updates(events: DataFrame, key_before: Sequence[str] = ()) -> DataFrame:
 
 
 def _same_key(key: Sequence[str]) -> Column:
-    """Return whether an event has both rows, and they have the same key; null or false if not."""
+    """Return whether an event has both rows, and these have the same key; null or false if not."""
     return all_of(F.col(BEFORE)[name] == F.col(AFTER)[name] for name in key)
 
 
@@ -157,10 +157,10 @@ def merged_events(
     Args:
         sealed: the events.
         event_fields: the columns of an event.
-        key: the key's columns; empty if rows add up.
+        key: the key's columns; empty if there is no key.
         through: the last of those times; -1 if there are none.
         others: the first and last times of the runs that are not merged. At those times, an update in another run may
-            cancel one of these.
+            cancel one of the updates here.
         key_before: the key's columns if `before` has only those.
     """
     names = [field.name for field in event_fields]
@@ -187,7 +187,7 @@ def _newest_updates(updates: DataFrame, key: Sequence[str], through: int, others
 
 
 def _as_events(updates: DataFrame, event_fields: Sequence[pa.Field], row: Sequence[str]) -> DataFrame:
-    """Turn updates of rows into events that have `after` alone."""
+    """Turn updates of rows into events that have only `after`."""
     after = F.struct(*(F.col(f"`{name}`") for name in row))
     kinds = spark_schema(pa.schema(event_fields))
     columns = [(after if kind.name == AFTER else F.lit(None)).cast(kind.dataType).alias(kind.name) for kind in kinds]

@@ -1,4 +1,4 @@
-"""The protocol of forms: how a table's rows give the contents, how a merge combines them, how they break the envelope.
+"""The protocol of forms: how rows give the contents, how a merge combines them, and how they may break the envelope.
 
 An envelope says what a statement means, and so determines the form: diffs that are summed, statements about keys, or
 change events. All code that reads, seals or merges a table asks its form; see `plugins.envelope`.
@@ -19,7 +19,7 @@ RowFilter = Callable[[DataFrame], DataFrame]
 
 
 class Form(Protocol):
-    """What the rows of one collection's table mean. Methods that few forms need have a default."""
+    """What the rows of one collection's table mean. A method that only a few forms need has a default."""
 
     fields: list[pa.Field]
     """The columns of the contents."""
@@ -35,14 +35,14 @@ class Form(Protocol):
     None if the stored rows alone do not show a breach.
     """
     is_additive: bool
-    """Whether the contents are the sums of the diffs of equal stored rows, so that no merge changes such a sum."""
+    """Whether the contents are the sums of the diffs of equal stored rows, so that no merge changes these sums."""
     makes_base: bool
     """Whether a merge of all indistinguishable times leaves a base; see `forms.base`."""
 
     def contents(
         self, rows: DataFrame, columns: Sequence[str], keep: RowFilter, base: DataFrame | None = None
     ) -> DataFrame:
-        """Compute the contents from rows at or before a time; `base_contents` does so for a base alone.
+        """Compute the contents from rows at or before a time; `base_contents` does so if there is only a base.
 
         In:  the data's columns, _time, _diff.
         Out: `columns`, and _diff, how often a row occurs; never 0.
@@ -50,7 +50,7 @@ class Form(Protocol):
         Args:
             rows: the rows; with a base, those outside it.
             columns: some columns of the contents.
-            keep: a filter of whole rows of the contents; it is applied as early as the result allows.
+            keep: a filter on whole rows of the contents; applied as early as possible without changing the result.
             base: the rows of the base, all of them earlier; only if the form makes a base.
         """
 

@@ -30,9 +30,9 @@ class KeyErrors:
     """The keys in error at the last time.
 
     Args:
-        count: their number; if `has_more`, a lower bound.
+        count: the number of keys; if `has_more`, a lower bound.
         has_more: whether there are more suspects than `KEYS_EXAMINED_MAX`.
-        first: some of them, each with its error.
+        first: some of the keys, each with its error.
     """
 
     count: int = 0
@@ -43,8 +43,8 @@ class KeyErrors:
 def keys_in_error(collection: Collection) -> KeyErrors:
     """Find the keys whose newest stored row has an error.
 
-    Cost: nothing if none was ever stored; the footers of all files if merges have dropped all of them; else one pass
-    over the key's columns and `_position`.
+    Cost: nothing if no error was ever stored; the footers of all files if merges have dropped every error; else one
+    pass over the key's columns and `_position`.
     """
     table = OpenTable(collection.paths.updates)
     if not table.value(HAS_ERRORS):
@@ -90,7 +90,7 @@ def _greatest_barrier(files: Sequence[pq.ParquetFile], key: Sequence[str]) -> li
 
 
 def _first_value_in(rows: Iterable[dict[str, Any]], column: pa.Field) -> pc.Expression:
-    """Return whether a row's first value within a column is that of one of these rows; always true for a list."""
+    """Return whether a row's first value within a column equals that of one of these rows; always true for a list."""
     path = [column]
     while pa.types.is_struct(path[-1].type):
         path.append(path[-1].type.field(0))

@@ -1,7 +1,7 @@
-"""The keyed form: statements about keys. The newest statement of each key counts.
+"""The keyed form: statements about keys. Only the newest statement of each key has an effect.
 
 Statements are stored as they arrive: nothing is looked up, nothing is added up, and no time moves. Among a key's
-statements at the same time, a value beats a delete; copies are equal, so either may stay. The model is
+statements at the same time, a value beats a delete; copies are equal, so any of them may stay. The model is
 `tidelake.model.keyed`.
 """
 
@@ -24,7 +24,7 @@ from tidelake.store.table_schema import data_fields
 
 
 class KeyedForm(Form):
-    """Statements about keys. The newest statement of each key counts."""
+    """Statements about keys. Only the newest statement of each key has an effect."""
 
     cancels_copies = False
     breaches_stay = True
@@ -73,15 +73,15 @@ def _once_each(base: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def newest_rows(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Return, for each key, the row with the greatest position.
+    """Return the newest row of each key; at the same time, a value is newer than a delete.
 
     In:  the key's columns, _time, _diff, any others.
     Out: the same columns; the key is unique.
     Cost: one exchange of at most one row for each key and task.
     """
-    position = F.struct(F.col(TIME), F.col(DIFF) > 0)
+    rank = F.struct(F.col(TIME), F.col(DIFF) > 0)
     whole = F.struct(*(F.col(f"`{name}`") for name in rows.columns))
-    newest = rows.groupBy(*(f"`{name}`" for name in key)).agg(F.max_by(whole, position).alias("_newest"))
+    newest = rows.groupBy(*(f"`{name}`" for name in key)).agg(F.max_by(whole, rank).alias("_newest"))
     return newest.select("_newest.*")
 
 
@@ -107,8 +107,8 @@ def merged_rows(sealed: DataFrame, key: Sequence[str], through: int, takes_all: 
         sealed: the rows.
         key: the key's columns.
         through: the last of those times.
-        takes_all: whether no other run holds a row at or before `through`; only then may a delete be dropped, as it
-            hides nothing.
+        takes_all: whether no other run holds a row at or before `through`; only then may a delete be dropped, as
+            there is nothing that it hides.
     """
     newest = newest_rows(sealed.where(F.col(TIME) <= through), key)
     if takes_all:
@@ -120,8 +120,8 @@ def suspect_times(unsealed: DataFrame, key: Sequence[str], data: Sequence[str]) 
     """Find the times at which a key may have two values, or a diff is neither +1 nor -1.
 
     In:  the data's columns, _time, _diff.
-    Out: _time (unique). Any other time has no breach, unless two data share a 128-bit fingerprint; seal compares that
-         time anyway, as it has fewer fingerprints than rows.
+    Out: _time (unique). Any other time has no breach, unless different data shares a 128-bit fingerprint; seal compares
+         such a time anyway, as the time has fewer fingerprints than rows.
     Cost: one exchange of five longs per row.
     """
     high, low = fingerprint(unsealed, key)

@@ -1,11 +1,11 @@
-"""The positioned form: statements about keys in their source's order. The newest statement of each key counts.
+"""The positioned form: statements about keys in their source's order. Only the newest of each key has an effect.
 
 Statements are stored as they arrive: nothing is looked up, and no time moves. The model, with the rules, is
 `tidelake.model.positioned`; docs/decisions/positions.md gives the reasons.
 
 All frames of rows here have the data's columns and _time, _diff, _position, _unavailable (names of columns without a
-value of their own; null if all have one), _error. A delete and a key in error have the key's columns alone; a barrier
-has none.
+value of their own; null if all have one), _error. A delete and the row of a key in error have values only in the key's
+columns; a barrier has none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Shape:
     barriers: bool = True
     """Whether some row may be a barrier; if not, reads do not look for barriers."""
     unavailable: bool = True
-    """Whether some row may lack a column's value; if not, reads do not look for such keys."""
+    """Whether some row may lack a column's value; if not, reads do not look for such rows."""
 
     @property
     def columns(self) -> list[str]:
@@ -56,7 +56,7 @@ class Shape:
 class PositionedForm(Form):
     """Statements about keys in the order of their source.
 
-    It makes no base: a row that arrives later may be older in that order than the rows that a merge has left.
+    It makes no base: a row that arrives later may be older in the source's order than the rows that a merge has left.
     """
 
     cancels_copies = False
@@ -104,7 +104,7 @@ class PositionedForm(Form):
 
 
 def newest_rows(rows: DataFrame, shape: Shape) -> DataFrame:
-    """Find the newest row of each key that no barrier erases: a value, a delete or an error.
+    """Find, for each key, the newest row that no barrier erases: a value, a delete or an error.
 
     In:  rows.
     Out: rows; the key is unique. `_unavailable` is as it was stored.

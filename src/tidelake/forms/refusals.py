@@ -25,7 +25,7 @@ def is_negative(statement: Column) -> Column:
 
 
 def reason_against(refusals: Sequence[Refusal], statement: Column) -> Column:
-    """Return why a statement is refused, by the first kind that holds; null if it is not."""
+    """Return why a statement is refused, by the first kind that holds; null if it is not refused."""
     if not refusals:
         return F.lit(None).cast("string")
     return F.coalesce(*(F.when(refusal.holds(statement), F.lit(refusal.reason)) for refusal in refusals))

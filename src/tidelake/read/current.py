@@ -23,7 +23,7 @@ class CurrentReport:
     """What `current` shows now."""
 
     as_of: int | None
-    """The last sealed time when it was built; None while nothing is sealed."""
+    """The last sealed time when `current` was built; None while nothing is sealed."""
     rows: int
     rebuilt: bool
 
@@ -32,7 +32,7 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     """Overwrite `current` with the contents before upper; leave it unchanged if upper has not moved.
 
     A table that was built before damage was found may contain the damage, so it is rebuilt after a repair.
-    The table has the data's columns and `_diff`, how often a row occurs.
+    The table has the data's columns and `_diff`, which says how often a row occurs.
 
     Raises:
         DamagedTable: the last validation found that something below upper is not what was proven.
@@ -75,7 +75,7 @@ class _Shown:
     rows: int
     """From its log: counting rows before they are written would take another pass."""
     proofs_at_ms: int
-    """The time of the newest note in `proofs/` when it was built."""
+    """The time of the newest note in `proofs/` when `current` was built."""
 
 
 def _shown(spark: SparkSession, path: str) -> _Shown | None:

@@ -1,10 +1,10 @@
 """Which predicates a read accepts: expressions over the columns of the contents, and nothing else.
 
 A read AS OF a time gives the same rows whenever it is repeated. So a predicate must not see a clock, a random number, a
-session, a file or a table, and must not call code of its own. It is checked twice, before any row is read. First, as it
-is written: it may consist only of known operators and functions; whatever Spark adds later is refused until it is
-listed here. Then, as Spark understands it: Spark's own rules that insert the time or values of the session must find
-nothing to replace, because `day = 'today'` also depends on a clock.
+session, a file or a table, and must not call user-defined functions. It is checked twice, before any row is read.
+First, as it is written: it may consist only of known operators and functions; whatever Spark adds later is refused
+until it is listed here. Then, as Spark understands it: Spark's own rules that insert the time or values of the session
+must find nothing to replace, because even `day = 'today'` depends on a clock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidelake.errors import PredicateRefused
 CHARACTERS_MAX = 100_000
 """Maximum length of a predicate."""
 
-# Left out on purpose: whatever makes a value of any size out of a number (`repeat`, `lpad`, `sequence`).
+# Left out on purpose: functions that can make a value of any size from a number (`repeat`, `lpad`, `sequence`).
 _FUNCTIONS = (
     # comparisons and conditions
     """between coalesce equal_null greatest if ifnull ilike isnan isnotnull isnull least like nanvl nullif nullifzero
@@ -71,14 +71,14 @@ _OPERATORS = """Add And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CaseWhen Cast
     UnaryMinus UnaryPositive UnresolvedAttribute UnresolvedCollation UnresolvedExtractValue UnresolvedFunction
     UnresolvedNamedLambdaVariable"""
 OPERATORS = frozenset(_OPERATORS.split())
-"""What Spark's parser makes of accepted syntax."""
+"""The classes of the nodes that Spark's parser builds from accepted syntax."""
 _NAMED = {
     "Alias": "ends with a name, or is cut off",
     "AggregateExpression": "calls a function over several rows",
     "WindowExpression": "calls a function over several rows",
     **dict.fromkeys(("Exists", "InSubquery", "LateralSubquery", "ListQuery", "ScalarSubquery"), "contains a subquery"),
 }
-"""How an error describes refused syntax that people write; it gives other syntax the name that Spark has for it."""
+"""How an error describes the refused syntax that people are most likely to write, by the class of its node."""
 _DATES = frozenset({"date", "timestamp", "timestamp_ntz"})
 _WRITTEN_OUT = re.compile(r"""\w+\s*r?(['"])\s*[+-]?[0-9][^\\'"]*\1""", re.IGNORECASE)
 """A date or time in digits. `date 'today'` becomes a date as well; only its text shows that it has no digits."""
@@ -92,7 +92,7 @@ def check_predicate(spark: SparkSession, where: str, schema: StructType) -> None
     Cost: one parse and one analysis on the driver; no rows.
 
     Raises:
-        PredicateRefused: names what does not fit.
+        PredicateRefused: the error names what does not fit.
     """
     if len(where) > CHARACTERS_MAX:
         too_long = f"has {len(where)} characters, more than {CHARACTERS_MAX}"
@@ -121,7 +121,7 @@ def _problems_of_syntax(spark: SparkSession, parsed: Any, where: str, names: Seq
     """Yield each problem with a part of the predicate that is not known to be harmless.
 
     Raises:
-        PredicateRefused: it names a column that does not exist.
+        PredicateRefused: the predicate uses a column that does not exist.
     """
     nodes = json.loads(parsed.toJSON())
     for node in nodes:
@@ -180,6 +180,6 @@ def _problems_of_meaning(spark: SparkSession, where: str, schema: StructType) ->
         yield "depends on the session"
     # Only inside a lambda: elsewhere, a name that is not a column has already been refused.
     if "->" in where and ".VariableReference" in plan.condition().toJSON():
-        yield "depends on the session: it names one of its variables"
+        yield "depends on the session: it uses a session variable"
     if not plan.deterministic():
         yield "does not have the same value each time"

@@ -28,7 +28,7 @@ _KEYS_NAMED_MAX = 10
 class Snapshot:
     """Contents AS OF a time.
 
-    `contents` has the requested columns and `_diff`, how often each row occurs; never 0.
+    `contents` has the requested columns and `_diff`, which says how often each row occurs; never 0.
     """
 
     as_of: int
@@ -38,7 +38,7 @@ class Snapshot:
     version: int
     contents: DataFrame
     unknown: DataFrame | None = None
-    """The keys of rows with a value that was never stated, and the columns in `_unavailable`.
+    """The keys of rows with a value that was never stated, and, in `_unavailable`, the columns without one.
 
     None if no row ever lacked a value."""
 
@@ -62,12 +62,12 @@ def snapshot(
         spark: the session.
         collection: the collection, with its newest catalog entry.
         as_of: a time in [since, upper); any time at or after since if the stream is closed.
-        columns: columns of the contents; all if empty. Rows that are equal in them add up.
-        where: a Spark SQL predicate on the columns of the contents. If rows add up, it is pushed down to the scan.
+        columns: columns of the contents; all if empty. Rows that are equal in these columns are added up.
+        where: a Spark SQL predicate on the columns of the contents. If diffs are summed, it is pushed down.
         skip_errors: leave out keys in error, whose newest record could not be decoded.
 
     Raises:
-        KeysInError: there are such keys at that time, and `skip_errors` is false.
+        KeysInError: there are keys in error at that time, and `skip_errors` is false.
         SinceError: `as_of` is before `since`.
         UpperError: `as_of` is at or after upper, or nothing is sealed yet.
         UnknownColumn: the collection has no such column.
@@ -90,7 +90,7 @@ def snapshot(
         check_predicate(spark, where, spark_schema(pa.schema(form.fields)))
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
     schema = collection.updates_schema()
-    # A column added after the entry was read is unknown here: rows that differ only in that column add up.
+    # A column added after the entry was read is unknown here: rows that differ only in that column are added up.
     has_all_columns = len(schema) == len(table.schema())
     whole, later = split_base(files) if form.makes_base and has_all_columns else ([], files)
     rows = _rows_until(spark, collection, later, schema, at)

@@ -66,7 +66,7 @@ class CollectionStatus:
     sealed_by_decision: list[dict[str, Any]] = field(default_factory=list)
     """`time`, `announced` (as decided), `reason` of every time that was sealed by decision."""
     decided_counts: list[int] = field(default_factory=list)
-    """The times whose number of updates was decided."""
+    """The times at which a decision sets the number of updates."""
     late_verdicts: dict[str, int] = field(default_factory=dict)
     """By verdict, the number of late rows: `copy`, `contradiction`, `settled`, `untold`; `late` if not compared yet."""
     late_contradicted: int = 0
@@ -79,9 +79,9 @@ class CollectionStatus:
     keys_in_error: int = 0
     """Number of keys whose newest record could not be decoded; reads refuse them or leave them out."""
     keys_in_error_first: list[str] = field(default_factory=list)
-    """Some of them, each with its error."""
+    """Some of these keys, each with its error."""
     times_ahead_s: int = 0
-    """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if by less than a day."""
+    """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if it is less than a day ahead."""
 
     @property
     def state(self) -> str:
@@ -113,7 +113,8 @@ class CollectionStatus:
                 return f"decided at time {time}, next seal applies it", "the next seal"
             return f"decided at time {time}, next seal counts the rest", "the next seal, or a count of the rest"
         if self.late_undecided:
-            return "contradicted late", f"a decision about late facts: {self.late_undecided}"
+            facts = "1 late fact" if self.late_undecided == 1 else f"{self.late_undecided} late facts"
+            return "contradicted by late facts", f"a decision about {facts}"
         if self.late_problem:
             return "late facts cannot be read", "the notes about late facts"
         if self.keys_in_error:
@@ -129,9 +130,10 @@ class CollectionStatus:
 
 
 def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
-    """Return `time`, `announced`, `reason` of every time that was sealed by decision; only their files are opened.
+    """Return `time`, `announced`, `reason` of every time that was sealed by decision.
 
-    If a time is noted twice, the newest note counts: a seal that stopped before its commit noted an older decision.
+    If a time has two proofs, the newest applies: a seal that stopped before its commit noted an older decision.
+    Cost: only the files that may have such a time are opened.
     """
     times = sorted(reasons_in(collection.entry.decisions))
     if not times:
@@ -149,7 +151,7 @@ def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
 
 
 def read_status(collection: Collection, family: str, topics: Sequence[Topic] = ()) -> CollectionStatus:
-    """Read what `status` shows, without a JVM; without topics, it has no lag.
+    """Read what `status` shows, without a JVM; if no topics are given, there is no lag.
 
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
     of the files that hold both sealed and unsealed rows.
@@ -241,7 +243,7 @@ def read_late(collection: Collection) -> LateFacts:
 
 
 def _rows_from(table: Location, files: list[RunFile], upper: int) -> int:
-    """Count rows at or after upper; only files on both sides of it are opened, for one column."""
+    """Count rows at or after upper; of files with rows on both sides of upper, one column is read."""
     rows = 0
     for file in files:
         if file.time_min is not None and file.time_min >= upper:

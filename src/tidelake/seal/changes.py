@@ -1,7 +1,7 @@
 """The changes that a seal makes to the rows that it proves, in the commit that moves upper; almost always none.
 
 If diffs are summed, rows with the opposite diff cancel surplus copies and discarded statements. A statement about a key
-has no opposite, so runs that hold discarded statements are written again without them.
+has no opposite, so runs that hold discarded statements are written again without these statements.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def cancel(table: OpenTable, schema: pa.Schema, counts: OpenCounts, end: int) ->
         table: the collection's updates, in the state that was counted.
         schema: the table's schema.
         counts: what was counted.
-        end: the first time that is not sealed; 2^63 if all are.
+        end: the first time that is not sealed; 2^63 if every time is.
     """
     names = [name for name in schema.names if name != RUN]
     added = []
@@ -72,7 +72,7 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
         spark: the session.
         collection: the collection.
         table: its updates table, in the state that was counted.
-        discards: the discards at times that this seal proves.
+        discards: the decisions to discard statements at times that this seal proves.
 
     Cost: nothing if there are no discards; else one scan of the files that may hold their times, and of the runs to
         rewrite.

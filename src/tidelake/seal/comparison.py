@@ -1,4 +1,4 @@
-"""The comparison of a seal: what was announced with what was counted, and up to which time the stream is complete."""
+"""Compares what was announced with what was counted, to find out up to which time the stream is complete."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def compare(
         pending: what was announced.
         counts: what is stored at or after `upper`, and before `end` if that is not None.
         upper: the first time that is not sealed.
-        end: the first time that was not counted; None if all were.
+        end: the first time that was not counted; None if every time was.
     """
     ledger = Ledger(Antichain.of(upper))
     for statement in pending.statements():

@@ -1,8 +1,8 @@
-"""Counts open times without a Spark job: Arrow compares whole rows, column by column.
+"""Counts the rows at open times without a Spark job: Arrow compares whole rows, column by column.
 
 Arrow groups a hundred thousand rows in less time than Spark takes to plan a job. Rows pass through buckets of times;
 each bucket is counted and dropped once its last row is read, so memory is bounded if files are roughly in time order.
-If they are not, or if a column has lists or structs, Spark counts. The next rows are read while all cores count.
+If they are not, or if a column has lists or structs, Spark counts. All cores count while the next rows are read.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def count_in_arrow(
 
     Args:
         table: the table's folder.
-        files: the files that may hold a counted row.
+        files: the files that may hold a row to count.
         schema: the table's schema.
         data: the data's columns.
-        key: the key's columns, if a key has one value at a time; empty if diffs are summed.
-        within: the times that are counted.
+        key: the key's columns, if a key may have only one value at each time; empty if diffs are summed.
+        within: the times at which rows are counted.
 
     Returns:
-        Exact counts, copies included; None if they would take too much memory, or if Arrow cannot compare a column.
+        Exact counts, copies included; None if counting would take too much memory, or if Arrow cannot compare a column.
 
     Cost: one pass over the rows' times, and one over the rows.
     """
@@ -89,7 +89,7 @@ class _Buckets:
         self.table, self.files, self.within = table, files, within
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table | None]:
-        """Yield each bucket's rows once they are complete; if too many wait, yield None and stop."""
+        """Yield each bucket's rows once they are complete; if too many rows wait, yield None and stop."""
         firsts, missing = self._plan()
         parts: dict[int, list[pa.Table]] = {}
         held = 0
@@ -107,11 +107,11 @@ class _Buckets:
                 return
 
     def _plan(self) -> tuple[np.ndarray, list[int]]:
-        """Return the first time of each bucket, and its number of rows."""
+        """Return the first time of each bucket, and the number of rows in it."""
         times = np.concatenate([self._times(file) for file in self.files])
         if not len(times):
             return times, []
-        if (times[1:] < times[:-1]).any():  # a tick writes them in order
+        if (times[1:] < times[:-1]).any():  # a tick writes its rows in order of time
             times.sort()
         begins = np.flatnonzero(np.diff(times, prepend=times[0] - 1))
         distinct, rows = times[begins], np.diff(begins, append=len(times))
@@ -135,7 +135,7 @@ class _Buckets:
 
 
 def _batch_rows(file: pq.ParquetFile, names: list[str]) -> int:
-    """Choose the number of rows per batch by the first rows' size in memory: repeats take little space on disk."""
+    """Choose the number of rows per batch by the size of the first rows in memory: on disk, repeats are small."""
     first = next(file.iter_batches(_ROWS_TO_WEIGH, columns=names), None)
     if first is None:
         return BATCH_ROWS

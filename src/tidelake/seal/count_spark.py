@@ -1,8 +1,8 @@
-"""Counts open times in one Spark job, without an exchange for times whose rows one task reads.
+"""Counts the rows at open times in one Spark job, without an exchange for times whose rows are all read by one task.
 
 Equal statements have the same time, so a task that reads every row of a time can find all of its copies. Files of
-different ticks mostly hold different times: they are grouped, one task reads each group, and only the times that appear
-in two groups are counted again, with an exchange.
+different ticks mostly hold different times. So files are grouped, one task reads each group, and only the times that
+appear in several groups are counted again, with an exchange.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tidelake.store.files import RunFile
 from tidelake.store.layout import TIME
 
 TIMES_LISTED_MAX = 500
-"""Maximum number of times that are written into a plan; longer lists are joined."""
+"""Maximum length of a list of times that is written into a plan; a longer list is joined."""
 ROWS_OF_A_TASK_MIN = 500_000
 _OVERLAP_MAX = 0.25
 _COUNTS = ("rows", "distinct", "conflicts")
 
 Read = Callable[[Sequence[RunFile]], DataFrame]
-"""The unsealed rows of some files."""
+"""Reads the unsealed rows of some files."""
 
 
 def count_open_times(
@@ -45,7 +45,7 @@ def count_open_times(
         read: reads their unsealed rows.
 
     Cost: one pass over the rows, in one job, if the files' times hardly overlap; else an exchange of three longs per
-        row, and what the form needs.
+        row, and whatever the form needs.
     """
     groups = group_by_time(files, spark.sparkContext.defaultParallelism)
     if groups is None:
@@ -56,8 +56,8 @@ def count_open_times(
     if not shared:
         return _open_counts(counted)
     again = _counts(form, data, rows_at(spark, read(files), shared)).toArrow()
-    alone = counted.filter(pa.compute.invert(pa.compute.is_in(counted[TIME], pa.array(shared, pa.int64()))))
-    return _open_counts(pa.concat_tables([alone, again]))
+    unshared = counted.filter(pa.compute.invert(pa.compute.is_in(counted[TIME], pa.array(shared, pa.int64()))))
+    return _open_counts(pa.concat_tables([unshared, again]))
 
 
 def rows_at(spark: SparkSession, rows: DataFrame, times: Sequence[int]) -> DataFrame:

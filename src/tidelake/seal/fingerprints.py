@@ -97,10 +97,10 @@ def compensating_rows(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
     )
 
 
-def _cancelling(diff: Column, times: Column) -> Column:
-    """Return diffs that add up to `-diff * times`: one number, or several if one could exceed int64."""
-    small = (diff > -(2**31)) & (diff < 2**31) & (times < 2**31)
+def _cancelling(diff: Column, copies: Column) -> Column:
+    """Return diffs that add up to `-diff * copies`: one number, or several if one could exceed int64."""
+    small = (diff > -(2**31)) & (diff < 2**31) & (copies < 2**31)
     half = F.shiftright(diff, 1)
-    return F.when(small, F.array(-diff * times)).otherwise(
-        F.flatten(F.array_repeat(F.array(-half, -(diff - half)), times.cast("int")))
+    return F.when(small, F.array(-diff * copies)).otherwise(
+        F.flatten(F.array_repeat(F.array(-half, -(diff - half)), copies.cast("int")))
     )

@@ -39,7 +39,7 @@ class OpenRows:
         rulings: the operators' decisions.
         table: its updates table.
         upper: the first time that is not sealed.
-        end: the first time that is not counted; None if all are.
+        end: the first time that is not counted; None if every time is.
     """
 
     spark: SparkSession
@@ -56,7 +56,7 @@ class OpenRows:
         return [field.name for field in data_fields(self.collection.entry.record_schema)]
 
     def files(self) -> list[RunFile]:
-        """Return the files that may hold a counted row."""
+        """Return the files that may hold a row to count."""
         files = [file for file in self.table.files() if file.time_max is None or file.time_max >= self.upper]
         if self.end is None:
             return files
@@ -67,7 +67,7 @@ class OpenRows:
         """Count what is stored at each open time; the counts occupy memory in Spark until the block ends.
 
         Args:
-            files: the result of `files`.
+            files: the result of the method `files`.
 
         Cost: one pass over the rows; Spark compares whole statements only at suspect times and at times with a discard.
         """
@@ -95,7 +95,7 @@ class OpenRows:
         return count_open_times(self.spark, self.form, self.data, files, self._read)
 
     def _read(self, files: Sequence[RunFile]) -> DataFrame:
-        """Read the counted rows of these files."""
+        """Read the rows of these files that are to be counted."""
         rows = read_files(self.spark, self.table.path, files, self.collection.updates_schema())
         unsealed = rows.where(F.col(TIME) >= parameter(self.upper, F.col(TIME)))
         return unsealed if self.end is None else unsealed.where(F.col(TIME) < parameter(self.end, F.col(TIME)))

@@ -16,12 +16,12 @@ from tidelake.store.layout import PROGRESS_SCHEMA, new_run
 
 
 class Pending:
-    """The statements, and the right to replace them once."""
+    """The pending progress statements, and the right to replace them once."""
 
     def __init__(self, collection: Collection) -> None:
         """Read the statements.
 
-        Cost: the table has one run from the last seal, and one or more from each tick after it.
+        Cost: the table has one run from the last seal, and one or more from each later tick.
         """
         self.path, self.epoch = collection.paths.progress, collection.entry.epoch
         self.table = OpenTable(self.path)
@@ -44,7 +44,8 @@ class Pending:
     def prune(self, upper: int, closed: bool) -> None:
         """Replace the statements with what they say about times at or after `upper`; if `closed`, drop all of them."""
         remaining: dict[Any, dict[str, Any]] = {}
-        reaches_below = False  # every seal would compare such a statement with the proofs again
+        # Whether a statement begins below upper: if it stayed so, every seal would compare it with the proofs again.
+        reaches_below = False
         for row in self.rows.to_pylist():
             reaches_below = reaches_below or (bool(row["lower"]) and min(row["lower"]) < upper)
             ends_before = row["upper"] and min(row["upper"]) <= upper

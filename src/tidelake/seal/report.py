@@ -18,7 +18,7 @@ class SealReport:
     copies_cancelled: int = 0
     decided: int = 0
     decided_times: list[tuple[int, str]] = field(default_factory=list)
-    """The times that were sealed by decision, with the reason."""
+    """The times that were sealed by decision, each with its reason."""
     unsealed_rows: int = 0
     files_opened: int = 0
     contradictions: list[Contradiction] = field(default_factory=list)

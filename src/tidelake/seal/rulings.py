@@ -8,7 +8,7 @@ from tidelake.store.decision import Decision, Discard, counts_in, discards_in, r
 
 
 class Rulings:
-    """The decisions about times; for each time, the newest decision counts."""
+    """The decisions about times. If several set a count for one time, the newest applies."""
 
     def __init__(self, decisions: Sequence[Decision]) -> None:
         """Group decisions by what they do."""
@@ -20,7 +20,7 @@ class Rulings:
         """The decisions to discard a statement."""
 
     def discarded_times(self, first: int) -> set[int]:
-        """Return the times at or after `first` that have a discard."""
+        """Return the times at or after `first` at which a statement is discarded."""
         return {discard.time for discard in self.discards if discard.time >= first}
 
     def discards_within(self, first: int, end: int) -> list[Discard]:

@@ -1,7 +1,7 @@
-"""Seal: compares what was announced with what is stored, and moves upper in a commit that almost never has data.
+"""Seal: compares what was announced with what is stored, and moves upper in a commit that almost never adds rows.
 
-Its steps: count the rows at or after upper, compare the counts with what was announced, remove the effect of copies and
-discarded statements, record the proof, commit. The pure `Ledger` decides; Arrow or Spark does the counting.
+The steps of a seal: count the rows at or after upper, compare the counts with what was announced, remove the effect of
+copies and discarded statements, record the proof, commit. The pure `Ledger` decides; Arrow or Spark does the counting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidelake.store.state import CLOSED, SEALED_AT_MS, UPPER
 
 
 def seal(spark: SparkSession, collection: Collection) -> SealReport:
-    """Move upper as far as the proof reaches; do nothing if it reaches no further than before.
+    """Move upper as far as the proof reaches; leave it where it is if the proof reaches no further.
 
     Raises:
         Conflict: other writers won every attempt; nothing was sealed.
@@ -60,7 +60,7 @@ def _nothing_to_seal(collection: Collection) -> SealReport:
 
 
 class _Seal:
-    """One attempt, from one state of the table. With an `end`, it counts and seals only times before it."""
+    """One attempt, from one state of the table. If `end` is given, only times before `end` are counted and sealed."""
 
     def __init__(self, spark: SparkSession, collection: Collection, end: int | None) -> None:
         self.spark, self.collection, self.paths = spark, collection, collection.paths
@@ -108,7 +108,7 @@ class _Seal:
         return self.report
 
     def _finish(self, pending: Pending, prunes: bool) -> SealReport:
-        """Drop what pending statements announce for times before upper, if `prunes`; return the report."""
+        """If `prunes`, drop what pending statements announce for times before upper; return the report."""
         if prunes:
             pending.prune(self.report.upper, self.report.closed)
         return self.report
@@ -145,7 +145,7 @@ class _Seal:
         return cancel(self.table, self.collection.updates_schema(), counts, end)
 
     def _commit(self, counts: OpenCounts, changes: Changes) -> None:
-        """Commit. After a conflict, commit again, but seal only times before any rows that others have added."""
+        """Commit. After a conflict, commit again, but seal only the times before the rows that others have added."""
         counted_files = {file.path for file in self.table.files()}
         now_ms = int(clock.time() * 1000)
 
@@ -153,7 +153,7 @@ class _Seal:
             values = {
                 UPPER: self.report.upper,
                 CLOSED: int(self.report.closed),
-                SEALED_AT_MS: max(now_ms, table.value(SEALED_AT_MS) or 0),  # a clock may go backwards, a value may not
+                SEALED_AT_MS: max(now_ms, table.value(SEALED_AT_MS) or 0),  # a clock may run backwards, a value may not
             }
             done = table.commit(values, changes.added, changes.removed, epoch=self.collection.entry.epoch)
             self.report.committed, self.report.version = True, done.version
@@ -181,8 +181,8 @@ class _Seal:
     def _claim_less(self, upper: int, counts: OpenCounts, changes: Changes) -> Changes:
         """Seal only the times before `upper`, to which nothing has been added; the next seal proves the rest.
 
-        Counting everything again would never end while an ingest commits faster than a count takes. The proofs of later
-        times stay: they are facts, and readers use only the proofs before upper.
+        Counting everything again would never end while an ingest commits faster than a seal can count. The proofs of
+        later times stay: they are facts, and readers use only the proofs before upper.
         """
         self.report.upper, self.report.closed = upper, False
         self._settle([time for time in self.settled if time < upper], counts)

@@ -1,4 +1,4 @@
-"""Failures of Spark and delta-rs as one readable line."""
+"""Describes a failure of Spark or delta-rs in one readable line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The error of a wrong or missing jar, apart from the code that fetches jars, so that catching it costs no import."""
+"""The error about a jar that is missing or differs from the lock. Catching it does not import what fetches jars."""
 
 from __future__ import annotations
 

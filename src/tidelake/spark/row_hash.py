@@ -63,12 +63,12 @@ def as_text(total: int) -> str:
     return f"{total % 2**64:016x}"
 
 
-def weighed_sums(value: Column, weight: Column, name: str = "_weighed") -> list[Column]:
-    """Return the aggregates from which `weighed_sum` computes the sum of hashes, each multiplied with a weight.
+def weighted_sums(value: Column, weight: Column, name: str = "_weighted") -> list[Column]:
+    """Return the aggregates from which `weighted_sum` computes the sum of hashes, each multiplied by a weight.
 
     Args:
         value: the hash, bigint.
-        weight: any integer, also a decimal. The sum is linear in it: rows whose weights cancel add nothing.
+        weight: any integer; its type may be decimal. The sum is linear in it: rows whose weights cancel add nothing.
         name: how the names of the aggregates begin.
     """
     factor = F.pmod(weight, F.lit(MODULUS)).cast("bigint")
@@ -76,17 +76,17 @@ def weighed_sums(value: Column, weight: Column, name: str = "_weighed") -> list[
     return [F.sum(factor * half % MODULUS).alias(name + part) for part, half in halves.items()]
 
 
-def weighed_sum(aggregates: Mapping[str, int | None], name: str = "_weighed") -> tuple[int, int]:
-    """Return the sum of weighed hashes, modulo `MODULUS` for each half; sums add up half by half.
+def weighted_sum(aggregates: Mapping[str, int | None], name: str = "_weighted") -> tuple[int, int]:
+    """Return the sum of weighted hashes, modulo `MODULUS` for each half; see `add_halves` for adding up such sums.
 
-    >>> weighed_sum({"_weighed_first": 2**31, "_weighed_second": None})
+    >>> weighted_sum({"_weighted_first": 2**31, "_weighted_second": None})
     (1, 0)
     """
     return (aggregates[name + _FIRST] or 0) % MODULUS, (aggregates[name + _SECOND] or 0) % MODULUS
 
 
 def add_halves(sums: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Add up weighed sums.
+    """Add up weighted sums, half by half.
 
     >>> add_halves([(2**31 - 2, 1), (3, 4)]), add_halves([])
     ((2, 5), (0, 0))

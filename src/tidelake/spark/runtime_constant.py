@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 def parameter(number: int, anchor: Column) -> Column:
     """Return a bigint that generated code receives as data, like a parameter of a prepared statement.
 
-    Spark does not write lists into code, and does not fold an index that depends on a row. Such a number does not prune
-    files; a literal does.
+    Spark does not write lists into code, and does not fold an index that depends on a row. Unlike a literal, the result
+    does not prune files.
 
     Args:
         number: an int64.

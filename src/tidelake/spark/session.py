@@ -87,7 +87,7 @@ def start_session(
 
     Args:
         app_name: the name in the Spark UI.
-        master: the master's URL; None keeps the choice of spark-submit, and means `local[*]` without it.
+        master: the master's URL; None means the choice of spark-submit or, without spark-submit, `local[*]`.
         settings: Spark settings that override the defaults.
 
     Raises:
@@ -131,7 +131,7 @@ def start_session(
     verify([*jars_in_use(), *_local_paths(sent)], verified=verified)
     _cache_lookups(jvm)
     for name, value in _AVRO_LIMITS.items():
-        # spark-submit has started this JVM without these options; Avro reads them when it is first used.
+        # If spark-submit started this JVM, the options were not given; Avro reads them when it is first used.
         jvm.java.lang.System.setProperty(name, value)
     return session
 
@@ -139,7 +139,7 @@ def start_session(
 def jars_in_use() -> list[Path]:
     """Return the paths from which the driver's JVM loads classes: its class path, and what spark-submit added to it.
 
-    A class path that only executors have is not among them.
+    A class path that only executors have is not included.
     """
     jvm = SparkContext._jvm
     assert jvm is not None
@@ -164,7 +164,7 @@ def _jvm_runs() -> bool:
 
 @contextmanager
 def _engine_output_to_log() -> Iterator[None]:
-    """Redirect the standard error of a JVM started inside to `LOG`; if it does not start, print its output.
+    """Redirect the output of a JVM that is started inside the block to `LOG`; if the start fails, print that output.
 
     The JVM's own warnings, about a module and a missing native library, come before logging is configured, so no log4j
     setting affects them.

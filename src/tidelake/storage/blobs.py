@@ -1,8 +1,8 @@
-"""The layer under the store: reads and writes every byte of a store or a topic that Spark and delta-rs do not.
+"""The layer under the store: all access to the bytes of a store or a topic, except by Spark and delta-rs.
 
 A blob is whole or absent: it is written once, under a name of its own. Folders group blobs by name. Nothing here needs
-more than an object store offers: no rename, no link, no append. `local_disk` makes files equally safe; `objects` serves
-every other store. Only this module calls the two.
+more than an object store offers: no rename, no link, no append. `local_disk` makes files as safe as objects; `objects`
+serves every other store. Only this module calls these two.
 
 An absent blob raises `FileNotFoundError` and a name in use `FileExistsError`, whatever the store.
 """
@@ -104,7 +104,7 @@ def exists(location: Location) -> bool:
 
 
 def is_folder(folder: Location) -> bool:
-    """Return whether a folder exists. In an object store every folder does, and may be empty."""
+    """Return whether a folder exists. In an object store, every folder exists, but may be empty."""
     return _backend(folder).is_folder(folder)
 
 
@@ -125,11 +125,11 @@ def list_folder(folder: Location, *, hidden: bool = True) -> Listing:
     """Return the blobs and folders directly in a folder.
 
     Args:
-        folder: an absent one is empty.
+        folder: the folder; if it is absent, the listing is empty.
         hidden: whether names that begin with `.` or `_` are listed.
 
     Raises:
-        OSError: a name cannot be resolved, such as a broken link; `filename` says which.
+        OSError: a name, such as a broken link, cannot be resolved; `filename` of the error says which.
     """
     return _backend(folder).list_folder(folder, hidden)
 
@@ -143,13 +143,13 @@ def list_blobs(folder: Location) -> list[Blob]:
 
 
 def make_durable(locations: Iterable[Location]) -> None:
-    """Make the bytes of blobs survive a loss of power. In an object store they already do."""
+    """Make the bytes of blobs survive a loss of power, as they already do in an object store."""
     for location in locations:
         _backend(location).make_durable(location)
 
 
 def make_names_durable(folders: Iterable[Location]) -> None:
-    """Make the names directly in folders survive a loss of power. In an object store they already do."""
+    """Make the names directly in folders survive a loss of power, as they already do in an object store."""
     for folder in folders:
         _backend(folder).make_names_durable(folder)
 
@@ -160,7 +160,7 @@ def now_s(folder: Location) -> float:
 
 
 def last_change_s(folder: Location) -> float:
-    """Return when anything below a folder was last written or the folder renewed; now if it changes during the call."""
+    """Return when a folder was last renewed or anything below it written; now, if it changes during the call."""
     return _backend(folder).last_change_s(folder)
 
 

@@ -22,7 +22,7 @@ class LocalDisk:
     """A folder on this machine; `blobs` documents each method.
 
     It uses plain system calls. obstore's local store takes 41 µs to read a small file instead of 9, never syncs, and
-    rejects names that could be its own temporary files.
+    rejects names that could be those of its own temporary files.
     """
 
     def read(self, location: Location) -> bytes:
@@ -39,7 +39,7 @@ class LocalDisk:
         """Write to another name, sync, and link. Of several callers, the link succeeds for exactly one."""
         path = location.local
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in reversed(range(_CREATE_ATTEMPTS_MAX)):
+        for attempts_left in reversed(range(_CREATE_ATTEMPTS_MAX)):
             unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(16)}")
             try:
                 with open(unfinished, "xb") as file:
@@ -48,8 +48,8 @@ class LocalDisk:
                     os.fsync(file.fileno())
                 os.link(unfinished, path)
                 return
-            except FileNotFoundError:  # a sweep whose clock is ahead deleted it
-                if not left:
+            except FileNotFoundError:  # a sweep whose clock is ahead deleted the file
+                if not attempts_left:
                     raise
             finally:
                 unfinished.unlink(missing_ok=True)
@@ -133,7 +133,7 @@ class LocalDisk:
                 _sync(str(above))
 
     def now_s(self, folder: Location) -> float:
-        """Write a file and read its modification time: a shared disk has a clock of its own."""
+        """Write a file and read its modification time: a shared disk may have a clock of its own."""
         probe = folder.local / f"{UNFINISHED}{secrets.token_hex(16)}"
         try:
             probe.parent.mkdir(parents=True, exist_ok=True)

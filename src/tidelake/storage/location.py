@@ -1,4 +1,4 @@
-"""The location of a blob or a folder, and its entry in a listing. These are plain values; nothing is opened."""
+"""Locations of blobs and folders, and what a listing shows of them. These are plain values; nothing is opened."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Location:
     @property
     def is_local(self) -> bool:
         """Whether the store is a folder on this machine."""
-        return "://" not in self.root  # which no normalised path contains
+        return "://" not in self.root  # no normalised path contains it
 
     @property
     def local(self) -> Path:

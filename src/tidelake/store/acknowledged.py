@@ -1,9 +1,10 @@
 """Which entries and checkpoints of a table's log were acknowledged: each of them has a marker.
 
-`_acked/<version>-<SHA-256 of the entry>.json` holds a copy of the entry. It is durable before the commit returns, so
-an entry that differs from its marker, or is missing, is damage and can be restored from the copy; only an entry without
-a marker may be torn. `_acked/<version>-<SHA-256 of the checkpoint>.checkpoint` is empty: what a checkpoint holds can be
-recomputed from the entries, which stay until there are two later checkpoints. See docs/decisions/acknowledged.md.
+`_acked/<version>-<SHA-256 of the entry>.json` holds a copy of the entry. The copy is durable before the commit returns.
+So an entry that differs from its marker, or is missing, is damage and can be restored from the copy; only an entry
+without a marker may be torn. `_acked/<version>-<SHA-256 of the checkpoint>.checkpoint` is empty: what a checkpoint
+holds can be recomputed from the entries, which stay until there are two later checkpoints. See
+docs/decisions/acknowledged.md.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def read_markers(path: Location) -> Markers:
 
 
 def entry_markers(path: Location) -> dict[int, set[str]]:
-    """List by version the SHA-256 that each entry marker names, whether or not the marker is damaged."""
+    """List by version the SHA-256 in the name of each entry's marker, whether or not the marker is damaged."""
     digests: dict[int, set[str]] = defaultdict(set)
     for version, digest, kind in _list_markers(path):
         if kind == "json":
@@ -73,7 +74,7 @@ def checkpoint_marker(path: Location, version: int, digest: str) -> Location:
 
 
 def acknowledge_entry(path: Location, version: int, text: bytes) -> str:
-    """Durably record that an entry, which is durable itself, was acknowledged; return its SHA-256."""
+    """Durably record that an entry, which is already durable, was acknowledged; return its SHA-256."""
     digest = digest_of(text)
     _mark(path, entry_marker(path, version, digest), text)
     return digest

@@ -30,7 +30,10 @@ def minted_time(path: Location) -> int:
 
 
 def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
-    """Store a binding before the commit that makes it true; return False if another tick has bound its time.
+    """Store a binding before the commit that makes it true.
+
+    Returns:
+        False if another tick has bound the same time, or a later one; in that case nothing is stored.
 
     Raises:
         Conflict: every attempt lost.
@@ -60,7 +63,7 @@ def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> l
     Raises:
         DamagedTable: a binding is missing or does not fit the others.
 
-    Cost: the files of `bindings/` that reach `lower`; one row for each tick, of which idle ones cost next to nothing.
+    Cost: the files of `bindings/` that reach `lower`; one row for each tick, but idle ticks cost next to nothing.
     """
     path, upper = collection.paths.bindings, table.value(UPPER) or 0
     files = [file for file in OpenTable(path).files() if file.time_max is None or file.time_max >= lower]
@@ -71,7 +74,7 @@ def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> l
 
 
 def _linked(times: list[int], lowers: list[int], upper: int) -> list[int]:
-    """Return the indices of the bindings that are linked with upper by their times, whatever their offsets are."""
+    """Return the indices of the bindings whose times form a chain that ends at upper; offsets are not compared here."""
     index_of = {time: index for index, time in enumerate(times)}
     linked: list[int] = []
     while (index := index_of.pop(upper - 1, None)) is not None:

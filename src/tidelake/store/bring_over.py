@@ -1,8 +1,8 @@
-"""Brings tables of earlier formats over, so that no process of an earlier version works beside this one.
+"""Brings older tables over to the newest format, so that no process of an earlier version works beside this one.
 
-Its commit sets a property that every earlier version refuses. The catalog comes first, as every process opens it first;
-the tables of a collection follow before anything else is committed to them. There is no way back. See
-docs/decisions/format.md.
+The commit that brings a table over sets a property that every earlier version refuses. The catalog comes first, as
+every process opens it first; the tables of a collection follow before anything else is committed to them. There is no
+way back. See docs/decisions/format.md.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tidelake.store.table_log import settle
 
 
 def bring_over(path: Location) -> bool:
-    """Bring a table over to the newest format, unless it has it; return whether it was brought over here.
+    """Bring a table over to the newest format, unless it has that format; return whether this call did so.
 
-    The log gets markers, then one commit states the format and sets the property. If this is interrupted in between,
-    the table still belongs to the earlier version, and the next call starts over. If the earlier version commits in
-    between, the commit here conflicts and is tried again on top of that.
+    The log gets markers, then one commit states the format and sets the property. If the call is interrupted in
+    between, the table still belongs to the earlier version, and the next call starts over. If the earlier version
+    commits in between, the commit of this call conflicts, and is tried again on top of the other one.
 
     Raises:
         Conflict: every attempt lost.
@@ -35,7 +35,7 @@ def bring_over(path: Location) -> bool:
         reach("format.after_markers")
         table = OpenTable(path)  # marking took a while
         if table.version != marked:
-            raise Conflict(str(path), marked + 1, "another commit came before that of the format")
+            raise Conflict(str(path), marked + 1, "another commit came before the one that states the format")
         table.raise_format()
         reach("format.after_commit")
         return True

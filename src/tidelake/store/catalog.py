@@ -1,7 +1,7 @@
-"""The catalog maps names to random ids and stores their schema, `since`, capabilities, epoch and decisions.
+"""The catalog: for each collection, its random id, its schema, `since`, its capabilities, its epoch and its decisions.
 
-Each row of its table is a collection; a change replaces the row's run. Two changes from one state name the same `seq`,
-so acquiring a capability and moving `since` cannot both succeed from it.
+Each row of the catalog's table is a collection; a change replaces the row's run. Two changes from the same state
+propose the same `seq`, so acquiring a capability and moving `since` cannot both succeed.
 """
 
 from __future__ import annotations
@@ -190,11 +190,13 @@ class Catalog:
         return self.update(name, remove)
 
     def fence(self, name: str, writer: str | None) -> Entry:
-        """Raise the epoch, so that processes that have the collection open can no longer commit, and set its writer.
+        """Raise the epoch and set the collection's writer.
+
+        Processes that have the collection open can then no longer commit.
 
         Args:
             name: the collection.
-            writer: the only writer that may open it from now on, restarted or not; None allows any writer.
+            writer: the only writer that may open the collection from now on, restarted or not; None allows any.
         """
 
         def replace(newest: Entry) -> Entry:
@@ -206,7 +208,7 @@ class Catalog:
         return entry
 
     def _carry_epoch(self, entry: Entry) -> None:
-        """Write the entry's epoch to the tables that it fences. If interrupted, the next opening completes this."""
+        """Write the entry's epoch to the tables that it fences; after an interruption, the next opening does so."""
         paths = self.store.collection(entry.id)
         bindings = [paths.bindings] if entry.mints_times else []
         for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):
@@ -215,7 +217,7 @@ class Catalog:
     def _bring_tables_over(self, entry: Entry) -> Entry:
         """Bring a collection's tables over to the newest format, before anything is committed to them.
 
-        The catalog was brought over already, so no process of an earlier version creates any.
+        The catalog was brought over already, so no process of an earlier version creates further tables.
         """
         if entry.tables_format == FORMAT_VERSION:
             return entry

@@ -1,9 +1,9 @@
 """The only module that commits: what a table's log says, and the one call that adds to it.
 
-Every commit carries `seq`, which rises by one each time, as a Delta application transaction, alongside the other small
-values that its caller keeps there (`upper`, offsets, …), and a random nonce. Two commits from the same state both name
-`seq`, so at most one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt, because
-delta-rs rebases a stale append if the two commits name no common transaction, and does not check that values rise.
+Every commit carries a random nonce and, as Delta application transactions, small values: the caller's (`upper`,
+offsets, …) and `seq`, which rises by one each time. Two commits from the same state propose the same `seq`, so at most
+one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt: delta-rs would rebase a
+stale append that has no application transaction in common with the other commit, and does not check that values rise.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from tidelake.store.table_log import (
 
 EPOCH = "epoch"
 SWEEP_FLOOR = "sweep_floor"
-"""Runs that began at a `seq` below it and are not live may be deleted at any moment; no commit adds them any more."""
+"""A run that began at a `seq` below this value, and is not live, may be deleted at any moment. No commit can add it."""
 
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
@@ -78,8 +78,8 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | None = None) -> None:
     """Create an empty table partitioned by `_run` with `seq` 0 and these values, unless it exists.
 
-    The first entry is written elsewhere and created in the log if absent, so exactly one of several processes succeeds.
-    delta-rs would let each of them commit a version of its own.
+    The first entry is written elsewhere and then created in the log, if the log has none. So exactly one of several
+    processes succeeds. delta-rs would let each of them commit a version of its own.
     """
     if is_table(path):
         return
@@ -134,7 +134,7 @@ class OpenTable:
         """Read the log.
 
         Raises:
-            DamagedTable: the newest entry is not one of ours, `seq` does not rise by one, or state is missing.
+            DamagedTable: Tidelake did not write the newest entry, `seq` does not rise by one, or state is missing.
             DamagedLog: what was acknowledged is missing or has changed.
             NewerFormat: a later version of Tidelake wrote the table in a format that this one does not know.
         """
@@ -156,7 +156,7 @@ class OpenTable:
         if retention not in (None, REFUSED_VALUE):
             raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY} makes the table forget its state")
         if retention is None and self.format == FORMAT_VERSION:
-            raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY} is gone; it keeps earlier versions out")
+            raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY}, which keeps earlier versions out, is gone")
 
     def at(self, version: int) -> OpenTable | None:
         """The table as it was at an earlier version, for reading alone; None if the log no longer reaches back to it.
@@ -172,7 +172,7 @@ class OpenTable:
         return opened
 
     def value(self, name: str) -> int | None:
-        """The application transaction of this name, or None if no commit has named it."""
+        """The value of this name, or None if no commit has set it."""
         if name not in self._values:
             self._values[name] = self._table.transaction_version(name)
         return self._values[name]
@@ -199,11 +199,11 @@ class OpenTable:
                 bytes=size,
                 time_min=low,
                 time_max=high,
-                digest=statements.get(DIGEST),
-                whole_digest=statements.get(WHOLE_DIGEST),
-                rows_hash=statements.get(ROWS_HASH),
+                digest=statistics.get(DIGEST),
+                whole_digest=statistics.get(WHOLE_DIGEST),
+                rows_hash=statistics.get(ROWS_HASH),
             )
-            for path, run, rows, size, low, high, statements in zip(
+            for path, run, rows, size, low, high, statistics in zip(
                 columns["path"],
                 columns[f"partition.{RUN}"],
                 columns.get("num_records", nothing),
@@ -235,11 +235,11 @@ class OpenTable:
             epoch: the writer's epoch, if the table has one.
 
         Raises:
-            Conflict: another commit came first, and nothing of this one was written. Start over from fresh state.
+            Conflict: another commit came first, or a run to remove is not live any more. Start over from fresh state.
             RunSwept: a file's run began below the sweep floor. Write it again, as a new run.
             Fenced: the table's epoch is no longer the writer's. Stop.
             Indeterminate: it is unknown whether this commit was written. Open the table again, then decide.
-            CommitRefused: a value would fall, a file does not fit, or a run to remove is not live.
+            CommitRefused: a value would fall, a file does not fit, or a run is both added and removed.
         """
         self._spend()
         self._check_format()
@@ -252,7 +252,7 @@ class OpenTable:
             OpenTable(self.path)._check_not_swept(adds)  # a sweep may have deleted them since this table was opened
             raise
         for run in removes:
-            blobs.renew(self.path / f"{RUN}={run}")  # the time that readers have left starts now
+            blobs.renew(self.path / f"{RUN}={run}")  # from now on, readers have the retention period to finish with it
         now_ms = int(time.time() * 1000)
 
         def call(properties: CommitProperties) -> None:
@@ -289,7 +289,7 @@ class OpenTable:
         return self._call(call, {})
 
     def raise_format(self) -> Committed:
-        """State the newest format, with the property that every earlier version refuses; for `bring_over` alone.
+        """State the newest format, and set the property that every earlier version refuses. Only for `bring_over`.
 
         Raises:
             Conflict, Indeterminate: as with `commit`.
@@ -369,7 +369,7 @@ class OpenTable:
             )
             raise DamagedTable(
                 str(self.path),
-                f"version {self.version} ({operation}) was committed by something else: it names no 'seq'",
+                f"version {self.version} ({operation}) was committed by something else: its entry has no 'seq'",
             )
         expected = self.seq if before is None else (seq_of(before) or 0) + 1
         if seq != self.seq or seq != expected:
@@ -399,7 +399,10 @@ class OpenTable:
         blobs.make_names_durable({folder for file in files for folder in _folders_of(self.path, file)})
 
     def _check_not_swept(self, adds: Sequence[RunFile]) -> None:
-        """Refuse runs that a sweep may delete: a clock decides when it does, but the log whether they may be added."""
+        """Refuse runs that a sweep may delete.
+
+        A clock decides when a sweep deletes a run, but the log decides whether the run may be added.
+        """
         floor = self.value(SWEEP_FLOOR) or 0
         swept = sorted({file.run for file in adds if begun_at(file.run) < floor})
         if swept:
@@ -408,7 +411,7 @@ class OpenTable:
 
     def _check_runs(self, adds: Sequence[RunFile], removes: Sequence[str]) -> None:
         self._check_not_swept(adds)
-        # delta-rs treats an overwrite with empty filters, or with one that matches nothing, as "remove everything".
+        # To delta-rs, an overwrite with no filters, or with a filter that matches nothing, means "remove everything".
         live = {file.run for file in self.files()} if removes else set()
         missing = sorted(set(removes) - live)
         if missing:
@@ -419,7 +422,7 @@ class OpenTable:
 
 
 def maintain(path: Location) -> bool:
-    """Write a checkpoint and clean up the log before it if there are enough new entries; return whether it did so."""
+    """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so."""
     if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:
         return False  # decided by file names alone: opening the log costs as much as a commit
     _, table = _load_settled(path)
@@ -451,7 +454,7 @@ def _load_settled(path: Location) -> tuple[Tip, DeltaTable]:
 
 
 def _folders_of(table: Location, file: RunFile) -> list[Location]:
-    """The folders from a file up to its table. Each holds a name on the file's path."""
+    """Return the folders from a file up to its table. Each holds one of the names in the file's path."""
     folders, folder = [table], (table / file.path).parent
     while folder != table:
         folders.append(folder)

@@ -1,4 +1,4 @@
-"""Checks that settings fit the stored collection, and adds their new columns to its entry."""
+"""Checks that settings fit the stored collection, and adds the settings' new columns to the collection's entry."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def check_same(entry: Entry, spec: CollectionSpec) -> None:
-    """Refuse settings with a different framing, envelope, format or key; see `with_columns` for the schema.
+    """Refuse settings with a different envelope, framing, format, key or `before`; see `with_columns` for the schema.
 
     Raises:
-        ConfigurationError: names the setting that cannot change.
+        ConfigurationError: the error names the setting that cannot change.
     """
     field = f"collections.{spec.name}"
     if entry.envelope != spec.envelope:
@@ -61,7 +61,7 @@ def with_columns(entry: Entry, spec: CollectionSpec) -> Entry:
     """Add the new columns of the settings to an entry.
 
     Raises:
-        ConfigurationError: the schemas differ in another way, or the settings do not allow new columns.
+        ConfigurationError: the schemas differ in more than new columns, or the settings do not allow new columns.
     """
     field, is_additive = f"collections.{spec.name}.schema", spec.evolves
     if not spec.record_schema or entry.record_schema == spec.record_schema:

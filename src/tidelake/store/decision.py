@@ -45,7 +45,7 @@ class Offsets(NamedTuple):
         )
 
     def holds(self, topic: str, partition: int, offset: int) -> bool:
-        """Return whether the range contains a message."""
+        """Return whether the range contains the message at this place."""
         return (topic, partition) == (self.topic, self.partition) and self.start <= offset < self.end
 
     def __str__(self) -> str:
@@ -107,9 +107,10 @@ Decision = Count | Discard | AcceptGap | AcceptTopic | Acknowledge
 
 
 class DecisionDocument(BaseModel):
-    """A decision as the catalog stores it and `--json` prints it. The field that is set gives its kind.
+    """A decision as the catalog stores it and `--json` prints it. The fields that are set give its kind.
 
-    The fields, their order and their shapes never change: every version of Tidelake reads the stores of every other.
+    The fields, their order and their shapes never change, so that every version of Tidelake can read what earlier
+    versions stored.
 
     >>> document = DecisionDocument(time=3, count=2, reason="both", at_ms=7)
     >>> document.decision()
@@ -178,7 +179,7 @@ StoredDecision = Annotated[Decision, BeforeValidator(_read), PlainSerializer(Dec
 
 
 def replaces(decision: Decision, earlier: Decision) -> bool:
-    """Return whether a decision replaces an earlier one: it is a new count for the same time, or the same decision."""
+    """Return whether a decision replaces an earlier one: it sets a new count for the same time, or repeats it."""
     match decision, earlier:
         case AcceptTopic(), _:
             return False  # a topic may be recreated more than once, and each acceptance counts

@@ -47,10 +47,10 @@ class Entry(BaseModel):
     key: tuple[str, ...] = ()
     """The columns that identify a row; empty if there is no key."""
     before: Literal["whole", "key"] = "whole"
-    """Change events with a key: whether `before` is the whole row."""
+    """Change events with a key: whether `before` has the whole row, or only the key."""
     epoch: int = 0
     writer: str | None = Field(default=None, exclude_if=lambda name: name is None)
-    """The only writer that may commit; None allows any. None is not stored, so that earlier versions read the entry."""
+    """The only writer that may commit; None allows any. None is not stored: earlier versions know no such field."""
     since: tuple[int, ...] = (0,)
     capabilities: tuple[Capability, ...]
     decisions: tuple[StoredDecision, ...] = ()
@@ -58,7 +58,7 @@ class Entry(BaseModel):
     tables_made: bool = False
     """Whether all tables were created. From then on a missing table is damage and is never recreated."""
     tables_format: int = Field(default=0, exclude_if=lambda number: number == 0)
-    """The format that all tables have at least; see `store.format`. Not stored as 0, as earlier versions did not."""
+    """Each table has at least this format; see `store.format`. 0 is not stored: earlier versions did not store it."""
 
     @property
     def positioned(self) -> bool:
@@ -72,7 +72,7 @@ class Entry(BaseModel):
 
     @property
     def since_frontier(self) -> Antichain:
-        """The read frontier as an antichain; empty means unreadable."""
+        """`since` as an antichain; empty means unreadable."""
         return Antichain(self.since)
 
 

@@ -43,7 +43,7 @@ _THREADS = 2
 
 @dataclass(frozen=True)
 class RunFile:
-    """One immutable Parquet file of a run, `path` relative to its table's folder."""
+    """One immutable Parquet file of a run; `path` is relative to the table's folder."""
 
     path: str
     run: str
@@ -52,22 +52,22 @@ class RunFile:
     time_min: int | None
     time_max: int | None
     digest: str | None = None
-    """Its SHA-256, or that of its footer; None if it was committed before logs stated digests."""
+    """The SHA-256 of the file or of its footer; None if the file was committed before logs stated digests."""
     whole_digest: str | None = None
     """The SHA-256 of all of a larger file; None if it is not stated."""
     rows_hash: str | None = None
-    """The sum of the hashes of all rows of its run; see `spark.row_hash`. None if its writer did not state it."""
+    """The sum of the hashes of all rows of the run; see `spark.row_hash`. None if the writer did not state it."""
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The least and the greatest time that its rows can have; 0 and the greatest int64 if it states none."""
+        """The least and the greatest time that the rows can have; 0 and the greatest int64 if no bounds are stated."""
         low, high = self.time_min, self.time_max
         return 0 if low is None else low, INT64_MAX if high is None else high
 
     def statistics(self) -> str:
         """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column.
 
-        The digest is here because readers skip statistics that they do not know, and checkpoints keep them.
+        The digest is one of them, because readers skip unknown statistics, and checkpoints keep them.
         """
         stated: dict[str, object] = {"numRecords": self.rows}
         if self.time_min is not None and self.time_max is not None:
@@ -84,7 +84,7 @@ class RunFile:
 
 
 def meets(file: RunFile, times: Sequence[int]) -> bool:
-    """Whether a file may hold any of these sorted times."""
+    """Whether a file may hold a row at one of these times, which are sorted."""
     if file.time_min is None or file.time_max is None:
         return bool(times)
     at = bisect_left(times, file.time_min)
@@ -149,7 +149,7 @@ def read_rows(
         files: the files to read.
         schema: the table's schema.
         columns: the columns to read; None means all.
-        where: the rows to read; row groups whose statistics rule them out are not decoded.
+        where: which rows to read; a row group is not decoded if its statistics show that it has none of them.
 
     Raises:
         DamagedTable: a file is not what was committed, or cannot be read.
@@ -197,7 +197,7 @@ def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
     """Open a file for Arrow after comparing its size and its digest with what was committed.
 
     Raises:
-        DamagedTable: they differ.
+        DamagedTable: the file is missing, or its size or digest differs.
     """
     try:
         source, digest = _open_with_digest(table / file.path)
@@ -288,7 +288,7 @@ def _footer_of(source: pa.NativeFile) -> bytes:
 
 @contextmanager
 def damage_named(table: Location, file: RunFile) -> Iterator[None]:
-    """Name the damaged file. Operating system errors, which have a number, pass: they do not mean damaged bytes."""
+    """Name the damaged file. Errors of the operating system are raised unchanged: they do not mean damaged bytes."""
     try:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -301,7 +301,7 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
     """Refuse a file that is missing, or that does not have the table's schema or the stated number of rows.
 
     Raises:
-        CommitRefused: names the file and what does not fit. Delta engines accept such files and fail later.
+        CommitRefused: the error names the file and what does not fit. Delta engines would accept it and fail later.
         DamagedTable: the file does not have the size or the digest that is stated.
     """
     path = table / file.path
@@ -333,7 +333,7 @@ def _time_bounds(metadata: pq.FileMetaData) -> tuple[int | None, int | None]:
 
 
 def _shape(kind: pa.DataType) -> object:
-    """A type without what does not matter: nullability, and the names of list elements."""
+    """A type without nullability and without the names of list elements, which do not matter."""
     if pa.types.is_struct(kind):
         return ("struct", tuple((field.name, _shape(field.type)) for field in kind))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

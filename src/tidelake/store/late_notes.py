@@ -66,12 +66,12 @@ class LateContradiction:
         """The contradiction and its place as a sentence."""
         place = f"topic '{self.topic}', partition {self.partition}, offset {self.offset}"
         if self.kind == LATE_COUNT:
-            rest = f", and {self.more:,} more times are contradicted" if self.more else ""
+            rest = f", and the counts of {self.more:,} further times are contradicted" if self.more else ""
             return (
                 f"time {self.time} is said to have {self.stated} updates, but was sealed with {self.published} "
                 f"({place}){rest}"
             )
-        published = f"was published with {self.published}" if self.published else "was never counted there"
+        published = f"was published with {self.published}" if self.published else "was never counted at that time"
         return f"at time {self.time} {to_text(self.data)} is stated with diff {self.stated}, but {published} ({place})"
 
     def as_json(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class LateNotes:
     """The notes about contradictions. A note that was repeated after an interruption counts once.
 
     Each note is about one statement. Notes are parsed on demand, so even if a source contradicts itself at every time,
-    only the contradictions that are shown cost time.
+    only the notes that are shown have to be parsed.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -115,12 +115,12 @@ class LateNotes:
 
     @property
     def contradictions(self) -> int:
-        """Number of contradictions; a statement about many times counts once for each."""
+        """Number of contradictions; a statement about many times is counted once for each of them."""
         return pc.sum(self.rows["counted"]).as_py() or 0
 
     @property
     def undecided(self) -> int:
-        """Number of unsettled contradictions. Only notes that a decision may settle are parsed."""
+        """Number of contradictions that no decision settles. Only notes that a decision may settle are parsed."""
         if not self.rows:
             return 0
         late = (contradiction for row in self._maybe_settled().to_pylist() for contradiction in self._read(row))
@@ -172,8 +172,8 @@ def settles(
         collection: the collection.
         late: the late fact.
         time: the time of the decision.
-        count: the count that it sets, or None.
-        discard: the statement `{"data": …, "diff": …}` that it discards, or None.
+        count: the count that the decision sets, or None.
+        discard: the statement `{"data": …, "diff": …}` that the decision discards, or None.
     """
     if late.time != time:
         return False
@@ -207,7 +207,7 @@ class _Settled:
         return encode_data(self.schema, data)
 
     def read(self, time: int, kind: str, note: dict[str, Any], facts: int) -> list[LateContradiction]:
-        """Return the contradictions in a note, with their decisions: one, or one per time that a late count lists."""
+        """Return the contradictions in a note, with their decisions: one per listed time of a late count, else one."""
         place = {name: note[name] for name in ("topic", "partition", "offset")}
         if kind == LATE_COUNT:
             return self._read_counts(note["times"], facts, place)
@@ -223,7 +223,7 @@ class _Settled:
     def _read_counts(self, listed: list[list[int]], facts: int, place: dict[str, Any]) -> list[LateContradiction]:
         reasons = [self.counts.get(time) for time, _, _ in listed]
         last = len(listed) - 1
-        # If all listed times of a statement are settled, so are the others, which are counted with the last listed one.
+        # If all listed times of a statement are settled, so are the others, counted with the last listed one.
         rest = None if None in reasons else reasons[last]
         contradictions = [
             LateContradiction(LATE_COUNT, time, **place, stated=stated, published=published, data=None, decision=reason)
@@ -237,9 +237,9 @@ class _Settled:
 def note_late_counts(collection: Collection, pending: pa.Table, upper: int, closed: bool) -> bool:
     """Compare late progress statements with the proofs, and note each contradicting statement once.
 
-    A note has the first times that its statement contradicts, the number of all such times, and the place where the
-    statement was first read. The same statement at another place adds no note. A time that was sealed by decision keeps
-    the decided count, whatever late statements say.
+    A note has the first times whose counts its statement contradicts, the number of all these times, and the place
+    where the statement was first read. The same statement at another place adds no note. A time that was sealed by
+    decision keeps the decided count, whatever late statements say.
 
     Args:
         collection: the collection.
@@ -262,9 +262,9 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
     times = sorted(proven)
     notes: dict[str, dict[str, Any]] = {}
     for row, interval in zip(late, intervals, strict=True):
-        others = list(_other_counts(row, interval, proven, times))
-        if others:
-            note = _note_of(row, others)
+        contradicted = list(_contradicted_counts(row, interval, proven, times))
+        if contradicted:
+            note = _note_of(row, contradicted)
             notes.setdefault(note["fact"], note)
     _append_notes(collection, notes)
     return True
@@ -276,7 +276,7 @@ def _sealed_part(row: dict[str, Any], end_of_sealed: int) -> tuple[int, int]:
     return min(row["lower"]), min(end, end_of_sealed)
 
 
-def _other_counts(
+def _contradicted_counts(
     row: dict[str, Any], interval: tuple[int, int], proven: dict[int, Proven], times: list[int]
 ) -> Iterator[tuple[int, int, int]]:
     """Yield (time, stated, proven) for each sealed time at which a statement contradicts the proven count."""
@@ -291,14 +291,14 @@ def _other_counts(
             yield time, stated.get(time, 0), published
 
 
-def _note_of(row: dict[str, Any], others: list[tuple[int, int, int]]) -> dict[str, Any]:
-    fact = blake2b(to_text(others).encode(), digest_size=16).hexdigest()
+def _note_of(row: dict[str, Any], contradicted: list[tuple[int, int, int]]) -> dict[str, Any]:
+    fact = blake2b(to_text(contradicted).encode(), digest_size=16).hexdigest()
     place = {name: row[name] for name in ("topic", "partition", "offset")}
-    return place | {"fact": fact, "times": others[:_TIMES_LISTED_MAX], "facts": len(others)}
+    return place | {"fact": fact, "times": contradicted[:_TIMES_LISTED_MAX], "facts": len(contradicted)}
 
 
 def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> None:
-    """Append the notes whose facts have not been noted yet, whether from this place in the topic or another."""
+    """Append the notes whose facts have not been noted yet, whether from this place in the topic or from another."""
     if not notes:
         return
     path = collection.paths.proofs

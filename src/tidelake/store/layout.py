@@ -5,11 +5,11 @@
     updates/                       the data's columns, `_time`, `_diff` (positioned form: `_position`, `_unavailable`
                                    and `_error` too); partitioned by `_run`
     progress/                      pending progress statements; pruned by seal
-    proofs/                        by time: what was announced and what was counted
+    proofs/                        for each time, what was announced and what was counted
     quarantine/                    unusable messages, and why
     bindings/                      reclocked: the offsets bound to each minted time
     late/                          statements that arrived after their times were sealed
-    current/                       the contents at upper as a plain Delta table, which has a single writer of its own
+    current/                       the contents just before upper, as a plain Delta table with a writer of its own
 """
 
 from __future__ import annotations
@@ -68,10 +68,11 @@ PROOFS_SCHEMA = pa.schema(
     ]
 )
 """`kind` is `sealed` (a sealed time with its counts), `blocked` (a contradiction that a seal found), `validated` (a
-recount that agreed: its range is `lower`, `upper`, and `diff_sum` is the sum of all diffs before `upper`), `damaged`
+recount that agreed: its range is `[lower, upper)`, and `diff_sum` is the sum of all diffs before `upper`), `damaged`
 (a recount that did not agree; `detail` says where), `late_update` (a late statement that contradicts what was
-published at `_time`) or `late_count` (a late progress statement that contradicts the proofs of `counted` times; the
-first is `_time`). For the last two, `detail` is JSON: the place, and what was stated and published."""
+published at `_time`) or `late_count` (a late progress statement that contradicts the proofs of one or more times:
+`counted` says how many, and `_time` is the first). For the last two kinds, `detail` is JSON: the place, and what was
+stated and published."""
 
 BINDINGS_SCHEMA = pa.schema(
     [
@@ -88,7 +89,7 @@ BINDINGS_SCHEMA = pa.schema(
         pa.field(RUN, pa.string()),
     ]
 )
-"""Each row is a tick: it read `[starts[i], ends[i])` of `topics[i]`, `partitions[i]`. Times are unique."""
+"""Each row is a tick: it read offsets `[starts[i], ends[i])` of `partitions[i]` of `topics[i]`. Times are unique."""
 
 QUARANTINE_SCHEMA = pa.schema(
     [
@@ -102,24 +103,24 @@ QUARANTINE_SCHEMA = pa.schema(
         pa.field(RUN, pa.string()),
     ]
 )
-"""One row for each `(topic, partition, offset)`; `times` are the logical times that it holds back, if known."""
+"""One row for each `(topic, partition, offset)`; `times` are those that the message holds back, if known."""
 
 
 _RUN_NAME = re.compile(r"[^-]+-([0-9]{1,19})-[0-9a-f]{24}")
 
 
 def new_run(kind: str, seq: int) -> str:
-    """Return a fresh name for a run: its kind (`ingest`, `seal`, `merge`, …), its `seq`, and 96 random bits.
+    """Return a fresh name for a run: its kind (`ingest`, `seal`, `merge`, …), a `seq`, and 96 random bits.
 
     Args:
         kind: what writes the run.
-        seq: the `seq` of the table when the writer opened it, before it writes.
+        seq: the `seq` that the table has when the writer opens it, before the writer writes anything.
     """
     return f"{kind}-{seq}-{secrets.token_hex(12)}"
 
 
 def begun_at(run: str) -> int:
-    """Return the `seq` at which a run began; 0 if its name is so old that it has none.
+    """Return the `seq` at which a run began; 0 for an old run, whose name does not state it.
 
     >>> begun_at(new_run("ingest", 17)), begun_at("ingest-0f3a")
     (17, 0)
@@ -130,7 +131,7 @@ def begun_at(run: str) -> int:
 
 @dataclass(frozen=True)
 class CollectionPaths:
-    """The tables of one collection."""
+    """The locations of one collection's tables."""
 
     root: Location
 
@@ -141,7 +142,7 @@ class CollectionPaths:
 
     @property
     def updates(self) -> Location:
-        """All ingested statements, sealed and unsealed."""
+        """All ingested updates, sealed and unsealed."""
         return self.root / "updates"
 
     @property
@@ -171,7 +172,7 @@ class CollectionPaths:
 
     @property
     def current(self) -> Location:
-        """The contents at upper, for every Delta reader."""
+        """The contents just before upper, for every Delta reader."""
         return self.root / "current"
 
 
@@ -193,5 +194,5 @@ class Store:
         return self.root / "c"
 
     def collection(self, collection_id: str) -> CollectionPaths:
-        """Return the tables of the collection with this id, which is random and never a user's string."""
+        """Return the locations of a collection's tables, by its id, which is random and never a user's string."""
         return CollectionPaths(self.collections / collection_id)

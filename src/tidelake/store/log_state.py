@@ -1,4 +1,4 @@
-"""The state that a table's log describes, computed by Delta's rules alone: a checkpoint is trusted only if it agrees.
+"""The state that a table's log describes by Delta's rules. A checkpoint is trusted only if it holds the same state.
 
 delta-rs writes checkpoints without any checksum, and trusts what it reads.
 """

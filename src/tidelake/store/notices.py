@@ -12,7 +12,7 @@ def inform(event: str, **values: Any) -> None:
 
 
 def warn(event: str, **values: Any) -> None:
-    """Log that something was damaged and has been repaired."""
+    """Log something that a person should know: damage that was repaired or set aside, or a new format."""
     _log().warning(event, **values)
 
 

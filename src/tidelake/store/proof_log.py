@@ -43,9 +43,9 @@ class ProofLog:
     """Whether the closed stream was validated to its end."""
     validations: int = 0
     hashes: list[HashNote] = field(default_factory=list)
-    """What validations noted, in the order of their notes; those of earlier versions noted no hashes."""
+    """One entry for each validation that agreed, oldest first. Earlier versions of Tidelake noted no hashes."""
     validated_contents: str | None = None
-    """The hash of the contents before `validated_upper`, if diffs are summed and that validation noted it."""
+    """The hash of the contents just before `validated_upper`; None if diffs are not summed, or if it was not noted."""
     damaged: str | None = None
     """The mismatch below upper, or the damaged files, that the newest validation found; or None."""
     has_damaged_files: bool = False
@@ -64,8 +64,8 @@ def notes_damaged_files(proofs: OpenTable) -> bool:
 def read_proof_log(collection: Collection) -> ProofLog:
     """Read the notes in `proofs/`, but no proofs. A note that was repeated after an interruption counts once."""
     table = OpenTable(collection.paths.proofs)
-    others = (PROOF_RUN, f"{CONTRADICTED_RUN}-")
-    notes = [file for file in table.files() if not file.run.startswith(others)]
+    skipped = (PROOF_RUN, f"{CONTRADICTED_RUN}-")
+    notes = [file for file in table.files() if not file.run.startswith(skipped)]
     log = ProofLog(has_damaged_files=notes_damaged_files(table))
     blocked: dict[tuple[int, str], dict[str, Any]] = {}
     rows = read_rows(collection.paths.proofs, notes, PROOFS_SCHEMA).to_pylist()

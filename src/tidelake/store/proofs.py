@@ -24,20 +24,20 @@ class Proven(NamedTuple):
     counted: int
     copies: int
     decision: str | None
-    """The reason if it was sealed by decision, or None."""
+    """The reason of the decision by which the time was sealed, or None."""
 
 
 def read_proven(proofs: Location, intervals: Sequence[tuple[int, int]]) -> dict[int, Proven]:
-    """Read proofs by time. If a time has two, after an interruption or during an ingest, the newest counts.
+    """Read proofs by time. A time may have two, after an interruption or during an ingest; only the newest is returned.
 
     Args:
         proofs: the table's folder.
-        intervals: the times to read, `[first, end)` each, in order and disjoint.
+        intervals: the times to read, as sorted and disjoint intervals `[first, end)`.
 
     Returns:
-        The proofs in the intervals; with more than a hundred intervals, also those in between.
+        The proofs in the intervals; if there are more than a hundred intervals, those in between as well.
 
-    Cost: the files whose bounds overlap an interval; Arrow returns only the rows in it.
+    Cost: the files whose bounds overlap an interval; Arrow returns only the rows in an interval.
     """
     if len(intervals) > _INTERVALS_MAX:
         intervals = [(intervals[0][0], intervals[-1][1])]

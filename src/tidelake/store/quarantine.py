@@ -50,8 +50,8 @@ def quarantine_reasons(collection: Collection, explained: bool | None = None) ->
 def explanation_of(row: dict[str, Any], decisions: Sequence[Decision]) -> str | None:
     """Return the reason why a quarantined message needs no attention, or None.
 
-    Either the message itself was acknowledged, or decisions settle all times that it is known to hold back. No message
-    explains another.
+    Either the message itself was acknowledged, or decisions settle all times that it is known to hold back. No other
+    message can explain it.
 
     >>> from tidelake.store.decision import Count
     >>> row = {"topic": "orders", "partition": 0, "offset": 7, "times": [3]}

@@ -70,7 +70,7 @@ def retry_work(work: Callable[[], T], table: Location, failure: str, *, attempts
 
     Args:
         work: reads fresh state on each call and ends with a commit.
-        table: the folder of the table that it commits to.
+        table: the folder of the table that `work` commits to.
         failure: the text of the error if every attempt loses.
         attempts_max: maximum number of attempts.
 

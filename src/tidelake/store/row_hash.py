@@ -1,7 +1,7 @@
 """The hashes of `spark.row_hash` for an Arrow table that the driver holds.
 
-Spark hashes with XXH64. The hash of each value is the seed of the next, and nulls are skipped. Here, flat columns are
-hashed for all rows at once.
+Spark hashes with XXH64. The hash of each value is the seed for the next value, and nulls are skipped. Here, flat
+columns are hashed for all rows at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def sum_of_rows(rows: pa.Table) -> str:
-    """Return the sum of all row hashes modulo 2**64, as `spark.row_hash.sum_of_hashes` does."""
+    """Return the sum of all row hashes modulo 2**64, as `spark.row_hash.sum_of_hashes` returns it."""
     hashes = row_hashes(rows)
     low, high = hashes & np.uint64(0xFFFFFFFF), hashes >> np.uint64(32)
     return as_text((int(high.sum()) << 32) + int(low.sum()))
@@ -60,7 +60,7 @@ def xxh64(data: Bytes, seeds: Hashes) -> Hashes:
 
     Args:
         data: one byte string in each row, of shape (n, length).
-        seeds: the seed of each, of shape (n,).
+        seeds: one seed for each byte string, of shape (n,).
     """
     length = data.shape[1]
     words = np.ascontiguousarray(data[:, : length // 8 * 8]).view("<u8")
@@ -182,7 +182,7 @@ def _fold_with_shape(value: Any, kind: pa.DataType, seed: int) -> int:
 
 
 def _fold(value: Any, kind: pa.DataType, seed: int) -> int:
-    """Hash a value of any type as Spark does: the hash of each part is the seed of the next; a null has no part."""
+    """Hash a value of any type as Spark does: the hash of each part is the seed for the next; a null has no part."""
     if value is None:
         return seed
     if pa.types.is_struct(kind):
@@ -197,7 +197,7 @@ def _fold(value: Any, kind: pa.DataType, seed: int) -> int:
 
 
 def _encoded(value: Any, kind: pa.DataType) -> bytes:
-    """Return the bytes that Spark hashes: 4 for a type that Java holds in an int, 8 for one that it holds in a long."""
+    """Return the bytes that Spark hashes: 4 if Java holds the type in an int, 8 if Java holds it in a long."""
     if pa.types.is_floating(kind):
         value = math.nan if math.isnan(value) else value + 0.0
         return struct.pack("<f" if pa.types.is_float32(kind) else "<d", value)

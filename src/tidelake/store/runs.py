@@ -1,4 +1,4 @@
-"""Writes runs with Spark, reads their files, and appends them to small tables.
+"""Writes runs with Spark, reads the files of runs, and appends runs to small tables.
 
 delta-rs lists the live files, and Spark reads only those. So a read stays at the version for which it was planned,
 opens no other file, and needs no Spark job over the Delta log.
@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from tidelake.spark.column_cache import cached
 from tidelake.spark.observation import Observed
-from tidelake.spark.row_hash import hash_sums, row_hash, sum_of_hashes, weighed_sum, weighed_sums
+from tidelake.spark.row_hash import hash_sums, row_hash, sum_of_hashes, weighted_sum, weighted_sums
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
@@ -29,7 +29,7 @@ from tidelake.store.layout import DIFF, POSITION, RUN, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit, retry_work
 
 _NO_DICTIONARIES = {f"parquet.enable.dictionary#{POSITION}.list.element": "false"}
-"""Each offset of a position occurs once, and its other numbers compress better without a dictionary."""
+"""Each offset in a position occurs once, and the other numbers compress better without a dictionary."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class WrittenUpdates:
     """The files of a run of `updates/`; each states the sum of the hashes of the run's rows."""
 
     files: list[RunFile]
-    weighed: tuple[int, int] = (0, 0)
-    """The sum of the hashes that were weighed; see `spark.row_hash.weighed_sum`."""
+    weighted: tuple[int, int] = (0, 0)
+    """The weighted sum of hashes; see `spark.row_hash.weighted_sum`."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def write_updates(
     run: str,
     schema: pa.Schema,
     split_by: Sequence[str] = (),
-    weighed: Sequence[str] = (),
+    weighted: Sequence[str] = (),
 ) -> WrittenUpdates:
     """Write a frame as one run of `updates/`, with the sum of its rows' hashes, computed in the same pass.
 
@@ -85,33 +85,33 @@ def write_updates(
         run: see `write_frame`.
         schema: see `write_frame`.
         split_by: see `write_frame`.
-        weighed: columns whose hashes are also added up with `_diff` as their weight.
+        weighted: columns whose hashes are added up as well, weighted by `_diff`; empty if they are not needed.
     """
     stored = spark_schema(schema).json()
     rows = Observed(
         frame.select(*_stored_columns(stored), *split_by),
         *hash_sums(stored),
-        *(diff_weighed_sums(schema, weighed) if weighed else ()),
+        *(diff_weighted_sums(schema, weighted) if weighted else ()),
     )
     files = write_frame(rows.frame, table, run, schema, split_by)
-    if not files:  # Spark may have found out before it started that there are none, and then it has counted nothing
+    if not files:  # Spark may find out before it starts that there are no rows, and then it computes no sums
         return WrittenUpdates([])
     sums = rows.values()
-    total = weighed_sum(sums) if weighed else (0, 0)
+    total = weighted_sum(sums) if weighted else (0, 0)
     return WrittenUpdates([replace(file, rows_hash=sum_of_hashes(sums)) for file in files], total)
 
 
 @dataclass(frozen=True)
 class RunSums:
-    """What the stored rows of a run add up to."""
+    """The sums over the stored rows of a run."""
 
     rows_hash: str
-    weighed: tuple[int, int]
-    """See `WrittenUpdates.weighed`."""
+    weighted: tuple[int, int]
+    """See `WrittenUpdates.weighted`."""
 
 
 def sum_runs(
-    spark: SparkSession, table: Location, files: Sequence[RunFile], schema: pa.Schema, weighed: Sequence[str] = ()
+    spark: SparkSession, table: Location, files: Sequence[RunFile], schema: pa.Schema, weighted: Sequence[str] = ()
 ) -> dict[str, RunSums]:
     """Hash the stored rows of whole runs; return the sums of each run.
 
@@ -120,31 +120,36 @@ def sum_runs(
         table: the table's folder.
         files: all files of the runs.
         schema: the table's schema.
-        weighed: see `write_updates`.
+        weighted: see `write_updates`.
 
     Cost: one scan, with an exchange of one row for each file and task.
     """
     if not files:
         return {}
-    aggregates = [*hash_sums(spark_schema(schema).json()), *(diff_weighed_sums(schema, weighed) if weighed else ())]
+    aggregates = [*hash_sums(spark_schema(schema).json()), *(diff_weighted_sums(schema, weighted) if weighted else ())]
     rows = read_files(spark, table, files, schema).withColumn("_path", F.col("_metadata.file_path"))
     by_run: dict[str, Counter[str]] = {}
     for sums in rows.groupBy("_path").agg(*aggregates).toArrow().to_pylist():
         run = sums.pop("_path").rpartition(f"/{RUN}=")[2].partition("/")[0]
         by_run.setdefault(run, Counter()).update(sums)
-    return {run: RunSums(sum_of_hashes(sums), weighed_sum(sums) if weighed else (0, 0)) for run, sums in by_run.items()}
+    return {
+        run: RunSums(sum_of_hashes(sums), weighted_sum(sums) if weighted else (0, 0)) for run, sums in by_run.items()
+    }
 
 
-def wrong_runs(files: Sequence[RunFile], sums: Mapping[str, RunSums]) -> list[str]:
-    """Return the runs whose rows do not hash as their writers stated; those without a statement fit."""
+def mismatched_runs(files: Sequence[RunFile], sums: Mapping[str, RunSums]) -> list[str]:
+    """Return the runs whose rows do not hash as their writers stated.
+
+    A run whose writer stated no hash is never among them.
+    """
     stated = {file.run: file.rows_hash for file in files if file.rows_hash is not None}
     return sorted(run for run, total in stated.items() if run not in sums or sums[run].rows_hash != total)
 
 
-def diff_weighed_sums(schema: pa.Schema, columns: Sequence[str]) -> list[Column]:
-    """Return the aggregates that add up the hashes of some columns, each with `_diff` as its weight."""
+def diff_weighted_sums(schema: pa.Schema, columns: Sequence[str]) -> list[Column]:
+    """Return the aggregates that add up the hashes of some columns, weighted by `_diff`."""
     few = pa.schema([schema.field(name) for name in columns])
-    return weighed_sums(row_hash(spark_schema(few).json()), F.col(DIFF))
+    return weighted_sums(row_hash(spark_schema(few).json()), F.col(DIFF))
 
 
 def write_frame(
@@ -157,7 +162,7 @@ def write_frame(
         table: the table's folder.
         run: a fresh name.
         schema: the table's schema.
-        split_by: columns whose values get separate files; they are not stored.
+        split_by: columns whose values get separate files; the columns themselves are not stored.
     """
     folder = table / f"{RUN}={run}"
     writer = (
@@ -211,7 +216,7 @@ def append_run(
     Args:
         table: the table's folder.
         kind: the kind of the run.
-        write: writes the run of this name; called again if a sweep came first.
+        write: writes a run under the given name; called again, with a new name, if a sweep came first.
         epoch: the writer's epoch.
         values: what the commit sets.
 
@@ -238,5 +243,5 @@ def append_run(
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Return the Spark schema of a table without `_run`."""
+    """Return the Spark schema of a table, without `_run`."""
     return from_arrow_schema(pa.schema([field for field in schema if field.name != RUN]))

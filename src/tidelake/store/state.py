@@ -20,40 +20,40 @@ HAS_ERRORS = "has_errors"
 """Positioned form: 1 from the commit that stored the first row of a key in error."""
 
 IDLE_LOWER = "idle_lower"
-"""Reclocked: upper before the last ticks that found no records. From there up to `idle_upper`, nothing happened."""
+"""Reclocked: what upper was before the latest ticks without records. From there to `idle_upper`, nothing happened."""
 IDLE_UPPER = "idle_upper"
 """Reclocked: the upper that the last tick without records set."""
 
 LENGTHS_INSUFFICIENT = "searches"
-"""CDCv2: 1 once all messages of a tick were good but their lengths did not prove it; see `decode.lengths`."""
+"""CDCv2: 1 after a tick whose messages were all good although their lengths did not prove it; see `decode.lengths`."""
 
 
 def idle_lower(table: OpenTable) -> int | None:
-    """Return upper before the idle ticks that the last ticks were, at a version of `updates/`; None if they were not.
+    """Return what upper was before the latest ticks if these were idle, at a version of `updates/`; otherwise None.
 
-    Since that time, upper has moved, and the contents have not changed.
+    From that time on, only upper has moved; the contents have not changed.
     """
     upper = table.value(UPPER) or 0
     return table.value(IDLE_LOWER) if upper and table.value(IDLE_UPPER) == upper else None
 
 
 def offset_value(topic: str, partition: int) -> str:
-    """Return the name of a partition's next offset."""
+    """Return the name of the value that holds a partition's next offset."""
     return f"offset/{topic}/{partition}"
 
 
 def partitions_value(topic: str) -> str:
-    """Return the name of the number of partitions: one more than the greatest partition that was read."""
+    """Return the name of the value that is one more than the greatest partition that was read."""
     return f"partitions/{topic}"
 
 
 def topic_identity_value(topic: str) -> str:
-    """Return the name of the identity of the topic that was read."""
+    """Return the name of the value that holds the identity of the topic that was read."""
     return f"topic_identity/{topic}"
 
 
 def next_offsets(table: OpenTable, topic: str) -> dict[int, int]:
-    """Return the first offset that has not been read, by partition, at a version of the updates table."""
+    """Return the first unread offset of each partition, at a version of the updates table."""
     partitions = range(table.value(partitions_value(topic)) or 0)
     offsets = table.values(f"offset/{topic}/", [str(partition) for partition in partitions])
     return {int(partition): offset for partition, offset in offsets.items()}

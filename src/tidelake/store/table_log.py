@@ -1,8 +1,8 @@
 """A table's log as files: its entries, and which of them were acknowledged.
 
-Before a commit is acknowledged, first its entry and then its marker is made durable (`acknowledged`). So a torn entry
+Before a commit is acknowledged, first its entry and then its marker is made durable (see `acknowledged`). A torn entry
 without a marker was never acknowledged and is set aside; an entry or a checkpoint that differs from its marker is
-damage. Entries stay until there are two later checkpoints, so a damaged checkpoint can be set aside, too.
+damage. Entries stay until there are two later checkpoints, so a damaged checkpoint can be set aside without loss.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tidelake.store.notices import warn
 LOG = "_delta_log"
 SEQ = "seq"
 BEFORE = "before"
-"""The field of an entry's `commitInfo` with the SHA-256 of the entry before it; empty in the first entry."""
+"""The field of an entry's `commitInfo` that states the SHA-256 of the entry before it; empty in the first entry."""
 RETENTION_S = 6 * 3600
 """How long entries stay even if there are two later checkpoints: a reader may be about to read them."""
 
@@ -73,10 +73,10 @@ def read_entry(path: Location, version: int) -> Entry | None:
 
 
 def check_log(path: Location) -> int:
-    """Check that `seq` rises by one from entry to entry, and that each states the one before; return their number.
+    """Check that `seq` rises by one per entry, and that each entry states the one before; return the number of entries.
 
     Raises:
-        DamagedTable: names the version where the chain breaks.
+        DamagedTable: the error names the version where the chain breaks.
     """
     versions = _versions(path)
     seq_before: int | None = None
@@ -121,7 +121,7 @@ def entry_path(path: Location, version: int) -> Location:
 
 
 def newest_version(path: Location) -> int:
-    """The version of the newest entry by its name, whole or torn; -1 if the log is empty."""
+    """The version in the name of the newest entry, which may be torn; -1 if the log is empty."""
     return max(_versions(path), default=-1)
 
 
@@ -144,22 +144,22 @@ def _matching(path: Location, pattern: re.Pattern[str], names: list[str]) -> lis
 
 @dataclass(frozen=True)
 class Tip:
-    """The newest entry of a settled log."""
+    """The newest entry of a settled log, and what the log has up to this entry."""
 
     version: int
     digest: str | None
-    """Its SHA-256; None if another engine wrote it."""
+    """The entry's SHA-256; None if another engine or an earlier version wrote the entry."""
     checkpoint: bytes | None = None
     """The checkpoint that the log begins with, if any."""
     entries: tuple[bytes, ...] = ()
-    """The entries after it."""
+    """The entries after the checkpoint."""
 
     def followed_by(self, version: int, digest: str | None, text: bytes) -> Tip:
-        """The log with one more entry."""
+        """The tip of the log after one more entry."""
         return Tip(version, digest, self.checkpoint, (*self.entries, text))
 
     def newest_entries(self) -> tuple[Entry | None, Entry]:
-        """The second newest entry, if it is past the checkpoint, and the newest."""
+        """The second newest entry (None unless it is past the checkpoint) and the newest entry."""
         before = _parse(self.entries[-2]) if len(self.entries) > 1 else None
         return before, _parse(self.entries[-1])
 
@@ -185,8 +185,8 @@ def settle(path: Location, takes_over: bool = False) -> Tip:
 
     Args:
         path: the table's folder.
-        takes_over: whether the log of an earlier version, which acknowledges nothing, gets markers. Without that it is
-            read as it is.
+        takes_over: whether the log of an earlier version, which acknowledges nothing, gets markers. If not, such a log
+            is read as it is.
 
     Returns:
         The newest entry; version -1 if there is none.
@@ -211,11 +211,11 @@ def settle(path: Location, takes_over: bool = False) -> Tip:
         _set_aside(path, stray)
     is_earlier = _is_of_earlier_version(path, markers, written, versions)
     if is_earlier:
-        markers = Markers()  # those of a bring-over that was interrupted, after which the earlier version went on
+        markers = Markers()  # a bring-over was interrupted, and the earlier version went on committing
     start, checkpoint = _verified_checkpoint(path, written, markers, versions, not is_earlier or takes_over)
     past = [version for version in versions if version > start]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
-    if gap and _versions(path) != versions:  # a listing may miss a name that has just been added, and show a later one
+    if gap and _versions(path) != versions:  # a listing may miss a name that was just added, and yet show a later one
         return settle(path, takes_over)
     if gap:
         raise DamagedLog(str(path), f"the entries before version {gap} are missing")
@@ -225,13 +225,13 @@ def settle(path: Location, takes_over: bool = False) -> Tip:
     tip = _verify_entries(path, markers, tip, [version for version in read if version <= markers.newest])
     if not markers.entries:
         if is_earlier and takes_over:
-            forget_before(path, start)  # what an interrupted bring-over has marked, so that there is no gap
+            forget_before(path, start)  # those of an interrupted bring-over, so that there is no gap
         return _take_over(path, tip, past or versions[-1:], takes_over)
     return _finish_entries(path, markers, tip, [number for number in versions if number > markers.newest])
 
 
 def is_of_earlier_version(path: Location) -> bool:
-    """Whether an earlier version of Tidelake, which acknowledges nothing, wrote a table's log to its end."""
+    """Whether all of a table's log is by an earlier version of Tidelake, which acknowledges nothing."""
     versions = _versions(path)
     try:
         markers = read_markers(path)
@@ -244,16 +244,16 @@ def _is_of_earlier_version(path: Location, markers: Markers, written: list[Locat
     if markers.newest == versions[-1] and (not written or version_of(written[-1]) in markers.checkpoints):
         return False  # the ordinary case, which needs no look at the entries
     later = [_text_of(path, version) for version in versions if version > markers.newest]
-    texts = [text for text in later if text is not None]  # that version may be cleaning up
+    texts = [text for text in later if text is not None]  # the earlier version may be cleaning up
     if texts and not is_whole(texts[-1]):
         texts.pop()
-    if markers.entries:  # they count as soon as a commit states the entry before it
+    if markers.entries:  # markers count as soon as a commit states the entry before it
         texts.append(read_or_none(entry_marker(path, markers.newest, markers.entries[markers.newest])) or b"")
     return bool(texts) and all(is_whole(text) and before_of(_parse(text)) is None for text in texts)
 
 
 def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
-    """Compare acknowledged entries with their markers; return the tip that follows from them."""
+    """Compare acknowledged entries with their markers; return the tip of the log after these entries."""
     texts = {version: _text_of(path, version) or b"" for version in versions}
     digests = {version: digest_of(text) for version, text in texts.items()}
     for version, digest in digests.items():
@@ -272,13 +272,13 @@ def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
 
 
 def _mark_earlier(path: Location, texts: dict[int, bytes]) -> None:
-    """Mark entries that are older than markers, the newest first, so that the marked ones are always the last ones."""
+    """Mark entries older than all markers, the newest first: the marked entries are then always the last ones."""
     for version in sorted(texts, reverse=True):
         acknowledge_entry(path, version, texts[version])
 
 
 def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
-    """Acknowledge whole entries whose writers died before they could, and set a torn one aside.
+    """Acknowledge whole entries whose writers died before they could do so, and set a torn entry aside.
 
     Args:
         path: the table's folder.
@@ -290,11 +290,11 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
         text = _text_of(path, version)
         if text is None or not is_whole(text):
             if version != versions[-1]:
-                raise DamagedLog(str(path), f"the entry of version {version} is torn, but later ones follow")
+                raise DamagedLog(str(path), f"the entry of version {version} is torn, but later entries follow")
             _set_torn_entry_aside(path, version)
             return settle(path)
         before = before_of(_parse(text))
-        if before is None:  # another engine or an earlier version wrote it: `OpenTable` names it
+        if before is None:  # another engine or an earlier version wrote it, which `OpenTable` reports
             for number in versions[index:]:
                 tip = tip.followed_by(number, None, _text_of(path, number) or b"")
             return tip
@@ -310,7 +310,7 @@ def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Ti
     Args:
         path: the table's folder.
         tip: the checkpoint.
-        versions: those past the checkpoint, or the newest.
+        versions: the versions past the checkpoint; if there are none, the newest version.
         marks: whether the log of an earlier version gets markers.
     """
     read = {version: _text_of(path, version) for version in versions}
@@ -328,7 +328,7 @@ def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Ti
         return settle(path, marks)
     torn = next((version for version, text in texts.items() if not is_whole(text)), None)
     if torn is not None:
-        raise DamagedLog(str(path), f"the entry of version {torn} is torn, but later ones follow")
+        raise DamagedLog(str(path), f"the entry of version {torn} is torn, but later entries follow")
     if marks or before_of(_parse(texts[newest])) is not None:
         _finish(path, newest, texts[newest])
         _mark_earlier(path, {version: text for version, text in texts.items() if version < newest})
@@ -358,7 +358,7 @@ def _set_torn_entry_aside(path: Location, version: int) -> None:
             blobs.create(entry, moved)
         except FileExistsError as error:
             raise DamagedTable(
-                str(path), f"version {version} was committed twice; the first is {aside.name}"
+                str(path), f"version {version} was committed twice; the first entry is in {aside.name}"
             ) from error
         blobs.delete(aside)
     else:
@@ -393,7 +393,7 @@ def _verified_checkpoint(
         path: the table's folder.
         written: the checkpoints in its log.
         markers: its markers.
-        versions: the entries in its log.
+        versions: the versions of the entries in its log.
         marks: whether a checkpoint that can be trusted gets a marker.
     """
     for location in reversed(written):
@@ -405,7 +405,7 @@ def _verified_checkpoint(
             continue
         if digest_of(data) in markers.checkpoints.get(version, ()):
             return version, data
-        expected = _summed_up(path, version, markers, versions)
+        expected = _expected_state(path, version, markers, versions)
         if version not in markers.checkpoints and (stated := _state_of(data)) is not None:
             predates_markers = expected is None and not markers.entries
             if predates_markers or stated == expected:
@@ -427,10 +427,10 @@ def acknowledge_newest_checkpoint(path: Location) -> None:
 
 
 def clean_up(path: Location) -> None:
-    """Delete entries, markers and checkpoints that have two later acknowledged checkpoints and are old enough."""
-    believed = sorted(read_markers(path).checkpoints)
+    """Delete entries, markers and checkpoints that are old enough and are followed by two acknowledged checkpoints."""
+    acknowledged = sorted(read_markers(path).checkpoints)
     on_disk = {version_of(location) for location in checkpoints(path)}
-    limits = [version for version in believed if version in on_disk][-2:]
+    limits = [version for version in acknowledged if version in on_disk][-2:]
     if len(limits) < 2:
         return
     log = path / LOG
@@ -439,13 +439,13 @@ def clean_up(path: Location) -> None:
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # From the oldest on, up to the first that is too young: there must be no gap.
     limit = min((version_of(blob.location) for blob in old if blob.changed_s >= oldest_s), default=limits[0])
-    forget_before(path, limit)  # first: here, an entry without a marker is no damage, but a marker without an entry is
+    forget_before(path, limit)  # first: an old entry without a marker is no damage, but a marker without an entry is
     for blob in old:
         if version_of(blob.location) < limit:
             blobs.delete(blob.location)
 
 
-def _summed_up(path: Location, version: int, markers: Markers, versions: list[int]) -> LogState | None:
+def _expected_state(path: Location, version: int, markers: Markers, versions: list[int]) -> LogState | None:
     """The state that a checkpoint of this version must hold; None if an entry that it sums up is gone."""
     state, start = LogState(), -1
     for location in reversed(checkpoints(path)):
@@ -508,7 +508,7 @@ def load_table(path: Location) -> DeltaTable:
     except BaseException as error:
         if not isinstance(error, DeltaError) and not is_panic(error):
             raise
-        if _set_aside(path, path / LOG / _HINT):  # everything else is verified
+        if _set_aside(path, path / LOG / _HINT):  # everything except the hint is verified
             return load_table(path)
         if isinstance(error, TableNotFoundError):
             raise DamagedTable(str(path), "there is no table") from error
@@ -533,7 +533,7 @@ def nonce_of(entry: Entry) -> str | None:
 
 
 def before_of(entry: Entry) -> str | None:
-    """The SHA-256 that an entry states for the entry before it; None if it is so old that it states none."""
+    """The SHA-256 that an entry states for the entry before it; None if it states none, like an old entry."""
     return _commit_field(entry, BEFORE)
 
 
@@ -582,4 +582,4 @@ def _parse(text: bytes) -> Entry:
     Raises:
         ValueError: it is not JSON lines.
     """
-    return [json.loads(line) for line in text.split(b"\n") if line.strip()]  # text may contain other line separators
+    return [json.loads(line) for line in text.split(b"\n") if line.strip()]  # strings may contain other line separators

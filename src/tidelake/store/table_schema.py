@@ -11,7 +11,7 @@ from tidelake.schema.types import ScalarType, scalar_type
 from tidelake.store.layout import DIFF, ERROR, POSITION, RUN, TIME, UNAVAILABLE
 
 _SYSTEM = (pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()))
-"""They come first in every table: only the first column, `_time`, has statistics; see docs/decisions/statistics.md."""
+"""These come first in every table: only the first column, `_time`, has statistics; see docs/decisions/statistics.md."""
 
 
 _POSITIONED = (
@@ -26,7 +26,7 @@ def data_fields(record_schema: dict[str, Any]) -> list[pa.Field]:
     """Return the data's columns as a table stores them; `decode.landing` produces them.
 
     Raises:
-        SchemaRefused: names the column and the reason.
+        SchemaRefused: the error names the column and the reason.
     """
     return [pa.field(column.name, _arrow_type(column.type)) for column in column_types(record_schema)]
 
@@ -52,6 +52,6 @@ def updates_schema(record_schema: dict[str, Any], positioned: bool = False) -> p
 
 
 def late_schema(record_schema: dict[str, Any]) -> pa.Schema:
-    """Return the schema of `late/`: a statement about a sealed time, and where it was read."""
+    """Return the schema of `late/`: each row is a statement about a sealed time, and the place where it was read."""
     source = [pa.field("_topic", pa.string()), pa.field("_partition", pa.int32()), pa.field("_offset", pa.int64())]
     return pa.schema([*_SYSTEM, *data_fields(record_schema), *source, pa.field(RUN, pa.string())])

@@ -43,9 +43,9 @@ class Damage:
     """A file that is not what was committed."""
 
     table: str
-    """The folder of its table: `updates`, `proofs`, …, or `catalog`."""
+    """The folder of the file's table: `updates`, `proofs`, …, or `catalog`."""
     file: str
-    """Its path below that folder; empty if the damage is not in one file."""
+    """The file's path below that folder; empty if the damage is not in one file."""
     problem: str
     remedy: str
     """What `repair` does about it, or what a person can do."""
@@ -92,8 +92,8 @@ def verify_table(table: Location, deep: bool, found: Verification, share: Share 
     """Verify a table's log and its live files.
 
     Args:
-        table: its folder.
-        deep: also read every page of every file and verify its checksum, and the SHA-256 of larger files.
+        table: the table's folder.
+        deep: whether to read every page of every file, and to verify its checksum and the SHA-256 of larger files.
         found: receives what was read and what is damaged.
         share: verify only these files; of the others, only that they exist.
     """

@@ -1,4 +1,4 @@
-"""Contents hashes: what a validation notes about the rows that it has seen, and compares in later ones.
+"""Contents hashes: what a validation notes about the rows that it has seen, and what later validations compare.
 
 | hash | of | stays the same |
 |---|---|---|
@@ -6,7 +6,7 @@
 | times | the statements of a range of times, with their times | while the range is after since |
 | contents | the contents just before upper, without times | while that time is at or after since |
 
-All are sums over rows, weighed by diffs if diffs are summed, so no merge and no copy changes them. See
+All are sums over rows, weighted by diffs if diffs are summed, so no merge and no copy changes them. See
 docs/decisions/contents-hash.md.
 """
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidelake.spark.row_hash import add_halves, row_hash, weighed_sum, weighed_sums
+from tidelake.spark.row_hash import add_halves, row_hash, weighted_sum, weighted_sums
 from tidelake.store.layout import DIFF
 from tidelake.store.proof_log import HashNote
 from tidelake.store.runs import spark_schema
@@ -32,7 +32,7 @@ Halves = tuple[int, int]
 
 
 def hash_text(halves: Halves) -> str:
-    """Return a weighed sum as 16 hexadecimal digits.
+    """Return a weighted sum as 16 hexadecimal digits.
 
     >>> hash_text((1, 255))
     '00000001000000ff'
@@ -41,7 +41,7 @@ def hash_text(halves: Halves) -> str:
 
 
 def halves_of(text: str) -> Halves:
-    """Return the weighed sum that `hash_text` shows."""
+    """Return the weighted sum that `hash_text` shows."""
     return int(text[:8], 16), int(text[8:], 16)
 
 
@@ -65,7 +65,7 @@ def time_hashes(recounted: Iterable[Mapping[str, Any]]) -> dict[int, TimeHash]:
 
 
 def compare_times(hashes: Mapping[int, TimeHash], notes: Sequence[HashNote], lower: int) -> list[str]:
-    """Compare the statements at each range of times with what an earlier validation noted; return what differs.
+    """Compare the statements in each range of times with what an earlier validation noted; return what differs.
 
     Args:
         hashes: the hashes of all times from `lower` on.
@@ -76,7 +76,7 @@ def compare_times(hashes: Mapping[int, TimeHash], notes: Sequence[HashNote], low
     >>> compare_times({3: TimeHash((1, 1), None), 4: TimeHash((2, 2), None)}, [note], 0)
     []
     >>> compare_times({3: TimeHash((1, 1), None), 4: TimeHash((2, 3), None)}, [note], 0)
-    ['times 3 to before 5: the statements hash to 0000000300000004, but were validated as 0000000300000003']
+    ['times 3 to 4: the statements hash to 0000000300000004, but hashed to 0000000300000003 when validated']
     """
     times = sorted(hashes)
     sums = list(accumulate((hashes[time].times for time in times), lambda a, b: add_halves([a, b]), initial=(0, 0)))
@@ -87,9 +87,9 @@ def compare_times(hashes: Mapping[int, TimeHash], notes: Sequence[HashNote], low
         start, end = bisect_left(times, note.lower), len(times) if note.closed else bisect_left(times, note.upper)
         found = hash_text(add_halves([sums[end], _negated(sums[start])]))
         if found != note.times:
-            until = "and later" if note.closed else f"to before {note.upper}"
+            until = "and later" if note.closed else f"to {note.upper - 1}"
             different.append(
-                f"times {note.lower} {until}: the statements hash to {found}, but were validated as {note.times}"
+                f"times {note.lower} {until}: the statements hash to {found}, but hashed to {note.times} when validated"
             )
     return different
 
@@ -99,9 +99,9 @@ def hash_contents(contents: DataFrame, fields: Sequence[pa.Field]) -> str:
 
     Cost: one pass over the contents.
     """
-    sums = contents.agg(*weighed_sums(hash_of(fields), F.col(DIFF))).first()
+    sums = contents.agg(*weighted_sums(hash_of(fields), F.col(DIFF))).first()
     assert sums is not None
-    return hash_text(weighed_sum(sums.asDict()))
+    return hash_text(weighted_sum(sums.asDict()))
 
 
 def compare_contents(notes: Sequence[HashNote], read: Callable[[int], str | None]) -> list[str]:
@@ -109,7 +109,7 @@ def compare_contents(notes: Sequence[HashNote], read: Callable[[int], str | None
 
     Args:
         notes: what earlier validations noted.
-        read: hashes the contents AS OF a time; None if it is before since.
+        read: hashes the contents AS OF a time; returns None if the time is before since.
     """
     noted = [note for note in notes if note.as_of is not None]
     if not noted:
@@ -119,7 +119,7 @@ def compare_contents(notes: Sequence[HashNote], read: Callable[[int], str | None
     found = read(newest.as_of)
     if found in (None, newest.contents):
         return []
-    return [f"the contents at time {newest.as_of} hash to {found}, but were validated as {newest.contents}"]
+    return [f"the contents at time {newest.as_of} hash to {found}, but hashed to {newest.contents} when validated"]
 
 
 def note_text(times: str | None, contents: str | None, as_of: int | None) -> str:

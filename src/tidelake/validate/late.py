@@ -48,7 +48,7 @@ _PLACE = ("_topic", "_partition", "_offset")
 
 @dataclass
 class LateReport:
-    """What one comparison found. Statements count by their place in the topic; copies inside a message count once."""
+    """What one comparison found. Copies inside a message are one statement; copies in other messages are more."""
 
     copies: int = 0
     contradictions: int = 0
@@ -173,9 +173,9 @@ class _Comparison:
         return joined.select("stated.*", F.coalesce(F.col("ruled._ruled"), F.lit(False)).alias("_discarded"))
 
     def _published(self, rows: DataFrame, first: int) -> DataFrame:
-        """Sum what is stored at the times of late rows, by data and time.
+        """Find the published diffs at the times of late rows, by data and time.
 
-        Out: the data's columns, _time (together unique), _published decimal(38,0).
+        Out: the data's columns, _time (unique together), _published decimal(38,0).
         """
         schema = self.collection.updates_schema()
         times = sorted(rows.select(TIME).distinct().toArrow()[TIME].to_pylist())
@@ -188,7 +188,7 @@ class _Comparison:
         else:
             listed = self.spark.createDataFrame(pa.table({TIME: pa.array(times, pa.int64())}))
             stored = stored.join(F.broadcast(listed), TIME, "left_semi")
-        # Copies that were not cancelled add nothing.
+        # If copies are not cancelled, they must not be added up.
         effect = F.sum(F.col(DIFF).cast("decimal(38,0)")) if self.form.cancels_copies else F.max(DIFF)
         return stored.groupBy(*(f"`{name}`" for name in self.data), TIME).agg(
             effect.cast("decimal(38,0)").alias("_published")
@@ -227,7 +227,7 @@ class _Comparison:
         )
 
     def _swap(self, runs: dict[str, DataFrame]) -> None:
-        """Replace the compared runs with one run per verdict; after a conflict, try again while the runs are live."""
+        """Replace the compared runs with one run per verdict; after a conflict, try again while the former are live."""
         added = [
             file
             for kind, frame in runs.items()

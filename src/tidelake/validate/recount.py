@@ -1,4 +1,4 @@
-"""Counts the rows of sealed times by grouping in Spark, independently of the fingerprints that seal uses."""
+"""Counts the rows at sealed times by grouping them in Spark, independently of the fingerprints that seal uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.forms.form import Form
-from tidelake.spark.row_hash import weighed_sum, weighed_sums
+from tidelake.spark.row_hash import weighted_sum, weighted_sums
 from tidelake.store.entry import Collection
 from tidelake.store.layout import DIFF, RUN, TIME
 from tidelake.store.table_schema import data_fields
@@ -34,7 +34,7 @@ def recount_statements(sealed: DataFrame, collection: Collection, form: Form) ->
 def recount_rows(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
     """Count rows by time; a merge turns equal rows of a time into one row with the sum of their diffs.
 
-    If diffs are not summed, each row counts once, whatever its diff.
+    If diffs are not summed, each row is counted once, whatever its diff.
     """
     weight = F.col(DIFF) if form.is_additive else F.lit(1).cast("bigint")
     stored = [field for field in collection.updates_schema() if field.name != RUN]
@@ -114,13 +114,13 @@ def _recount_keyed(sealed: DataFrame, collection: Collection, form: Form) -> lis
 
 def _hashes(statement: Sequence[pa.Field], contents: Sequence[pa.Field] | None, weight: Column) -> list[Column]:
     """Return the aggregates for `_hashes_of`: of whole statements and, if diffs are summed, of the rows they add."""
-    aggregates = weighed_sums(hash_of(statement), weight, _TIMES)
-    return aggregates if contents is None else aggregates + weighed_sums(hash_of(contents), weight, _CONTENTS)
+    aggregates = weighted_sums(hash_of(statement), weight, _TIMES)
+    return aggregates if contents is None else aggregates + weighted_sums(hash_of(contents), weight, _CONTENTS)
 
 
 def _hashes_of(sums: Mapping[str, Any]) -> dict[str, Any]:
     has_contents = any(name.startswith(_CONTENTS) for name in sums)
     return {
-        "times_hash": weighed_sum(sums, _TIMES),
-        "contents_hash": weighed_sum(sums, _CONTENTS) if has_contents else None,
+        "times_hash": weighted_sum(sums, _TIMES),
+        "contents_hash": weighted_sum(sums, _CONTENTS) if has_contents else None,
     }

@@ -1,8 +1,8 @@
 """Validate: recounts what seal has published, independently, at a pinned version, and reports every mismatch.
 
 Seal reads the list of files from the log and counts rows or their fingerprints. Here Spark's Delta reader finds the
-rows, whole rows are added up, and the result is compared with what was announced according to `proofs/`. Times that a
-compaction may have moved cannot be recounted, but their sum is still compared.
+rows, whole rows are grouped, and the result is compared with what was announced according to `proofs/`. Times that a
+compaction may have moved cannot be recounted, but the sum of their diffs is still compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidelake.store.files import write_run
 from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import DAMAGED_FILES, ProofLog, read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
-from tidelake.store.runs import append_run, sum_runs, wrong_runs
+from tidelake.store.runs import append_run, mismatched_runs, sum_runs
 from tidelake.store.state import CLOSED, SINCE, UPPER
 from tidelake.store.verification import Share, Verification, verify_table
 from tidelake.validate.hashes import (
@@ -71,7 +71,7 @@ class ValidateReport:
     doubled: int = 0
     """Tables with keys: how often a key has two values at the same time."""
     diff_sum_recorded: int = 0
-    """The sum of all diffs before upper: that of this range, and what the last validation recorded."""
+    """The sum of all diffs before upper: what the last validation recorded, plus the sum of this range."""
     diff_sum_found: int | None = None
     """The same sum, computed from all rows; None unless the validation was full."""
     times_hash: str | None = None
@@ -99,7 +99,7 @@ class ValidateReport:
     late: LateReport = field(default_factory=LateReport)
     """The late statements since the last validation."""
     late_problem: str | None = None
-    """Why they could not be compared, or None. What is published may still be right."""
+    """Why late statements could not be compared, or None. What is published may still be right."""
 
     @property
     def damaged(self) -> bool:
@@ -222,7 +222,7 @@ def _compare_times(
         ):
             report.mismatches.append(
                 f"time {time}: {row['announced']} distinct updates were announced and {row['counted']} counted, "
-                f"{row['recounted']} are in the table"
+                f"but {row['recounted']} are in the table"
             )
 
 
@@ -234,11 +234,11 @@ def _compare_sums(report: ValidateReport, sealed: DataFrame, proofs: ProofLog, f
         sealed: `_diff` of all sealed rows, as the number of rows that each adds to the contents.
         proofs: what was recorded.
         full: whether to add up everything.
-        unbroken: whether no time between what was recorded and this range was compacted before it was recounted. If one
-            was, everything is added up, and later validations start from that sum.
+        unbroken: whether the recorded sum and this range meet. They do not if a time in between was compacted before it
+            was recounted; then everything is added up, and later validations start from that sum.
     """
-    is_complete = proofs.validated_closed
-    fresh = [row["diff_sum"] for row in report.times if not is_complete and row["time"] >= proofs.validated_upper]
+    was_complete = proofs.validated_closed
+    fresh = [row["diff_sum"] for row in report.times if not was_complete and row["time"] >= proofs.validated_upper]
     report.diff_sum_recorded = proofs.validated_sum + sum(fresh)
     if full or not unbroken:
         total = sealed.agg(F.sum(DIFF).alias("total")).first()
@@ -283,12 +283,12 @@ def _compare_hashes(
         full: whether the validation is full.
         first: the first time that no compaction has changed.
 
-    Cost: nothing unless full; then one scan of the table, and one more, or two reads of the contents.
+    Cost: nothing unless full; then one scan of the table, and either a second scan or two reads of the contents.
     """
     different: list[str] = []
     if full:
         files = [file for file in seen.table.files() if file.rows_hash is not None]
-        runs = wrong_runs(files, sum_runs(spark, seen.table.path, files, collection.updates_schema()))
+        runs = mismatched_runs(files, sum_runs(spark, seen.table.path, files, collection.updates_schema()))
         different += [f"the rows of the run {run} are not those that were written" for run in runs]
         different += compare_times(seen.hashes, proofs.hashes, first)
     if seen.form.is_additive:
@@ -312,7 +312,7 @@ def _compare_hashes(
 def _compare_added_contents(
     report: ValidateReport, seen: _Hashed, proofs: ProofLog, full: bool, unbroken: bool
 ) -> list[str]:
-    """Add what the range adds to the contents to what the last validation noted; see `_compare_sums`."""
+    """Compare the contents with what the last validation noted and this range adds; see `_compare_sums`."""
     noted = proofs.validated_contents if proofs.validations else hash_text((0, 0))
     fresh = [
         time_hash.contents
@@ -360,7 +360,7 @@ def _try_beyond_upper(spark: SparkSession, collection: Collection, report: Valid
 
 
 def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) -> None:
-    """Note whether the range agreed; a range that has not grown is noted again only with a hash that it lacks."""
+    """Note whether the range agreed; a range that has not grown is noted again only if that adds a hash."""
     noted = proofs.validations and (proofs.validated_upper, proofs.validated_closed) == (report.upper, report.closed)
     hashes = [note for note in proofs.hashes if (note.upper, note.closed) == (report.upper, report.closed)]
     adds_times = report.times_hash is not None and all(note.times is None for note in hashes)
@@ -376,7 +376,7 @@ def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) ->
         "detail": "; ".join(report.mismatches)
         if report.damaged
         else note_text(report.times_hash, report.contents_hash, report.contents_as_of),
-        # A clock may go backwards; the order of notes may not, or an older note would hide this one.
+        # A clock may run backwards; the order of notes must not change, or an older note would hide this one.
         "at_ms": max(int(clock.time() * 1000), proofs.newest_at_ms + 1),
     }
     rows = pa.Table.from_pylist([row], schema=PROOFS_SCHEMA)
