@@ -92,7 +92,10 @@ class Damager:
             assert stale is not None
             replace_file(file, stale)
         else:
-            replace_file(file, changed_bytes(change, data, self.random))
+            changed = data
+            while changed == data:  # a block of zeros may have been zeros
+                changed = changed_bytes(change, data, self.random)
+            replace_file(file, changed)
         return Damaged(table, what, change, files)
 
     def _stale(self, file: Path, siblings: Sequence[Path]) -> bytes | None:
