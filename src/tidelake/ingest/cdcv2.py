@@ -144,7 +144,7 @@ class StreamTick(Tick):
         self.sealed = _Sealed(past.table.value(UPPER) or 0, bool(past.table.value(CLOSED)))
         self.read()
         self.decode()
-        return self._write_updates(_bounds_of(past.files), drops_copies=are_stated_twice(self.progress))
+        return self._write_updates(_bounds_of(past.files), drops_copies=statements_overlap(self.progress))
 
     def _read_progress(self) -> pa.Table:
         """Read the good progress statements of the range on the driver, and count the bad ones."""
