@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from tests.golden.shown import EXPECTED, unpack
 from tests.lakes.lake import Lake, progress, updates
+from tests.lakes.raw_lake import RawLake
 from tidelake.errors import DamagedTable
 from tidelake.settings.lake import load_settings
 from tidelake.store.catalog import Catalog
@@ -30,6 +31,8 @@ from tidelake.validate.validation import validate
 
 pytestmark = pytest.mark.spark
 
+ROW: dict[str, Any] = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}]}
+WIDER = {**ROW, "fields": [*ROW["fields"], {"name": "page", "type": ["null", "string"]}]}
 IN_EVERY_RUN = ("debezium", "raw_upsert_avro")
 COLLECTIONS = [
     name if name in IN_EVERY_RUN else pytest.param(name, marks=pytest.mark.sweep)
@@ -85,7 +88,9 @@ def change_one_value(collection: Collection) -> None:
 
 @pytest.mark.parametrize("name", COLLECTIONS)
 def test_a_changed_value_with_fitting_checksums_is_found(tmp_path: Path, spark: SparkSession, name: str) -> None:
-    collection = Catalog(Store(load_settings(unpack(tmp_path)).store)).find(name)
+    settings = load_settings(unpack(tmp_path))
+    (spec,) = (collection.spec() for collection in settings.collections if collection.name == name)
+    collection = Catalog(Store(settings.store)).open_or_create(spec)
     assert validate(spark, collection, full=True).mismatches == []
     noted = read_proof_log(collection).hashes[-1]
     assert noted.times is not None
@@ -154,3 +159,18 @@ def test_a_merge_refuses_a_run_whose_rows_are_not_those_that_were_written(tmp_pa
         lake.compact()
     assert {file.run for file in lake.table.files()} == {run, second.run}
     assert lake.validate(full=True).mismatches[0] == f"the rows of the run {run} are not those that were written"
+
+
+def test_a_validation_that_does_not_know_a_new_column_hashes_it_all_the_same(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = RawLake(tmp_path, spark, evolution="additive", schema=ROW)
+    lake.put({"id": 1})
+    lake.ingest()
+    earlier = lake.collection
+    assert validate(spark, earlier, full=True).mismatches == []
+    lake.configure(schema=WIDER)
+    lake.put({"id": 2, "page": "b"})
+    lake.ingest()
+    for collection in (earlier, lake.collection, earlier):
+        assert validate(spark, collection, full=True).mismatches == []

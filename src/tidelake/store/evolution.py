@@ -28,15 +28,23 @@ def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
     """
 
     def open_both() -> tuple[Collection, OpenTable]:
-        newest = Catalog(collection.paths.store).find(collection.name).entry
-        columns = {name: getattr(newest, name) for name in _COLUMNS}
-        opened = Collection(collection.entry.model_copy(update=columns), collection.paths)
+        opened = with_newest_columns(collection)
         table = opened.carry_columns()
         if len(table.schema().names) != len(opened.updates_schema().names):
             raise LostRace
         return opened, table
 
     return retry_work(open_both, collection.paths.updates, f"columns were added during each of {ATTEMPTS_MAX} attempts")
+
+
+def with_newest_columns(collection: Collection) -> Collection:
+    """Return a collection with the newest columns of the catalog: at least those of a table that was opened before.
+
+    Cost: one read of the catalog.
+    """
+    newest = Catalog(collection.paths.store).find(collection.name).entry
+    columns = {name: getattr(newest, name) for name in _COLUMNS}
+    return Collection(collection.entry.model_copy(update=columns), collection.paths)
 
 
 def evolve(collection: Collection, spec: CollectionSpec) -> None:

@@ -28,6 +28,7 @@ from tidelake.spark.engine_errors import engine_fact
 from tidelake.spark.row_hash import add_halves
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
+from tidelake.store.evolution import with_newest_columns
 from tidelake.store.failpoints import reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME
@@ -123,6 +124,7 @@ def validate(
     Cost: one scan of the range and one exchange of its rows; if `full`, of the whole table, and the share is read.
     """
     table = OpenTable(collection.paths.updates)
+    collection = with_newest_columns(collection)  # a hash without a new column would differ from what was stated
     upper, closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
     compacted = table.value(SINCE) or 0
     proofs = read_proof_log(collection)
