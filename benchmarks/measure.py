@@ -53,7 +53,7 @@ class Samples:
     facts: dict[str, float] = field(default_factory=dict)
     """Numbers that belong to no contestant."""
     series: dict[str, list[float]] = field(default_factory=dict)
-    """Numbers that were counted repeatedly, in order."""
+    """Counts that were taken repeatedly, in order."""
     cut: str = ""
     """What was left out because time ran out; empty if nothing was left out."""
 
@@ -115,7 +115,7 @@ class Meter:
         return float(self._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20)
 
     def _cpu_s(self) -> float:
-        return cpu_s(self.jvm_pid) + time.process_time() + waited_cpu_s()
+        return cpu_s(self.jvm_pid) + time.process_time() + children_cpu_s()
 
     def _next_ids(self) -> tuple[int, int]:
         self._wait_for_events()
@@ -199,7 +199,7 @@ def cpu_s(process_id: int) -> float:
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
-def waited_cpu_s() -> float:
+def children_cpu_s() -> float:
     """Return the processor time of all child processes that this process has waited for."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return children.ru_utime + children.ru_stime

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.bench import Bench, Lake
 from benchmarks.data import TICK_UPDATES, Stream, Ticks, write_bulk
-from benchmarks.measure import Measured, Samples, interleave, waited_cpu_s
+from benchmarks.measure import Measured, Samples, children_cpu_s, interleave
 from benchmarks.peers import differential
 from jobs import ingest, seal
 from tidelake.protocol.antichain import Antichain
@@ -149,8 +149,8 @@ def _started(arguments: list[str], folder: Path) -> Measured:
     """Measure a Python process that runs from the checkout."""
     checkout = Path(__file__).parent.parent
     environment = {**os.environ, "PYTHONPATH": f"{checkout / 'src'}:{checkout}"}
-    cpu, start = waited_cpu_s(), time.perf_counter()
+    cpu, start = children_cpu_s(), time.perf_counter()
     done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, check=False)
     seconds = time.perf_counter() - start
     assert done.returncode == 0, done.stderr.decode()
-    return Measured(seconds, waited_cpu_s() - cpu)
+    return Measured(seconds, children_cpu_s() - cpu)

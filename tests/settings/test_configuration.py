@@ -209,7 +209,7 @@ WIDE = "{type: record, name: data, fields: [{name: id, type: long}, {name: note,
         ),
     ],
 )
-def test_a_schema_of_an_id_with_different_columns_is_refused_and_the_column_is_named(
+def test_a_schema_for_an_id_is_refused_if_its_columns_differ_and_the_column_is_named(
     tmp_path: Path, fields: str, message: str
 ) -> None:
     other = f"{{type: record, name: other, fields: [{fields}]}}"
@@ -227,7 +227,7 @@ def test_the_schema_of_an_id_may_have_its_columns_in_another_order(tmp_path: Pat
 
 
 @pytest.mark.parametrize("schema_id", ["-1", "4294967296", "yes", "one"])
-def test_a_schema_id_is_a_number_of_four_bytes(tmp_path: Path, schema_id: str) -> None:
+def test_a_schema_id_is_a_four_byte_number(tmp_path: Path, schema_id: str) -> None:
     with pytest.raises(ConfigurationError, match="schema_ids: does not map ids to schemas"):
         load(tmp_path, GOOD + f"    schema_ids: {{{schema_id}: {WIDE}}}\n")
 

@@ -66,9 +66,11 @@ class CollectionStatus:
     sealed_by_decision: list[dict[str, Any]] = field(default_factory=list)
     """`time`, `announced` (as decided), `reason` of every time that was sealed by decision."""
     decided_counts: list[int] = field(default_factory=list)
-    """The times at which a decision sets the number of updates."""
+    """The times for which a decision sets the number of updates."""
     late_verdicts: dict[str, int] = field(default_factory=dict)
-    """By verdict, the number of late rows: `copy`, `contradiction`, `settled`, `untold`; `late` if not compared yet."""
+    """The number of late rows by verdict: `copy`, `contradiction`, `settled`, or `untold` (unverifiable).
+
+    Rows that were not compared yet count as `late`."""
     late_contradicted: int = 0
     """Number of late facts that contradict what was published; `late_undecided` of them are undecided."""
     late_undecided: int = 0
@@ -98,7 +100,7 @@ class CollectionStatus:
         if self.damaged:
             return (
                 "DAMAGED below upper",
-                "`tidelake repair`, its folder from a copy, or a new collection from its topic",
+                "`tidelake repair`, its folder restored from a copy, or a new collection made from its topic",
             )
         if self.topic_problem:
             return "topic cannot be read", "the topic"
@@ -110,8 +112,8 @@ class CollectionStatus:
         if self.contradictions:
             time = self.contradictions[0]["time"]
             if time in self.decided_counts:
-                return f"decided at time {time}, next seal applies it", "the next seal"
-            return f"decided at time {time}, next seal counts the rest", "the next seal, or a count of the rest"
+                return f"time {time} is decided, and the next seal applies the decision", "the next seal"
+            return f"time {time} is decided, and the next seal counts the rest", "the next seal, or a count of the rest"
         if self.late_undecided:
             facts = "1 late fact" if self.late_undecided == 1 else f"{self.late_undecided} late facts"
             return "contradicted by late facts", f"a decision about {facts}"
@@ -132,7 +134,8 @@ class CollectionStatus:
 def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
     """Return `time`, `announced`, `reason` of every time that was sealed by decision.
 
-    If a time has two proofs, the newest applies: a seal that stopped before its commit noted an older decision.
+    If a time has more than one proof, the newest applies: a seal that stopped before it committed may have recorded an
+    earlier decision.
     Cost: only the files that may have such a time are opened.
     """
     times = sorted(reasons_in(collection.entry.decisions))
@@ -151,7 +154,7 @@ def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
 
 
 def read_status(collection: Collection, family: str, topics: Sequence[Topic] = ()) -> CollectionStatus:
-    """Read what `status` shows, without a JVM; if no topics are given, there is no lag.
+    """Read what `status` shows, without a JVM; if no topics are given, the lag is None.
 
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
     of the files that hold both sealed and unsealed rows.
