@@ -124,7 +124,7 @@ def _bytes_of(file: Location) -> bytes | None:
 def _status(collection: LakeCollection) -> dict[str, Any]:
     status = collection.status()
     assert status is not None, "an ingested collection has a status"
-    if status.late_problem is not None or status.damaged is not None:  # it names the damage
+    if status.damaged is not None or status.late_problem is not None:  # it says so, and other numbers mean nothing then
         raise TidelakeError
     return {name: value for name, value in asdict(status).items() if name not in CLOCKS}
 

@@ -143,11 +143,10 @@ def check_repair(
 def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) -> None:
     """Damage what nothing restores: it is named before and after, and what stands there does not change."""
     case = Case(whole, folder, random)
-    if what == "data":
-        while not case.files("data"):
-            case.table = random.choice(
-                [path for path in sorted(case.lake.folder(case.name).iterdir()) if path.name != "current"]
-            )
+    if what == "data":  # `updates` may be made again from its topic
+        tables = [case.lake.store / "catalog", *sorted(case.lake.folder(case.name).iterdir())]
+        while case.table.name in ("updates", "current") or not case.files("data"):
+            case.table = random.choice(tables)
         file = random.choice(case.files("data"))
         _lose(file) if random.random() < 0.5 else case.change(file, [])
     else:
