@@ -299,7 +299,7 @@ def test_a_column_that_makes_wrapped_values_ambiguous_is_refused(tmp_path: Path,
     assert shown(lake) == [(1, "a", None), (3, "c", "m"), (4, "o", None), (6, None, None)]
     first, second = sorted(quarantine_rows(lake.collection), key=lambda row: row["offset"])
     assert first["reason"] == second["reason"] == "schema_not_resolved"
-    assert "column 'payload' is refused: it is new, but with it" in first["detail"]
+    assert "column 'payload' is refused: it is new, but would make" in first["detail"]
     assert "not additive" in second["detail"]
     # If the settings have such a column, nothing is unwrapped, and what looks like a schema is a value.
     lake.configure(schema=record(*VISIT_FIELDS, ("schema", TEXT), ("payload", TEXT)))
