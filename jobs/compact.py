@@ -10,12 +10,14 @@ from pyspark.sql import SparkSession
 from jobs.job import Report, log, run_main, run_step
 from tidelake.compact.compaction import CompactReport, merge_runs, move_since, sweep
 from tidelake.compact.small_tables import merge_small_files
+from tidelake.errors import DamagedTable
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
 from tidelake.store.catalog import Catalog
 from tidelake.store.entry import Collection
 from tidelake.store.failpoints import reach
 from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, Store
+from tidelake.store.proof_log import read_proof_log
 from tidelake.store.table_schema import late_schema
 from tidelake.store.verification import check_intact
 
@@ -39,6 +41,7 @@ def compact_collection(
 ) -> CompactReport:
     """Compact one collection, and remove files that no log lists and no reader can still be using."""
     check_intact(collection)
+    _check_undamaged(collection)
     entry = move_since(catalog, collection, settings.keep)
     compacted = merge_runs(spark, Collection(entry, collection.paths), entry.since, full, settings.merge_rows_max)
     paths = collection.paths
@@ -64,6 +67,19 @@ def compact_collection(
         rows_after=compacted.rows_after,
     )
     return compacted
+
+
+def _check_undamaged(collection: Collection) -> None:
+    """Refuse to move since past what a validation has found: later validations could no longer compare it.
+
+    Raises:
+        DamagedTable: the newest validation found damage below upper.
+    """
+    damaged = read_proof_log(collection).damaged
+    if damaged is not None:
+        raise DamagedTable(
+            str(collection.paths.updates), f"a validation found damage that merges would hide: {damaged}"
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
