@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.decode.entered_statements import statement_frame
+from tidelake.errors import DamagedTable
 from tidelake.seal.count_arrow import compensating_table
 from tidelake.seal.counts import OpenCounts
 from tidelake.seal.fingerprints import compensating_rows
@@ -23,10 +24,10 @@ from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Discard
 from tidelake.store.entry import Collection
-from tidelake.store.files import RunFile, discard_runs, meets, write_run
+from tidelake.store.files import RunFile, check_whole, discard_runs, meets, write_run
 from tidelake.store.layout import DIFF, RUN, TIME, new_run
 from tidelake.store.row_hash import sum_of_rows
-from tidelake.store.runs import read_files, write_updates
+from tidelake.store.runs import mismatched_runs, read_files, sum_runs, write_updates
 from tidelake.store.table_schema import data_fields
 
 
@@ -74,6 +75,9 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
         table: its updates table, in the state that was counted.
         discards: the decisions to discard statements at times that this seal proves.
 
+    Raises:
+        DamagedTable: the rows of an affected run are not those that were written.
+
     Cost: nothing if there are no discards; else one scan of the files that may hold their times, and of the runs to
         rewrite.
     """
@@ -96,6 +100,11 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
     runs = {path.rpartition(f"/{RUN}=")[2].partition("/")[0] for path in affected["_path"].to_pylist()}
     if not runs:
         return Changes()
-    rows = read_files(spark, table.path, [file for file in table.files() if file.run in runs], schema)
+    rewritten = [file for file in table.files() if file.run in runs]
+    check_whole(table.path, rewritten)
+    mismatched = mismatched_runs(rewritten, sum_runs(spark, table.path, rewritten, schema))
+    if mismatched:
+        raise DamagedTable(str(table.path), f"the rows of {', '.join(mismatched)} are not those that were written")
+    rows = read_files(spark, table.path, rewritten, schema)
     remaining = rows.alias("stated").join(discarded, same, "left_anti")
     return Changes(write_updates(remaining, table.path, new_run("seal", table.seq), schema).files, sorted(runs))

@@ -7,6 +7,7 @@ read; this module reads everything.
 
 from __future__ import annotations
 
+import errno
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -122,6 +123,10 @@ def verify_table(table: Location, deep: bool, found: Verification, share: Share 
             _verify_file(table, file, deep)
         except DamagedTable as error:
             found.damages.append(_damage_of(table, file, error.detail))
+        except OSError as error:
+            if error.errno != errno.EIO:  # the disk cannot read these bytes; other errors are not about bytes
+                raise
+            found.damages.append(_damage_of(table, file, f"cannot be read: {error}"))
 
 
 def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
