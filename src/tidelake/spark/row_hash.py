@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -36,8 +35,11 @@ def column_id(name: str) -> int:
 def row_hash(schema: str) -> Column:
     """Return the hash of a row, bigint, over the columns of a schema in JSON."""
     fields = StructType.fromJson(json.loads(schema)).fields
-    hashes = (_column_hash(field.name, field.dataType) for field in fields)
-    return F.xxhash64(reduce(lambda left, right: left.bitwiseXOR(right), hashes))
+    hashes = [_column_hash(field.name, field.dataType) for field in fields]
+    while len(hashes) > 1:  # in pairs, so that the expression is not as deep as the table has columns
+        pairs = [left.bitwiseXOR(right) for left, right in zip(hashes[::2], hashes[1::2], strict=False)]
+        hashes = pairs + hashes[2 * len(pairs) :]
+    return F.xxhash64(hashes[0])
 
 
 @cached
