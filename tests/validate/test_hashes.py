@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time as clock
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, timedelta
@@ -174,3 +175,35 @@ def test_a_validation_that_does_not_know_a_new_column_hashes_it_all_the_same(
     lake.ingest()
     for collection in (earlier, lake.collection, earlier):
         assert validate(spark, collection, full=True).mismatches == []
+
+
+def test_no_merge_hides_what_a_validation_has_found(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, keep=0)
+    lake.send(updates(((1, 5), 1, 1)), progress([0], [3], {1: 1}))
+    lake.run()
+    assert not lake.validate(full=True).damaged
+    change_one_value(lake.collection)
+    assert lake.validate(full=True).damaged
+    lake.send(updates(((2, 6), 3, 1)), progress([3], [9], {3: 1}))
+    lake.run()
+    since = lake.collection.entry.since
+    with pytest.raises(DamagedTable, match="a validation found damage that merges would hide: times 0 to 2"):
+        lake.compact()
+    assert lake.collection.entry.since == since
+    assert lake.validate().damaged
+
+
+def test_an_idle_topic_adds_no_notes(tmp_path: Path, spark: SparkSession) -> None:
+    lake = RawLake(tmp_path, spark, schema=ROW, idle_upper_s=1)
+    lake.put({"id": 1})
+    lake.ingest()
+    assert not validate(spark, lake.collection).damaged
+    notes = len(OpenTable(lake.collection.paths.proofs).files())
+    upper = lake.table.value(UPPER)
+    clock.sleep(1.1)
+    lake.ingest()
+    assert (lake.table.value(UPPER) or 0) > (upper or 0)
+    report = validate(spark, lake.collection)
+    assert (report.damaged, report.times, report.diff_sum_recorded) == (False, [], 1)
+    assert len(OpenTable(lake.collection.paths.proofs).files()) == notes
+    assert validate(spark, lake.collection, full=True).mismatches == []

@@ -82,7 +82,8 @@ def read_proof_log(collection: Collection) -> ProofLog:
             log.validated_closed = bool(row["closed"])
             noted = json.loads(row["detail"] or "{}")
             log.validated_contents = noted.get("contents") if noted.get("as_of") is None else None
-            log.hashes.append(HashNote(row["lower"], row["upper"], bool(row["closed"]), **noted))
+            known = {name: noted.get(name) for name in ("times", "contents", "as_of")}
+            log.hashes.append(HashNote(row["lower"], row["upper"], bool(row["closed"]), **known))
             log.validations += 1
     log.blocked = [blocked[key] for key in sorted(blocked)]
     return log

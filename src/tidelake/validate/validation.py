@@ -35,7 +35,7 @@ from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME
 from tidelake.store.proof_log import DAMAGED_FILES, ProofLog, read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.runs import append_run, mismatched_runs, sum_runs
-from tidelake.store.state import CLOSED, SINCE, UPPER
+from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
 from tidelake.store.verification import Share, Verification, verify_table
 from tidelake.validate.hashes import (
     TimeHash,
@@ -143,10 +143,13 @@ def validate(
     sealed = rows if closed else rows.where(F.col(TIME) < upper)
     framing, form = framing_of(collection.entry.framing), form_of(collection.entry, table)
     hashes: dict[int, TimeHash] = {}
+    idle_from = idle_lower(table)
+    # Since the last validation, only upper has moved: there is nothing to recount, and nothing new to note.
+    is_idle = not full and idle_from is not None and idle_from <= lower == proofs.validated_upper
     try:
         if lower < upper or closed:
             in_range = sealed.where(F.col(TIME) >= lower)
-            recounted = framing.recount(in_range, collection, form)
+            recounted = [] if is_idle else framing.recount(in_range, collection, form)
             _compare_times(report, recounted, framing.proofs(collection, lower))
             hashes = time_hashes(recounted)
             report.times_hash = hash_text(add_halves(time_hash.times for time_hash in hashes.values()))
@@ -167,7 +170,8 @@ def validate(
     _try_beyond_upper(spark, collection, report)
     report.contradictions = [] if closed else [note for note in proofs.blocked if note["time"] >= upper]
     report.quarantine = quarantine_reasons(collection)
-    _record(collection, report, proofs)
+    if not is_idle or report.damaged:
+        _record(collection, report, proofs)
     reach("validate.after_record")
     _compare_late(spark, collection, report)
     return report
@@ -367,7 +371,8 @@ def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) ->
     hashes = [note for note in proofs.hashes if (note.upper, note.closed) == (report.upper, report.closed)]
     adds_times = report.times_hash is not None and all(note.times is None for note in hashes)
     adds_contents = report.contents_hash is not None and all(note.contents is None for note in hashes)
-    if noted and not adds_times and not adds_contents and not report.damaged and not proofs.damaged:
+    is_news = report.damaged or proofs.damaged is not None or report.has_damaged_files != proofs.has_damaged_files
+    if noted and not adds_times and not adds_contents and not is_news:
         return
     row = {
         "lower": report.lower,
