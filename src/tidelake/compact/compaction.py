@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -31,10 +30,10 @@ from tidelake.store.commit import SWEEP_FLOOR, OpenTable, maintain
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.evolution import open_newest
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, check_whole, discard_run
+from tidelake.store.files import RunFile, discard_run
 from tidelake.store.layout import DIFF, RUN, TIME, begun_at, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, LostRace, retry_commit
-from tidelake.store.runs import mismatched_runs, read_files, sum_runs, write_updates
+from tidelake.store.runs import read_files, verify_runs, write_updates
 from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
 from tidelake.store.table_log import LOG
 
@@ -234,8 +233,7 @@ def _merge(
     files = [file for run in chosen for file in run.files]
     form = form_of(collection.entry, table)
     data = [name for name in schema.names if name not in (RUN, TIME, DIFF)] if form.is_additive else []
-    contents = _verified_contents(spark, table.path, files, schema, data)
-    check_whole(table.path, files)  # the inputs are deleted later, so damage would become permanent
+    contents = add_halves(run.weighted for run in verify_runs(spark, table.path, files, schema, data).values())
     rows = read_files(spark, collection.paths.updates, files, schema)
     total = sum(file.rows for file in files)
     partitions = max(1, min(spark.sparkContext.defaultParallelism, total // 1_000_000 + 1))
@@ -277,28 +275,6 @@ def _merge(
     report.rows_after += sum(file.rows for file in added)
     report.bytes_written += sum(file.bytes for file in added)
     report.merged_runs += [run.name for run in chosen]
-
-
-def _verified_contents(
-    spark: SparkSession, table: Location, files: Sequence[RunFile], schema: pa.Schema, data: Sequence[str]
-) -> tuple[int, int]:
-    """Check that the rows of whole runs hash as their writers stated; return the hash of the data, weighted by `_diff`.
-
-    Args:
-        spark: the session.
-        table: the table's folder.
-        files: the files of the runs.
-        schema: the table's schema.
-        data: the data's columns if diffs are summed, else empty.
-
-    Raises:
-        DamagedTable: the error names the runs.
-    """
-    sums = sum_runs(spark, table, files, schema, data)
-    mismatched = mismatched_runs(files, sums)
-    if mismatched:
-        raise DamagedTable(str(table), f"the rows of {', '.join(mismatched)} are not those that were written")
-    return add_halves(run.weighted for run in sums.values())
 
 
 def _swap(

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tidelake.decode.entered_statements import statement_frame
-from tidelake.errors import DamagedTable
 from tidelake.seal.count_arrow import compensating_table
 from tidelake.seal.counts import OpenCounts
 from tidelake.seal.fingerprints import compensating_rows
@@ -24,10 +23,10 @@ from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Discard
 from tidelake.store.entry import Collection
-from tidelake.store.files import RunFile, check_whole, discard_runs, meets, write_run
+from tidelake.store.files import RunFile, discard_runs, meets, write_run
 from tidelake.store.layout import DIFF, RUN, TIME, new_run
 from tidelake.store.row_hash import sum_of_rows
-from tidelake.store.runs import mismatched_runs, read_files, sum_runs, write_updates
+from tidelake.store.runs import read_files, verify_runs, write_updates
 from tidelake.store.table_schema import data_fields
 
 
@@ -101,10 +100,7 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
     if not runs:
         return Changes()
     rewritten = [file for file in table.files() if file.run in runs]
-    check_whole(table.path, rewritten)
-    mismatched = mismatched_runs(rewritten, sum_runs(spark, table.path, rewritten, schema))
-    if mismatched:
-        raise DamagedTable(str(table.path), f"the rows of {', '.join(mismatched)} are not those that were written")
+    verify_runs(spark, table.path, rewritten, schema)
     rows = read_files(spark, table.path, rewritten, schema)
     remaining = rows.alias("stated").join(discarded, same, "left_anti")
     return Changes(write_updates(remaining, table.path, new_run("seal", table.seq), schema).files, sorted(runs))

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from tidelake.errors import DamagedTable
 from tidelake.spark.column_cache import cached
 from tidelake.spark.observation import Observed
 from tidelake.spark.row_hash import hash_sums, row_hash, sum_of_hashes, weighted_sum, weighted_sums
@@ -24,7 +25,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, describe_run, open_verified
+from tidelake.store.files import RunFile, check_whole, describe_run, open_verified
 from tidelake.store.layout import DIFF, POSITION, RUN, new_run
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit, retry_work
 
@@ -144,6 +145,27 @@ def mismatched_runs(files: Sequence[RunFile], sums: Mapping[str, RunSums]) -> li
     """
     stated = {file.run: file.rows_hash for file in files if file.rows_hash is not None}
     return sorted(run for run, total in stated.items() if run not in sums or sums[run].rows_hash != total)
+
+
+def verify_runs(
+    spark: SparkSession, table: Location, files: Sequence[RunFile], schema: pa.Schema, weighted: Sequence[str] = ()
+) -> dict[str, RunSums]:
+    """Verify whole runs before they are rewritten: afterwards, damage would be permanent. Arguments: see `sum_runs`.
+
+    Returns:
+        The sums of each run.
+
+    Raises:
+        DamagedTable: all bytes of a file, or the rows of a run, are not those that were written.
+
+    Cost: the large files are read once to hash their bytes; then as `sum_runs`.
+    """
+    check_whole(table, files)
+    sums = sum_runs(spark, table, files, schema, weighted)
+    mismatched = mismatched_runs(files, sums)
+    if mismatched:
+        raise DamagedTable(str(table), f"the rows of {', '.join(mismatched)} are not those that were written")
+    return sums
 
 
 def diff_weighted_sums(schema: pa.Schema, columns: Sequence[str]) -> list[Column]:
