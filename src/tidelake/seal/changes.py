@@ -24,7 +24,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Discard
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, discard_runs, meets, write_run
-from tidelake.store.layout import DIFF, RUN, TIME, new_run
+from tidelake.store.layout import DIFF, RUN, TIME, new_run, run_of
 from tidelake.store.row_hash import sum_of_rows
 from tidelake.store.runs import read_files, verify_runs, write_updates
 from tidelake.store.table_schema import data_fields
@@ -96,7 +96,7 @@ def leave_out(spark: SparkSession, collection: Collection, table: OpenTable, dis
         return Changes()
     stored = read_files(spark, table.path, files, schema).select("*", F.col("_metadata.file_path").alias("_path"))
     affected = stored.alias("stated").join(discarded, same, "left_semi").select("_path").distinct().toArrow()
-    runs = {path.rpartition(f"/{RUN}=")[2].partition("/")[0] for path in affected["_path"].to_pylist()}
+    runs = {run_of(path) for path in affected["_path"].to_pylist()}
     if not runs:
         return Changes()
     rewritten = [file for file in table.files() if file.run in runs]

@@ -119,6 +119,15 @@ def new_run(kind: str, seq: int) -> str:
     return f"{kind}-{seq}-{secrets.token_hex(12)}"
 
 
+def run_of(path: str) -> str:
+    """Return the run that a file belongs to, from its path or URI.
+
+    >>> run_of("file:///store/updates/_run=ingest-0f3a/_base=true/part-0.parquet")
+    'ingest-0f3a'
+    """
+    return path.rpartition(f"/{RUN}=")[2].partition("/")[0]
+
+
 def begun_at(run: str) -> int:
     """Return the `seq` at which a run began; 0 for an old run, whose name does not state it.
 

@@ -26,7 +26,7 @@ from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.failpoints import reach
 from tidelake.store.files import RunFile, check_whole, describe_run, open_verified
-from tidelake.store.layout import DIFF, POSITION, RUN, new_run
+from tidelake.store.layout import DIFF, POSITION, RUN, new_run, run_of
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit, retry_work
 
 _NO_DICTIONARIES = {f"parquet.enable.dictionary#{POSITION}.list.element": "false"}
@@ -88,13 +88,8 @@ def write_updates(
         split_by: see `write_frame`.
         weighted: columns whose hashes are added up as well, weighted by `_diff`; empty if they are not needed.
     """
-    stored = spark_schema(schema).json()
-    rows = Observed(
-        frame.select(*_stored_columns(stored), *split_by),
-        *hash_sums(stored),
-        *(diff_weighted_sums(schema, weighted) if weighted else ()),
-    )
-    files = write_frame(rows.frame, table, run, schema, split_by)
+    rows = Observed(_stored(frame, schema, split_by), *_sums(schema, weighted))
+    files = _write(rows.frame, table, run, split_by)
     if not files:  # Spark may find out before it starts that there are no rows, and then it computes no sums
         return WrittenUpdates([])
     sums = rows.values()
@@ -127,12 +122,10 @@ def sum_runs(
     """
     if not files:
         return {}
-    aggregates = [*hash_sums(spark_schema(schema).json()), *(diff_weighted_sums(schema, weighted) if weighted else ())]
     rows = read_files(spark, table, files, schema).withColumn("_path", F.col("_metadata.file_path"))
     by_run: dict[str, Counter[str]] = {}
-    for sums in rows.groupBy("_path").agg(*aggregates).toArrow().to_pylist():
-        run = sums.pop("_path").rpartition(f"/{RUN}=")[2].partition("/")[0]
-        by_run.setdefault(run, Counter()).update(sums)
+    for sums in rows.groupBy("_path").agg(*_sums(schema, weighted)).toArrow().to_pylist():
+        by_run.setdefault(run_of(sums.pop("_path")), Counter()).update(sums)
     return {
         run: RunSums(sum_of_hashes(sums), weighted_sum(sums) if weighted else (0, 0)) for run, sums in by_run.items()
     }
@@ -168,10 +161,13 @@ def verify_runs(
     return sums
 
 
-def diff_weighted_sums(schema: pa.Schema, columns: Sequence[str]) -> list[Column]:
-    """Return the aggregates that add up the hashes of some columns, weighted by `_diff`."""
-    few = pa.schema([schema.field(name) for name in columns])
-    return weighted_sums(row_hash(spark_schema(few).json()), F.col(DIFF))
+def _sums(schema: pa.Schema, weighted: Sequence[str]) -> list[Column]:
+    """Return the aggregates over the stored rows of a run; see `write_updates`."""
+    sums = hash_sums(spark_schema(schema).json())
+    if not weighted:
+        return sums
+    few = pa.schema([schema.field(name) for name in weighted])
+    return [*sums, *weighted_sums(row_hash(spark_schema(few).json()), F.col(DIFF))]
 
 
 def write_frame(
@@ -186,12 +182,16 @@ def write_frame(
         schema: the table's schema.
         split_by: columns whose values get separate files; the columns themselves are not stored.
     """
+    return _write(_stored(frame, schema, split_by), table, run, split_by)
+
+
+def _stored(frame: DataFrame, schema: pa.Schema, split_by: Sequence[str]) -> DataFrame:
+    return frame.select(*_stored_columns(spark_schema(schema).json()), *split_by)
+
+
+def _write(stored: DataFrame, table: Location, run: str, split_by: Sequence[str]) -> list[RunFile]:
     folder = table / f"{RUN}={run}"
-    writer = (
-        frame.select(*_stored_columns(spark_schema(schema).json()), *split_by)
-        .write.mode("errorifexists")
-        .options(**_NO_DICTIONARIES)
-    )
+    writer = stored.write.mode("errorifexists").options(**_NO_DICTIONARIES)
     if split_by:
         writer = writer.partitionBy(*split_by)
     writer.parquet(str(folder))
