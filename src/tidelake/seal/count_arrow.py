@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from tidelake.seal.counts import OpenCounts, TimeCount
 from tidelake.storage.location import Location
-from tidelake.store.files import RunFile, damage_named, open_parquet, read_file
+from tidelake.store.files import RunFile, damage_named, open_parquet
 from tidelake.store.layout import DIFF, TIME
 
 BUCKET_ROWS = 100_000
@@ -57,11 +57,16 @@ def count_in_arrow(
     fields = [schema.field(name) for name in (*data, TIME, DIFF)]
     if not all(_is_flat(field.type) for field in fields) or sum(file.rows for file in files) > _ROWS_MAX:
         return None
-    if any(_has_large_rows(table, file) for file in files):
-        return None
+    times = []
+    for file in files:
+        with damage_named(table, file):
+            stored = open_parquet(table, file)
+            if _has_large_rows(stored, file):
+                return None
+            times.append(stored.read(columns=[TIME])[TIME].to_numpy())
     counts, waiting, held = OpenCounts(), deque[tuple[int, Future[OpenCounts]]](), 0
     with ThreadPoolExecutor(pa.cpu_count()) as pool:
-        for rows in _Buckets(table, files, within).read(pa.schema(fields)):
+        for rows in _Buckets(table, files, times, within).read(pa.schema(fields)):
             if rows is None:
                 pool.shutdown(cancel_futures=True)
                 return None
@@ -85,8 +90,8 @@ def compensating_table(surplus: pa.Table) -> pa.Table:
 class _Buckets:
     """Rows in buckets of times; all rows of a time are in the same bucket."""
 
-    def __init__(self, table: Location, files: Sequence[RunFile], within: range) -> None:
-        self.table, self.files, self.within = table, files, within
+    def __init__(self, table: Location, files: Sequence[RunFile], times: Sequence[np.ndarray], within: range) -> None:
+        self.table, self.files, self.times, self.within = table, files, times, within
 
     def read(self, schema: pa.Schema) -> Iterator[pa.Table | None]:
         """Yield each bucket's rows once they are complete; if too many rows wait, yield None and stop."""
@@ -108,7 +113,7 @@ class _Buckets:
 
     def _plan(self) -> tuple[np.ndarray, list[int]]:
         """Return the first time of each bucket, and the number of rows in it."""
-        times = np.concatenate([self._times(file) for file in self.files])
+        times = np.concatenate([rows[self._inside(rows)] for rows in self.times])
         if not len(times):
             return times, []
         if (times[1:] < times[:-1]).any():  # a tick writes its rows in order of time
@@ -119,9 +124,8 @@ class _Buckets:
         starts = np.flatnonzero(np.diff(number, prepend=-1))
         return distinct[starts], np.add.reduceat(rows, starts).tolist()
 
-    def _times(self, file: RunFile) -> np.ndarray:
-        times: np.ndarray = read_file(self.table, file, [TIME])[TIME].to_numpy()
-        return times[(times >= self.within.start) & (times <= self.within.stop - 1)]
+    def _inside(self, times: np.ndarray) -> np.ndarray:
+        return np.asarray((times >= self.within.start) & (times <= self.within.stop - 1))
 
     def _batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
         for file in self.files:
@@ -129,8 +133,7 @@ class _Buckets:
             with damage_named(self.table, file):
                 for batch in stored.iter_batches(_batch_rows(stored, schema.names), columns=schema.names):
                     rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-                    times = rows[TIME].to_numpy()
-                    inside = (times >= self.within.start) & (times <= self.within.stop - 1)
+                    inside = self._inside(rows[TIME].to_numpy())
                     yield rows if inside.all() else rows.filter(pa.array(inside))
 
 
@@ -200,8 +203,8 @@ def _is_flat(kind: pa.DataType) -> bool:
     return not pa.types.is_nested(kind)
 
 
-def _has_large_rows(table: Location, file: RunFile) -> bool:
+def _has_large_rows(stored: pq.ParquetFile, file: RunFile) -> bool:
     """Return whether rows are large on average, before compression."""
-    metadata = open_parquet(table, file).metadata
+    metadata = stored.metadata
     size: int = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     return size > _ROW_BYTES_MAX * file.rows

@@ -13,15 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-import pyarrow.parquet as pq
-
 from tidelake.errors import DamagedFiles, DamagedTable
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_markers
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.files import RunFile, check_whole, damage_named, open_verified
+from tidelake.store.files import RunFile, check_whole, damage_named, open_parquet
 from tidelake.store.layout import RUN
 from tidelake.store.notices import warn
 from tidelake.store.proof_log import notes_damaged_files, read_proof_log
@@ -242,8 +240,7 @@ def _fits(table: Location, markers: dict[int, set[str]], version: int, digest: s
 
 
 def _verify_file(table: Location, file: RunFile, deep: bool) -> None:
-    with damage_named(table, file), open_verified(table, file) as source:
-        parquet = pq.ParquetFile(source, page_checksum_verification=True)
+    with damage_named(table, file), open_parquet(table, file) as parquet:
         if parquet.metadata.num_rows != file.rows:
             fact = f"the file {file.path} has {parquet.metadata.num_rows} rows, but {file.rows} were committed"
             raise DamagedTable(str(table), fact)
