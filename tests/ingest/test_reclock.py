@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from tests.lakes.lake import NAME
 from tests.lakes.raw_lake import RawLake
+from tests.stops import stop_at
 from tidelake.cli.app import main
 from tidelake.errors import ClockAhead, DamagedTable, NotReclocked, TopicGap, UpperError
 from tidelake.ingest import reclock
@@ -356,19 +357,7 @@ def test_a_gap_holds_back_upper_of_an_idle_topic(idle: IdleLake) -> None:
 
 @pytest.mark.parametrize("place", ["raw.after_binding", "commit.after_call.updates"])
 def test_an_idle_tick_that_is_killed_costs_at_most_an_interval(idle: IdleLake, place: str) -> None:
-    class Killed(BaseException):
-        pass
-
-    def kill(name: str) -> None:
-        if name == place:
-            raise Killed
-
-    on_reach(kill)
-    try:
-        with pytest.raises(Killed):
-            idle.tick_at(300)
-    finally:
-        on_reach(None)
+    stop_at(place, lambda: idle.tick_at(300))
     committed = place != "raw.after_binding"
     assert [idle.tick_at(after_s) for after_s in (301, 600)] == [(0, 300 if committed else 0), (1, 600)]
     assert [(binding.time - idle.start_ms) // 1000 for binding in idle.times] == [0, 600]

@@ -17,6 +17,7 @@ from deltalake.transaction import AddAction
 from structlog.testing import capture_logs
 
 from tests.golden.shown import unpack
+from tests.stops import Killed, stop_at
 from tidelake.errors import CommitRefused, DamagedLog, DamagedTable
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.storage.location import Location, locate
@@ -40,10 +41,6 @@ CONFIGURATION = {
     "delta.dataSkippingNumIndexedCols": "1",
     "delta.checkpointInterval": "1000000",
 }
-
-
-class Killed(BaseException):
-    """A process ends here."""
 
 
 class Earlier:
@@ -243,26 +240,13 @@ def test_a_commit_by_an_earlier_version_during_a_bring_over_is_kept(
     check_brought_over(table, (3 + commits, [f"earlier-{upper}" for upper in range(1, 4 + commits)]))
 
 
-def killed_at(place: str, work: Callable[[], object]) -> None:
-    def kill(name: str) -> None:
-        if name == place:
-            raise Killed
-
-    on_reach(kill)
-    try:
-        with pytest.raises(Killed):
-            work()
-    finally:
-        on_reach(None)
-
-
 PLACES = ["format.after_markers", *(f"commit.{place}.t" for place in ("before_call", "after_call", "after_marker"))]
 
 
 @pytest.mark.parametrize("place", [*PLACES, "format.after_commit"])
 def test_a_bring_over_that_is_killed_is_finished_by_the_next(table: Location, place: str) -> None:
     before = contents(table)
-    killed_at(place, lambda: bring_over(table))
+    stop_at(place, lambda: bring_over(table))
     assert contents(table) == before
     assert bring_over(table) == (place in ("format.after_markers", "commit.before_call.t"))
     check_brought_over(table, before)
@@ -282,7 +266,7 @@ def test_an_earlier_version_goes_on_after_a_bring_over_that_was_killed(
 
     with monkeypatch.context() as patched:
         patched.setattr(table_log, "acknowledge_entry", acknowledge)
-        killed_at("format.after_markers", lambda: bring_over(table))
+        stop_at("format.after_markers", lambda: bring_over(table))
     runs = ["earlier-1", "earlier-2", "earlier-3"]
     for upper in range(4, 10):
         Earlier(table).commit(upper)
@@ -377,7 +361,7 @@ def test_a_store_whose_bring_over_is_killed_once_is_brought_over_by_the_next(tmp
     settings = load_settings(unpack(tmp_path))
     tables = tables_of(settings, "raw_upsert_avro")
     before = [contents(table) for table in tables[1:]]
-    killed_at(place, lambda: open_for_writing(settings, "raw_upsert_avro"))
+    stop_at(place, lambda: open_for_writing(settings, "raw_upsert_avro"))
     assert [contents(table) for table in tables[1:]] == before
     open_for_writing(settings, "raw_upsert_avro")
     assert [contents(table) for table in tables[1:]] == before

@@ -78,6 +78,11 @@ def weighted_sums(value: Column, weight: Column, name: str = "_weighted") -> lis
     return [F.sum(factor * half % MODULUS).alias(name + part) for part, half in halves.items()]
 
 
+def weighted_names(name: str) -> tuple[str, str]:
+    """Return the names of the aggregates of `weighted_sums`; each may be added up further."""
+    return name + _FIRST, name + _SECOND
+
+
 def weighted_sum(aggregates: Mapping[str, int | None], name: str = "_weighted") -> tuple[int, int]:
     """Return the sum of weighted hashes, modulo `MODULUS` for each half; see `add_halves` for adding up such sums.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,18 @@ class HashNote:
     """The hash of the contents just before upper."""
     as_of: int | None = None
     """The time of the contents if diffs are not summed: then `contents` is not the sum over all ranges."""
+
+    @property
+    def detail(self) -> str:
+        """The hashes, as a note stores them."""
+        return json.dumps({"times": self.times, "contents": self.contents, "as_of": self.as_of})
+
+    @staticmethod
+    def read(row: Mapping[str, Any]) -> HashNote:
+        """Read the note of a validation. Earlier versions noted no hashes; later ones may note more."""
+        noted = json.loads(row["detail"] or "{}")
+        known = {name: noted.get(name) for name in ("times", "contents", "as_of")}
+        return HashNote(row["lower"], row["upper"], bool(row["closed"]), **known)
 
 
 @dataclass
@@ -80,10 +93,9 @@ def read_proof_log(collection: Collection) -> ProofLog:
         if row["kind"] == "validated" and row["upper"] >= log.validated_upper:
             log.validated_upper, log.validated_sum = row["upper"], int(row["diff_sum"])
             log.validated_closed = bool(row["closed"])
-            noted = json.loads(row["detail"] or "{}")
-            log.validated_contents = noted.get("contents") if noted.get("as_of") is None else None
-            known = {name: noted.get(name) for name in ("times", "contents", "as_of")}
-            log.hashes.append(HashNote(row["lower"], row["upper"], bool(row["closed"]), **known))
+            note = HashNote.read(row)
+            log.validated_contents = note.contents if note.as_of is None else None
+            log.hashes.append(note)
             log.validations += 1
     log.blocked = [blocked[key] for key in sorted(blocked)]
     return log

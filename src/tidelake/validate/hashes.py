@@ -12,7 +12,6 @@ docs/decisions/contents-hash.md.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,11 +119,6 @@ def compare_contents(notes: Sequence[HashNote], read: Callable[[int], str | None
     if found in (None, newest.contents):
         return []
     return [f"the contents at time {newest.as_of} hash to {found}, but hashed to {newest.contents} when validated"]
-
-
-def note_text(times: str | None, contents: str | None, as_of: int | None) -> str:
-    """Return the detail of a validation's note; see `HashNote`."""
-    return json.dumps({"times": times, "contents": contents, "as_of": as_of})
 
 
 def _negated(halves: Halves) -> Halves:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidelake.forms.form import Form
-from tidelake.spark.row_hash import weighted_sum, weighted_sums
+from tidelake.spark.row_hash import weighted_names, weighted_sum, weighted_sums
 from tidelake.store.entry import Collection
 from tidelake.store.layout import DIFF, RUN, TIME
 from tidelake.store.table_schema import data_fields
@@ -19,7 +19,6 @@ from tidelake.validate.hashes import hash_of
 _TIME = pa.field(TIME, pa.int64())
 _NUMBERS = ("recounted", "diff_min", "diff_sum")
 _TIMES, _CONTENTS = "_times", "_contents"
-_TIMES_NAMES = ("_times_first", "_times_second")
 
 
 def recount_statements(sealed: DataFrame, collection: Collection, form: Form) -> list[dict[str, Any]]:
@@ -97,7 +96,7 @@ def _recount_keyed(sealed: DataFrame, collection: Collection, form: Form) -> lis
     by_time = by_key.groupBy(TIME).agg(
         F.sum("_stated").alias("recounted"),
         F.count_if(F.col("_values") > 1).alias("doubled"),
-        *(F.sum(name).alias(name) for name in _TIMES_NAMES),
+        *(F.sum(name).alias(name) for name in weighted_names(_TIMES)),
     )
     return [
         {

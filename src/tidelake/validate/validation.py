@@ -32,7 +32,7 @@ from tidelake.store.evolution import with_newest_columns
 from tidelake.store.failpoints import reach
 from tidelake.store.files import write_run
 from tidelake.store.layout import DIFF, PROOFS_SCHEMA, TIME
-from tidelake.store.proof_log import DAMAGED_FILES, ProofLog, read_proof_log
+from tidelake.store.proof_log import DAMAGED_FILES, HashNote, ProofLog, read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.runs import append_run, mismatched_runs, sum_runs
 from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
@@ -44,7 +44,6 @@ from tidelake.validate.hashes import (
     halves_of,
     hash_contents,
     hash_text,
-    note_text,
     time_hashes,
 )
 from tidelake.validate.late import LateReport, compare_late
@@ -374,15 +373,16 @@ def _record(collection: Collection, report: ValidateReport, proofs: ProofLog) ->
     is_news = report.damaged or proofs.damaged is not None or report.has_damaged_files != proofs.has_damaged_files
     if noted and not adds_times and not adds_contents and not is_news:
         return
+    note = HashNote(
+        report.lower, report.upper, report.closed, report.times_hash, report.contents_hash, report.contents_as_of
+    )
     row = {
         "lower": report.lower,
         "upper": report.upper,
         "closed": report.closed,
         "kind": "damaged" if report.damaged else "validated",
         "diff_sum": report.diff_sum_recorded,
-        "detail": "; ".join(report.mismatches)
-        if report.damaged
-        else note_text(report.times_hash, report.contents_hash, report.contents_as_of),
+        "detail": "; ".join(report.mismatches) if report.damaged else note.detail,
         # A clock may run backwards; the order of notes must not change, or an older note would hide this one.
         "at_ms": max(int(clock.time() * 1000), proofs.newest_at_ms + 1),
     }

@@ -1,0 +1,28 @@
+"""Work that stops at a failpoint, as if its process had been killed there, but within this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tidelake.store.failpoints import on_reach
+
+
+class Killed(BaseException):
+    """A process ends here."""
+
+
+def stop_at(place: str, work: Callable[[], object]) -> None:
+    """Start work that reaches a failpoint, and check that it goes no further."""
+
+    def kill(name: str) -> None:
+        if name == place:
+            raise Killed
+
+    on_reach(kill)
+    try:
+        with pytest.raises(Killed):
+            work()
+    finally:
+        on_reach(None)
