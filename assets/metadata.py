@@ -28,7 +28,7 @@ def status_of(lake: Lake, collection: Collection) -> CollectionStatus:
     from tidelake.topic.open import open_topics
 
     settings = lake.settings.collection(collection.name)
-    return read_status(collection, settings.family, open_topics(settings, collection.entry.decisions))
+    return read_status(collection, open_topics(settings, collection.entry.decisions), settings.stalled_after_s)
 
 
 def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:

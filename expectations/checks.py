@@ -124,7 +124,7 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
         raise report.proofs_problem
     # A reclocked topic may be idle: upper should have moved only if the topic has unread messages.
     topics = open_topics(settings, collection.entry.decisions) if settings.mints_times else ()
-    status = read_status(collection, settings.family, topics)
+    status = read_status(collection, topics, settings.stalled_after_s)
     frame = result_frame(report, status, frontier_age_s(collection, status))
     evidence = evidence_of(report, status)
     decided = decided_times(status)

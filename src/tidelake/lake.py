@@ -35,6 +35,7 @@ from tidelake.topic.open import open_topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake.read.explain import Explanation
     from tidelake.read.snapshot import Snapshot
 
 CONFIG_VARIABLE, CONFIG_FILE = "TIDELAKE_CONFIG", "collections.yaml"
@@ -184,7 +185,22 @@ class LakeCollection:
             if all(entry.name != self.name for entry in self._catalog.entries()):
                 return None
             stored = self._stored()
-            return read_status(stored, self.settings.family, open_topics(self.settings, stored.entry.decisions))
+            topics = open_topics(self.settings, stored.entry.decisions)
+            return read_status(stored, topics, self.settings.stalled_after_s)
+
+    def explain(self, time: int | None = None) -> Explanation:
+        """Explain a time: who proved it and how, or what it waits for. Starts no JVM.
+
+        Args:
+            time: the time; None means the first time that is not sealed, or the last one if every time is.
+
+        Raises:
+            DamagedTable: a table that the answer depends on is damaged.
+        """
+        from tidelake.read.explain import explain
+
+        with _engine_errors():
+            return explain(self._stored(), time)
 
     def quarantine(self) -> list[dict[str, Any]]:
         """Return the messages that could not be used: first the unexplained ones, then the others, each by place.

@@ -27,3 +27,11 @@ def call(*arguments: str) -> str:
         raise result.exception
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    """Run the command in this process; return its exit status and standard output."""
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout

@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from tidelake.cli.explain import explain
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
 from tidelake.cli.lists import late, quarantine, times
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (status, read, quarantine, times, late, fence, verify, repair):
+for _command in (status, explain, read, quarantine, times, late, fence, verify, repair):
     app.command()(_command)
 add_generate(app)
 app.command()(replay)
