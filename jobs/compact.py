@@ -20,6 +20,7 @@ from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCH
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.table_schema import late_schema
 from tidelake.store.verification import check_intact
+from tidelake.telemetry.steps import observed
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
@@ -36,6 +37,7 @@ def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
     return run_step(spark, settings, "compact", step)
 
 
+@observed("compact")
 def compact_collection(
     spark: SparkSession, catalog: Catalog, collection: Collection, settings: CollectionSettings, full: bool
 ) -> CompactReport:

@@ -107,6 +107,11 @@ class TidelakeError(Exception):
             setattr(self, name, tuple(value) if kind.startswith("Iterable") else value)
         self.args = tuple(getattr(self, name) for name in self._types)
 
+    @classmethod
+    def fields(cls) -> dict[str, str]:
+        """Return the names of the fields, in order, each with its annotation."""
+        return dict(cls._types)
+
     @property
     def fact(self) -> str:
         """What is wrong, with its values, in one lower-case sentence."""
