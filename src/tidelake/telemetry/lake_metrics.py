@@ -52,6 +52,10 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
         Metric("waiting", "1 if statements or announcements wait at or after upper, otherwise 0."),
         lambda status: int(is_waiting(status)),
     ),
+    (
+        Metric("missing_updates", "Announced updates that have not arrived, at the first time that is not sealed."),
+        lambda status: _missing(status),
+    ),
     (Metric("lag_messages", "Unread messages; absent if a topic cannot be read."), lambda status: status.lag_messages),
     (Metric("topic_gaps", "Ranges of missing offsets that stop ingest."), lambda status: len(status.topic_gaps)),
     (Metric("contradictions", "Open times with a contradiction."), lambda status: len(_contradicted(status))),
@@ -89,8 +93,15 @@ PROBLEMS: dict[str, Callable[[CollectionStatus], bool]] = {
     "late_unreadable": lambda status: status.late_problem is not None,
     "keys_in_error": lambda status: status.keys_in_error > 0,
     "clock_ahead": lambda status: status.times_ahead_s > 0,
+    "updates_missing": lambda status: _missing(status) > 0 and status.lag_messages == 0,
 }
 """The values of the label `problem`, each with whether a collection has it. All of them need somebody."""
+
+
+def _missing(status: CollectionStatus) -> int:
+    """Return the number of announced updates that are missing at the first time that is not sealed."""
+    first = None if status.waiting is None else status.waiting.first_missing
+    return 0 if first is None else first.missing
 
 
 def is_waiting(status: CollectionStatus) -> bool:
@@ -133,7 +144,7 @@ def collection_samples(
         yield Sample(_NEEDS_SOMEBODY, labels, 0)
         return
     problems = {problem: has_problem(status) for problem, has_problem in PROBLEMS.items()}
-    yield Sample(_NEEDS_SOMEBODY, labels, int(any(problems.values())))
+    yield Sample(_NEEDS_SOMEBODY, labels, int(status.needs_somebody))
     for problem, is_there in problems.items():
         yield Sample(_PROBLEM, (settings.name, problem), int(is_there))
     for metric, number_of in _NUMBERS:
