@@ -47,7 +47,7 @@ def test_every_number_of_a_status_is_a_metric() -> None:
         quarantine_unexplained={"undecodable": 53},
         late_verdicts={"copy": 59, "contradiction": 61},
         topic_gaps=["one", "two"],
-        contradictions=[{"time": 11, "decided": False}, {"time": 11, "decided": False}, {"time": 12, "decided": True}],
+        contradictions=[{"time": 11, "detail": "over_count: a fact", "decided": False}, {"time": 11, "decided": False}, {"time": 12, "decided": True}],
         sealed_by_decision=[{"time": 1}],
     )
     found = metrics_of(status)
@@ -86,7 +86,7 @@ def test_the_upper_of_minted_times_is_also_a_point_in_time() -> None:
         ("damaged", {"damaged": "a file is missing"}),
         ("topic_unreadable", {"topic_problem": "the brokers do not answer"}),
         ("topic_gap", {"topic_gaps": ["offsets 3 to 5"]}),
-        ("held_back", {"contradictions": [{"time": 9, "decided": False}]}),
+        ("held_back", {"contradictions": [{"time": 9, "detail": "over_count: a fact", "decided": False}]}),
         ("late_contradiction", {"late_undecided": 1}),
         ("late_unreadable", {"late_problem": "a file is missing"}),
         ("keys_in_error", {"keys_in_error": 2}),
