@@ -89,7 +89,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def make_whole_store(folder: Path) -> WholeStore:
-    """Unpack the golden store and bring it over: page checksums, digests, markers and checkpoints everywhere."""
+    """Unpack the golden store and upgrade it: page checksums, digests, markers and checkpoints everywhere."""
     root, earlier = folder / "whole", folder / "earlier"
     root.mkdir()
     config = unpack(root)

@@ -216,7 +216,7 @@ def test_a_damaged_marker_is_written_again_from_its_entry(table: Location) -> No
 def test_a_commit_by_an_earlier_version_next_to_this_one_is_reported(table: Location) -> None:
     marker_of(table, 3).unlink()
     forget_before(entry_of(table, 3))
-    with pytest.raises(DamagedTable, match="version 3 was committed by an earlier version of Tidelake"):
+    with pytest.raises(DamagedTable, match="version 3 was committed by an earlier release of Tidelake"):
         OpenTable(table)
 
 
@@ -340,7 +340,7 @@ def test_two_commits_by_an_earlier_version_are_reported_as_well(table: Location)
     for version in (3, 4):
         marker_of(table, version).unlink()
         forget_before(entry_of(table, version))
-    with pytest.raises(DamagedTable, match="version 4 was committed by an earlier version of Tidelake"):
+    with pytest.raises(DamagedTable, match="version 4 was committed by an earlier release of Tidelake"):
         OpenTable(table)
 
 

@@ -1,4 +1,4 @@
-"""Tables of an earlier version are read as they are, and brought over by a commit that earlier versions refuse."""
+"""Tables of an earlier release are read as they are, and upgraded by a commit that earlier releases refuse."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_an_earlier_version_may_clean_up_while_the_log_is_read(
 
 
 def test_nothing_is_committed_to_a_table_before_it_is_brought_over(table: Location) -> None:
-    with pytest.raises(CommitRefused, match="has the format of an earlier version"):
+    with pytest.raises(CommitRefused, match="has the format of an earlier release"):
         commit(table, 4)
 
 

@@ -49,7 +49,7 @@ def compare(
         pending: what was announced.
         counts: what is stored at or after `upper`, and before `end` if that is not None.
         upper: the first time that is not sealed.
-        end: the first time that was not counted; None if every time was.
+        end: the first time that was not counted; None if every time was counted.
     """
     ledger = Ledger(Antichain.of(upper))
     for statement in pending.statements():

@@ -39,7 +39,7 @@ class OpenRows:
         rulings: the operators' decisions.
         table: its updates table.
         upper: the first time that is not sealed.
-        end: the first time that is not counted; None if every time is.
+        end: the first time that is not counted; None if every time is counted.
     """
 
     spark: SparkSession
