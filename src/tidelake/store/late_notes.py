@@ -250,8 +250,8 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
     Returns:
         Whether any statement reaches below upper.
 
-    Cost: nothing if none does; else the proofs of the times that late statements cover. The number of notes is bounded
-    by the number of statements, not by the number of times.
+    Cost: nothing if no statement reaches below upper; else the proofs of the times that late statements cover. The
+    number of notes is bounded by the number of statements, not by the number of times.
     """
     end_of_sealed = INT64_MAX + 1 if closed else upper
     late = [row for row in pending.to_pylist() if row["lower"] and (closed or min(row["lower"]) < upper)]
