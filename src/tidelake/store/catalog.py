@@ -138,10 +138,10 @@ class Catalog:
         return opened
 
     def _check_not_lost(self) -> None:
-        """Check that a store without a catalog has no collections either.
+        """Check that a store without a catalog has no collections.
 
         Raises:
-            DamagedTable: it has some.
+            DamagedTable: the store has collections.
         """
         if blobs.list_names(self.store.collections):
             raise DamagedTable(str(self.store.catalog), "it is missing, but there are collections")
@@ -208,7 +208,7 @@ class Catalog:
         return entry
 
     def _carry_epoch(self, entry: Entry) -> None:
-        """Write the entry's epoch to the tables that it fences; after an interruption, the next opening does so."""
+        """Write the entry's epoch to the tables that it fences. After an interruption, `open_or_create` does so."""
         paths = self.store.collection(entry.id)
         bindings = [paths.bindings] if entry.mints_times else []
         for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):

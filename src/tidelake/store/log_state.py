@@ -57,7 +57,7 @@ def checkpoint_state(data: bytes) -> LogState:
     """Return the state that a checkpoint holds.
 
     Raises:
-        ValueError, OSError, pa.ArrowException: it cannot be read.
+        ValueError, OSError, pa.ArrowException: the checkpoint cannot be read.
     """
     state = LogState()
     rows = pq.ParquetFile(pa.BufferReader(data)).read(["add", "txn", "metaData", "protocol"])
