@@ -1,4 +1,4 @@
-"""The changes that a seal makes to the rows that it proves, in the commit that moves upper; almost always none.
+"""The changes that a seal makes to the rows that it proves, in the commit that moves upper. Usually there are none.
 
 In collections whose contents are sums of diffs, rows with the opposite diff cancel surplus copies and discarded
 statements. A statement about a key has no opposite, so runs that hold discarded statements are rewritten without them.

@@ -25,10 +25,10 @@ class Comparison:
     """What the ledger concludes from the announced and the counted updates."""
 
     frontier: Antichain
-    """Everything before it is proven."""
+    """Every time before it is proven."""
     contradictions: list[Contradiction]
     waiting_for: list[tuple[int, int | None, int]]
-    """The first outstanding times: (time, announced or None if nothing covers it, counted)."""
+    """The first outstanding times: (time, announced or None if no statement covers the time, counted)."""
 
 
 def compare(
@@ -67,7 +67,7 @@ def compare(
         if time >= upper:
             ledger.decide(time, number)
     outstanding, frontier = ledger.outstanding(), ledger.advance()
-    if end is not None:  # nothing was counted from there on, so it is unknown what is missing
+    if end is not None:  # nothing at or after `end` was counted, so it is unknown what is missing there
         outstanding = [waiting for waiting in outstanding if int(str(waiting[0])) < end]
         frontier = frontier.meet(Antichain.of(end))
     return Comparison(
