@@ -249,7 +249,7 @@ def test_missing_state_is_an_error_and_not_zero(tmp_path: Path) -> None:
         OpenTable(locate(tmp_path) / "foreign")
 
 
-def test_a_format_of_a_later_version_is_refused_and_named(table: Location) -> None:
+def test_a_format_of_a_later_release_is_refused_and_named(table: Location) -> None:
     assert OpenTable(table).value("format") == 2
     OpenTable(table).commit({"format": 3})
     with pytest.raises(NewerFormat, match=r"t has format 3, which a later version of Tidelake wrote; .* up to 2"):

@@ -155,10 +155,10 @@ class EventCollection:
     def merge(self, chosen: Iterable[int], since: int) -> None:
         """Replace some runs by one.
 
-        Without a key, times advance to `since`, and equal rows are summed. With a key, at times that no other run spans,
-        only the newest of a key's updates at or before `since` stays, with its own time. At a time that another run
-        spans, an update in that run may cancel an update in these runs, so all updates stay. A removed row is dropped
-        only if no other run holds anything at or before `since`. Unsealed events stay as they are.
+        Without a key, times advance to `since`, and equal rows are summed. With a key, at times that no other run
+        spans, only the newest of a key's updates at or before `since` stays, with its own time. At a time that another
+        run spans, an update in that run may cancel an update in these runs, so all updates stay. A removed row is
+        dropped only if no other run holds anything at or before `since`. Unsealed events stay as they are.
         """
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)
