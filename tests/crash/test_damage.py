@@ -55,7 +55,7 @@ class Undamaged:
             self._stages.append(self.without_clock(reader.answers()))
             for _ in go_on(self._spark, lake, self.name):
                 self._stages.append(self.without_clock(reader.answers()))
-            assert len(self._stages) == len(STEPS) + 1, "the undamaged collection goes on"
+            assert len(self._stages) == len(STEPS) + 1, "the undamaged collection continues"
         return self._stages
 
     def without_clock(self, answers: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Cases:
         is_beside = any(lake.folder(self.neighbour) in file.parents for file in done.files)
         if asks_all and done.table != CATALOG and not is_beside:
             beside = Reader(None, lake, self.neighbour).answers("status", "decisions")
-            assert beside == self.undamaged.of_neighbour, (label, done, "another collection does not go on")
+            assert beside == self.undamaged.of_neighbour, (label, done, "another collection does not continue")
         outcome = "refused" if _refused(found) else "equal"
         verified = self._verify(lake, done, label) if is_deep else "not verified"
         if is_deep and number % GOES_ON_EVERY == 0:

@@ -34,7 +34,7 @@ from tidelake.store.table_log import (
 )
 
 FROM_A_COPY = "restore it from a copy of the store, or rebuild the collection from its topic under a new name"
-FROM_ITS_TOPIC = "is made again from its topic, if that still has the messages"
+FROM_ITS_TOPIC = "is recreated from its topic, if that still has the messages"
 
 
 @dataclass(frozen=True)
