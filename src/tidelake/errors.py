@@ -687,9 +687,9 @@ class DamagedFiles(DamagedTable):
 
 
 class NotRewritable(DamagedTable):
-    """A damaged file cannot be made again from its topic."""
+    """A damaged file cannot be recreated from its topic."""
 
-    fact = "it cannot be made again from its topic: {detail}"
+    fact = "it cannot be recreated from its topic: {detail}"
     hint = "restore the file from a copy of the store, or rebuild the collection from its topic under a new name"
 
 

@@ -36,7 +36,7 @@ from tidelake.store.layout import (
 from tidelake.store.notices import warn
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
-_BROUGHT_OVER = "tables were brought over to a new format: earlier versions refuse them from now on"
+_UPGRADED = "tables were upgraded to a new format: earlier releases refuse them from now on"
 _SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("document", pa.string()), pa.field(RUN, pa.string())])
 
 
@@ -128,7 +128,7 @@ class Catalog:
         if not entry.tables_made:
             self._create_tables(collection)
             entry = self.update(entry.name, lambda newest: newest.model_copy(update={"tables_made": True}))
-        entry = self._bring_tables_over(entry)
+        entry = self._upgrade_tables(entry)
         if entry.epoch:
             self._carry_epoch(entry)
         opened = Collection(entry, collection.paths)
@@ -138,10 +138,10 @@ class Catalog:
         return opened
 
     def _check_not_lost(self) -> None:
-        """Check that a store without a catalog has no collections either.
+        """Check that a store without a catalog has no collections.
 
         Raises:
-            DamagedTable: it has some.
+            DamagedTable: the store has collections.
         """
         if blobs.list_names(self.store.collections):
             raise DamagedTable(str(self.store.catalog), "it is missing, but there are collections")
@@ -202,30 +202,30 @@ class Catalog:
         def replace(newest: Entry) -> Entry:
             return newest.model_copy(update={"epoch": newest.epoch + 1, "writer": writer})
 
-        entry = self._bring_tables_over(self.update(name, replace))
+        entry = self._upgrade_tables(self.update(name, replace))
         reach("catalog.after_epoch")
         self._carry_epoch(entry)
         return entry
 
     def _carry_epoch(self, entry: Entry) -> None:
-        """Write the entry's epoch to the tables that it fences; after an interruption, the next opening does so."""
+        """Write the entry's epoch to the tables that it fences. After an interruption, `open_or_create` does so."""
         paths = self.store.collection(entry.id)
         bindings = [paths.bindings] if entry.mints_times else []
         for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):
             _raise_epoch(path, entry.epoch)
 
-    def _bring_tables_over(self, entry: Entry) -> Entry:
-        """Bring a collection's tables over to the newest format, before anything is committed to them.
+    def _upgrade_tables(self, entry: Entry) -> Entry:
+        """Upgrade a collection's tables to the newest format, before anything is committed to them.
 
-        The catalog was brought over already, so no process of an earlier version creates further tables.
+        The catalog was upgraded already, so no process of an earlier release creates further tables.
         """
         if entry.tables_format == FORMAT_VERSION:
             return entry
         tables = Collection(entry, self.store.collection(entry.id)).tables
-        brought = [table.name for table in tables if (entry.tables_made or is_table(table)) and bring_over(table)]
+        upgraded = [table.name for table in tables if (entry.tables_made or is_table(table)) and bring_over(table)]
         reach("format.after_tables")
-        if brought:
-            warn(_BROUGHT_OVER, store=str(self.store.root), collection=entry.name, tables=brought)
+        if upgraded:
+            warn(_UPGRADED, store=str(self.store.root), collection=entry.name, tables=upgraded)
         return self.update(entry.name, lambda newest: newest.model_copy(update={"tables_format": FORMAT_VERSION}))
 
     def _create_tables(self, collection: Collection) -> None:
@@ -260,7 +260,7 @@ class Catalog:
             entry = change(entries)
             if table.format < FORMAT_VERSION:
                 if bring_over(table.path):
-                    warn(_BROUGHT_OVER, store=str(self.store.root), collection=None, tables=[table.path.name])
+                    warn(_UPGRADED, store=str(self.store.root), collection=None, tables=[table.path.name])
                 reach("format.after_catalog")
                 return commit(OpenTable(table.path))
             if entry in entries.values():

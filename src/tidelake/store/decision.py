@@ -109,8 +109,8 @@ Decision = Count | Discard | AcceptGap | AcceptTopic | Acknowledge
 class DecisionDocument(BaseModel):
     """A decision as the catalog stores it and `--json` prints it. The fields that are set give its kind.
 
-    The fields, their order and their shapes never change, so that every version of Tidelake can read what earlier
-    versions stored.
+    The fields, their order and their shapes never change, so that every release of Tidelake can read what earlier
+    releases stored.
 
     >>> document = DecisionDocument(time=3, count=2, reason="both", at_ms=7)
     >>> document.decision()
@@ -151,7 +151,7 @@ class DecisionDocument(BaseModel):
         """Read the decision.
 
         Raises:
-            ValueError: it holds no decision, or more than one.
+            ValueError: the document holds no decision, or several.
         """
         kinds = (self.count, self.discard, self.accept_gap, self.accept_topic, self.quarantined)
         about_time = self.count is not None or self.discard is not None
@@ -179,10 +179,10 @@ StoredDecision = Annotated[Decision, BeforeValidator(_read), PlainSerializer(Dec
 
 
 def replaces(decision: Decision, earlier: Decision) -> bool:
-    """Return whether a decision replaces an earlier one: it sets a new count for the same time, or repeats it."""
+    """Return whether a decision replaces an earlier decision: it repeats it, or sets a new count for the same time."""
     match decision, earlier:
         case AcceptTopic(), _:
-            return False  # a topic may be recreated more than once, and each acceptance counts
+            return False  # a topic may be recreated more than once, and each acceptance is kept
         case Count(), Count():
             return decision.time == earlier.time
         case _:

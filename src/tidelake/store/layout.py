@@ -129,7 +129,7 @@ def run_of(path: str) -> str:
 
 
 def begun_at(run: str) -> int:
-    """Return the `seq` at which a run began; 0 for an old run, whose name does not state it.
+    """Return the `seq` at which a run began; 0 if the run is so old that its name does not state it.
 
     >>> begun_at(new_run("ingest", 17)), begun_at("ingest-0f3a")
     (17, 0)
