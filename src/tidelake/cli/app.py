@@ -6,14 +6,17 @@ import sys
 
 import typer
 
+from tidelake.cli.diff import diff
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
+from tidelake.cli.history import history
 from tidelake.cli.lists import late, quarantine, times
 from tidelake.cli.read import read
 from tidelake.cli.replay import replay
 from tidelake.cli.resolve import app as resolve_app
 from tidelake.cli.status import status
 from tidelake.cli.topic import app as topic_app
+from tidelake.cli.trace import trace
 from tidelake.cli.verify import repair, verify
 from tidelake.errors import CapabilityError, CommitError, DamagedTable, TidelakeError
 from tidelake.spark.jar_error import JarError
@@ -26,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (status, read, quarantine, times, late, fence, verify, repair):
+for _command in (status, read, diff, trace, history, quarantine, times, late, fence, verify, repair):
     app.command()(_command)
 add_generate(app)
 app.command()(replay)
