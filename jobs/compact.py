@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
 from tidelake.compact.compaction import CompactReport, merge_runs, move_since, sweep
+from tidelake.compact.note import note_compaction
 from tidelake.compact.small_tables import merge_small_files
 from tidelake.errors import DamagedTable
 from tidelake.settings.collection import CollectionSettings
@@ -45,7 +46,10 @@ def compact_collection(
     check_intact(collection)
     _check_undamaged(collection)
     entry = move_since(catalog, collection, settings.keep)
-    compacted = merge_runs(spark, Collection(entry, collection.paths), entry.since, full, settings.merge_rows_max)
+    moved = Collection(entry, collection.paths)
+    compacted = merge_runs(spark, moved, entry.since, full, settings.merge_rows_max)
+    if full:
+        note_compaction(moved, collection.entry.since, compacted)
     paths = collection.paths
     small_tables = {
         paths.proofs: PROOFS_SCHEMA,

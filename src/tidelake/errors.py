@@ -436,6 +436,24 @@ class UnknownCollection(InvalidUsage):
     hint = "run its ingest once, or correct the name"
 
 
+class UnknownTopic(InvalidUsage):
+    """No collection of the lake reads a topic of this name."""
+
+    topic: str
+    topics: Iterable[str]
+    """The topics that collections read."""
+    fact = "no collection reads the topic '{topic}'"
+
+    @property
+    def hint(self) -> str:
+        """The nearest name, and all names."""
+        from difflib import get_close_matches  # imported late: every command imports this file
+
+        nearest = get_close_matches(self.topic, self.topics, n=1)
+        guess = f"did you mean '{nearest[0]}'? " if nearest else ""
+        return f"{guess}collections read: {', '.join(self.topics) or 'none'}"
+
+
 class UnknownColumn(InvalidUsage):
     """A read asks for a column that the collection does not have."""
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from tidelake.decisions import Decision, Offsets, check_decision, check_withdrawal
-from tidelake.errors import ArgumentRefused, NotReclocked, StoreUnreadable, TidelakeError
+from tidelake.errors import ArgumentRefused, NotReclocked, StoreUnreadable, TidelakeError, UnknownTopic
 from tidelake.protocol.binding import Binding
 from tidelake.read.status import CollectionStatus, read_status
 from tidelake.schema.columns import Column
@@ -35,6 +35,9 @@ from tidelake.topic.open import open_topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake.read.diff import Difference
+    from tidelake.read.fates import Fate
+    from tidelake.read.history import History
     from tidelake.read.explain import Explanation
     from tidelake.read.snapshot import Snapshot
 
@@ -83,6 +86,31 @@ class Lake:
                 found[collection.name] = error
         return found
 
+    def trace(self, topic: str, partition: int, offset: int) -> dict[str, list[Fate] | TidelakeError]:
+        """Return what became of a message in each collection that reads its topic; an error takes the place of fates.
+
+        Args:
+            topic: the topic's name, or a name under which a collection stores it since it was accepted again.
+            partition: the partition of the message.
+            offset: its offset.
+
+        Raises:
+            UnknownTopic: no collection reads this topic.
+        """
+        found: dict[str, list[Fate] | TidelakeError] = {}
+        for collection in self.collections():
+            try:
+                fates = collection.trace(topic, partition, offset)
+            except UnknownTopic:
+                continue
+            except TidelakeError as error:
+                found[collection.name] = error
+            else:
+                found[collection.name] = fates
+        if not found:
+            raise UnknownTopic(topic, sorted({name for each in self.settings.collections for name in each.topics}))
+        return found
+
     def __repr__(self) -> str:
         return f"Lake({str(self.settings.file)!r})"
 
@@ -102,7 +130,8 @@ class LateReport:
 class LakeCollection:
     """One collection of a lake. Every call reads the newest state of the store.
 
-    If nothing has been ingested yet, `status` is None, and every other call raises `UnknownCollection`.
+    If nothing has been ingested yet, `status` is None, `trace` says that the message was not read, and every other call
+    raises `UnknownCollection`.
     """
 
     def __init__(self, lake: Lake, settings: CollectionSettings) -> None:
@@ -145,6 +174,36 @@ class LakeCollection:
         from tidelake.read.snapshot import snapshot
 
         return snapshot(spark, self._stored(), as_of, columns, where, skip_errors)
+
+    def diff(
+        self,
+        spark: SparkSession,
+        first: int,
+        last: int,
+        columns: Sequence[str] = (),
+        where: str | None = None,
+        skip_errors: bool = False,
+    ) -> Difference:
+        """Read the difference between the contents AS OF two times as a lazy frame, from one version of the table.
+
+        Args:
+            spark: the session, as for `snapshot`.
+            first: the time whose contents are taken away.
+            last: the time whose contents are added; it may also be before `first`.
+            columns: the columns to compare; empty means all. Rows that are equal in these columns are added up.
+            where: a predicate, as for `snapshot`; other rows are left out on both sides.
+            skip_errors: leave out keys whose newest value could not be decoded, at either time.
+
+        Returns:
+            A difference: `rows` has the columns and `_diff` bigint, never 0: how many more of a row there are at `last`
+            than at `first`.
+
+        Raises:
+            SinceError, UpperError, KeysInError, UnknownColumn, PredicateRefused: as for `snapshot`, at either time.
+        """
+        from tidelake.read.diff import difference
+
+        return difference(spark, self._stored(), (first, last), columns, where, skip_errors)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -230,6 +289,43 @@ class LakeCollection:
         if not stored.entry.mints_times:
             raise NotReclocked(self.name)
         return read_bindings(stored, OpenTable(stored.paths.updates))
+
+    def trace(self, topic: str, partition: int, offset: int) -> list[Fate]:
+        """Return what became of a message: an answer for each topic of this name that had the offset, oldest first.
+
+        Args:
+            topic: the topic's name, or a name under which the collection stores it since it was accepted again.
+            partition: the partition of the message.
+            offset: its offset.
+
+        Raises:
+            UnknownTopic: the collection does not read this topic.
+
+        Cost: the small tables, and of `updates/` the rows at the times that the message states.
+        """
+        from tidelake.read.trace import trace_message  # imported late: only this needs a codec and the topics
+
+        with _engine_errors():
+            is_known = any(entry.name == self.name for entry in self._catalog.entries())
+            stored = self._stored() if is_known else None
+            fates = trace_message(stored, self.settings, topic, partition, offset)
+        if not fates:
+            raise UnknownTopic(topic, self.settings.topics)
+        return fates
+
+    def history(self, limit: int | None = None, kinds: Sequence[str] = ()) -> History:
+        """Return what was done to the collection, oldest first: seals, validations, decisions, compactions, ….
+
+        Args:
+            limit: the maximum number of events; the newest are returned. None means all.
+            kinds: only events of these kinds (`tidelake.read.events.KINDS`); empty means all.
+
+        Cost: the table `proofs/`, or `bindings/`, and the entries that the logs still have.
+        """
+        from tidelake.read.history import read_history
+
+        with _engine_errors():
+            return read_history(self._stored(), limit, kinds)
 
     # --- decisions about it ------------------------------------------------------------------------------------------
 

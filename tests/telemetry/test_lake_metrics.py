@@ -47,7 +47,11 @@ def test_every_number_of_a_status_is_a_metric() -> None:
         quarantine_unexplained={"undecodable": 53},
         late_verdicts={"copy": 59, "contradiction": 61},
         topic_gaps=["one", "two"],
-        contradictions=[{"time": 11, "detail": "over_count: a fact", "decided": False}, {"time": 11, "decided": False}, {"time": 12, "decided": True}],
+        contradictions=[
+            {"time": 11, "detail": "over_count: a fact", "decided": False},
+            {"time": 11, "decided": False},
+            {"time": 12, "decided": True},
+        ],
         sealed_by_decision=[{"time": 1}],
     )
     found = metrics_of(status)

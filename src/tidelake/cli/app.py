@@ -8,8 +8,10 @@ import typer
 
 from tidelake.cli.errors import errors
 from tidelake.cli.explain import explain
+from tidelake.cli.diff import diff
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
+from tidelake.cli.history import history
 from tidelake.cli.lists import late, quarantine, times
 from tidelake.cli.metrics import metrics
 from tidelake.cli.read import read
@@ -17,6 +19,7 @@ from tidelake.cli.replay import replay
 from tidelake.cli.resolve import app as resolve_app
 from tidelake.cli.status import status
 from tidelake.cli.topic import app as topic_app
+from tidelake.cli.trace import trace
 from tidelake.cli.verify import repair, verify
 from tidelake.errors import TidelakeError
 from tidelake.runbook.page import EXIT_ONE, with_reference
@@ -30,7 +33,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (status, explain, read, quarantine, times, late, fence, verify, repair, metrics, errors):
+for _command in (
+    status, explain, trace, history, read, diff, quarantine, times, late, fence, verify, repair, metrics, errors,
+):  # fmt: skip
     app.command()(_command)
 add_generate(app)
 app.command()(replay)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from tidelake.errors import DecisionRefused
+from tidelake.protocol.json_values import to_text
 from tidelake.protocol.order import INT64_MAX
 
 _OFFSETS = re.compile(r"(?s)(.+):(\d{1,19}):(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
@@ -207,3 +208,22 @@ def discards_in(decisions: Iterable[Decision]) -> list[Discard]:
 def reasons_in(decisions: Iterable[Decision]) -> dict[int, str]:
     """Return the reason of the newest decision about each time, by time."""
     return {decision.time: decision.reason for decision in decisions if isinstance(decision, Count | Discard)}
+
+
+def described(decision: Decision) -> tuple[str, str]:
+    """Return the kind of a decision, as the sub-command that makes it is named, and what it is about.
+
+    >>> described(Count(time=3, count=2000, reason="both"))
+    ('count', 'time 3: 2,000 updates')
+    """
+    match decision:
+        case Count(time=time, count=count):
+            return "count", f"time {time}: {count:,} updates"
+        case Discard(time=time, statement=statement):
+            return "discard", f"time {time}: {to_text(statement)}"
+        case AcceptGap(offsets=offsets):
+            return "gap", str(offsets)
+        case AcceptTopic(topic=topic):
+            return "topic", topic
+        case Acknowledge(offsets=offsets):
+            return "quarantine", str(offsets)

@@ -258,14 +258,14 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
     """
     end_of_sealed = INT64_MAX + 1 if closed else upper
     late = [row for row in pending.to_pylist() if row["lower"] and (closed or min(row["lower"]) < upper)]
-    intervals = [_sealed_part(row, end_of_sealed) for row in late]
+    intervals = [sealed_part(row, end_of_sealed) for row in late]
     if not late:
         return False
     proven = read_proven(collection.paths.proofs, merge_intervals(intervals))
     times = sorted(proven)
     notes: dict[str, dict[str, Any]] = {}
     for row, interval in zip(late, intervals, strict=True):
-        contradicted = list(_contradicted_counts(row, interval, proven, times))
+        contradicted = list(contradicted_counts(row, interval, proven, times))
         if contradicted:
             note = _note_of(row, contradicted)
             notes.setdefault(note["fact"], note)
@@ -273,16 +273,28 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
     return True
 
 
-def _sealed_part(row: dict[str, Any], end_of_sealed: int) -> tuple[int, int]:
-    """Return the sealed times that a statement covers, as `[first, end)`."""
+def sealed_part(row: dict[str, Any], end_of_sealed: int) -> tuple[int, int]:
+    """Return the sealed times that a progress statement covers, as `[first, end)`.
+
+    Args:
+        row: a row of `progress/` whose `lower` is not empty.
+        end_of_sealed: the first time that is not sealed; 2^63 if every time is.
+    """
     end = min(row["upper"]) if row["upper"] else INT64_MAX + 1
     return min(row["lower"]), min(end, end_of_sealed)
 
 
-def _contradicted_counts(
+def contradicted_counts(
     row: dict[str, Any], interval: tuple[int, int], proven: dict[int, Proven], times: list[int]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield (time, stated, proven) for each sealed time at which a statement contradicts the proven count."""
+    """Yield (time, stated, proven) for each sealed time at which a statement contradicts the proven count.
+
+    Args:
+        row: a row of `progress/`.
+        interval: the sealed times that it covers, as `[first, end)`.
+        proven: the proofs in that interval.
+        times: the times of these proofs, sorted.
+    """
     start, end = interval
     stated = dict(zip(row["count_times"], row["count_values"], strict=True))
     covered = times[bisect_left(times, start) : bisect_left(times, end)]

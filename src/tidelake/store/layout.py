@@ -70,9 +70,9 @@ PROOFS_SCHEMA = pa.schema(
 """`kind` is `sealed` (a sealed time with its counts), `blocked` (a contradiction that a seal found), `validated` (a
 recount that agreed: its range is `[lower, upper)`, and `diff_sum` is the sum of all diffs before `upper`), `damaged`
 (a recount that did not agree; `detail` says where), `late_update` (a late statement that contradicts what was
-published at `_time`) or `late_count` (a late progress statement that contradicts the proofs of one or more times:
-`counted` says how many, and `_time` is the first). For the last two kinds, `detail` is JSON: the place, and what was
-stated and published."""
+published at `_time`), `late_count` (a late progress statement that contradicts the proofs of one or more times:
+`counted` says how many, and `_time` is the first) or `compacted` (see `proof_log.COMPACTED`). For the late kinds,
+`detail` is JSON: the place, and what was stated and published."""
 
 BINDINGS_SCHEMA = pa.schema(
     [

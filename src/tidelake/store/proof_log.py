@@ -15,6 +15,9 @@ from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
 
 DAMAGED_FILES = "damaged_files"
 """A value of `proofs/` that is odd while the newest validation has found damaged files. Values only rise."""
+COMPACTED = "compacted"
+"""The kind of the note of a full compaction: `lower` and `upper` are `since` before and after it, `copies` is the
+number of runs that it merged, `announced` and `counted` are the numbers of their rows before and after."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ def read_proof_log(collection: Collection) -> ProofLog:
     blocked: dict[tuple[int, str], dict[str, Any]] = {}
     rows = read_rows(collection.paths.proofs, notes, PROOFS_SCHEMA).to_pylist()
     for row in sorted(rows, key=lambda row: row["at_ms"]):
+        if row["kind"] == COMPACTED:  # it says nothing about what is published
+            continue
         log.newest_at_ms = row["at_ms"]
         if row["kind"] == "blocked":
             blocked[row[TIME], row["detail"]] = {"time": row[TIME], "detail": row["detail"]}

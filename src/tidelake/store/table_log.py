@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -108,6 +109,42 @@ def entry_that_added(path: Location, file: str) -> tuple[int, Entry] | None:
         if any(unquote(action["add"]["path"]) == file for action in entry if "add" in action):
             return version, entry
     return None
+
+
+def kept_entries(path: Location) -> Iterator[tuple[int, Entry]]:
+    """Yield the acknowledged entries that the log still has, newest first, each with its version.
+
+    Cost: reads an entry when it is asked for.
+    """
+    for version in reversed(_versions(path)):
+        text = _text_of(path, version)
+        if text is None:  # a clean-up has deleted it meanwhile, and every earlier one
+            return
+        if is_whole(text):  # if not, it was never acknowledged
+            yield version, _parse(text)
+
+
+def first_entry_beyond(path: Location, name: str, value: int) -> tuple[int, Entry] | None:
+    """Return the entry that first set an application transaction to more than a value, and its version.
+
+    Returns:
+        None if no entry did so, or if the log no longer shows which one was the first.
+    """
+    found = None
+    for version, entry in kept_entries(path):
+        stated = values_of(entry).get(name)
+        if stated is not None and stated <= value:
+            return found
+        if stated is not None:
+            found = version, entry
+        if version == 0:
+            return found
+    return None
+
+
+def committed_ms(entry: Entry) -> int:
+    """Return when an entry was written, in milliseconds since 1970, by its writer's clock."""
+    return int(next(action["commitInfo"]["timestamp"] for action in entry if "commitInfo" in action))
 
 
 def values_of(entry: Entry) -> dict[str, int]:
