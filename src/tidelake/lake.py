@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelake.read.diff import Difference
+    from tidelake.read.explain import Explanation
     from tidelake.read.fates import Fate
     from tidelake.read.history import History
-    from tidelake.read.explain import Explanation
     from tidelake.read.snapshot import Snapshot
 
 CONFIG_VARIABLE, CONFIG_FILE = "TIDELAKE_CONFIG", "collections.yaml"

@@ -6,9 +6,9 @@ import sys
 
 import typer
 
+from tidelake.cli.diff import diff
 from tidelake.cli.errors import errors
 from tidelake.cli.explain import explain
-from tidelake.cli.diff import diff
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
 from tidelake.cli.history import history
