@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tidelake.errors import DamagedTable, TidelakeError, TopicGap
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
+from tidelake.read.publication import publication_of
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage.arrow import integers
 from tidelake.storage.location import Location
@@ -84,6 +85,8 @@ class CollectionStatus:
     """Some of these keys, each with its error."""
     times_ahead_s: int = 0
     """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if it is less than a day ahead."""
+    publication: dict[str, Any] | None = None
+    """Where its contents are for other engines, and what is there; None if they were never published."""
 
     @property
     def state(self) -> str:
@@ -207,6 +210,7 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
         keys_in_error=errors.count,
         keys_in_error_first=errors.first,
         times_ahead_s=_times_ahead_s(upper) if collection.entry.mints_times else 0,
+        publication=None if (published := publication_of(collection)) is None else published.as_json(),
     )
 
 
