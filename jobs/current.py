@@ -27,7 +27,15 @@ def run(spark: SparkSession, settings: Settings) -> Report:
 def rebuild_collection(spark: SparkSession, collection: Collection) -> CurrentReport:
     """Rebuild `current` of one collection."""
     rebuilt = rebuild_current(spark, collection)
-    log.info("current", collection=collection.name, as_of=rebuilt.as_of, rows=rebuilt.rows, rebuilt=rebuilt.rebuilt)
+    log.info(
+        "current",
+        collection=collection.name,
+        as_of=rebuilt.as_of,
+        rows=rebuilt.rows,
+        contents_rows=rebuilt.contents_rows,
+        rebuilt=rebuilt.rebuilt,
+        path=rebuilt.path,
+    )
     return rebuilt
 
 

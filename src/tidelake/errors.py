@@ -558,6 +558,14 @@ class NotReclocked(InvalidUsage):
     hint = "only collections with `framing: reclock` mint times"
 
 
+class NotPublished(InvalidUsage):
+    """The contents of a collection were never published as a table for other engines."""
+
+    collection: str
+    fact = "'{collection}' is not published yet"
+    hint = "run `python -m jobs.current` once something is sealed; until then, use `tidelake read {collection}`"
+
+
 class NoCheckout(InvalidUsage):
     """Jobs run from a checkout, and there is none here."""
 
@@ -693,6 +701,12 @@ class DamagedTable(TidelakeError):
         "run nothing that writes to it; restore its folder from a copy, or rebuild the collection from its topic "
         "under a new name"
     )
+
+
+class DamagedPublication(DamagedTable):
+    """The log of a published table cannot be read; the collection itself is not affected."""
+
+    hint = "move the table's folder away: the next run of `current` publishes the contents anew"
 
 
 class DamagedFiles(DamagedTable):

@@ -14,6 +14,7 @@ from tidelake.cli.generate import add_generate
 from tidelake.cli.history import history
 from tidelake.cli.lists import late, quarantine, times
 from tidelake.cli.metrics import metrics
+from tidelake.cli.path import path
 from tidelake.cli.read import read
 from tidelake.cli.replay import replay
 from tidelake.cli.resolve import app as resolve_app
@@ -34,7 +35,7 @@ app = typer.Typer(
 )
 
 for _command in (
-    status, explain, trace, history, read, diff, quarantine, times, late, fence, verify, repair, metrics, errors,
+    status, explain, trace, history, path, read, diff, quarantine, times, late, fence, verify, repair, metrics, errors,
 ):  # fmt: skip
     app.command()(_command)
 add_generate(app)

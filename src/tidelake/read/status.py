@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tidelake.errors import DamagedTable, TidelakeError, TopicGap
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
+from tidelake.read.publication import publication_of
 from tidelake.read.verdict import PROBLEM, Verdict, verdict_of
 from tidelake.read.waiting import Waiting, read_waiting
 from tidelake.settings.collection import STALLED_AFTER_S
@@ -88,6 +89,8 @@ class CollectionStatus:
     """Some of these keys, each with its error."""
     times_ahead_s: int = 0
     """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if it is less than a day ahead."""
+    publication: dict[str, Any] | None = None
+    """Where its contents are for other engines, and what is there; None if they were never published."""
 
     waiting: Waiting | None = None
     """What the next seal would find; None if that is not known, or if there is nothing to seal."""
@@ -219,6 +222,7 @@ def read_status(
         waiting=read_waiting(collection, table, files) if may_wait else None,
         upper_age_s=_upper_age_s(collection, closed, lag, lag_s),
         stalled_after_s=stalled_after_s,
+        publication=None if (published := publication_of(collection)) is None else published.as_json(),
     )
 
 

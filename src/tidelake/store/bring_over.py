@@ -29,7 +29,7 @@ def bring_over(path: Location) -> bool:
     """
 
     def commit(table: OpenTable) -> bool:
-        if table.format == FORMAT_VERSION:
+        if table.format >= FORMAT_VERSION:
             return False
         marked = settle(path, takes_over=True).version
         reach("format.after_markers")

@@ -1,18 +1,19 @@
 """The catalog: for each collection, its random id, its schema, `since`, its capabilities, its epoch and its decisions.
 
-Each row of the catalog's table is a collection; a change replaces the row's run. Two changes from the same state
-propose the same `seq`, so acquiring a capability and moving `since` cannot both succeed.
+Each row of the catalog's table is a collection or a publication; a change replaces the row's run. Two changes from the
+same state propose the same `seq`, so acquiring a capability and moving `since` cannot both succeed.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
-from tidelake.errors import Conflict, DamagedTable, FrontierRegression, UnknownCollection, WriterFenced
+from tidelake.errors import Conflict, DamagedTable, Fenced, FrontierRegression, UnknownCollection, WriterFenced
 from tidelake.settings.collection import CollectionSpec
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
@@ -22,8 +23,8 @@ from tidelake.store.compatibility import check_same, with_columns
 from tidelake.store.decision import Acknowledge, Decision, Offsets, replaces, time_of
 from tidelake.store.entry import Capability, Collection, Entry
 from tidelake.store.failpoints import reach
-from tidelake.store.files import discard_run, read_rows, write_run
-from tidelake.store.format import FORMAT_VERSION
+from tidelake.store.files import RunFile, discard_run, read_rows, write_run
+from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION
 from tidelake.store.layout import (
     BINDINGS_SCHEMA,
     PROGRESS_SCHEMA,
@@ -34,9 +35,11 @@ from tidelake.store.layout import (
     new_run,
 )
 from tidelake.store.notices import warn
+from tidelake.store.publication import Publication, folder_of_name, holds_publication, run_kind
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
 _UPGRADED = "tables were upgraded to a new format: earlier releases refuse them from now on"
+T = TypeVar("T")
 _SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("document", pa.string()), pa.field(RUN, pa.string())])
 
 
@@ -73,6 +76,49 @@ class Catalog:
             if entry.name == name:
                 return Collection(entry, self.store.collection(entry.id))
         raise UnknownCollection(str(self.store.root), name)
+
+    def publication(self, name: str) -> Publication | None:
+        """Return the publication of this name; None if nothing was ever published under it.
+
+        Cost: the catalog's log is opened, and one small file is read.
+        """
+        if not self.exists():
+            return None
+        return next(iter(self._publications(OpenTable(self.store.catalog), name).values()), None)
+
+    def publish(self, collection: Collection) -> Publication:
+        """Bind a collection's name to it, so that its contents may be published, and return the publication.
+
+        If the name is bound to another collection, which was dropped or has a different name now, it is bound anew. If
+        it is bound to this one, nothing is written.
+
+        Raises:
+            UnknownCollection: the store does not have this collection under this name any more.
+            Fenced: the collection's epoch was raised after it was opened.
+        """
+        entry = collection.entry
+
+        def commit(table: OpenTable) -> Publication:
+            newest = next((other for other in self._read(table).values() if other.id == entry.id), None)
+            if newest is None or newest.name != entry.name:
+                raise UnknownCollection(str(self.store.root), entry.name)
+            if newest.epoch != entry.epoch:
+                raise Fenced(str(self.store.publication(folder_of_name(entry.name))), entry.epoch, newest.epoch)
+            bound = self._publications(table, entry.name)
+            for publication in bound.values():
+                if publication.collection_id == entry.id:
+                    return publication
+            publication = Publication(
+                name=entry.name,
+                folder=next((earlier.folder for earlier in bound.values()), folder_of_name(entry.name)),
+                collection_id=entry.id,
+                bound_at_ms=int(time.time() * 1000),
+            )
+            document, values = publication.model_dump_json(), {FORMAT: CATALOG_VERSION}
+            self._swap(table, run_kind(entry.name), entry.name, document, list(bound), values)
+            return publication
+
+        return self._retry(commit)
 
     def check(self, specs: Iterable[CollectionSpec]) -> frozenset[str]:
         """Refuse settings that do not fit what the store holds, before anything is written.
@@ -248,11 +294,17 @@ class Catalog:
         )
 
     def _read(self, table: OpenTable) -> dict[str, Entry]:
-        rows = read_rows(self.store.catalog, table.files(), _SCHEMA)
-        return {
-            run: Entry.model_validate_json(text)
-            for run, text in zip(rows[RUN].to_pylist(), rows["document"].to_pylist(), strict=True)
-        }
+        documents = self._documents([file for file in table.files() if not holds_publication(file.run)])
+        return {run: Entry.model_validate_json(text) for run, text in documents.items()}
+
+    def _publications(self, table: OpenTable, name: str) -> dict[str, Publication]:
+        documents = self._documents([file for file in table.files() if holds_publication(file.run, name)])
+        return {run: Publication.model_validate_json(text) for run, text in documents.items()}
+
+    def _documents(self, files: Sequence[RunFile]) -> dict[str, str]:
+        """Return the document of each of these runs."""
+        rows = read_rows(self.store.catalog, files, _SCHEMA)
+        return dict(zip(rows[RUN].to_pylist(), rows["document"].to_pylist(), strict=True))
 
     def _change(self, change: Callable[[dict[str, Entry]], Entry]) -> Entry:
         def commit(table: OpenTable) -> Entry:
@@ -265,20 +317,34 @@ class Catalog:
                 return commit(OpenTable(table.path))
             if entry in entries.values():
                 return entry
-            run = new_run("entry", table.seq)
-            rows = pa.table({"name": [entry.name], "document": [entry.model_dump_json()]})
-            added = write_run(self.store.catalog, run, rows)
             removes = [old_run for old_run, old in entries.items() if old.id == entry.id]
-            try:
-                table.commit({}, added, removes)
-            except Conflict:
-                discard_run(self.store.catalog, run)
-                reach("catalog.after_conflict")
-                raise
-            reach("catalog.after_commit")
-            maintain(self.store.catalog)
+            self._swap(table, "entry", entry.name, entry.model_dump_json(), removes)
             return entry
 
+        return self._retry(commit)
+
+    def _swap(
+        self,
+        table: OpenTable,
+        kind: str,
+        name: str,
+        document: str,
+        removes: Sequence[str],
+        values: Mapping[str, int] | None = None,
+    ) -> None:
+        """Commit a row in place of earlier runs."""
+        run = new_run(kind, table.seq)
+        added = write_run(self.store.catalog, run, pa.table({"name": [name], "document": [document]}))
+        try:
+            table.commit(values or {}, added, removes)
+        except Conflict:
+            discard_run(self.store.catalog, run)
+            reach("catalog.after_conflict")
+            raise
+        reach("catalog.after_commit")
+        maintain(self.store.catalog)
+
+    def _retry(self, commit: Callable[[OpenTable], T]) -> T:
         failure = f"{ATTEMPTS_MAX} attempts to change the catalog failed"
         return retry_commit(self.store.catalog, commit, failure, pause_s=0.002)
 

@@ -38,7 +38,7 @@ from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
-from tidelake.store.format import FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
+from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, TIME, begun_at
 from tidelake.store.log_state import LogState
 from tidelake.store.table_log import (
@@ -151,13 +151,13 @@ class OpenTable:
             raise DamagedTable(str(path), f"version {self.version} carries no 'seq'")
         self.seq: int = seq
         self.format: int = self.value(FORMAT) or 0
-        if self.format > FORMAT_VERSION:
-            raise NewerFormat(str(path), self.format, FORMAT_VERSION)
+        if self.format > CATALOG_VERSION:
+            raise NewerFormat(str(path), self.format, CATALOG_VERSION)
         self._check_chain()
         retention = self._state.metadata["configuration"].get(REFUSED_PROPERTY)
         if retention not in (None, REFUSED_VALUE):
             raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY} makes the table forget its state")
-        if retention is None and self.format == FORMAT_VERSION:
+        if retention is None and self.format >= FORMAT_VERSION:
             raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY}, which keeps earlier releases out, is gone")
 
     def at(self, version: int) -> OpenTable | None:
@@ -184,6 +184,11 @@ class OpenTable:
     def files(self) -> list[RunFile]:
         """All live files, as their log entries describe them."""
         return [_run_file(path, action) for path, action in self._state.files.items()]
+
+    @property
+    def id(self) -> str:
+        """The random id that the table got when it was created; no commit changes it."""
+        return str(self._state.metadata["id"])
 
     def schema(self) -> pa.Schema:
         """The table's schema, `_run` included."""

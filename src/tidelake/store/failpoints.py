@@ -57,8 +57,12 @@ FAILPOINTS: tuple[str, ...] = (
     "sweep.after_floor",
     "sweep.after_folder",
     "compact.after_sweep",
+    "current.after_catalog",
     "current.before_write",
+    "current.after_files",
+    "current.after_entry",
     "current.after_write",
+    "current.after_checkpoint",
 )
 """All names of failpoints except those below: tables and commits first, then the steps of a schedule in order."""
 
