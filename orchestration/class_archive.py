@@ -18,7 +18,7 @@ from tidelake.generator.options import GenerateOptions
 from tidelake.spark.class_archive import archive_of_this_java, archives, options_to_make
 from tidelake.spark.session import start_session
 
-_MODULE = "orchestration.class_archive"
+_MODULE = f"{__package__}.class_archive"
 _TIMEOUT_S = 600.0
 _EXIT_TIMEOUT_S = 120.0
 

@@ -10,8 +10,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from tidelake.errors import ConfigurationError
+from tidelake.spark.installation import CHECKOUT
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = CHECKOUT or Path.cwd()
+"""The project's folder: the checkout or, if Tidelake was installed from a wheel, the current folder."""
 DEFAULT_CONFIG = PROJECT / "collections.yaml"
 VARIABLES: dict[str, str] = {
     "TIDELAKE_CONFIG": "the collections.yaml to use; by default the one in the project's folder",

@@ -536,11 +536,11 @@ class NotReclocked(InvalidUsage):
 
 
 class NoCheckout(InvalidUsage):
-    """Jobs run from a checkout, and there is none here."""
+    """Neither a wheel nor a checkout has brought the jobs."""
 
     folder: str
     fact = "there is no folder `jobs` in {folder}"
-    hint = "install Tidelake from its checkout: make setup"
+    hint = "install Tidelake from its wheel, or from its checkout: make setup"
 
 
 class Refusal(InvalidUsage):

@@ -16,7 +16,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tidelake.spark.class_archive import options_to_use
-from tidelake.spark.jars import PROJECT, resolve, verify
+from tidelake.spark.installation import home
+from tidelake.spark.interrupt import keep_handler
+from tidelake.spark.jars import resolve, verify
 
 _EXACT = {
     "spark.sql.session.timeZone": "UTC",
@@ -69,7 +71,7 @@ _CACHED_NAMES = ("PythonUtils", "PythonSQLUtils", "functions", "org.apache.spark
 _COMPILE_ALL = "-XX:-DontCompileHugeMethods"
 _JAVA_OPTIONS = " ".join([_COMPILE_ALL, *(f"-D{name}={value}" for name, value in _AVRO_LIMITS.items())])
 
-LOG = PROJECT / ".logs" / "spark.log"
+LOG = home() / ".logs" / "spark.log"
 """The log of Spark and its JVM in a process that started them: start-up warnings and errors."""
 _LOG_BYTES_MAX = 10_000_000
 """If the log is longer when a JVM starts, it is truncated."""
@@ -124,6 +126,7 @@ def start_session(
         builder = builder.config(name, value)
     with _engine_output_to_log():
         session = builder.getOrCreate()
+    keep_handler()
     session.sparkContext.setLogLevel("ERROR")
     jvm = session.sparkContext._jvm
     assert jvm is not None
@@ -185,7 +188,7 @@ def _engine_output_to_log() -> Iterator[None]:
     os.dup2(log.fileno(), 2)
     try:
         yield
-    except BaseException:
+    except Exception:
         os.dup2(terminal, 2)
         os.write(2, LOG.read_bytes()[start:])
         raise
