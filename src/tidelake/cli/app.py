@@ -10,6 +10,7 @@ import typer
 from tidelake import __version__
 from tidelake.cli import jobs
 from tidelake.cli.debug import debug, is_debugging
+from tidelake.cli.doctor import doctor
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
 from tidelake.cli.lists import late, quarantine, times
@@ -53,7 +54,7 @@ def options(
 
 for _job in (jobs.run, jobs.ingest, jobs.seal, jobs.validate, jobs.compact, jobs.current):
     app.command()(_job)
-for _command in (status, read, quarantine, times, late, fence, verify, repair):
+for _command in (status, read, quarantine, times, late, fence, verify, repair, doctor):
     app.command()(_command)
 add_generate(app)
 app.command()(replay)

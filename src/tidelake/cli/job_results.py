@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tidelake.protocol.iso_times import iso_of
+from tidelake.cli.times import with_iso
 
 
 def sentence_of(step: str, result: Any, mints_times: bool) -> str:
@@ -16,7 +16,7 @@ def sentence_of(step: str, result: Any, mints_times: bool) -> str:
         result: what the step returned.
         mints_times: whether times are milliseconds, which are also shown as ISO times.
     """
-    show = _minted if mints_times else str
+    show = with_iso if mints_times else str
     verb = step.removesuffix("_full")
     return f"{verb}: {_SENTENCES[verb](result, show)}"
 
@@ -29,11 +29,6 @@ def counted(number: int, what: str) -> str:
     """
     plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
     return f"{number:,} {what if number == 1 else plural}"
-
-
-def _minted(time: int) -> str:
-    iso = iso_of(time)
-    return str(time) if iso is None else f"{time} ({iso})"
 
 
 def _ingest(result: Any, show: Callable[[int], str]) -> str:

@@ -11,8 +11,7 @@ import typer
 from tidelake.cli.application import find_jobs
 from tidelake.cli.debug import is_debugging
 from tidelake.cli.job_results import sentence_of
-from tidelake.cli.names import complete_name
-from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NamesArgument
 from tidelake.cli.progress import Working, working
 from tidelake.cli.render import print_json, printable, say
 
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from tidelake.settings.lake import Settings
-
-NamesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[NAME]...", help="Only these collections.", autocompletion=complete_name),
-]
 
 
 def ingest(names: NamesArgument = None, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:

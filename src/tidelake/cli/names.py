@@ -7,14 +7,12 @@ from pathlib import Path
 
 import typer
 
-from tidelake.cli.options import CONFIG
-
 
 def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names in the settings that begin with a text; empty if the file cannot be read."""
     import yaml
 
-    file = Path(ctx.params.get("config") or os.environ.get("TIDELAKE_CONFIG") or CONFIG)
+    file = Path(ctx.params.get("config") or os.environ.get("TIDELAKE_CONFIG") or "collections.yaml")
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):  # a shell cannot show an error
