@@ -13,6 +13,7 @@ from tidelake.cli.debug import debug, is_debugging
 from tidelake.cli.doctor import doctor
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
+from tidelake.cli.init import init
 from tidelake.cli.lists import late, quarantine, times
 from tidelake.cli.read import read
 from tidelake.cli.render import printable
@@ -54,7 +55,7 @@ def options(
 
 for _job in (jobs.run, jobs.ingest, jobs.seal, jobs.validate, jobs.compact, jobs.current):
     app.command()(_job)
-for _command in (status, read, quarantine, times, late, fence, verify, repair, doctor):
+for _command in (status, read, quarantine, times, late, fence, verify, repair, doctor, init):
     app.command()(_command)
 add_generate(app)
 app.command()(replay)

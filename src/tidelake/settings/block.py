@@ -15,7 +15,7 @@ from tidelake.errors import ConfigurationError, SchemaRefused, hint_for_name
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
-REFERENCE = "docs/reference/configuration.md describes every key"
+REFERENCE = "see docs/reference/configuration.md for every key"
 
 
 class Frozen(BaseModel):

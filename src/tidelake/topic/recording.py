@@ -71,7 +71,7 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
             )
         if start == end:
             continue
-        messages = _consume(cluster, name, partition, (start, end))
+        messages = consume(cluster, name, partition, (start, end))
         if form == "jsonl":
             copied.messages += _write_lines(folder, partition, messages, (start, end))
         else:
@@ -80,7 +80,7 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
     return copied
 
 
-def _consume(cluster: KafkaCluster, name: str, partition: int, interval: Interval) -> Iterator[Message]:
+def consume(cluster: KafkaCluster, name: str, partition: int, interval: Interval) -> Iterator[Message]:
     """Yield the committed records of an interval, in order."""
     settings = {
         **librdkafka_settings(cluster.settings),
