@@ -16,7 +16,7 @@ _OTHER_IMPORT = re.compile(rf"^\s*import ({'|'.join(FOLDERS)})\b.*", re.MULTILIN
 
 
 class ApplicationFolders(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds the folders to a wheel, with their imports rewritten; an editable installation keeps those of the checkout."""
+    """Adds the folders to a wheel, with their imports rewritten; an editable installation needs no copies."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write the rewritten files to a temporary folder, and name them to the builder."""
@@ -30,9 +30,7 @@ class ApplicationFolders(BuildHookInterface):  # type: ignore[type-arg]
             for path in sorted((root / folder).rglob("*"))
             if path.is_file() and "__pycache__" not in path.parts
         }
-        package = {
-            path: path.relative_to(root / "src").as_posix() for path in sorted((root / "src").rglob("*.py"))
-        }
+        package = {path: path.relative_to(root / "src").as_posix() for path in sorted((root / "src").rglob("*.py"))}
         for number, (path, target) in enumerate((package | application).items()):
             if path.suffix != ".py":
                 build_data["force_include"][str(path)] = target

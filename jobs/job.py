@@ -94,8 +94,8 @@ def run_main(
     """Parse the arguments, run the job, and print its report as JSON.
 
     Returns:
-        The exit status: 0 if no collection stopped, 1 if at least one did, 2 if nothing was run. Ctrl-C ends the process
-        with 130.
+        The exit status: 0 if no collection stopped, 1 if at least one did, 2 if nothing was run. Ctrl-C ends the
+        process with 130.
     """
     parser = argparse.ArgumentParser(description=description)
     default = Path(os.environ.get("TIDELAKE_CONFIG") or "collections.yaml")

@@ -67,7 +67,13 @@ def test_all_problems_of_the_settings_are_listed(tmp_path: Path) -> None:
     file = written(tmp_path, stor="x", kafka={"bootstrap_servers": "nohost"}, collections=collections)
     status, found, failures = checks(file)
     assert status == 1
-    problems = ["stor: is not", "kafka.bootstrap_servers: contains", "orders.kep: is", "visits.family: ", "gone.topic: "]
+    problems = [
+        "stor: is not",
+        "kafka.bootstrap_servers: contains",
+        "orders.kep: is",
+        "visits.family: ",
+        "gone.topic: ",
+    ]
     assert len(failures) == len(problems)
     for problem, fact in zip(problems, failures, strict=True):
         assert problem in fact

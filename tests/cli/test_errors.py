@@ -73,7 +73,15 @@ def test_help_has_no_colours_if_the_environment_says_so() -> None:
 
 
 def test_values_are_escaped_and_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    values = ["\x1b]0;title\x07", "two\nlines", "\u202egnp.exe", "x" * 1_048_576, b"\x00" * 1_048_576, "[red]", "\x9b31m"]
+    values = [
+        "\x1b]0;title\x07",
+        "two\nlines",
+        "\u202egnp.exe",
+        "x" * 1_048_576,
+        b"\x00" * 1_048_576,
+        "[red]",
+        "\x9b31m",
+    ]
     print_rows("values", ["value"], [{"value": value} for value in values])
     printed = capsys.readouterr().out
     for text in (r"\x1b]0;title\x07", r"two\nlines", r"\u202egnp.exe", "(1,048,576 characters)", "[red]", r"\x9b31m"):

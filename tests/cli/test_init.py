@@ -120,7 +120,12 @@ def test_captured_change_events_become_the_rows_of_their_table(
     else:
         shutil.copytree(FOLDER / "steady" / "topics" / CAPTURED, folder)
     block, _ = init(tmp_path, str(folder))
-    assert (block["framing"], block["envelope"], block["format"], block["key"]) == ("reclock", "debezium", "json", ["id"])
+    assert (block["framing"], block["envelope"], block["format"], block["key"]) == (
+        "reclock",
+        "debezium",
+        "json",
+        ["id"],
+    )
     assert ("schema" in block) is not embedded
     rows = contents(tmp_path)
     assert rows
@@ -172,9 +177,7 @@ def test_a_kafka_topic_with_schemas_in_a_registry(
     broker.produce(name, [Record(None, header + value, partition, ()) for partition, value in enumerate(messages)])
     with pytest.raises(OptionRefused, match="begin with the id of a schema in a registry\nhint: give --registry"):
         init(tmp_path, name, "--kafka", broker.bootstrap_servers)
-    block, _ = init(
-        tmp_path, name, "--kafka", broker.bootstrap_servers, "--registry", registry.url, "--name", "prices"
-    )
+    block, _ = init(tmp_path, name, "--kafka", broker.bootstrap_servers, "--registry", registry.url, "--name", "prices")
     assert (block["framing"], block["encoding"], block["source"]) == ("cdcv2", "confluent", "kafka")
     assert [row["id"] for row in contents(tmp_path)] == [1, 2]
 

@@ -25,6 +25,7 @@ with interruptible():
     {work}
 """
 
+
 def interrupt(process: subprocess.Popen[str]) -> tuple[float, int, str, str]:
     """Send Ctrl-C; return how long the process took to end, its status, and its output."""
     start = time.monotonic()

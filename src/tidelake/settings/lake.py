@@ -47,9 +47,7 @@ class Settings(Frozen):
             if collection.name == name:
                 return collection
         hint = hint_for_name(name, (collection.name for collection in self.collections))
-        raise ConfigurationError(
-            str(self.file), f"collections.{name}", "there is no collection of this name", hint
-        )
+        raise ConfigurationError(str(self.file), f"collections.{name}", "there is no collection of this name", hint)
 
     def only(self, names: tuple[str, ...]) -> Settings:
         """Return the same settings with only these collections; an empty tuple means all.

@@ -11,13 +11,16 @@ from tidelake.settings.block import Block
 from tidelake.settings.lake import KEYS, Settings, check_topics, read_settings
 from tidelake.settings.yaml_file import read_yaml
 
+_FOLDERS = ("store", "topics")
+"""Keys that can only be judged together: neither folder may be inside the other."""
+
 
 def find_problems(file: Path) -> tuple[Settings | None, list[ConfigurationError]]:
     """Read each part of the settings by itself; nothing is written.
 
     Returns:
-        The settings without the parts that have problems, or None if no settings can be read; and the problems, at most
-        one for each key at the top level and each collection.
+        The settings without the parts that have problems, or None if the file is no YAML mapping; and the problems, at
+        most one for each key at the top level and each collection.
     """
     try:
         document = read_yaml(file)
@@ -36,15 +39,15 @@ def find_problems(file: Path) -> tuple[Settings | None, list[ConfigurationError]
     for key in document.value:
         if key not in KEYS:
             accepts(_part(document, [key]))
-    shared = [key for key in document.value if key in KEYS and key != "collections"]
-    good = [key for key in shared if accepts(_part(document, [key]))]
-    if not accepts(_part(document, good)):  # such as a store inside the folder of the topics
-        good = []
-    blocks = document.get("collections")
+    good: list[str] = []
+    for group in (_FOLDERS, *((key,) for key in KEYS if key not in (*_FOLDERS, "collections"))):
+        keys = [key for key in group if key in document]
+        if accepts(_part(document, keys)):
+            good += keys
+    blocks = document.get("collections") or {}
     if not isinstance(blocks, dict):
-        if accepts(_part(document, ["collections"])):
-            return read_settings(_part(document, good)), list(problems.values())
-        return None, list(problems.values())
+        accepts(_part(document, ["collections"]))
+        blocks = {}
     names = [name for name in blocks if accepts(_part(document, good, [name]))]
     return read_settings(_part(document, good, names)), list(problems.values())
 

@@ -17,7 +17,7 @@ from tidelake import __version__
 from tidelake.cli.doctor.finding import Finding
 from tidelake.spark.installation import CHECKOUT, home
 from tidelake.spark.jar_error import JarError
-from tidelake.spark.jars import java_command, jars_folder, locked_jars, verify
+from tidelake.spark.jars import jars_folder, java_command, locked_jars, verify
 
 JAVA_VERSIONS = ("17", "21")
 _JAVA_TIMEOUT_S = 30.0
@@ -105,7 +105,9 @@ def _jars() -> Finding:
     if missing:
         fact = f"{len(missing)} of {len(jars)} are not in {folder}"
         if not os.access(next(above for above in (folder, *folder.parents) if above.exists()), os.W_OK):
-            return Finding("jars", "fail", f"{fact}, which this user cannot write to", "let TIDELAKE_HOME name a folder")
+            return Finding(
+                "jars", "fail", f"{fact}, which this user cannot write to", "let TIDELAKE_HOME name a folder"
+            )
         return Finding("jars", "warn", fact, "the first job fetches them, which needs access to Maven Central")
     return Finding("jars", "ok", f"{len(jars)} jars with the locked sha256 in {folder}")
 

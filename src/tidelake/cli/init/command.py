@@ -17,7 +17,7 @@ from tidelake.cli.render import say, shortened
 from tidelake.errors import ConfigurationError, OptionRefused, hint_for_name
 
 if TYPE_CHECKING:
-    from tidelake.cli.init.draft import Choices, Draft, Registry
+    from tidelake.cli.init.draft import Draft, Registry
     from tidelake.cli.init.samples import Sample
 
 _NAME_MAX = 63
@@ -49,7 +49,9 @@ def init(
     if os.path.lexists(config):
         raise OptionRefused(f"{config} exists, and is not overwritten", "choose another file: --config FILE")
     if not config.absolute().parent.is_dir():
-        raise OptionRefused(f"{config.absolute().parent} is not a folder", "create it, or choose another: --config FILE")
+        raise OptionRefused(
+            f"{config.absolute().parent} is not a folder", "create it, or choose another: --config FILE"
+        )
     if envelope is not None and envelope not in ENVELOPES:
         raise OptionRefused(f"'{envelope}' is not an envelope", hint_for_name(envelope, ENVELOPES))
     chosen = Choices(envelope, _columns(key), None if schema is None else _read_schema(schema))

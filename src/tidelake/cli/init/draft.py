@@ -72,7 +72,8 @@ def draft_of(topic: str, samples: Sequence[Sample], choices: Choices, registry: 
         schema, framed = registry.newest(f"{topic}-value"), True
         if schema is None:
             raise OptionRefused(
-                f"the registry has no Avro schema under '{topic}-value'", "give --schema FILE.avsc, the schema of values"
+                f"the registry has no Avro schema under '{topic}-value'",
+                "give --schema FILE.avsc, the schema of values",
             )
     if schema is None:
         raise _no_schema(topic, values)
@@ -82,7 +83,8 @@ def draft_of(topic: str, samples: Sequence[Sample], choices: Choices, registry: 
 def _no_schema(topic: str, values: Sequence[bytes]) -> OptionRefused:
     if not values:
         return OptionRefused(
-            f"the topic '{topic}' has no messages yet", "wait for some, or give --schema FILE.avsc, the schema of values"
+            f"the topic '{topic}' has no messages yet",
+            "wait for some, or give --schema FILE.avsc, the schema of values",
         )
     if sum(_is_framed(value) for value in values) * 2 > len(values):
         return OptionRefused(
@@ -128,9 +130,7 @@ def _json_draft(
     return Draft(block, remarks)
 
 
-def _json_upserts(
-    topic: str, samples: Sequence[Sample], payloads: Sequence[dict[str, Any]], choices: Choices
-) -> Draft:
+def _json_upserts(topic: str, samples: Sequence[Sample], payloads: Sequence[dict[str, Any]], choices: Choices) -> Draft:
     """Draft the settings of a topic whose last record for a key has its value."""
     inferred, name = Inferred(), _record_name(topic)
     keys = [_key(sample.key) for sample in samples if sample.key is not None]
@@ -160,7 +160,9 @@ def _json_upserts(
 
 def _column_of_keys(samples: Sequence[Sample]) -> str | None:
     """Return the column that repeats the bare key in every value; None if there is none."""
-    pairs = [(_key(sample.key), _payload(value)) for sample in samples if isinstance(value := _json(sample.value), dict)]
+    pairs = [
+        (_key(sample.key), _payload(value)) for sample in samples if isinstance(value := _json(sample.value), dict)
+    ]
     columns = dict.fromkeys(column for _, value in pairs for column in value)
     return next((column for column in columns if all(value.get(column) == key for key, value in pairs)), None)
 
@@ -246,7 +248,9 @@ def _avro_draft(
     block: dict[str, Any] = {"framing": "reclock", "envelope": envelope, "format": "avro", **encoding}
     if envelope == "upsert":
         if not choices.key:
-            raise OptionRefused("upserts in Avro need the columns of their key", "name them: --key id, or --key shop,id")
+            raise OptionRefused(
+                "upserts in Avro need the columns of their key", "name them: --key id, or --key shop,id"
+            )
         block["key"] = list(choices.key)
         written = None if registry is None else registry.newest(f"{topic}-key")
         inside = {column["name"] for column in record_schema_of(schema)["fields"]}
@@ -288,7 +292,8 @@ def _avro_changes(topic: str, choices: Choices, schema: Any, registry: Registry 
     columns = [] if written is None else [column["name"] for column in declared_row(written)["fields"]]
     if not choices.key and not columns:
         raise OptionRefused(
-            f"the registry has no schema of keys under '{topic}-key'", "name the primary key: --key id, or --key shop,id"
+            f"the registry has no schema of keys under '{topic}-key'",
+            "name the primary key: --key id, or --key shop,id",
         )
     remarks.append("the columns come from the registry")
     return Draft(block | {"encoding": "confluent", "key": list(choices.key or columns)}, remarks)

@@ -18,9 +18,7 @@ class Inferred:
         """Start without remarks."""
         self.remarks: list[str] = []
 
-    def record(
-        self, name: str, objects: Sequence[Mapping[str, Any]], required: Iterable[str] = ()
-    ) -> dict[str, Any]:
+    def record(self, name: str, objects: Sequence[Mapping[str, Any]], required: Iterable[str] = ()) -> dict[str, Any]:
         """Return the Avro record of JSON objects; all columns may be null, except those that are required."""
         required, fields, taken = set(required), [], set()
         for column in dict.fromkeys(name for value in objects for name in value):
