@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,8 +44,9 @@ def log_to_stderr(debug: bool = False) -> None:
     )
 
 
-def log_to(listener: Callable[[Event], None], debug: bool = False) -> None:
-    """Send the log to a function.
+@contextmanager
+def log_to(listener: Callable[[Event], None], debug: bool = False) -> Iterator[None]:
+    """Send the log to a function inside the block.
 
     Args:
         listener: receives each event.
@@ -57,6 +59,7 @@ def log_to(listener: Callable[[Event], None], debug: bool = False) -> None:
         listener(event)
         raise structlog.DropEvent
 
+    before = structlog.get_config()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -66,6 +69,10 @@ def log_to(listener: Callable[[Event], None], debug: bool = False) -> None:
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def write_traceback(error: BaseException) -> None:

@@ -28,6 +28,7 @@ def main() -> int:
     archive = archive_of_this_java()
     if archive.exists():
         return 0
+    archive.parent.mkdir(parents=True, exist_ok=True)
     print("classes: archiving the classes that Spark loads, so that it starts faster (190 MB; half a minute, once)")
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=archive.parent) as folder:
         unfinished = Path(folder) / "classes.jsa"

@@ -17,6 +17,7 @@ PROJECT = CHECKOUT or Path.cwd()
 DEFAULT_CONFIG = PROJECT / "collections.yaml"
 VARIABLES: dict[str, str] = {
     "TIDELAKE_CONFIG": "the collections.yaml to use; by default the one in the project's folder",
+    "TIDELAKE_HOME": "the folder of `.jars` and `.logs`; by default the checkout or, without one, ~/.cache/tidelake",
     "TIDELAKE_SPARK_MASTER": "the URL of a Spark master; by default all cores of this machine",
     "TIDELAKE_SCHEDULES": "`running` starts the schedules with the location; by default they are `stopped`",
     "TIDELAKE_TICK_CRON": "when to ingest, seal, validate and merge; by default every 5 minutes",

@@ -94,8 +94,8 @@ def run_steps(steps: Sequence[str], names: Sequence[str] | None, config: Path, a
         from tidelake.spark.session import start_session
 
         shown = _Shown(settings, work, as_json)
-        log_to(shown.hear, is_debugging())
-        report = tick.run_steps(start_session(), settings, steps, shown)
+        with log_to(shown.hear, is_debugging()):
+            report = tick.run_steps(start_session(), settings, steps, shown)
     if as_json:
         print_json(report.as_json())
     for name, error in report.errors.items():
