@@ -13,8 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import PROJECT
+from tidelake import __version__
 from tidelake.spark.jars import jars_folder
 
+_KEYS = (
+    "from tidelake.app.orchestration.definitions import defs\n"
+    "print(*sorted(key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()))"
+)
 FOLDERS = ("jobs", "assets", "expectations", "orchestration")
 
 
@@ -79,20 +84,27 @@ def test_the_wheel_brings_one_package_and_no_other_name(foreign: Foreign) -> Non
     assert names == {"dependencies.pth", "tidelake", "tidelake-0.1.0.dist-info"}
 
 
-@pytest.mark.spark
-def test_a_topic_becomes_a_table_and_a_location_without_the_checkout(foreign: Foreign) -> None:
+def test_commands_and_the_location_load(foreign: Foreign) -> None:
+    assert foreign.run("tidelake", "--version") == f"tidelake {__version__}\n"
     foreign.run("tidelake", "generate", "orders", "--topics", "topics", "--out", ".", "--updates", "50", "--times", "5")
     foreign.run("tidelake", "init", "topics/orders", "--schema", "orders.avsc")
-    ran = foreign.run("tidelake", "run").splitlines()
-    assert ran[1] == "orders: seal: 5 times sealed, upper is 5"
-    status = json.loads(foreign.run("tidelake", "status", "--json"))["collections"]["orders"]
-    assert (status["upper"], status["state"]) == (5, "in order")
-    assert '"ok": true' in foreign.run("tidelake", "doctor", "--json")
-    code = (
-        "from tidelake.app.orchestration.definitions import defs\n"
-        "print(*sorted(key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()))"
-    )
+    assert json.loads(foreign.run("tidelake", "status", "--json")) == {"collections": {"orders": None}}
+    assert "--collection" in foreign.run("python", "-m", "tidelake.app.jobs.seal", "--help")
     config = str(foreign.folder / "collections.yaml")
-    keys = foreign.run("python", "-c", code, TIDELAKE_CONFIG=config).split()
+    keys = foreign.run("python", "-c", _KEYS, TIDELAKE_CONFIG=config).split()
     assert "orders/seal" in keys
-    assert foreign.run("python", "-c", code).split() == keys  # the file in the current folder
+    assert foreign.run("python", "-c", _KEYS).split() == keys  # the file in the current folder
+
+
+@pytest.mark.sweep
+@pytest.mark.spark
+def test_a_topic_becomes_a_table_and_a_location_without_the_checkout(foreign: Foreign) -> None:
+    folder = ["--topics", "seal/topics", "--out", "seal"]
+    foreign.run("tidelake", "generate", "orders", *folder, "--updates", "50", "--times", "5")
+    config = ["--config", "seal/collections.yaml"]
+    foreign.run("tidelake", "init", "seal/topics/orders", "--schema", "seal/orders.avsc", *config)
+    ran = foreign.run("tidelake", "run", *config).splitlines()
+    assert ran[1] == "orders: seal: 5 times sealed, upper is 5"
+    status = json.loads(foreign.run("tidelake", "status", "--json", *config))["collections"]["orders"]
+    assert (status["upper"], status["state"]) == (5, "in order")
+    assert '"ok": true' in foreign.run("tidelake", "doctor", "--json", *config)

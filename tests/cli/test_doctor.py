@@ -75,8 +75,8 @@ def test_all_problems_of_the_settings_are_listed(tmp_path: Path) -> None:
         "gone.topic: ",
     ]
     assert len(failures) == len(problems)
-    for problem, fact in zip(problems, failures, strict=True):
-        assert problem in fact
+    for problem in problems:
+        assert any(problem in fact for fact in failures), problem
     assert found["topic orders"]["level"] == "warn"
 
 

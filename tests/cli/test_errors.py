@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ import sys
 from tidelake.cli import app
 def verify(*arguments, **options):
     secret = "5ecret"
-    raise RuntimeError("something \\x1b[31munexpected")
+    raise RuntimeError("something \\x07unexpected")
 app.app.command("broken")(lambda: verify())
 sys.argv = ["tidelake", *{arguments!r}]
 app.main()
@@ -38,7 +39,7 @@ def test_an_unexpected_error_is_two_lines_and_a_traceback_only_if_asked() -> Non
     done = broken("broken")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        r"error: RuntimeError: something \x1b[31munexpected",
+        r"error: RuntimeError: something \x07unexpected",
         "hint: this is a mistake of Tidelake, or of a library; `tidelake --debug …` shows where it happens",
     ]
     debugged = broken("--debug", "broken")
@@ -52,10 +53,15 @@ def test_the_version_is_printed() -> None:
 
 def test_completion_names_the_collections_of_the_settings(tmp_path: Path) -> None:
     (tmp_path / "collections.yaml").write_text("collections: {orders: {}, others: {}, visits: {}}", encoding="utf-8")
-    environment = {"_TIDELAKE_COMPLETE": "complete_bash", "COMP_WORDS": "tidelake status o", "COMP_CWORD": "2"}
+    words = {"_TIDELAKE_COMPLETE": "complete_bash", "COMP_WORDS": "tidelake read o", "COMP_CWORD": "2"}
     script = "import sys; sys.argv = ['tidelake']; from tidelake.cli.app import app; app(prog_name='tidelake')"
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=os.environ | words,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout.split() == ["orders", "others"]
 
@@ -63,11 +69,11 @@ def test_completion_names_the_collections_of_the_settings(tmp_path: Path) -> Non
 def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
     done = CliRunner().invoke(app, ["ingset"])
     assert done.exit_code == 2
-    assert "Did you mean 'ingest'?" in done.output
+    assert "Did you mean one of: 'ingest', " in " ".join(done.output.replace("│", "").split())
 
 
 def test_help_has_no_colours_if_the_environment_says_so() -> None:
-    environment = {"NO_COLOR": "1", "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    environment = os.environ | {"NO_COLOR": "1", "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     done = subprocess.run([*TIDELAKE, "--help"], env=environment, capture_output=True, text=True, check=True)
     assert "\x1b[3" not in done.stdout
 

@@ -174,7 +174,7 @@ def test_a_kafka_topic_with_schemas_in_a_registry(
     schema_id = registry.register(f"{name}-value", cdcv2_schema(RECORD))
     header = b"\x00" + schema_id.to_bytes(4, "big")
     messages = (updates((1, 1, 1), (2, 1, 1)), progress([0], [2], {1: 2}))
-    broker.produce(name, [Record(None, header + value, partition, ()) for partition, value in enumerate(messages)])
+    broker.produce(name, [Record(header + value, None, partition, ()) for partition, value in enumerate(messages)])
     with pytest.raises(OptionRefused, match="begin with the id of a schema in a registry\nhint: give --registry"):
         init(tmp_path, name, "--kafka", broker.bootstrap_servers)
     block, _ = init(tmp_path, name, "--kafka", broker.bootstrap_servers, "--registry", registry.url, "--name", "prices")

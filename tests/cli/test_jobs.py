@@ -33,8 +33,8 @@ def test_run_does_what_a_scheduled_tick_does_and_says_it_in_sentences(lake: Lake
     status, lines, messages = outcome("run", *config)
     assert (status, messages) == (0, "")
     assert lines == [
-        "prices: ingest: 3 messages: 2 rows stored, 1 copy dropped, 1 message quarantined (1 undecodable)",
-        "prices: seal: 2 times sealed, upper is 3; waits at time 3: 1 announced, 0 here",
+        "prices: ingest: 3 messages: 3 rows stored, 1 message quarantined (1 undecodable)",
+        "prices: seal: 2 times sealed, upper is 3, 1 copy cancelled; waits at time 3: 1 announced, 0 here",
         "prices: validate: 2 times recounted, as announced",
         "prices: compact: nothing to merge, since is 0",
     ]

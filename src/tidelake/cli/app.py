@@ -31,6 +31,7 @@ app = typer.Typer(
     help="Change-data topics become definite Delta tables: exact AS OF every time in [since, upper).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # click suggests the nearest command, too
 )
 
 

@@ -56,8 +56,9 @@ def _seal(result: Any, show: Callable[[int], str]) -> str:
     text = f"{sealed}upper is {upper}"
     if result.copies_cancelled:
         text += f", {counted(result.copies_cancelled, 'copy')} cancelled"
-    if result.waiting_for:
-        time, announced, here = result.waiting_for[0]
+    waiting = [place for place in result.waiting_for if place[1] is not None or place[2]]
+    if waiting:
+        time, announced, here = waiting[0]
         stated = "nothing announced" if announced is None else f"{announced:,} announced"
         text += f"; waits at time {show(time)}: {stated}, {here:,} here"
     return text

@@ -63,13 +63,16 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
     from rich import box
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
     for column in columns:
         table.add_column(column, justify="right" if column in {"_diff", "offset", "partition"} else "left")
     for row in rows:
         table.add_row(*(escape(shortened(_cell(row[column]))) for column in columns))
-    console().print(table)
+    terminal = console()
+    terminal.print(Text(shortened(title), style="italic"), soft_wrap=True)
+    terminal.print(table)
 
 
 def console() -> Console:

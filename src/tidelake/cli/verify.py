@@ -41,8 +41,8 @@ def verify(
     if as_json:
         print_json({name: asdict(result) for name, result in results.items()})
     else:
-        for collection, result in results.items():
-            _show(collection, result)
+        for ingested, result in results.items():
+            _show(ingested, result)
     if any(result.damages for result in results.values()):
         raise typer.Exit(1)
 

@@ -6,6 +6,7 @@ of that call: the interrupt then looks like a failure of Spark.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -83,6 +84,8 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     if _State.is_interrupted:
         _leave()
     _State.is_interrupted = True
+    logging.disable()  # whatever is reported from here on is a consequence
+    sys.unraisablehook = threading.excepthook = lambda _: None
     _end_jvm()
     raise KeyboardInterrupt
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -13,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from py4j.java_gateway import JavaClass, is_instance_of
 from pyspark import SparkConf, SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tidelake.spark.class_archive import options_to_use
@@ -71,6 +73,7 @@ _CACHED_NAMES = ("PythonUtils", "PythonSQLUtils", "functions", "org.apache.spark
 _COMPILE_ALL = "-XX:-DontCompileHugeMethods"
 _JAVA_OPTIONS = " ".join([_COMPILE_ALL, *(f"-D{name}={value}" for name, value in _AVRO_LIMITS.items())])
 
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 LOG = home() / ".logs" / "spark.log"
 """The log of Spark and its JVM in a process that started them: start-up warnings and errors."""
 _LOG_BYTES_MAX = 10_000_000
@@ -188,6 +191,7 @@ def _engine_output_to_log() -> Iterator[None]:
     os.dup2(log.fileno(), 2)
     try:
         yield
+        _pyspark_log_to(LOG)
     except Exception:
         os.dup2(terminal, 2)
         os.write(2, LOG.read_bytes()[start:])
@@ -196,6 +200,16 @@ def _engine_output_to_log() -> Iterator[None]:
         os.dup2(terminal, 2)
         os.close(terminal)
         log.close()
+
+
+def _pyspark_log_to(file: Path) -> None:
+    """Redirect PySpark's own log of failed queries, which repeats Java's stack traces on standard error."""
+    for name in _QUERY_LOGGERS:
+        logger = PySparkLogger.getLogger(name)
+        for handler in list(logger.handlers):
+            logger.removeHandler(handler)
+        logger.addHandler(logging.FileHandler(file, encoding="utf-8", delay=True))
+        logger.propagate = False
 
 
 def collector_options(settings: Mapping[str, str]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelake.cli.doctor.finding import Finding, failed
+from tidelake.cli.doctor.finding import Finding, Level, failed
 from tidelake.cli.doctor.machine import disk_space
 from tidelake.errors import TidelakeError, TopicUnreachable
 
@@ -73,7 +73,7 @@ def _clock(ahead_s: float) -> Finding:
         return Finding("clock", "ok", "this machine and the store agree on the time")
     behind = "behind" if ahead_s > 0 else "ahead of"
     fact = f"the clock of this machine is {abs(ahead_s):,.0f} s {behind} the store's"
-    level = "fail" if abs(ahead_s) > _SKEW_FAIL_S else "warn"
+    level: Level = "fail" if abs(ahead_s) > _SKEW_FAIL_S else "warn"
     return Finding("clock", level, fact, "synchronise both clocks, for example with chrony")
 
 
@@ -137,7 +137,7 @@ def _topics(settings: CollectionSettings, unreachable: set[str]) -> Iterator[Fin
             yield Finding(check, "fail", fact, "give this user the right to read it")
         else:
             partitions = "1 partition" if len(ends) == 1 else f"{len(ends)} partitions"
-            if ends:
+            if any(ends.values()):
                 yield Finding(check, "ok", f"{partitions}, {sum(ends.values()):,} offsets")
             else:
                 yield Finding(check, "warn", "has no messages yet", "if that is a surprise, check the topic's name")

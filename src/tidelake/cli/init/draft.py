@@ -48,7 +48,9 @@ class Registry:
 
     def newest(self, subject: str) -> Any:
         """Return the newest schema of a subject that is Avro; None if there is none."""
-        return next((schema for schema in reversed(self._schemas_of(subject).values()) if schema is not None), None)
+        return next(
+            (schema for schema in reversed(list(self._schemas_of(subject).values())) if schema is not None), None
+        )
 
 
 def draft_of(topic: str, samples: Sequence[Sample], choices: Choices, registry: Registry | None) -> Draft:
@@ -88,7 +90,8 @@ def _no_schema(topic: str, values: Sequence[bytes]) -> OptionRefused:
         )
     if sum(_is_framed(value) for value in values) * 2 > len(values):
         return OptionRefused(
-            f"the messages of '{topic}' begin with the id of a schema in a registry", "give --registry URL"
+            f"the messages of '{topic}' begin with the id of a schema in a registry",
+            "give --registry URL or, if they are bare Avro, --schema FILE.avsc",
         )
     return OptionRefused(
         f"the messages of '{topic}' are not JSON objects, and Avro cannot be read without its schema",
@@ -97,7 +100,8 @@ def _no_schema(topic: str, values: Sequence[bytes]) -> OptionRefused:
 
 
 def _is_framed(value: bytes) -> bool:
-    return len(value) > HEADER_BYTES and value[0] == MAGIC_BYTE
+    # Bare Avro may begin with a zero, too, for the null of a union; the ids of schemas are small.
+    return len(value) > HEADER_BYTES and value[:2] == bytes([MAGIC_BYTE, 0])
 
 
 # --- JSON ----------------------------------------------------------------------------------------------------------
