@@ -85,7 +85,8 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
         _leave()
     _State.is_interrupted = True
     logging.disable()  # whatever is reported from here on is a consequence
-    sys.unraisablehook = threading.excepthook = lambda _: None
+    sys.unraisablehook = lambda _: None
+    threading.excepthook = lambda _: None
     _end_jvm()
     raise KeyboardInterrupt
 
