@@ -10,11 +10,14 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from tidelake.errors import ConfigurationError
+from tidelake.spark.installation import CHECKOUT
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = CHECKOUT or Path.cwd()
+"""The project's folder: the checkout or, if Tidelake was installed from a wheel, the current folder."""
 DEFAULT_CONFIG = PROJECT / "collections.yaml"
 VARIABLES: dict[str, str] = {
     "TIDELAKE_CONFIG": "the collections.yaml to use; by default the one in the project's folder",
+    "TIDELAKE_HOME": "the folder of `.jars` and `.logs`; by default the checkout or, without one, ~/.cache/tidelake",
     "TIDELAKE_SPARK_MASTER": "the URL of a Spark master; by default all cores of this machine",
     "TIDELAKE_SCHEDULES": "`running` starts the schedules with the location; by default they are `stopped`",
     "TIDELAKE_TICK_CRON": "when to ingest, seal, validate and merge; by default every 5 minutes",

@@ -75,7 +75,7 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
     [
         (
             ("store: lake", "stor: lake"),
-            r"stor: is not a known key\nhint: use one of: collections, data_docs, kafka, registry, store",
+            r"stor: is not a known key\nhint: did you mean 'store'\? Use one of: collections, data_docs, kafka, ",
         ),
         (("family: plain", "family: plian"), r"collections.orders.family: .*not 'plian'"),
         (("    topic: orders", "    tpoic: orders"), r"collections.orders.tpoic: is not a known key"),

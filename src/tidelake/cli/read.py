@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, NameArgument
+from tidelake.cli.progress import shows_progress, working
 from tidelake.cli.render import print_rows, say
 from tidelake.cli.rows import ROWS_MAX, rows_of, spark_errors, with_bytes
-from tidelake.protocol.order import INT64_MAX, INT64_MIN
+from tidelake.cli.times import read_time, with_iso
+from tidelake.protocol.iso_times import iso_of
 
 
 def read(
     name: NameArgument,
     as_of: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            "--as-of", min=INT64_MIN, max=INT64_MAX, help="A time in [since, upper); by default the last one."
+            "--as-of",
+            metavar="TIME",
+            help="A time in [since, upper); by default the last one. For reclocked collections, also "
+            "2026-11-23T10:00:00Z.",
         ),
     ] = None,
     columns: Annotated[str | None, typer.Option(help="The columns to read, separated by commas.")] = None,
@@ -40,28 +45,35 @@ def read(
     from tidelake.spark.session import LOG, start_session
 
     collection = open_lake(config).collection(name)
+    mints_times = collection.settings.mints_times
+    at = None if as_of is None else read_time("--as-of", as_of, name, mints_times)
     kinds = {column.name: column.type for column in collection.columns}
     wanted = list(dict.fromkeys(filter(None, map(str.strip, columns.split(","))))) if columns else []
     rows_max = limit if limit is not None else (None if as_json else ROWS_SHOWN)
-    say(f"starting Spark, which logs to {LOG} …")
-    session = start_session()
-    with spark_errors("read", name, where):
-        snapshot = collection.snapshot(session, as_of, wanted, where, skip_errors)
+    if not shows_progress():
+        say(f"starting Spark, which logs to {LOG} …")
+    with working("starting Spark") as work, spark_errors("read", name, where):
+        session = start_session()
+        work.show(f"{name}: reading")
+        snapshot = collection.snapshot(session, at, wanted, where, skip_errors)
         rows = rows_of(snapshot.contents, rows_max)
         total = snapshot.contents.count() if rows_max is not None and not as_json else None
         lacking, named = describe_unknown(snapshot)
-    about = {
+    about: dict[str, Any] = {
         "name": name,
         "as_of": snapshot.as_of,
         "since": snapshot.since,
         "upper": None if snapshot.closed else snapshot.upper,
     }
+    if mints_times:
+        about["as_of_iso"] = iso_of(snapshot.as_of)
     if as_json:
         shown = [with_bytes(row, kinds, lambda text: {"b64": text}) for row in rows]
         typer.echo(to_text(about | {"closed": snapshot.closed, "version": snapshot.version, "rows": shown}))
     else:
         shown = [with_bytes(row, kinds, base64.b64decode) for row in rows]
-        print_rows(f"{name} AS OF {snapshot.as_of}", snapshot.contents.columns, shown)
+        shown_at = with_iso(snapshot.as_of) if mints_times else str(snapshot.as_of)
+        print_rows(f"{name} AS OF {shown_at}", snapshot.contents.columns, shown)
         if total is not None and total > len(rows):
             say(f"{len(rows)} of {total} rows; --limit shows more")
     if lacking:

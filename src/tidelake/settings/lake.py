@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from tidelake.errors import ConfigurationError
+from tidelake.errors import ConfigurationError, hint_for_name
 from tidelake.settings.block import Block, Frozen
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.framings import Sources, read_collection
@@ -19,7 +19,7 @@ from tidelake.settings.registry import RegistrySettings, read_registry
 from tidelake.settings.source import is_path_text
 from tidelake.settings.yaml_file import read_yaml
 
-_KEYS = ("collections", "data_docs", "kafka", "registry", "store", "topics", "writer")
+KEYS = ("collections", "data_docs", "kafka", "registry", "store", "topics", "writer")
 _WRITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 WRITER_RULE = "at most 63 letters, digits, `.`, `_` and `-`, beginning with a letter or a digit"
 
@@ -46,10 +46,8 @@ class Settings(Frozen):
         for collection in self.collections:
             if collection.name == name:
                 return collection
-        names = ", ".join(collection.name for collection in self.collections) or "none"
-        raise ConfigurationError(
-            str(self.file), f"collections.{name}", "there is no collection of this name", f"use one of: {names}"
-        )
+        hint = hint_for_name(name, (collection.name for collection in self.collections))
+        raise ConfigurationError(str(self.file), f"collections.{name}", "there is no collection of this name", hint)
 
     def only(self, names: tuple[str, ...]) -> Settings:
         """Return the same settings with only these collections; an empty tuple means all.
@@ -68,8 +66,12 @@ def load_settings(file: Path) -> Settings:
     Raises:
         ConfigurationError: names the file, the line, the field, the problem and the fix. Nothing was written.
     """
-    document = read_yaml(file)
-    document.check_keys(_KEYS)
+    return read_settings(read_yaml(file))
+
+
+def read_settings(document: Block) -> Settings:
+    """Read the settings in a document; raises as `load_settings` does."""
+    document.check_keys(KEYS)
     topics, store = (_read_folder(document, name) for name in ("topics", "store"))
     _check_store(document.child("store"), store, topics)
     kafka = read_kafka(document.child("kafka")) if "kafka" in document else None
@@ -79,7 +81,7 @@ def load_settings(file: Path) -> Settings:
         blocks.fail("is not a mapping of names", "write `collections:` and below it one block per name")
     sources = Sources(topics, kafka, registry)
     return Settings(
-        file=file,
+        file=document.file,
         store=store,
         topics=topics,
         data_docs=document.folder / _read_text(document, "data_docs"),

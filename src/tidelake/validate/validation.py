@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
@@ -105,6 +105,18 @@ class ValidateReport:
     def damaged(self) -> bool:
         """Whether anything below upper differs from what was proven."""
         return bool(self.mismatches) or self.readable_beyond_upper > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report with `times` as totals, and the first times at which the numbers differ."""
+        counts = ("announced", "counted", "recounted")
+        differing = [row for row in self.times if len({row[count] for count in counts}) > 1]
+        totals: dict[str, Any] = {count: sum(row[count] for row in self.times) for count in counts}
+        first, last = (self.times[0]["time"], self.times[-1]["time"]) if self.times else (None, None)
+        report = {item.name: getattr(self, item.name) for item in fields(self)}
+        return report | {
+            "times": {"number": len(self.times), "first": first, "last": last, **totals, "differing": len(differing)},
+            "times_differing": differing[:_MISMATCHES_NAMED_MAX],
+        }
 
 
 def validate(
