@@ -12,7 +12,7 @@ from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, N
 from tidelake.cli.progress import shows_progress, working
 from tidelake.cli.render import print_rows, say
 from tidelake.cli.rows import ROWS_MAX, rows_of, spark_errors, with_bytes
-from tidelake.cli.times import read_time, with_iso
+from tidelake.cli.times import check_number, read_time, with_iso
 from tidelake.protocol.iso_times import iso_of
 
 
@@ -23,6 +23,7 @@ def read(
         typer.Option(
             "--as-of",
             metavar="TIME",
+            callback=check_number,
             help="A time in [since, upper); by default the last one. For reclocked collections, also "
             "2026-11-23T10:00:00Z.",
         ),

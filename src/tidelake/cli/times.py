@@ -4,9 +4,28 @@ from __future__ import annotations
 
 import re
 
-from tidelake.errors import OptionRefused
+import typer
+
+from tidelake.errors import OptionRefused, show
 from tidelake.protocol.iso_times import ISO_RULE, iso_of, parse_iso
 from tidelake.protocol.order import INT64_MAX, INT64_MIN
+
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
+def check_number(text: str | None) -> str | None:
+    """Refuse a whole number that is not a time, before anything is opened.
+
+    Raises:
+        typer.BadParameter: it does not fit in 64 bits.
+    """
+    if text is not None and _NUMBER.fullmatch(text) and not _is_time(text):
+        raise typer.BadParameter(f"{show(text)} is not in the range {INT64_MIN}<=x<={INT64_MAX}.")
+    return text
+
+
+def _is_time(text: str) -> bool:
+    return len(text) <= len(str(INT64_MIN)) and INT64_MIN <= int(text) <= INT64_MAX
 
 
 def read_time(option: str, text: str, name: str, mints_times: bool) -> int:
@@ -14,17 +33,15 @@ def read_time(option: str, text: str, name: str, mints_times: bool) -> int:
 
     Args:
         option: the option, for the error.
-        text: a whole number or, if times are minted, a time with its zone.
+        text: a whole number that `check_number` has accepted or, if times are minted, a time with its zone.
         name: the collection.
         mints_times: whether the collection's times are milliseconds since 1970.
 
     Raises:
         OptionRefused: it is no time, or an ISO time for a collection whose topic states times.
     """
-    if re.fullmatch(r"[+-]?[0-9]{1,40}", text):
-        if INT64_MIN <= int(text) <= INT64_MAX:
-            return int(text)
-        raise OptionRefused(f"{option} is {text}, which does not fit in 64 bits", "give a smaller number")
+    if _NUMBER.fullmatch(text):
+        return int(text)
     try:
         time = parse_iso(text)
     except ValueError:

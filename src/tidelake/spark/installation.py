@@ -21,8 +21,9 @@ def home() -> Path:
     """
     if named := os.environ.get(HOME_VARIABLE):
         return Path(named).absolute()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return CHECKOUT or cache / "tidelake"
+    if CHECKOUT is not None:
+        return CHECKOUT
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidelake"
 
 
 def jars_lock() -> Path:
