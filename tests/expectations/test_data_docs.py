@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from expectations.data_docs import Notes
 from expectations.frame import result_frame
@@ -12,6 +15,7 @@ from expectations.judge import judge
 from expectations.offline import list_results
 from expectations.suite import build_suite
 from tests.expectations.reports import STATUS, at, report, settings
+from tidelake.report.pages import write_lake_page
 
 
 def validate(folder: Path, name: str, recounted: int = 2, **more: Any) -> None:
@@ -27,7 +31,7 @@ def test_every_collection_stays_in_the_index_whichever_was_validated_last(tmp_pa
         "prices": (10, (), "fa-check-circle"),
         "visits": (9, ("announced_is_recounted",), "fa-times"),
     }
-    index = (tmp_path / "index.html").read_text(encoding="utf-8")
+    index = (tmp_path / "validations.html").read_text(encoding="utf-8")
     for name, result in results.items():
         assert f'href="{result.page}"' in index
         page = (tmp_path / result.page).read_text(encoding="utf-8")
@@ -36,11 +40,13 @@ def test_every_collection_stays_in_the_index_whichever_was_validated_last(tmp_pa
 
 
 def test_pages_load_nothing_remote_and_link_only_to_existing_files(tmp_path: Path) -> None:
+    write_lake_page(tmp_path, ["prices"])
     validate(tmp_path, "prices")
     pages = list(tmp_path.glob("**/*.html"))
-    assert len(pages) == 3
+    assert len(pages) == 4
     for page in pages:
         text = page.read_text(encoding="utf-8")
+        assert "default-src 'none'" in text
         loaded = re.findall(r'<(?:script|img)[^>]*\ssrc="([^"]*)"|<link[^>]*\shref="([^"]*)"', text)
         links = re.findall(r'<a[^>]*\shref="([^"#]*)"', text)
         for address in [*(src or href for src, href in loaded), *links]:
@@ -59,6 +65,34 @@ def test_a_page_shows_decisions_and_evidence(tmp_path: Path) -> None:
     assert "<li>time 3, sealed by decision: &lt;b&gt;</li>" in text
     assert "<h2>announced_is_recounted</h2><ul><li>time 3: 1 &amp; 2</li></ul>" in text
     assert 'class="notes"' not in (tmp_path / newest.page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("times", "quarantine", "mark", "unmet"),
+    [
+        (at(3), 0, "Passed", (0, 0)),
+        (at(3), 24, "Passed, with 1 warning", (0, 1)),
+        (at(3, recounted=3), 24, "Failed: 1 error, 1 warning", (1, 1)),
+        (at(3, recounted=3), 0, "Failed: 1 error, 0 warnings", (1, 0)),
+    ],
+)
+def test_a_warning_is_no_failure_of_the_whole(
+    tmp_path: Path, times: dict[str, Any], quarantine: int, mark: str, unmet: tuple[int, int]
+) -> None:
+    status = replace(STATUS, quarantine=24, quarantine_unexplained={"undecodable": quarantine})
+    notes = Notes(
+        headline=["Safe to use up to time 8. 2 updates announced, 2 counted at 1 time."], numbers={"since": "0"}
+    )
+    judge(result_frame(report(times), status, 1), build_suite(settings()), tmp_path, notes)
+    (result,) = list_results(tmp_path)
+    text = (tmp_path / result.page).read_text(encoding="utf-8")
+    shown = " ".join(re.sub(r"<[^>]*>", " ", text).split())
+    assert f"Status: {mark} Statistics" in shown
+    assert f"Unmet: errors {unmet[0]} Unmet: warnings {unmet[1]}" in shown and "Success Percent" not in shown
+    assert shown.index("Safe to use up to time 8.") < shown.index("since 0") < shown.index("Status:")
+    # One mark for the whole, one for each unmet expectation.
+    assert text.count('class="fas fa-times text-danger"') == unmet[0] + (unmet[0] > 0)
+    assert text.count('class="fas fa-exclamation-triangle"') == unmet[1] + (unmet == (0, 1))
 
 
 def test_results_of_the_same_second_are_listed_newest_first(tmp_path: Path) -> None:
