@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
+from jobs.job import log
 from tidelake.errors import TidelakeError
 from tidelake.report.facts import Facts, read_facts, unreadable_facts
 from tidelake.report.pages import write_report
@@ -75,17 +77,19 @@ def report_unreadable(
 ) -> None:
     """Write the page of a collection that could not be validated; it begins with the reason.
 
-    Raises:
-        OSError: the folder of the reports cannot be written to.
+    If the folder of the reports cannot be written to, that is logged: the reason itself is the error to raise.
     """
     problem = str(error).strip() or type(error).__name__
     facts: Facts
     try:
         facts = read_facts(collection, settings, status_of(settings, collection), validated)
         facts.mark_unreadable(problem)
-    except (TidelakeError, pa.ArrowException, OSError) as second:
+    except (TidelakeError, DeltaError, pa.ArrowException, OSError) as second:
         facts = unreadable_facts(settings, f"{problem}\n{second}" if str(second) != problem else problem)
-    write_report(lake.data_docs, facts, lake.names)
+    try:
+        write_report(lake.data_docs, facts, lake.names)
+    except OSError as unwritten:
+        log.error("the report was not written", collection=settings.name, reason=str(unwritten))
 
 
 def status_of(settings: CollectionSettings, collection: Collection, reads_topics: bool = True) -> CollectionStatus:
