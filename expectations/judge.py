@@ -151,17 +151,19 @@ def _verdict(frame: pd.DataFrame | SparkFrame, result: Any) -> Verdict:
         return Verdict(check, False, 0, 0, problem=raised)
     if not numbers and not result.success:
         return Verdict(check, False, 0, 0, problem="the library gives no reason")
-    is_recount = isinstance(frame, pd.DataFrame)
-    places = (numbers.get("partial_unexpected_index_list") or []) if is_recount else []
+    times, examples = [], [str(value) for value in numbers.get("partial_unexpected_list") or []]
+    if isinstance(frame, pd.DataFrame):  # values of a recount are numbers of one column, and its times say more
+        places = numbers.get("partial_unexpected_index_list") or []
+        times, examples = [int(frame["time"].iloc[place]) for place in places], []
     observed = numbers.get("observed_value")
     return Verdict(
         check=check,
         passed=bool(result.success),
         rows=int(numbers.get("element_count") or 0),
         failed=int(numbers.get("unexpected_count") or 0),
-        times=[int(frame["time"].iloc[place]) for place in places],
+        times=times,
         observed=None if observed is None else f"the observed value is {observed}",
-        examples=[] if is_recount else [str(value) for value in numbers.get("partial_unexpected_list") or []],
+        examples=examples,
     )
 
 

@@ -15,6 +15,7 @@ from expectations.judge import Verdict, judge
 from expectations.sentences import failure_of, sentence_of
 from expectations.suite import Rule, build_suite, rules_of
 from tidelake.report.facts import CheckResult, Facts
+from tidelake.report.problems import Level
 from tidelake.report.text import moment
 
 if TYPE_CHECKING:
@@ -102,13 +103,13 @@ def check_results(settings: CollectionSettings, judgement: Judgement) -> list[Ch
     """Return the results as the report shows them, each with a sentence that has its numbers."""
     results = []
     for rule, verdict in zip(rules_of(settings), judgement.verdicts, strict=True):
-        passed_level = "warning" if rule.warning else "alarm"
+        level: Level = "calm" if verdict.passed else "warning" if rule.warning else "alarm"
         sentence = sentence_of(rule, verdict, judgement.frame) if verdict.passed else failure_of(rule, verdict)
         results.append(
             CheckResult(
                 check=rule.name,
                 passed=verdict.passed,
-                level="calm" if verdict.passed else passed_level,
+                level=level,
                 sentence=sentence,
                 is_blocking=rule.blocking,
                 evidence=judgement.evidence.get(rule.name, []) or verdict.examples,

@@ -103,7 +103,7 @@ def make_readable_offline(data_docs: Path, suite: str) -> None:
             link = os.path.relpath(styles / STYLE, page.parent)
             text = _FOOTER.sub("", _REMOTE.sub("", text))
             above, contents, below = _NO_ASSET.sub("", text).partition(_CONTENTS)
-            text = above + _section(read_notes(data_docs, page)) + _by_severity(data_docs, page, contents) + below
+            text = above + _section(read_notes(data_docs, page)) + _by_severity(data_docs, page, contents + below)
             above, head, below = text.partition("</head>")
             style = f'<link rel="stylesheet" href="{link}">'
             _write(page, re.sub("<head>", f"<head>{_POLICY}", above, count=1) + style + head + below)

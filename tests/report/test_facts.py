@@ -30,6 +30,14 @@ def test_a_time_that_waits_is_named_with_what_is_announced_and_what_is_here(tmp_
     stored.arrive(5, 7, 7, 30)
     facts = stored.facts()
     assert facts.ahead == "Waits at time 5: 8 announced, 1 here, for 3 h."
+    (problem,) = facts.problems
+    assert (facts.level, problem.text.partition(".")[0]) == (
+        "warning",
+        "Updates are missing at time 5: 8 announced, 1 here",
+    )
+    assert problem.commands[1] == f'tidelake resolve count {NAME} --time 5 --count N --reason "…"'
+    stored.arrive(5, 5, 5, 5, 5, 5, 5)
+    assert (stored.facts().level, stored.facts().ahead) == ("calm", "The next seal moves upper.")
     tide = facts.tide
     assert [(open.time, open.announced, open.here) for open in tide.open_first] == [(5, 8, 1), (7, 2, 2), (30, None, 1)]
     assert (tide.open_times, tide.open_announced, tide.open_here, tide.outstanding) == (3, 10, 4, 7)

@@ -37,7 +37,7 @@ def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool) 
 
     if not tide.bins:
         return ""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "x": index,
             "announced": float(step.announced),
@@ -46,7 +46,7 @@ def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool) 
         }
         for index, step in enumerate(tide.bins)
     ]
-    base = altair.Chart(altair.Data(values=rows))
+    base = _chart(rows)
     ticks = _ticks(len(rows))
     labels = {index: _short(tide.bins[index].first, is_clock) for index in ticks}
     x = altair.X(
@@ -94,12 +94,11 @@ def _marks(marks: Sequence[dict[str, Any]], y: altair.Scale, bars: int) -> list[
 
     layers: list[Any] = []
     for mark in marks:
-        data = altair.Data(values=[mark])
         # A label turns to the side on which there is room for it.
         to_left = mark["at"] > 0.62 * max(bars, 8)
-        layers.append(altair.Chart(data).mark_rule(color=INK, strokeWidth=1.5, strokeDash=[4, 3]).encode(x="at:Q"))
+        layers.append(_chart([mark]).mark_rule(color=INK, strokeWidth=1.5, strokeDash=[4, 3]).encode(x="at:Q"))
         layers.append(
-            altair.Chart(data)
+            _chart([mark])
             .mark_text(color=INK, align="right" if to_left else "left", dx=-6 if to_left else 6, fontWeight=600)
             .encode(x="at:Q", y=altair.Y("up:Q", scale=y), text="text:N")
         )
@@ -130,7 +129,7 @@ def draw_marks(upper: Sequence[tuple[int, int]], since: Sequence[tuple[int, int]
         else altair.Axis(tickCount=4, labelExpr=_SHORT_NUMBER, domain=False, ticks=False)
     )
     lines = (
-        altair.Chart(altair.Data(values=rows))
+        _chart(rows)
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
             x=altair.X("at:T", title="when it was sealed (UTC)", scale=altair.Scale(type="utc"), axis=_clock_axis()),
@@ -166,7 +165,7 @@ def draw_open(rows: Sequence[dict[str, Any]]) -> str:
         for row in rows
     ]
     lines = (
-        altair.Chart(altair.Data(values=values))
+        _chart(values)
         .mark_line(interpolate="step-after", strokeWidth=2, point={"size": 18, "filled": True})
         .encode(
             x=altair.X("at:T", title="validation (UTC)", scale=altair.Scale(type="utc"), axis=_clock_axis()),
@@ -183,6 +182,12 @@ def draw_open(rows: Sequence[dict[str, Any]]) -> str:
         )
     )
     return _svg(lines.properties(width=_WIDTH, height=_HEIGHT - 30), "Open updates at each validation")
+
+
+def _chart(rows: Sequence[dict[str, Any]]) -> altair.Chart:
+    import altair
+
+    return altair.Chart(altair.Data(values=list(rows)))  # type: ignore[no-untyped-call]
 
 
 def _clock_axis() -> altair.Axis:

@@ -136,7 +136,7 @@ def read_facts(
     tide = read_tide(collection)
     quarantine = read_reasons(collection, settings.show_values)
     first = next((sample.place for reason in quarantine for sample in reason.samples if not sample.explained), None)
-    problems = problems_of(status, first, _stalled(settings, status))
+    problems = problems_of(status, first, _stalled(settings, status), tide.first_missing)
     decisions = [_said(decision) for decision in reversed(collection.entry.decisions)]
     facts = Facts(
         name=collection.name,
@@ -286,15 +286,12 @@ def _ahead(facts: Facts, status: CollectionStatus) -> str:
         if status.lag_messages:
             return f"{counted(status.lag_messages, 'record')} in the topic are not read yet."
         return "" if status.lag_messages is None else "The topic is read to its end."
-    first = next(iter(facts.tide.open_first), None)
+    unread = f" {counted(status.lag_messages, 'message')} are not read yet." if status.lag_messages else ""
+    if facts.tide.first_missing is not None:
+        return f"Waits at {facts.tide.first_missing}{since_when}.{unread}"
     if not facts.tide.is_covered:
-        unread = f" {counted(status.lag_messages, 'message')} are not read yet." if status.lag_messages else ""
         return f"No progress statement covers time {facts.upper} yet{since_when}.{unread}"
-    if first is None:
-        return ""
-    if first.announced is None:
-        return f"Waits at time {first.time}: nothing announced, {first.here:,} here{since_when}."
-    return f"Waits at time {first.time}: {first.announced:,} announced, {first.here:,} here{since_when}."
+    return f"The next seal moves upper.{unread}" if facts.tide.open_times else unread.strip()
 
 
 def _said(decision: Decision) -> Said:

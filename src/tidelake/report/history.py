@@ -103,7 +103,7 @@ def append_history(data_docs: Path, row: Mapping[str, Any], files_max: int = FIL
     write_deltalake(str(folder), rows, mode="append", partition_by=[COLLECTION])
     table = DeltaTable(str(folder))
     partition = [(COLLECTION, "=", str(row[COLLECTION]))]
-    if len(table.file_uris(partition)) > files_max:
+    if len(table.file_uris(file_pruning_predicate=partition)) > files_max:
         table.optimize.compact(partition_filters=partition)
 
 
@@ -117,7 +117,7 @@ def read_history(data_docs: Path, name: str, limit: int = ROWS_SHOWN_MAX) -> lis
         table = DeltaTable(str(history_path(data_docs)))
     except TableNotFoundError:
         return []
-    files = table.file_uris([(COLLECTION, "=", name)])
+    files = table.file_uris(file_pruning_predicate=[(COLLECTION, "=", name)])
     names = [field.name for field in SCHEMA if field.name != COLLECTION]
     parts = [pq.read_table(file, columns=names, partitioning=None) for file in files]
     if not parts:

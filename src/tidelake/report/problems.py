@@ -10,6 +10,7 @@ from tidelake.report.text import counted
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
+    from tidelake.report.tide import OpenTime
 
 Level = Literal["alarm", "warning", "calm"]
 """`alarm`: somebody is needed now; `warning`: somebody should look soon; `calm`: nothing is wrong."""
@@ -29,13 +30,16 @@ class Problem:
     """What to run, the best first. A part in capitals or `…` has to be filled in."""
 
 
-def problems_of(status: CollectionStatus, quarantined: str | None, stalled: str | None) -> list[Problem]:
+def problems_of(
+    status: CollectionStatus, quarantined: str | None, stalled: str | None, missing: OpenTime | None
+) -> list[Problem]:
     """List the open problems of a collection, the worst first.
 
     Args:
         status: the state of the collection.
         quarantined: the place `TOPIC:PARTITION:OFFSET` of an unexplained message, if there is one.
         stalled: why upper has not moved for longer than the settings allow, or None.
+        missing: the first time of which updates have not arrived, or None.
     """
     name = shlex.quote(status.name)
     found: list[Problem] = []
@@ -48,9 +52,9 @@ def problems_of(status: CollectionStatus, quarantined: str | None, stalled: str 
             )
         )
     if status.topic_problem:
-        found.append(Problem("alarm", f"The topic cannot be read: {_fact(status.topic_problem)}."))
+        found.append(Problem("alarm", f"{_sentence(_fact(status.topic_problem))}."))
     for gap in status.topic_gaps[:_LISTED_MAX]:
-        found.append(Problem("alarm", f"Offsets are missing: {_fact(gap)}.", tuple(_commands_in(gap, name))))
+        found.append(Problem("alarm", f"{_sentence(_fact(gap))}.", tuple(_commands_in(gap, name))))
     found += _more(len(status.topic_gaps), "gap")
     found += _contradictions(status, name)
     if status.late_undecided:
@@ -92,9 +96,22 @@ def problems_of(status: CollectionStatus, quarantined: str | None, stalled: str 
                 ),
             )
         )
-    if stalled:
+    if missing is not None and not status.contradictions:
+        found.append(_waiting(status, name, missing, stalled))
+    elif stalled:
         found.append(Problem("warning", stalled, (f"tidelake status {name}",)))
     return found
+
+
+def _waiting(status: CollectionStatus, name: str, missing: OpenTime, stalled: str | None) -> Problem:
+    """Say that a time waits: if its topic is read to its end, the source has to send the rest, or somebody decides."""
+    is_read = status.lag_messages == 0
+    where = ", and the topic is read to its end" if is_read else ""
+    return Problem(
+        "alarm" if is_read or stalled else "warning",
+        f"Updates are missing at {missing}{where}. The source sends the rest, or somebody decides the count.",
+        (f"tidelake status {name}", f"tidelake resolve count {name} --time {missing.time} --count N {_REASON}"),
+    )
 
 
 def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:

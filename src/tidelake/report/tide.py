@@ -47,6 +47,11 @@ class OpenTime:
     here: int
     """Rows that have arrived, copies included."""
 
+    def __str__(self) -> str:
+        """The time with its counts, as part of a sentence."""
+        announced = "nothing" if self.announced is None else f"{self.announced:,}"
+        return f"time {self.time}: {announced} announced, {self.here:,} here"
+
 
 @dataclass
 class Tide:
@@ -67,6 +72,8 @@ class Tide:
     """Updates that were announced at open times and have certainly not arrived: fewer rows are here."""
     open_first: list[OpenTime] = field(default_factory=list)
     """The first open times."""
+    first_missing: OpenTime | None = None
+    """The first open time of which updates have certainly not arrived."""
     is_covered: bool = False
     """Whether a progress statement covers upper."""
     bins: list[Bin] = field(default_factory=list)
@@ -153,6 +160,14 @@ def _add_open(collection: Collection, table: OpenTable, upper: int, tide: Tide) 
     tide.open_announced, tide.open_here = sum(announced.values()), sum(here.values())
     tide.outstanding = sum(max(0, count - here.get(time, 0)) for time, count in announced.items())
     tide.open_first = [OpenTime(time, announced.get(time), here.get(time, 0)) for time in times[:OPEN_LISTED_MAX]]
+    tide.first_missing = next(
+        (
+            OpenTime(time, announced[time], here.get(time, 0))
+            for time in sorted(announced)
+            if announced[time] > here.get(time, 0)
+        ),
+        None,
+    )
     tide.bins += _bins(
         np.array(times, np.int64),
         np.array([announced.get(time, 0) for time in times], np.int64),

@@ -19,6 +19,8 @@ from tidelake.settings.terms import ENVELOPES, EnvelopeTerms, framing_terms, loa
 
 SETTINGS: dict[str, type[CollectionSettings]] = {"cdcv2": Cdcv2Settings, "reclock": ReclockSettings}
 """The type of a collection's settings, by its framing."""
+_RESERVED = frozenset({"topic_complete", "merges_keep_contents", "sound"})
+"""Names of checks and outputs that belong to the steps of a collection, not to its validation."""
 DIFF = "_diff"
 """The column of the contents that says how often a row occurs."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -86,7 +88,7 @@ def _columns_of(settings: CollectionSettings) -> list[str]:
 def _check_names(settings: CollectionSettings) -> set[str]:
     """Return the names of the checks that collections of this kind have."""
     framing, terms = framing_terms(settings.framing), settings.terms
-    return {*framing.checks, *framing.key_checks, *terms.checks}
+    return {*framing.checks, *framing.key_checks, *terms.checks, *_RESERVED}
 
 
 def _read_envelope(block: Block) -> EnvelopeTerms:
