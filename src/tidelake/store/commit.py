@@ -8,6 +8,7 @@ stale append that has no application transaction in common with the other commit
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +38,8 @@ from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
 from tidelake.store.format import FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
-from tidelake.store.layout import RUN, begun_at
+from tidelake.store.layout import RUN, TIME, begun_at
+from tidelake.store.log_state import LogState
 from tidelake.store.table_log import (
     BEFORE,
     LAST,
@@ -49,13 +51,13 @@ from tidelake.store.table_log import (
     clean_up,
     entry_path,
     last_checkpoint,
-    load_earlier,
     load_table,
     newest_version,
     nonce_of,
     read_entry,
     seq_of,
     settle,
+    state_at,
     version_of,
 )
 
@@ -139,12 +141,11 @@ class OpenTable:
             NewerFormat: a later version of Tidelake wrote the table in a format that this one does not know.
         """
         self.path = path
-        self._tip, self._table = _load_settled(path)
+        self._tip = settle(path)
+        self._state = _state_of(path, self._tip)
         self._spent = False
-        self._values: dict[str, int | None] = {}
-        self._statistics: dict[str, dict[str, Any]] | None = None
-        self.version: int = self._table.version()
-        seq = self._table.transaction_version(SEQ)
+        self.version = self._tip.version
+        seq = self.value(SEQ)
         if seq is None:
             raise DamagedTable(str(path), f"version {self.version} carries no 'seq'")
         self.seq: int = seq
@@ -152,7 +153,7 @@ class OpenTable:
         if self.format > FORMAT_VERSION:
             raise NewerFormat(str(path), self.format, FORMAT_VERSION)
         self._check_chain()
-        retention = self._table.metadata().configuration.get(REFUSED_PROPERTY)
+        retention = self._state.metadata["configuration"].get(REFUSED_PROPERTY)
         if retention not in (None, REFUSED_VALUE):
             raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY} makes the table forget its state")
         if retention is None and self.format == FORMAT_VERSION:
@@ -163,19 +164,16 @@ class OpenTable:
 
         Its files may have been deleted since.
         """
-        earlier = load_earlier(self.path, version)
+        earlier = state_at(self.path, version)
         if earlier is None:
             return None
         opened = copy(self)
-        opened._table, opened._values, opened._spent, opened.version = earlier, {}, True, version
-        opened.seq = earlier.transaction_version(SEQ) or 0
+        opened._state, opened._spent, opened.version, opened.seq = earlier, True, version, earlier.values.get(SEQ, 0)
         return opened
 
     def value(self, name: str) -> int | None:
         """The value of this name, or None if no commit has set it."""
-        if name not in self._values:
-            self._values[name] = self._table.transaction_version(name)
-        return self._values[name]
+        return self._state.values.get(name)
 
     def values(self, prefix: str, names: Iterable[str]) -> dict[str, int]:
         """The existing values of `prefix + name`, by name."""
@@ -184,40 +182,11 @@ class OpenTable:
 
     def files(self) -> list[RunFile]:
         """All live files, as their log entries describe them."""
-        # from_stream, as pa.table() would import pandas, which takes longer than a whole `status`
-        actions = pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=True)).read_all()
-        columns = {name: actions[name].to_pylist() for name in actions.column_names}
-        nothing: list[None] = [None] * actions.num_rows
-        if self._statistics is None:
-            self._statistics = self._tip.statistics()
-        stated = [self._statistics.get(path, {}) for path in columns["path"]]
-        return [
-            RunFile(
-                path=path,
-                run=run,
-                rows=rows or 0,
-                bytes=size,
-                time_min=low,
-                time_max=high,
-                digest=statistics.get(DIGEST),
-                whole_digest=statistics.get(WHOLE_DIGEST),
-                rows_hash=statistics.get(ROWS_HASH),
-            )
-            for path, run, rows, size, low, high, statistics in zip(
-                columns["path"],
-                columns[f"partition.{RUN}"],
-                columns.get("num_records", nothing),
-                columns["size_bytes"],
-                columns.get("min._time", nothing),
-                columns.get("max._time", nothing),
-                stated,
-                strict=True,
-            )
-        ]
+        return [_run_file(path, action) for path, action in self._state.files.items()]
 
     def schema(self) -> pa.Schema:
         """The table's schema, `_run` included."""
-        return pa.schema(self._table.schema().to_arrow())
+        return pa.schema(Schema.from_json(json.dumps(self._state.metadata["schema"])).to_arrow())
 
     def commit(
         self,
@@ -255,11 +224,11 @@ class OpenTable:
             blobs.renew(self.path / f"{RUN}={run}")  # from now on, readers have the retention period to finish with it
         now_ms = int(time.time() * 1000)
 
-        def call(properties: CommitProperties) -> None:
-            self._table.create_write_transaction(
+        def call(table: DeltaTable, properties: CommitProperties) -> None:
+            table.create_write_transaction(
                 [AddAction(f.path, f.bytes, {RUN: f.run}, now_ms, True, f.statistics()) for f in adds],
                 mode="overwrite" if removes else "append",
-                schema=self._table.schema(),
+                schema=table.schema(),
                 partition_by=[RUN],
                 partition_filters=[(RUN, "in", list(removes))] if removes else None,
                 commit_properties=properties,
@@ -283,8 +252,8 @@ class OpenTable:
         self._check_epoch(epoch)
         added = list(Schema.from_arrow(pa.schema(fields)).fields)
 
-        def call(properties: CommitProperties) -> None:
-            self._table.alter.add_columns(added, commit_properties=properties, post_commithook_properties=_NO_HOOKS)
+        def call(table: DeltaTable, properties: CommitProperties) -> None:
+            table.alter.add_columns(added, commit_properties=properties, post_commithook_properties=_NO_HOOKS)
 
         return self._call(call, {})
 
@@ -296,8 +265,8 @@ class OpenTable:
         """
         self._spend()
 
-        def call(properties: CommitProperties) -> None:
-            self._table.alter.set_table_properties(
+        def call(table: DeltaTable, properties: CommitProperties) -> None:
+            table.alter.set_table_properties(
                 {REFUSED_PROPERTY: REFUSED_VALUE},
                 raise_if_not_exists=False,
                 commit_properties=properties,
@@ -316,20 +285,22 @@ class OpenTable:
             fact = f"{self.path} has the format of an earlier version, which may be writing to it"
             raise CommitRefused(fact, "open the collection for writing: that brings its tables over")
 
-    def _call(self, call: Callable[[CommitProperties], None], values: Mapping[str, int]) -> Committed:
+    def _call(self, call: Callable[[DeltaTable, CommitProperties], None], values: Mapping[str, int]) -> Committed:
         """Make one call that commits, with the next `seq` and these values; return once the commit is durable."""
         nonce = secrets.token_hex(16)
         transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
         reach("commit.before_call", self.path.name)
         if read_markers(self.path).newest > self.version:  # whatever the log says: its newest entries may be lost
             raise Conflict(str(self.path), self.version + 1, "another commit was acknowledged already")
+        table = _load_at(self.path, self.version)
         try:
             call(
+                table,
                 CommitProperties(
                     custom_metadata={"nonce": nonce, BEFORE: self._tip.digest or ""} | LAST,
                     max_commit_retries=0,
                     app_transactions=transactions,
-                )
+                ),
             )
         except BaseException as error:  # whatever it is, only the log knows what happened
             if not isinstance(error, Exception) and not is_panic(error):
@@ -425,7 +396,7 @@ def maintain(path: Location) -> bool:
     """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so."""
     if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:
         return False  # decided by file names alone: opening the log costs as much as a commit
-    _, table = _load_settled(path)
+    table = _load_settled(path)
     version = table.version()
     table.create_checkpoint()
     reach("commit.after_checkpoint_write")
@@ -441,16 +412,57 @@ def maintain(path: Location) -> bool:
     return True
 
 
-def _load_settled(path: Location) -> tuple[Tip, DeltaTable]:
-    """Load a table and the verified tip of its log, both at the same version."""
+def _state_of(path: Location, tip: Tip) -> LogState:
+    """Return the state of a table at the newest entry of its settled log."""
+    if tip.version < 0:
+        raise DamagedTable(str(path), "there is no table")
+    try:
+        state = tip.state()
+    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException) as error:
+        raise DamagedTable(str(path), f"its log cannot be read: {engine_fact(error)}") from error
+    if not state.metadata:
+        raise DamagedTable(str(path), "its log cannot be read: no entry states the schema")
+    return state
+
+
+def _load_settled(path: Location) -> DeltaTable:
+    """Load a table at the newest entry of its settled log."""
     while True:
-        tip, table = settle(path), load_table(path)
-        if table.version() == tip.version:
-            return tip, table
-        if table.version() < tip.version:
-            fact = f"delta-rs reads it up to version {table.version()}, but version {tip.version} was acknowledged"
-            raise DamagedLog(str(path), fact)
-        # Another process has committed in the meantime.
+        with suppress(Conflict):  # another process has committed in the meantime
+            return _load_at(path, settle(path).version)
+
+
+def _load_at(path: Location, version: int) -> DeltaTable:
+    """Load the table that a commit builds on; its version is that of the state that the commit was planned from.
+
+    Raises:
+        Conflict: another commit came first.
+        DamagedLog: delta-rs does not see what was acknowledged.
+    """
+    table = load_table(path)
+    if table.version() > version:
+        raise Conflict(str(path), version + 1, "another commit came first")
+    if table.version() < version:
+        fact = f"delta-rs reads it up to version {table.version()}, but version {version} was acknowledged"
+        raise DamagedLog(str(path), fact)
+    return table
+
+
+def _run_file(path: str, action: dict[str, Any]) -> RunFile:
+    """Describe a live file by what its log entry says."""
+    statistics = action["statistics"] or {}
+    low, high = (statistics.get(bound, {}).get(TIME) for bound in ("minValues", "maxValues"))
+    return RunFile(
+        path=path,
+        run=action["partition"][RUN],
+        rows=statistics.get("numRecords") or 0,
+        bytes=action["size"],
+        time_min=low,
+        time_max=high,
+        digest=statistics.get(DIGEST),
+        whole_digest=statistics.get(WHOLE_DIGEST),
+        rows_hash=statistics.get(ROWS_HASH),
+    )
 
 
 def _folders_of(table: Location, file: RunFile) -> list[Location]:

@@ -1,19 +1,28 @@
-"""The state that a table's log describes by Delta's rules. A checkpoint is trusted only if it holds the same state.
+"""The state that a table's log describes by Delta's rules, read from entries and checkpoints that have been verified.
 
-delta-rs writes checkpoints without any checksum, and trusts what it reads.
+delta-rs makes the commits. It is not asked what the log says: it would read the log once more, unverified, and it
+trusts checkpoints, which it writes without any checksum. A checkpoint is trusted only if it holds the same state as the
+entries that it sums up.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 Actions = Iterable[dict[str, dict[str, Any]]]
+Step = tuple[str, str, Any]
+"""What an action changes: the kind of the action, the path or name that it is about, and what is known of it then."""
+
+_CACHED_BYTES_MAX = 1 << 16
+"""Entries up to this size are parsed once in a process. Hardly any is larger."""
 
 
 @dataclass
@@ -26,42 +35,94 @@ class LogState:
     metadata: dict[str, Any] = field(default_factory=dict)
     protocol: dict[str, Any] = field(default_factory=dict)
 
-    def apply(self, actions: Actions) -> None:
-        """Apply the actions of an entry, or of a checkpoint."""
-        for action in actions:
-            for kind, body in action.items():
-                match kind:
-                    case "remove":
-                        self.files.pop(body["path"], None)
-                    case "add":
-                        self.files[body["path"]] = {
-                            "size": body["size"],
-                            "partition": dict(body["partitionValues"]),
-                            "statistics": json.loads(body["stats"]) if body.get("stats") else None,
-                        }
-                    case "txn":
-                        self.values[body["appId"]] = body["version"]
-                    case "metaData":
-                        self.metadata = {
-                            "id": body["id"],
-                            "schema": json.loads(body["schemaString"]),
-                            "partitioned by": list(body["partitionColumns"]),
-                            "configuration": dict(body.get("configuration") or {}),
-                        }
-                    case "protocol":
-                        names = ("minReaderVersion", "minWriterVersion")
-                        self.protocol = {name: body[name] for name in names}
+    def apply(self, steps: Iterable[Step]) -> None:
+        """Apply the steps of an entry, or of a checkpoint."""
+        for kind, name, body in steps:
+            match kind:
+                case "remove":
+                    self.files.pop(name, None)
+                case "add":
+                    self.files[name] = body
+                case "txn":
+                    self.values[name] = body
+                case "metaData":
+                    self.metadata = body
+                case "protocol":
+                    self.protocol = body
+
+    def copy(self) -> LogState:
+        """Return a copy to which entries can be applied."""
+        return replace(self, files=dict(self.files), values=dict(self.values))
+
+
+def steps_of(actions: Actions) -> list[Step]:
+    """Return what actions change.
+
+    Raises:
+        ValueError, KeyError, TypeError: they are not actions of Delta.
+    """
+    return [(kind, *_step(kind, body)) for action in actions for kind, body in action.items() if kind in _KINDS]
+
+
+_KINDS = frozenset({"add", "remove", "txn", "metaData", "protocol"})
+
+
+def _step(kind: str, body: dict[str, Any]) -> tuple[str, Any]:
+    match kind:
+        case "remove":
+            return unquote(body["path"]), None
+        case "add":
+            return unquote(body["path"]), {
+                "size": body["size"],
+                "partition": dict(body["partitionValues"]),
+                "statistics": json.loads(body["stats"]) if body.get("stats") else None,
+            }
+        case "txn":
+            return body["appId"], body["version"]
+        case "metaData":
+            return body["id"], {
+                "id": body["id"],
+                "schema": json.loads(body["schemaString"]),
+                "partitioned by": list(body["partitionColumns"]),
+                "configuration": dict(body.get("configuration") or {}),
+            }
+        case _:
+            return "", {name: body[name] for name in ("minReaderVersion", "minWriterVersion")}
+
+
+def entry_steps(text: bytes) -> list[Step]:
+    """Return what an entry changes. Nobody may change what is returned: the steps of most entries are cached.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is not an entry of Delta.
+    """
+    return _cached_entry_steps(text) if len(text) <= _CACHED_BYTES_MAX else _entry_steps(text)
+
+
+def _entry_steps(text: bytes) -> list[Step]:
+    # Strings may contain other line separators.
+    return steps_of(json.loads(line) for line in text.split(b"\n") if line.strip())
+
+
+@lru_cache(maxsize=2048)
+def _cached_entry_steps(text: bytes) -> list[Step]:
+    return _entry_steps(text)
 
 
 def checkpoint_state(data: bytes) -> LogState:
-    """Return the state that a checkpoint holds.
+    """Return the state that a checkpoint holds, as an object of the caller's own.
 
     Raises:
-        ValueError, OSError, pa.ArrowException: it cannot be read.
+        ValueError, KeyError, TypeError, OSError, pa.ArrowException: it cannot be read.
     """
+    return _checkpoint_state(data).copy()
+
+
+@lru_cache(maxsize=128)
+def _checkpoint_state(data: bytes) -> LogState:
     state = LogState()
     rows = pq.ParquetFile(pa.BufferReader(data)).read(["add", "txn", "metaData", "protocol"])
     rows.validate(full=True)
     for row in rows.to_pylist():
-        state.apply([{kind: body for kind, body in row.items() if body is not None}])
+        state.apply(steps_of([{kind: body for kind, body in row.items() if body is not None}]))
     return state

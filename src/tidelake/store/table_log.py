@@ -15,8 +15,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -34,8 +32,7 @@ from tidelake.store.acknowledged import (
     read_markers,
 )
 from tidelake.store.failpoints import reach
-from tidelake.store.files import DIGEST
-from tidelake.store.log_state import LogState, checkpoint_state
+from tidelake.store.log_state import LogState, checkpoint_state, entry_steps
 from tidelake.store.notices import warn
 
 LOG = "_delta_log"
@@ -163,18 +160,17 @@ class Tip:
         before = _parse(self.entries[-2]) if len(self.entries) > 1 else None
         return before, _parse(self.entries[-1])
 
-    def statistics(self) -> dict[str, dict[str, Any]]:
-        """By path, the statistics of each file that the log has added, if they state its digest."""
-        added: list[tuple[str, str | None]] = []
-        if self.checkpoint is not None:
-            rows = pq.ParquetFile(pa.BufferReader(self.checkpoint)).read(["add.path", "add.stats"])
-            adds = pc.drop_null(rows["add"].combine_chunks())
-            added += zip(*(pc.struct_field(adds, name).to_pylist() for name in ("path", "stats")), strict=True)
+    def state(self) -> LogState:
+        """The state of the table at this entry.
+
+        Raises:
+            ValueError, KeyError, TypeError, OSError, pa.ArrowException: what was verified is not a log of Delta.
+        """
+        state = LogState() if self.checkpoint is None else checkpoint_state(self.checkpoint)
+        # The entry that the checkpoint ends with may be among them: applying it again changes nothing.
         for text in self.entries:
-            lines = (json.loads(line) for line in text.split(b"\n") if DIGEST.encode() in line)
-            added += ((line["add"]["path"], line["add"]["stats"]) for line in lines if "add" in line)
-        stated = ((unquote(path), json.loads(stats)) for path, stats in added if path and stats)
-        return {path: statistics for path, statistics in stated if DIGEST in statistics}
+            state.apply(entry_steps(text))
+        return state
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -464,7 +460,7 @@ def _expected_state(path: Location, version: int, markers: Markers, versions: li
             raise DamagedLog(str(path), f"the entry of version {number} is not the one that was acknowledged")
         if not is_whole(text):
             raise DamagedLog(str(path), f"the entry of version {number} is torn")
-        state.apply(_parse(text))
+        state.apply(entry_steps(text))
     return state
 
 
@@ -487,13 +483,11 @@ def _set_aside(path: Location, blob: Location) -> bool:
     return True
 
 
-def load_earlier(path: Location, version: int) -> DeltaTable | None:
-    """Read a settled log up to an earlier version; None if what that takes is gone."""
+def state_at(path: Location, version: int) -> LogState | None:
+    """The state of a settled log at an earlier version; None if the log no longer reaches back to that version."""
     try:
-        return DeltaTable(str(path), version=version)
-    except BaseException as error:
-        if not isinstance(error, DeltaError) and not is_panic(error):
-            raise
+        return _expected_state(path, version, read_markers(path), _versions(path))
+    except FileNotFoundError:  # a checkpoint was deleted meanwhile
         return None
 
 
