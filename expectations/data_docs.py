@@ -46,8 +46,17 @@ def result_file(data_docs: Path, page: Path) -> Path | None:
 
 def write_notes(data_docs: Path, suite: str, notes: Notes) -> None:
     """Write notes next to the newest result of a suite. They are removed with it."""
-    newest = max((results_folder(data_docs) / suite).glob("*/*/*.json"), key=lambda path: path.parent.name)
-    notes_file(data_docs, newest).write_text(json.dumps(asdict(notes)), encoding="utf-8")
+    notes_file(data_docs, newest_result(data_docs, suite)).write_text(json.dumps(asdict(notes)), encoding="utf-8")
+
+
+def newest_result(data_docs: Path, suite: str) -> Path:
+    """Return the newest stored result of a suite."""
+    return max((results_folder(data_docs) / suite).glob("*/*/*.json"), key=lambda path: path.parent.name)
+
+
+def suite_file(data_docs: Path, suite: str) -> Path:
+    """Return the stored suite."""
+    return data_docs / ".results" / "suites" / f"{suite}.json"
 
 
 def read_notes(data_docs: Path, result: Path) -> Notes:

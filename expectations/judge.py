@@ -12,18 +12,20 @@ from expectations.data_docs import (
     RUN_NAME,
     SITE,
     Notes,
+    newest_result,
     remove_old_results,
     results_folder,
     site_config,
     store_config,
+    suite_file,
     write_notes,
 )
+from expectations.harmless import make_harmless
 from expectations.offline import make_readable_offline
 
 if TYPE_CHECKING:
     import pandas as pd
     from great_expectations import ExpectationSuite
-    from great_expectations.checkpoint.actions import ValidationAction
     from great_expectations.core.batch_definition import BatchDefinition
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
     from pyspark.sql import DataFrame as SparkFrame
@@ -73,7 +75,7 @@ def judge(
     Cost: importing the library takes a few seconds, once per process; a few thousand rows take a tenth of a second.
     """
     import great_expectations as gx
-    from great_expectations.checkpoint.actions import UpdateDataDocsAction
+    from great_expectations.data_context.types.resource_identifiers import ExpectationSuiteIdentifier
 
     data_docs = None if data_docs is None else data_docs.resolve()
     if data_docs is not None:
@@ -83,20 +85,21 @@ def judge(
     definition = context.validation_definitions.add_or_update(
         gx.ValidationDefinition(name=suite.name, data=batch, suite=context.suites.add_or_update(suite))
     )
-    actions: list[ValidationAction] = []
-    if data_docs is not None:
-        actions.append(UpdateDataDocsAction(name="data docs", site_names=[SITE]))
     checkpoint = context.checkpoints.add_or_update(
         gx.Checkpoint(
             name=suite.name,
             validation_definitions=[definition],
-            actions=actions,
+            actions=[],
             result_format={"result_format": "SUMMARY", "partial_unexpected_count": values_shown},
         )
     )
     run = gx.RunIdentifier(run_name=RUN_NAME, run_time=datetime.now(UTC))
     outcome = checkpoint.run(batch_parameters={"dataframe": frame}, run_id=run)
     if data_docs is not None:
+        for file in (newest_result(data_docs, suite.name), suite_file(data_docs, suite.name)):
+            make_harmless(file, hides_values=values_shown == 0)
+        pages: Any = [*outcome.run_results, ExpectationSuiteIdentifier(suite.name)]
+        context.build_data_docs(site_names=[SITE], resource_identifiers=pages)
         write_notes(data_docs, suite.name, notes or Notes())
         make_readable_offline(data_docs, suite.name)
     (validation,) = outcome.run_results.values()
@@ -126,7 +129,7 @@ def _context(data_docs: Path | None) -> EphemeralDataContext:
     stores = InMemoryStoreBackendDefaults()
     if data_docs is not None:
         # The library removes pages from its index if their suite or result is not stored.
-        suites = data_docs / ".results" / "suites"
+        suites = suite_file(data_docs, "any").parent
         stores.stores[stores.expectations_store_name] = store_config("ExpectationsStore", suites)
         results = results_folder(data_docs)
         stores.stores[stores.validation_results_store_name] = store_config("ValidationResultsStore", results)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from expectations.data_docs import Notes
@@ -109,3 +110,32 @@ def test_only_the_newest_results_are_kept(tmp_path: Path) -> None:
     assert len(results) == 2
     assert len(list(tmp_path.glob("validations/**/*.html"))) == 2
     assert all((tmp_path / result.page).is_file() for result in results)
+
+
+@pytest.mark.parametrize("values_shown", [0, 5])
+def test_values_and_descriptions_are_escaped_cut_and_hidden_unless_they_may_be_shown(
+    tmp_path: Path, values_shown: int
+) -> None:
+    from great_expectations import ExpectationSuite
+    from great_expectations.expectations.core import ExpectColumnValuesToBeInSet, ExpectColumnValuesToNotBeNull
+
+    evil = "<script>alert(1)</script>\x1b[31m${x} $y"
+    meta, more = {"check": "one"}, {"meta": {"check": "two"}, "description": f"two: {evil}"}
+    suite = ExpectationSuite(
+        name="prices-contents",
+        expectations=[
+            ExpectColumnValuesToBeInSet(column="shop", value_set=["<i>a</i>"], meta=meta),
+            ExpectColumnValuesToNotBeNull(column="shop", **more),
+        ],
+    )
+    frame = pd.DataFrame({"time": [0, 1, 2], "shop": [evil, "x" * (1 << 20), None]})
+    verdicts = judge(frame, suite, tmp_path, values_shown=values_shown)
+    assert [(verdict.check, verdict.failed) for verdict in verdicts] == [("one", 2), ("two", 1)]
+    for page in tmp_path.glob("**/*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert "<script>alert" not in text and "<i>a</i>" not in text and "\x1b" not in text
+        assert len(text) < 100_000
+    (result,) = list_results(tmp_path)
+    shown = (tmp_path / result.page).read_text(encoding="utf-8")
+    assert "two: &lt;script&gt;alert(1)&lt;/script&gt;" in shown
+    assert ("(1,048,576 characters)" in shown) == (values_shown > 0)
