@@ -37,8 +37,22 @@ setup: .venv/.project | toolchain
 
 # The services that tests start: a broker, Connect and Debezium. PostgreSQL comes with the packages.
 .PHONY: services
-services: setup
+services: setup prometheus
 	@$(BIN)/python -m tidelake.spark.jars --services
+
+# Debian's Prometheus evaluates the alert rules in the tests. It is unpacked, as its installation would start a server.
+# Without it, the tests that need it are skipped.
+PROMETHEUS := .jars/prometheus
+.PHONY: prometheus
+prometheus:
+	@command -v promtool >/dev/null || test -x $(PROMETHEUS)/promtool || ! command -v apt-get >/dev/null || { \
+	  set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; cd "$$scratch"; \
+	  echo "prometheus: unpacking Debian's package (19 MB)"; \
+	  get='apt-get -qq -o APT::Sandbox::User=root download prometheus'; \
+	  { $$get 2>/dev/null || { apt-get -qq update && $$get; }; } && dpkg-deb -x prometheus_*.deb . && \
+	  mkdir -p "$(CURDIR)/$(PROMETHEUS)" && \
+	  mv usr/bin/prometheus usr/bin/promtool "$(CURDIR)/$(PROMETHEUS)/"; } || \
+	  echo "prometheus: not available; the tests that need it are skipped"
 
 .PHONY: toolchain
 toolchain:

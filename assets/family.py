@@ -276,8 +276,9 @@ def _current(settings: CollectionSettings) -> AssetsDefinition:
         **_common(settings, "current"),
         deps=[AssetKey([settings.name, "seal"])],
         description=(
-            "The contents at upper as a plain Delta table, for every engine. `_diff` says how often a "
-            "row occurs. The table does not change if upper has not moved or data below upper is damaged."
+            "The contents at upper as a plain Delta table, for every engine. "
+            + ("Each key has one row. " if settings.key else "`_diff` says how often a row occurs. ")
+            + "The table does not change if upper has not moved or data below upper is damaged."
         ),
     )
     def current(lake: ResourceParam[Lake]) -> MaterializeResult[None]:
@@ -286,7 +287,11 @@ def _current(settings: CollectionSettings) -> AssetsDefinition:
         with _shown_as_failure():
             collection = open_collection(lake.session(), lake.settings, settings.name)
             rebuilt = rebuild_collection(lake.session(), collection)
-            metadata: Metadata = {"rows": rebuilt.rows, "rebuilt": rebuilt.rebuilt}
+            metadata: Metadata = {
+                "rows": rebuilt.rows,
+                "contents_rows": rebuilt.contents_rows,
+                "rebuilt": rebuilt.rebuilt,
+            }
             metadata |= current_metadata(collection, rebuilt.rows)
         if rebuilt.as_of is None:
             return MaterializeResult(metadata=metadata)

@@ -28,7 +28,7 @@ def status_of(lake: Lake, collection: Collection) -> CollectionStatus:
     from tidelake.topic.open import open_topics
 
     settings = lake.settings.collection(collection.name)
-    return read_status(collection, settings.family, open_topics(settings, collection.entry.decisions))
+    return read_status(collection, open_topics(settings, collection.entry.decisions), settings.stalled_after_s)
 
 
 def frontier_metadata(status: CollectionStatus, upper: int) -> Metadata:
@@ -82,13 +82,25 @@ def updates_metadata(collection: Collection, rows: int) -> Metadata:
 
 
 def current_metadata(collection: Collection, rows: int) -> Metadata:
-    """Return the metadata keys for `current`."""
+    """Return the metadata keys for the published contents.
+
+    Args:
+        collection: the collection.
+        rows: the number of rows of the table, which are distinct rows of the contents.
+    """
     from tidelake.plugins.envelope import form_of
+    from tidelake.read.publication import publication_of
     from tidelake.store.layout import DIFF
     from tidelake.store.table_schema import updates_schema
 
-    columns = [*form_of(collection.entry).fields, updates_schema(collection.entry.record_schema).field(DIFF)]
-    return table_metadata(collection, collection.paths.current, rows, columns)
+    published = publication_of(collection)
+    if published is None:  # nothing is sealed yet
+        return {}
+    columns = list(form_of(collection.entry).fields)
+    if not collection.entry.key:
+        columns.append(updates_schema(collection.entry.record_schema).field(DIFF))
+    described = table_metadata(collection, published.table, rows, columns)
+    return described | {"dagster/table_name": f"tables.{published.table.name}"}
 
 
 def listed(lines: list[str], shown_max: int = 20) -> MetadataValue[Any]:

@@ -16,12 +16,16 @@ from pyspark.sql import SparkSession
 
 from jobs.lake import check_lake
 from tidelake.errors import StepFailed, TidelakeError
+from tidelake.runbook.page import with_reference
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.spark.jar_error import JarError
 from tidelake.spark.session import start_session
 from tidelake.store.entry import Collection
+from tidelake.telemetry.logs import configure_logs
+from tidelake.telemetry.start import start_telemetry
+from tidelake.telemetry.steps import stop_listening
 
 log = structlog.get_logger("tidelake")
 
@@ -91,20 +95,27 @@ def run_main(
     parser.add_argument("--config", type=Path, default=default, help="the collections.yaml to use")
     parser.add_argument("--collection", action="append", default=[], help="only this collection; may be repeated")
     arguments = parser.parse_args(argv)
-    log_to_stderr()
     try:
+        log_to_stderr()
+        start_telemetry(os.environ)
         settings = load_settings(arguments.config).only(tuple(arguments.collection))
         report = run(start_session(), settings)
     except (TidelakeError, JarError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {with_reference(error)}", file=sys.stderr)
         return 2
+    finally:
+        stop_listening()
     print(json.dumps(report.as_json(), indent=2))
     return 0 if report.ok else 1
 
 
 def log_to_stderr() -> None:
-    """Send logs to standard error, as standard output is for the report."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    """Send logs to standard error, as standard output is for the report; the environment says in which format.
+
+    Raises:
+        ConfigurationError: the format is unknown, or the log file cannot be opened.
+    """
+    configure_logs(os.environ)
 
 
 def to_json(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """The resource that all steps of a run share: a Spark session, and settings that are checked before the first step."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,9 @@ class LakeResource(SparkResource):
         """
         if context.instance is not None and context.run is not None:
             mark_process(context.instance, context.run.run_id)
+        from tidelake.telemetry.start import start_telemetry  # imported here, because loading needs no Delta
+
+        start_telemetry(os.environ)
         settings = load_settings(Path(self.config_file))
         check_lake(settings)  # unreachable brokers fail the steps that need them, not the run
         self._settings = settings

@@ -20,6 +20,9 @@ VARIABLES: dict[str, str] = {
     "TIDELAKE_TICK_CRON": "when to ingest, seal, validate and merge; by default every 5 minutes",
     "TIDELAKE_CURRENT_CRON": "when to rebuild the `current` tables; by default every hour",
     "TIDELAKE_NIGHTLY_CRON": "when to validate and compact everything; by default at 02:30 UTC",
+    "TIDELAKE_LOG_FORMAT": "`json` makes each log line of a job a JSON object; by default it is text",
+    "TIDELAKE_LOG_FILE": "a file to which jobs append their log lines, in addition to standard error",
+    "TIDELAKE_METRICS_FOLDER": "an existing folder in which each step leaves its last outcome, for node_exporter",
 }
 """The meaning of every variable. All are optional."""
 

@@ -107,6 +107,11 @@ class TidelakeError(Exception):
             setattr(self, name, tuple(value) if kind.startswith("Iterable") else value)
         self.args = tuple(getattr(self, name) for name in self._types)
 
+    @classmethod
+    def fields(cls) -> dict[str, str]:
+        """Return the names of the fields, in order, each with its annotation."""
+        return dict(cls._types)
+
     @property
     def fact(self) -> str:
         """What is wrong, with its values, in one lower-case sentence."""
@@ -431,6 +436,24 @@ class UnknownCollection(InvalidUsage):
     hint = "run its ingest once, or correct the name"
 
 
+class UnknownTopic(InvalidUsage):
+    """No collection of the lake reads a topic of this name."""
+
+    topic: str
+    topics: Iterable[str]
+    """The topics that collections read."""
+    fact = "no collection reads the topic '{topic}'"
+
+    @property
+    def hint(self) -> str:
+        """The nearest name, and all names."""
+        from difflib import get_close_matches  # imported late: every command imports this file
+
+        nearest = get_close_matches(self.topic, self.topics, n=1)
+        guess = f"did you mean '{nearest[0]}'? " if nearest else ""
+        return f"{guess}collections read: {', '.join(self.topics) or 'none'}"
+
+
 class UnknownColumn(InvalidUsage):
     """A read asks for a column that the collection does not have."""
 
@@ -533,6 +556,14 @@ class NotReclocked(InvalidUsage):
     collection: str
     fact = "the times of '{collection}' are stated by its topic"
     hint = "only collections with `framing: reclock` mint times"
+
+
+class NotPublished(InvalidUsage):
+    """The contents of a collection were never published as a table for other engines."""
+
+    collection: str
+    fact = "'{collection}' is not published yet"
+    hint = "run `python -m jobs.current` once something is sealed; until then, use `tidelake read {collection}`"
 
 
 class NoCheckout(InvalidUsage):
@@ -672,6 +703,12 @@ class DamagedTable(TidelakeError):
     )
 
 
+class DamagedPublication(DamagedTable):
+    """The log of a published table cannot be read; the collection itself is not affected."""
+
+    hint = "move the table's folder away: the next run of `current` publishes the contents anew"
+
+
 class DamagedFiles(DamagedTable):
     """Data files are missing or damaged: until they are restored, nothing is written to the collection."""
 
@@ -682,9 +719,9 @@ class DamagedFiles(DamagedTable):
 
 
 class NotRewritable(DamagedTable):
-    """A damaged file cannot be made again from its topic."""
+    """A damaged file cannot be recreated from its topic."""
 
-    fact = "it cannot be made again from its topic: {detail}"
+    fact = "it cannot be recreated from its topic: {detail}"
     hint = "restore the file from a copy of the store, or rebuild the collection from its topic under a new name"
 
 

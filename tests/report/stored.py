@@ -35,6 +35,7 @@ class Stored:
     """A collection with the columns `id` and `price`."""
 
     def __init__(self, root: Path, **more: Any) -> None:
+        self.rows = 0
         self.settings: CollectionSettings = settings("plain").model_copy(update=more)
         self.catalog = Catalog(Store(root / "store"))
         self.catalog.open_or_create(self.settings.spec())
@@ -54,8 +55,10 @@ class Stored:
         OpenTable(self.collection.paths.updates).commit({UPPER: upper, SEALED_AT_MS: at_ms})
 
     def arrive(self, *times: int) -> None:
-        """Write a row at each of these times."""
-        columns: dict[str, Any] = {TIME: times, "_diff": [1] * len(times), "id": times, "price": [1] * len(times)}
+        """Write a row at each of these times; no two rows are equal."""
+        ids = range(self.rows, self.rows + len(times))
+        self.rows += len(times)
+        columns: dict[str, Any] = {TIME: times, "_diff": [1] * len(times), "id": ids, "price": [1] * len(times)}
         schema = self.collection.updates_schema()
         rows = pa.table({name: columns[name] for name in schema.names if name in columns})
         fields = pa.schema([field for field in schema if field.name in columns])
@@ -85,7 +88,7 @@ class Stored:
 
     def facts(self) -> Facts:
         """What a report would say now."""
-        return read_facts(self.collection, self.settings, read_status(self.collection, "plain"), None)
+        return read_facts(self.collection, self.settings, read_status(self.collection), None)
 
     def _append(self, table: Location, kind: str, rows: pa.Table) -> None:
         opened = OpenTable(table)

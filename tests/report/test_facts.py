@@ -18,14 +18,15 @@ def test_the_verdict_names_the_last_safe_time_with_the_numbers_that_prove_it(tmp
     stored.announce(1000, 1002, {})
     facts = stored.facts()
     assert facts.verdict == "Safe to use up to time 999. 200,000 updates announced, 200,000 counted at 1,000 times."
-    assert (facts.ahead, facts.level, facts.problems) == ("", "calm", [])
-    assert (facts.tide.copies, facts.tide.is_covered) == (1000, True)
+    sentence = "Not sealed yet: complete before 1002, sealed before 1000; the next seal moves upper."
+    assert (facts.ahead, facts.level, facts.problems) == (sentence, "calm", [])
+    assert facts.tide.copies == 1000
 
 
 def test_a_time_that_waits_is_named_with_what_is_announced_and_what_is_here(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.seal({0: 2, 4: 1}, 5, hours_ago=3.5)
-    assert stored.facts().ahead == "No progress statement covers time 5 yet, for 3 h."
+    assert stored.facts().ahead == "In order, definite from 0 to before 5."
     stored.announce(5, 9, {5: 8, 7: 2})
     stored.arrive(5, 7, 7, 30)
     facts = stored.facts()
@@ -37,9 +38,12 @@ def test_a_time_that_waits_is_named_with_what_is_announced_and_what_is_here(tmp_
     )
     assert problem.commands[1] == f'tidelake resolve count {NAME} --time 5 --count N --reason "…"'
     stored.arrive(5, 5, 5, 5, 5, 5, 5)
-    assert (stored.facts().level, stored.facts().ahead) == ("calm", "The next seal moves upper.")
+    assert (stored.facts().level, stored.facts().ahead) == (
+        "calm",
+        "Not sealed yet: complete before 9, sealed before 5; the next seal moves upper.",
+    )
     tide = facts.tide
-    assert [(open.time, open.announced, open.here) for open in tide.open_first] == [(5, 8, 1), (7, 2, 2), (30, None, 1)]
+    assert [(open.time, open.announced, open.here) for open in tide.open_first] == [(5, 8, 1), (30, None, 1)]
     assert (tide.open_times, tide.open_announced, tide.open_here, tide.outstanding) == (3, 10, 4, 7)
     assert [(step.first, step.part, step.announced, step.counted) for step in tide.bins] == [
         (0, "sealed", 2, 2),

@@ -6,16 +6,24 @@ import sys
 
 import typer
 
+from tidelake.cli.diff import diff
+from tidelake.cli.errors import errors
+from tidelake.cli.explain import explain
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
+from tidelake.cli.history import history
 from tidelake.cli.lists import late, quarantine, times
+from tidelake.cli.metrics import metrics
+from tidelake.cli.path import path
 from tidelake.cli.read import read
 from tidelake.cli.replay import replay
 from tidelake.cli.resolve import app as resolve_app
 from tidelake.cli.status import status
 from tidelake.cli.topic import app as topic_app
+from tidelake.cli.trace import trace
 from tidelake.cli.verify import repair, verify
-from tidelake.errors import CapabilityError, CommitError, DamagedTable, TidelakeError
+from tidelake.errors import TidelakeError
+from tidelake.runbook.page import EXIT_ONE, with_reference
 from tidelake.spark.jar_error import JarError
 
 app = typer.Typer(
@@ -26,7 +34,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (status, read, quarantine, times, late, fence, verify, repair):
+for _command in (
+    status, explain, trace, history, path, read, diff, quarantine, times, late, fence, verify, repair, metrics, errors,
+):  # fmt: skip
     app.command()(_command)
 add_generate(app)
 app.command()(replay)
@@ -38,11 +48,11 @@ def main() -> None:
     """Run the command line. A known error prints its text on standard error, without a traceback."""
     try:
         app()
-    except (CommitError, CapabilityError, DamagedTable) as error:
-        typer.echo(f"error: {error}", err=True)
+    except EXIT_ONE as error:
+        typer.echo(f"error: {with_reference(error)}", err=True)
         sys.exit(1)
     except (TidelakeError, JarError) as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {with_reference(error)}", err=True)
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         sys.stderr.close()

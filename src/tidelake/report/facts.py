@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelake.report.problems import ORDER, Level, Problem, problems_of
 from tidelake.report.samples import Reason, read_reasons
-from tidelake.report.text import CHARACTERS_MAX, counted, for_how_long, shown_values, time_text
-from tidelake.report.tide import Tide, read_tide
+from tidelake.report.text import CHARACTERS_MAX, counted, shown_values, time_text
+from tidelake.report.tide import OPEN_LISTED_MAX, OpenTime, Tide, read_tide
 from tidelake.store.decision import AcceptGap, AcceptTopic, Acknowledge, Count, Decision, Discard
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Facts:
     verdict: str
     """One sentence: whether the table can be used, and up to which time."""
     ahead: str
-    """One sentence: what has to happen before upper moves; empty if nothing has to."""
+    """The sentence of `tidelake status`; empty if the verdict says it already."""
     state: str
     waits_for: str | None
     since: int | None
@@ -136,7 +136,10 @@ def read_facts(
     tide = read_tide(collection)
     quarantine = read_reasons(collection, settings.show_values)
     first = next((sample.place for reason in quarantine for sample in reason.samples if not sample.explained), None)
-    problems = problems_of(status, first, _stalled(settings, status), tide.first_missing)
+    problems = problems_of(status, first)
+    if status.waiting is not None:
+        waiting = status.waiting.times[:OPEN_LISTED_MAX]
+        tide.open_first = [OpenTime(time.time, time.announced, time.counted) for time in waiting]
     decisions = [_said(decision) for decision in reversed(collection.entry.decisions)]
     facts = Facts(
         name=collection.name,
@@ -175,7 +178,7 @@ def read_facts(
     facts.status["sealed_by_decision"] = facts.sealed_by_decision
     facts.status["decided_counts"] = facts.status["decided_counts"][:LISTED_MAX]
     facts.status["topic_gaps"] = facts.status["topic_gaps"][:LISTED_MAX]
-    facts.verdict, facts.ahead = _verdict(facts, status), _ahead(facts, status)
+    facts.verdict, facts.ahead = _verdict(facts, status), _ahead(status)
     return facts
 
 
@@ -239,14 +242,6 @@ def _failed(check: CheckResult) -> Problem:
     return Problem(check.level, f"The check {check.check} failed{first}. {check.sentence}")
 
 
-def _stalled(settings: CollectionSettings, status: CollectionStatus) -> str | None:
-    """Say that upper has not moved for too long, unless it need not move."""
-    is_idle = settings.mints_times and status.lag_messages == 0
-    if status.closed or is_idle or status.lag_s is None or status.lag_s <= settings.stalled_after_s:
-        return None
-    return f"upper has not moved for {for_how_long(status.lag_s)}."
-
-
 def _verdict(facts: Facts, status: CollectionStatus) -> str:
     """Say whether the table can be used, up to which time, and which numbers prove it."""
     if status.damaged:
@@ -275,23 +270,10 @@ def proof_sentence(tide: Tide) -> str:
     return f"{counted(tide.announced, 'update')} announced, {tide.counted:,} counted at {times}."
 
 
-def _ahead(facts: Facts, status: CollectionStatus) -> str:
-    """Say what has to happen before upper moves."""
-    if facts.closed or status.damaged:
-        return ""
-    since_when = "" if status.lag_s is None else f", for {for_how_long(status.lag_s)}"
-    if status.contradictions:
-        return f"Waits for {status.waits_for}{since_when}."
-    if facts.is_clock:
-        if status.lag_messages:
-            return f"{counted(status.lag_messages, 'record')} in the topic are not read yet."
-        return "" if status.lag_messages is None else "The topic is read to its end."
-    unread = f" {counted(status.lag_messages, 'message')} are not read yet." if status.lag_messages else ""
-    if facts.tide.first_missing is not None:
-        return f"Waits at {facts.tide.first_missing}{since_when}.{unread}"
-    if not facts.tide.is_covered:
-        return f"No progress statement covers time {facts.upper} yet{since_when}.{unread}"
-    return f"The next seal moves upper.{unread}" if facts.tide.open_times else unread.strip()
+def _ahead(status: CollectionStatus) -> str:
+    """Return the sentence of `tidelake status`, which says what it waits for; empty if the verdict says it already."""
+    sentence = status.sentence
+    return "" if status.damaged else f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}."
 
 
 def _said(decision: Decision) -> Said:

@@ -6,14 +6,17 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tidelake.read.verdict import FINE, PROBLEM, WARNING
 from tidelake.report.text import counted
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
-    from tidelake.report.tide import OpenTime
+    from tidelake.read.waiting import WaitingTime
 
 Level = Literal["alarm", "warning", "calm"]
 """`alarm`: somebody is needed now; `warning`: somebody should look soon; `calm`: nothing is wrong."""
+LEVELS: dict[str, Level] = {PROBLEM: "alarm", WARNING: "warning", FINE: "calm"}
+"""The level of each severity of a status."""
 ORDER: dict[str, int] = {"alarm": 0, "warning": 1, "calm": 2}
 
 _LISTED_MAX = 20
@@ -30,16 +33,12 @@ class Problem:
     """What to run, the best first. A part in capitals or `…` has to be filled in."""
 
 
-def problems_of(
-    status: CollectionStatus, quarantined: str | None, stalled: str | None, missing: OpenTime | None
-) -> list[Problem]:
+def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Problem]:
     """List the open problems of a collection, the worst first.
 
     Args:
         status: the state of the collection.
         quarantined: the place `TOPIC:PARTITION:OFFSET` of an unexplained message, if there is one.
-        stalled: why upper has not moved for longer than the settings allow, or None.
-        missing: the first time of which updates have not arrived, or None.
     """
     name = shlex.quote(status.name)
     found: list[Problem] = []
@@ -82,7 +81,7 @@ def problems_of(
             )
         )
     if status.times_ahead_s:
-        found.append(Problem("warning", f"Its times are {status.times_ahead_s:,} s ahead of the clock."))
+        found.append(Problem("alarm", f"Its times are {status.times_ahead_s:,} s ahead of the clock."))
     unexplained = sum(status.quarantine_unexplained.values())
     if unexplained:
         place = shlex.quote(quarantined) if quarantined else "TOPIC:PARTITION:OFFSET"
@@ -96,21 +95,25 @@ def problems_of(
                 ),
             )
         )
-    if missing is not None and not status.contradictions:
-        found.append(_waiting(status, name, missing, stalled))
-    elif stalled:
-        found.append(Problem("warning", stalled, (f"tidelake status {name}",)))
-    return found
+    missing = status.waiting.first_missing if status.waiting is not None else None
+    if missing is not None:
+        found.append(_waiting(status, name, missing))
+    level = LEVELS[status.verdict.severity]
+    if all(ORDER[problem.level] > ORDER[level] for problem in found):
+        # What the state says beyond these, such as an upper that stands still.
+        found.append(Problem(level, f"{_sentence(status.sentence)}.", (f"tidelake explain {name}",)))
+    return sorted((problem for problem in found if problem.level != "calm"), key=lambda found: ORDER[found.level])
 
 
-def _waiting(status: CollectionStatus, name: str, missing: OpenTime, stalled: str | None) -> Problem:
+def _waiting(status: CollectionStatus, name: str, missing: WaitingTime) -> Problem:
     """Say that a time waits: if its topic is read to its end, the source has to send the rest, or somebody decides."""
     is_read = status.lag_messages == 0
     where = ", and the topic is read to its end" if is_read else ""
+    time = f"--time {missing.time}"
     return Problem(
-        "alarm" if is_read or stalled else "warning",
+        "alarm" if is_read or status.upper_age_s >= status.stalled_after_s else "warning",
         f"Updates are missing at {missing}{where}. The source sends the rest, or somebody decides the count.",
-        (f"tidelake status {name}", f"tidelake resolve count {name} --time {missing.time} --count N {_REASON}"),
+        (f"tidelake explain {name} {time}", f"tidelake resolve count {name} {time} --count N {_REASON}"),
     )
 
 
@@ -119,10 +122,11 @@ def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:
     for noted in status.contradictions[:_LISTED_MAX]:
         time = noted["time"]
         count = f"tidelake resolve count {name} --time {time} --count N {_REASON}"
+        explain = f"tidelake explain {name} --time {time}"
         if not noted["decided"]:
             statement = '\'{"data": {…}, "diff": 1}\''
             discard = f"tidelake resolve discard {name} --time {time} --statement {statement} {_REASON}"
-            found.append(Problem("alarm", f"Time {time} is held back: {noted['detail']}.", (count, discard)))
+            found.append(Problem("alarm", f"Time {time} is held back: {noted['detail']}.", (explain, count, discard)))
         elif time in status.decided_counts:
             text = f"Time {time} is decided; the next seal applies the decision."
             found.append(Problem("warning", text, (f"python -m jobs.seal --collection {name}",)))

@@ -45,12 +45,7 @@ class OpenTime:
     announced: int | None
     """None if no progress statement names the time."""
     here: int
-    """Rows that have arrived, copies included."""
-
-    def __str__(self) -> str:
-        """The time with its counts, as part of a sentence."""
-        announced = "nothing" if self.announced is None else f"{self.announced:,}"
-        return f"time {self.time}: {announced} announced, {self.here:,} here"
+    """Updates that have arrived; if they were not compared, rows, copies included."""
 
 
 @dataclass
@@ -72,10 +67,6 @@ class Tide:
     """Updates that were announced at open times and have certainly not arrived: fewer rows are here."""
     open_first: list[OpenTime] = field(default_factory=list)
     """The first open times."""
-    first_missing: OpenTime | None = None
-    """The first open time of which updates have certainly not arrived."""
-    is_covered: bool = False
-    """Whether a progress statement covers upper."""
     bins: list[Bin] = field(default_factory=list)
     marks: list[tuple[int, int]] = field(default_factory=list)
     """Points of the curve of upper: when a seal ended, in milliseconds since 1970, and upper after it."""
@@ -153,21 +144,13 @@ def _bound_times(collection: Collection, table: OpenTable, tide: Tide) -> _Seale
 
 def _add_open(collection: Collection, table: OpenTable, upper: int, tide: Tide) -> None:
     """Add what is known about times at or after upper."""
-    announced, tide.is_covered = _pending_counts(collection, upper)
+    announced = _pending_counts(collection, upper)
     here = _arrived(collection, table, upper)
     times = sorted(announced.keys() | here.keys())
     tide.open_times = len(times)
     tide.open_announced, tide.open_here = sum(announced.values()), sum(here.values())
     tide.outstanding = sum(max(0, count - here.get(time, 0)) for time, count in announced.items())
     tide.open_first = [OpenTime(time, announced.get(time), here.get(time, 0)) for time in times[:OPEN_LISTED_MAX]]
-    tide.first_missing = next(
-        (
-            OpenTime(time, announced[time], here.get(time, 0))
-            for time in sorted(announced)
-            if announced[time] > here.get(time, 0)
-        ),
-        None,
-    )
     tide.bins += _bins(
         np.array(times, np.int64),
         np.array([announced.get(time, 0) for time in times], np.int64),
@@ -177,16 +160,13 @@ def _add_open(collection: Collection, table: OpenTable, upper: int, tide: Tide) 
     )
 
 
-def _pending_counts(collection: Collection, upper: int) -> tuple[dict[int, int], bool]:
-    """Return the announced count of each open time, and whether a statement covers upper."""
+def _pending_counts(collection: Collection, upper: int) -> dict[int, int]:
+    """Return the announced count of each open time."""
     rows = read_rows(collection.paths.progress, OpenTable(collection.paths.progress).files(), PROGRESS_SCHEMA)
     announced: dict[int, int] = {}
-    is_covered = False
-    names = ("lower", "upper", "count_times", "count_values")
-    for lower, end, times, counts in zip(*(rows[name].to_pylist() for name in names), strict=True):
+    for times, counts in zip(*(rows[name].to_pylist() for name in ("count_times", "count_values")), strict=True):
         announced.update((time, count) for time, count in zip(times, counts, strict=True) if time >= upper and count)
-        is_covered |= bool(lower) and min(lower) <= upper and (not end or upper < min(end))
-    return announced, is_covered
+    return announced
 
 
 def _arrived(collection: Collection, table: OpenTable, upper: int) -> dict[int, int]:

@@ -41,7 +41,7 @@ _EXACT = {
     "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    # PySpark would send the JVM the Python call site of each call: three of four round trips of a small plan.
+    # PySpark would send the JVM the Python call site of each call: three of the four round trips for a small plan.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Enough open writers in each task, so that Spark does not sort rows by the columns that partition files.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
