@@ -3,7 +3,6 @@
 A blocking check that fails stops the assets downstream of `seal`: `compact` and `current` of that collection.
 """
 
-import time as clock
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,17 +21,15 @@ from dagster import (
 from pydantic import Field
 
 from assets.metadata import listed
-from expectations.data_docs import Notes
-from expectations.evidence import decided_times, evidence_of
-from expectations.frame import result_frame
-from expectations.judge import Verdict, judge
-from expectations.suite import Rule, build_suite, rules_of
+from expectations.data_docs import INDEX
+from expectations.judge import Verdict
+from expectations.sentences import failure_of
+from expectations.suite import Rule, rules_of
 from jobs.lake import Lake, open_collection
 from tidelake.settings.collection import CollectionSettings
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
-    from tidelake.store.entry import Collection
     from tidelake.validate.validation import ValidateReport
 
 _INT64_MAX = 2**63 - 1
@@ -113,31 +110,28 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
     Raises:
         DamagedTable: the proofs cannot be read. The damage is recorded, so `current` stops as well.
     """
+    from jobs.pages import judge_and_report, report_unreadable
     from jobs.validate import validate_collection
-    from tidelake.read.status import read_status
-    from tidelake.topic.open import open_topics
 
     settings = lake.settings.collection(name)
     collection = open_collection(lake.session(), lake.settings, name)
-    report = validate_collection(lake.session(), collection, full, settings.verify_every_days)
-    if report.proofs_problem is not None:
+    try:
+        report = validate_collection(lake.session(), collection, full, settings.verify_every_days)
+    except Exception as error:
+        if full:
+            report_unreadable(lake.settings, settings, collection, error)
+        raise
+    judged = judge_and_report(lake.session(), lake.settings, settings, collection, report, full)
+    if judged is None:
+        assert report.proofs_problem is not None
         raise report.proofs_problem
-    # A reclocked topic may be idle: upper should have moved only if the topic has unread messages.
-    topics = open_topics(settings, collection.entry.decisions) if settings.mints_times else ()
-    status = read_status(collection, topics, settings.stalled_after_s)
-    frame = result_frame(report, status, frontier_age_s(collection, status))
-    evidence = evidence_of(report, status)
-    decided = decided_times(status)
-    suite = build_suite(settings)
-    if full:
-        verdicts = judge(frame, suite, lake.settings.data_docs, Notes(decided, evidence))
-    else:
-        verdicts = judge(frame, suite)
-    numbers = _numbers(report, status, frame)
+    verdicts, evidence, decided = judged.judgement.verdicts, judged.judgement.evidence, judged.judgement.decided
+    numbers = _numbers(report, judged.status, judged.judgement.frame)
     if decided:
         numbers["decided"] = listed(decided)
-    if full:
-        numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / "index.html").resolve().as_uri())
+    if judged.page is not None:
+        numbers["report"] = MetadataValue.url(judged.page.resolve().as_uri())
+        numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / INDEX).resolve().as_uri())
     return verdicts, numbers, evidence
 
 
@@ -184,23 +178,12 @@ def _shown_by(check: str, numbers: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in numbers.items() if name not in others}
 
 
-def frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
-    """Return the seconds since upper last moved, or since the collection was created if upper never did.
-
-    The result is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
-    """
-    is_read = collection.entry.mints_times and status.lag_messages == 0
-    if status.closed or is_read:
-        return 0
-    if status.lag_s is not None:
-        return max(0, int(status.lag_s))
-    return max(0, int(clock.time() - collection.entry.created_at_ms / 1000))
-
-
 def _answered(
     key: AssetKey, rule: Rule, verdict: Verdict, numbers: dict[str, Any], evidence: list[str]
 ) -> AssetCheckResult:
     metadata = {"rows_compared": verdict.rows, "rows_failed": verdict.failed, **_shown_by(rule.name, numbers)}
+    if verdict.note is not None:
+        metadata["note"] = verdict.note
     if evidence:
         metadata = {"evidence": listed(evidence), **metadata}
     if verdict.times and rule.blocking:
@@ -218,6 +201,8 @@ def _answered(
 def _what_failed(rule: Rule, verdict: Verdict, evidence: list[str]) -> str:
     if verdict.problem is not None:
         return f"could not be judged: {verdict.problem}"
+    if rule.is_own:
+        return failure_of(rule, verdict)
     at = f" at times {', '.join(map(str, verdict.times))}" if verdict.times and rule.blocking else ""
     return f"failed{at}: {rule.description}" + (f"; first: {evidence[0]}" if evidence else "")
 

@@ -170,7 +170,9 @@ def test_no_flipped_bit_in_what_spark_may_use_to_skip_pages_changes_what_is_read
     table, random = locate(tmp_path) / "large", Random(5)
     create_table(table, SCHEMA)
     folder = table.local / f"{RUN}=a"
-    rows = spark.range(600_000).selectExpr(f"(id * 7919) % 600000 as {TIME}", "concat('word ', (id * 7919) % 50000) as word")
+    rows = spark.range(600_000).selectExpr(
+        f"(id * 7919) % 600000 as {TIME}", "concat('word ', (id * 7919) % 50000) as word"
+    )
     rows.coalesce(1).write.parquet(str(folder))
     for checksum in folder.glob(".*.crc"):  # Hadoop's, which no table has
         checksum.unlink()

@@ -36,6 +36,8 @@ class Settings(Frozen):
     registry: RegistrySettings | None = None
     writer: str | None = None
     """The name of the processes that write with these settings; None if they have none."""
+    names: tuple[str, ...] = ()
+    """The names of all collections in the file, whichever were chosen with `only`."""
 
     def collection(self, name: str) -> CollectionSettings:
         """Return the settings of one collection.
@@ -80,13 +82,15 @@ def read_settings(document: Block) -> Settings:
     if blocks.value and not isinstance(blocks.value, dict):
         blocks.fail("is not a mapping of names", "write `collections:` and below it one block per name")
     sources = Sources(topics, kafka, registry)
+    collections = tuple(read_collection(str(name), blocks.child(name), sources) for name in blocks.value or ())
     return Settings(
         file=document.file,
         store=store,
         topics=topics,
         data_docs=document.folder / _read_text(document, "data_docs"),
         writer=_read_writer(document.child("writer")) if "writer" in document else None,
-        collections=tuple(read_collection(str(name), blocks.child(name), sources) for name in blocks.value or ()),
+        collections=collections,
+        names=tuple(collection.name for collection in collections),
         kafka=kafka,
         registry=registry,
     )
