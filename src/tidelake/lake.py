@@ -18,10 +18,12 @@ from deltalake.exceptions import DeltaError
 from tidelake.decisions import Decision, Offsets, check_decision, check_withdrawal
 from tidelake.errors import ArgumentRefused, NotReclocked, StoreUnreadable, TidelakeError
 from tidelake.protocol.binding import Binding
+from tidelake.read.publication import PublishedContents, older_table, publication_of
 from tidelake.read.status import CollectionStatus, read_status
 from tidelake.schema.columns import Column
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import WRITER_RULE, Settings, is_writer_name, load_settings
+from tidelake.storage.location import Location
 from tidelake.store.bindings import read_bindings
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
@@ -98,6 +100,29 @@ class LateReport:
     """The first contradictions, by time."""
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where the tables of a collection are."""
+
+    published: PublishedContents | None
+    """The contents for other engines; None if they were never published."""
+    older: Location | None
+    """The contents that an earlier version published; None if there are none."""
+    updates: Location
+    """The statements, sealed and unsealed, which only Tidelake can read."""
+    store_id: str
+    """The id of the store: the random id of its catalog's table."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the places as JSON values."""
+        return {
+            "publication": None if self.published is None else self.published.as_json(),
+            "older": None if self.older is None else str(self.older),
+            "updates": str(self.updates),
+            "store_id": self.store_id,
+        }
+
+
 class LakeCollection:
     """One collection of a lake. Every call reads the newest state of the store.
 
@@ -169,8 +194,19 @@ class LakeCollection:
 
     @property
     def path(self) -> str:
-        """Where its tables are: a path or a URI. `{path}/current` is a plain Delta table, for every engine."""
+        """Where its own tables are: a path or a URI; `publication` says where its contents are for other engines."""
         return str(self._stored().paths.root)
+
+    @property
+    def publication(self) -> PublishedContents | None:
+        """Its publication: the table for other engines, and what the table shows; None if it was never published."""
+        return publication_of(self._stored())
+
+    def places(self) -> Places:
+        """Return where its tables are, for people and for other engines."""
+        with _engine_errors():
+            stored, store_id = self._stored(), OpenTable(self._catalog.store.catalog).id
+            return Places(publication_of(stored), older_table(stored), stored.paths.updates, store_id)
 
     # --- its state ---------------------------------------------------------------------------------------------------
 

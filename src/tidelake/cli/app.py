@@ -9,6 +9,7 @@ import typer
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
 from tidelake.cli.lists import late, quarantine, times
+from tidelake.cli.path import path
 from tidelake.cli.read import read
 from tidelake.cli.replay import replay
 from tidelake.cli.resolve import app as resolve_app
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (status, read, quarantine, times, late, fence, verify, repair):
+for _command in (status, read, path, quarantine, times, late, fence, verify, repair):
     app.command()(_command)
 add_generate(app)
 app.command()(replay)
