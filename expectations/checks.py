@@ -1,33 +1,48 @@
-"""Dagster's checks: a validation becomes one asset check of `<name>/seal` for each expectation.
+"""Dagster's checks: a validation becomes one asset check of a collection for each expectation, and merges follow it.
 
-A blocking check that fails stops the assets downstream of `seal`: `compact` and `current` of that collection.
+The checks of a collection are one graph of two steps. `validate` recounts once and reports all checks; `compact` merges
+if the options of the run ask for it and no blocking check has failed. A blocking check that fails also stops the assets
+downstream of the collection, `current` and users' own. Checks can be run by hand, alone or together; then nothing is
+merged.
 """
 
 import time as clock
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster import (
-    AssetCheckExecutionContext,
     AssetCheckResult,
     AssetChecksDefinition,
     AssetCheckSeverity,
     AssetCheckSpec,
     AssetKey,
-    Config,
+    DependencyDefinition,
+    GraphDefinition,
+    In,
+    InputMapping,
     MetadataValue,
-    ResourceParam,
-    multi_asset_check,
+    NodeInvocation,
+    Nothing,
+    OpDefinition,
+    OpExecutionContext,
+    Out,
+    Output,
+    OutputMapping,
+    op,
 )
-from pydantic import Field
 
-from assets.metadata import listed
+from assets.metadata import listed, upper_age_s
+from assets.names import Names
+from assets.options import RunOptions
+from assets.steps import STOPPED, Lake, compact_now, failure_of, lake_of, options_of, step_of
+from assets.topics import TopicState, look_at_topics
 from expectations.data_docs import Notes
 from expectations.evidence import decided_times, evidence_of
 from expectations.frame import result_frame
 from expectations.judge import Verdict, judge
 from expectations.suite import Rule, build_suite, rules_of
-from jobs.lake import Lake, open_collection
+from tidelake.errors import DamagedTable, SourceError
 from tidelake.settings.collection import CollectionSettings
 
 if TYPE_CHECKING:
@@ -35,6 +50,13 @@ if TYPE_CHECKING:
     from tidelake.store.entry import Collection
     from tidelake.validate.validation import ValidateReport
 
+TOPIC_COMPLETE = "topic_complete"
+"""The check that fails if offsets are missing, or the last ingest stopped before the end of a topic."""
+MERGES_KEEP_CONTENTS = "merges_keep_contents"
+"""The check of the compaction: a merge that would change the contents commits nothing."""
+_INPUT, _SOUND = "collection", "sound"
+_ALL, _AGAIN = "all_", "again_"
+"""The prefixes of numbers that depend on how much was validated; without one, it was the times that are new."""
 _INT64_MAX = 2**63 - 1
 _COUNTS = ("times", "announced", "counted", "recounted")
 _OWN_NUMBERS = {
@@ -47,11 +69,11 @@ _OWN_NUMBERS = {
     "nothing_is_contradicted": ("contradictions",),
     "no_key_is_in_error": ("keys_in_error",),
     "late_statements_are_copies": (
-        "late_rows",
+        "late_statements",
         "late_copies",
         "late_contradictions",
         "late_contradictions_undecided",
-        "late_untold",
+        "late_unverifiable",
     ),
     "quarantine_is_explained": ("quarantined", "quarantined_unexplained"),
     "frontier_moves": ("frontier_age_s",),
@@ -59,72 +81,218 @@ _OWN_NUMBERS = {
 """The numbers that not every check shows, by check. The UI sorts them by name; a short list is easier to read."""
 
 
-class ValidateConfig(Config):
-    """Configuration of the step that validates a collection."""
-
-    full: bool = Field(
-        default=False,
-        description="Recount all updates that compaction has kept, not only new times, and write the Data Docs.",
-    )
+def checks_name(names: Names, name: str) -> str:
+    """Return the name of the graph that validates a collection."""
+    return names.step(name, "checks")
 
 
-def checks_name(name: str) -> str:
-    """Return the name of the step that validates a collection."""
-    return f"{name}__validate"
-
-
-def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefinition:
-    """Build the checks of a collection. One step recounts once, and reports the results of all checks."""
-    key = AssetKey([settings.name, "seal"])
-    rules = rules_of(settings)
-    specs = [
-        AssetCheckSpec(rule.name, asset=key, description=_sentence(rule), blocking=rule.blocking) for rule in rules
+def check_specs(names: Names, settings: CollectionSettings) -> list[AssetCheckSpec]:
+    """Return the checks of a collection, in the order in which they are shown."""
+    key = names.collection(settings.name)
+    complete = "No offset of the topic is missing. If one is, ingest stops before it, and skips nothing."
+    merges = "The last merges kept the contents. If one would change them, it commits nothing, and this check fails."
+    return [
+        AssetCheckSpec(TOPIC_COMPLETE, asset=key, description=complete),
+        *(
+            AssetCheckSpec(rule.name, asset=key, description=_sentence(rule), blocking=rule.blocking)
+            for rule in rules_of(settings)
+        ),
+        AssetCheckSpec(MERGES_KEEP_CONTENTS, asset=key, description=merges),
     ]
 
-    @multi_asset_check(
-        name=checks_name(settings.name),
-        specs=specs,
-        description=f"Recounts {settings.name} independently of its seals, and validates the result against the suite.",
-        pool=pool,
+
+def build_checks(names: Names, settings: CollectionSettings) -> AssetChecksDefinition:
+    """Build the checks of a collection, and the compaction that depends on them."""
+    specs = {spec.name: spec for spec in check_specs(names, settings)}
+    validated = [name for name in specs if name != MERGES_KEEP_CONTENTS]
+    validate = _build_validate(names, settings, validated)
+    compact = _build_compact(names, settings)
+    steps = GraphDefinition(
+        name=checks_name(names, settings.name),
+        description=f"Recounts {settings.name} independently of its seals, judges the result, and merges.",
+        node_defs=[validate, compact],
+        dependencies={
+            NodeInvocation(validate.name, alias="validate"): {},
+            NodeInvocation(compact.name, alias="compact"): {_SOUND: DependencyDefinition("validate", _SOUND)},
+        },
+        input_mappings=[
+            InputMapping(graph_input_name=_INPUT, mapped_node_name="validate", mapped_node_input_name=_INPUT)
+        ],
+        output_mappings=[
+            *(OutputMapping(name, "validate", name) for name in validated),
+            OutputMapping(MERGES_KEEP_CONTENTS, "compact", MERGES_KEEP_CONTENTS),
+        ],
     )
-    def validate(
-        context: AssetCheckExecutionContext, config: ValidateConfig, lake: ResourceParam[Lake]
-    ) -> Iterator[AssetCheckResult]:
-        try:
-            verdicts, numbers, evidence = _validate(lake, settings.name, config.full)
-        except _unreadable() as error:
-            context.log.exception("the recount could not read the table")
-            for rule in rules:
-                yield _unanswered(key, rule, error)
+    checks: AssetChecksDefinition = AssetChecksDefinition.create(
+        keys_by_input_name={_INPUT: names.collection(settings.name)},
+        node_def=steps,  # type: ignore[arg-type]  # the computation of checks may be a graph, as that of assets
+        check_specs_by_output_name=specs,
+        can_subset=True,
+    )
+    return checks
+
+
+def _build_validate(names: Names, settings: CollectionSettings, checks: list[str]) -> OpDefinition:
+    @op(
+        name=names.step(settings.name, "validate"),
+        description="Recounts independently of seal, and validates the result against the suite.",
+        ins={_INPUT: In(Nothing)},
+        out={name: Out(Nothing, is_required=False) for name in (*checks, _SOUND)},
+        pool=names.pool(settings.name),
+        required_resource_keys={names.resource, names.options},
+    )
+    def validate(context: OpExecutionContext) -> Iterator[AssetCheckResult | Output[None]]:
+        options = options_of(context, names)
+        if not options.selects(settings.name):
+            context.log.info("not selected by the options of this run")
             return
-        by_check = {verdict.check: verdict for verdict in verdicts}
-        for rule in rules:
-            yield _answered(key, rule, by_check[rule.name], numbers, evidence.get(rule.name, []))
+        key = names.collection(settings.name)
+        chosen = {check.name for check in context.selected_asset_check_keys}
+        with step_of(context, options):
+            results = list(_results(context, names, settings, key))
+        yield from (result for result in results if result.check_name in chosen)
+        blocking = {rule.name for rule in rules_of(settings) if rule.blocking}
+        is_sound = all(result.passed for result in results if result.check_name in blocking)
+        if is_sound and MERGES_KEEP_CONTENTS in chosen and (options.compact or options.compact_all):
+            yield Output(None, _SOUND)
 
     return validate
 
 
-def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[str, Any], dict[str, list[str]]]:
-    """Recount and judge.
+def _build_compact(names: Names, settings: CollectionSettings) -> OpDefinition:
+    @op(
+        name=names.step(settings.name, "compact"),
+        description=(
+            "**Forgets.** Moves `since` by the retention rule, then merges runs: within a budget in every tick, "
+            "and all sealed rows in the nightly job. Reads at or after `since` give the same results as before."
+        ),
+        ins={_SOUND: In(Nothing)},
+        out={MERGES_KEEP_CONTENTS: Out(Nothing, is_required=False)},
+        pool=names.pool(settings.name),
+        required_resource_keys={names.resource, names.options},
+    )
+    def compact(context: OpExecutionContext) -> Iterator[AssetCheckResult]:
+        options = options_of(context, names)
+        key = names.collection(settings.name)
+        numbers: dict[str, Any] = {}
+        refused: DamagedTable | None = None
+        with step_of(context, options):
+            try:
+                numbers = compact_now(context, names, settings.name, options.compact_all)
+            except DamagedTable as error:
+                refused = error
+        yield AssetCheckResult(
+            passed=refused is None,
+            asset_key=key,
+            check_name=MERGES_KEEP_CONTENTS,
+            description=None if refused is None else str(refused),
+            metadata=numbers,
+        )
+        if refused is not None:
+            raise failure_of(refused)
 
-    Returns:
-        The verdicts, the numbers that checks show, and the evidence by check.
+    return compact
+
+
+def _results(
+    context: OpExecutionContext, names: Names, settings: CollectionSettings, key: AssetKey
+) -> Iterator[AssetCheckResult]:
+    """Return the results of all checks of a validation."""
+    lake, options = lake_of(context, names), options_of(context, names)
+    collection = lake.open(settings.name)
+    topics = _look(lake.settings_of(settings.name), collection)
+    yield _topic_complete(context, key, topics)
+    rules = rules_of(settings)
+    try:
+        validated = _validate(lake, settings.name, collection, options, topics.lag_messages)
+    except _unreadable() as error:
+        context.log.exception("the recount could not read the table")
+        for rule in rules:
+            yield _unanswered(key, rule, error)
+        return
+    by_check = {verdict.check: verdict for verdict in validated.verdicts}
+    for rule in rules:
+        yield _answered(key, rule, by_check[rule.name], validated)
+
+
+@dataclass(frozen=True)
+class _Topics:
+    """The topics of a collection, as far as they can be read."""
+
+    states: list[TopicState]
+    problem: str | None = None
+    """Why a topic cannot be read."""
+
+    @property
+    def lag_messages(self) -> int | None:
+        """Number of unread messages; None if it is unknown."""
+        return None if self.problem else sum(state.unread for state in self.states)
+
+
+def _look(settings: CollectionSettings, collection: "Collection") -> _Topics:
+    try:
+        return _Topics(look_at_topics(settings, collection))
+    except SourceError as error:
+        return _Topics([], str(error))
+
+
+def _topic_complete(context: OpExecutionContext, key: AssetKey, topics: _Topics) -> AssetCheckResult:
+    """Judge the topics by their offsets, and by what stopped the last ingest although no offset is missing."""
+    gaps = [gap for state in topics.states for gap in state.gaps]
+    problem = topics.problem or (str(gaps[0]) if gaps else _stopped(context, key))
+    metadata: dict[str, Any] = {"offsets_missing": sum(gap.to_offset - gap.from_offset for gap in gaps)}
+    if topics.lag_messages is not None:
+        metadata["lag_messages"] = topics.lag_messages
+    if gaps:
+        metadata["where"] = listed([gap.fact for gap in gaps])
+    return AssetCheckResult(
+        passed=problem is None,
+        asset_key=key,
+        check_name=TOPIC_COMPLETE,
+        severity=AssetCheckSeverity.ERROR,
+        description=problem,
+        metadata=metadata,
+    )
+
+
+def _stopped(context: OpExecutionContext, key: AssetKey) -> str | None:
+    """Return why the last ingest stopped, according to the collection's newest materialization."""
+    event = context.instance.get_latest_materialization_event(key)
+    materialization = event.asset_materialization if event is not None else None
+    stopped = materialization.metadata.get(STOPPED) if materialization is not None else None
+    return None if stopped is None else str(stopped.value)
+
+
+@dataclass(frozen=True)
+class _Validated:
+    """What a validation found: the verdicts, the numbers that checks show, and the evidence by check."""
+
+    verdicts: list[Verdict]
+    numbers: dict[str, Any]
+    evidence: dict[str, list[str]]
+    prefix: str
+    """What the names of the numbers begin with that depend on how much was validated."""
+
+
+def _validate(
+    lake: Lake, name: str, collection: "Collection", options: RunOptions, lag_messages: int | None
+) -> _Validated:
+    """Recount and judge.
 
     Raises:
         DamagedTable: the proofs cannot be read. The damage is recorded, so `current` stops as well.
     """
     from jobs.validate import validate_collection
     from tidelake.read.status import read_status
-    from tidelake.topic.open import open_topics
 
-    settings = lake.settings.collection(name)
-    collection = open_collection(lake.session(), lake.settings, name)
-    report = validate_collection(lake.session(), collection, full, settings.verify_every_days)
+    settings, full = lake.settings_of(name), options.validate_all
+    started = clock.monotonic()
+    report = validate_collection(lake.session(), collection, full, settings.verify_every_days, options.validate_from)
     if report.proofs_problem is not None:
         raise report.proofs_problem
+    status = read_status(collection, settings.family)
     # A reclocked topic may be idle: upper should have moved only if the topic has unread messages.
-    topics = open_topics(settings, collection.entry.decisions) if settings.mints_times else ()
-    status = read_status(collection, settings.family, topics)
+    status.lag_messages = lag_messages
     frame = result_frame(report, status, frontier_age_s(collection, status))
     evidence = evidence_of(report, status)
     decided = decided_times(status)
@@ -133,32 +301,38 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
         verdicts = judge(frame, suite, lake.settings.data_docs, Notes(decided, evidence))
     else:
         verdicts = judge(frame, suite)
-    numbers = _numbers(report, status, frame)
+    prefix = _ALL if full else _AGAIN if options.validate_from is not None else ""
+    numbers = _numbers(report, status, frame, prefix)
+    numbers[f"{prefix}validate_s"] = round(clock.monotonic() - started, 3)
     if decided:
         numbers["decided"] = listed(decided)
     if full:
         numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / "index.html").resolve().as_uri())
-    return verdicts, numbers, evidence
+    return _Validated(verdicts, numbers, evidence, prefix)
 
 
-def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -> dict[str, Any]:
+def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any, prefix: str) -> dict[str, Any]:
+    """Return the numbers of a validation.
+
+    Those that depend on how much was validated have a name of their own in full validations, so that the line that the
+    UI plots does not jump between new times and all times.
+    """
     total = frame.iloc[-1]
-    numbers = {
-        "lower": report.lower,
+    numbers: dict[str, Any] = {
+        f"{prefix}times": len(report.times),
+        f"{prefix}announced": int(total["announced"]),
+        f"{prefix}counted": int(total["counted"]),
+        f"{prefix}recounted": int(total["recounted"]),
+        "range": f"[{report.lower}, {report.upper})",
         "upper": report.upper,
-        "since": report.since,
-        "times": len(report.times),
-        "announced": int(total["announced"]),
-        "counted": int(total["counted"]),
-        "recounted": int(total["recounted"]),
         "diff_sum": report.diff_sum_recorded,
         "sealed_by_decision": len(status.sealed_by_decision),
         "contradictions": int(total["contradictions"]),
-        "late_rows": status.late,
+        "late_statements": status.late,
         "late_copies": status.late_verdicts["copy"],
         "late_contradictions": status.late_contradicted,
         "late_contradictions_undecided": status.late_undecided,
-        "late_untold": status.late_verdicts["untold"],
+        "late_unverifiable": status.late_verdicts["untold"],
         "quarantined": status.quarantine,
         "quarantined_unexplained": int(total["quarantine_unexplained"]),
         "below_zero": report.below_zero,
@@ -167,7 +341,7 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
         "hash_mismatches": len(report.hash_mismatches),
         "times_hash": report.times_hash,
         "contents_hash": report.contents_hash,
-        "table_version": report.version,
+        "table_version": str(report.version),
     }
     # Dagster's event log holds 64-bit integers; larger numbers are shown as text.
     return {
@@ -177,11 +351,12 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
     }
 
 
-def _shown_by(check: str, numbers: dict[str, Any]) -> dict[str, Any]:
+def _shown_by(check: str, validated: _Validated) -> dict[str, Any]:
     """Return the numbers of one check: its own, and those that every check shows."""
     own = _OWN_NUMBERS.get(check, ())
     others = {name for names in _OWN_NUMBERS.values() for name in names} - set(own)
-    return {name: value for name, value in numbers.items() if name not in others}
+    hidden = {*others, *(f"{validated.prefix}{name}" for name in others)}
+    return {name: value for name, value in validated.numbers.items() if name not in hidden}
 
 
 def frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
@@ -192,15 +367,16 @@ def frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
     is_read = collection.entry.mints_times and status.lag_messages == 0
     if status.closed or is_read:
         return 0
-    if status.lag_s is not None:
-        return max(0, int(status.lag_s))
-    return max(0, int(clock.time() - collection.entry.created_at_ms / 1000))
+    return upper_age_s(collection, status)
 
 
-def _answered(
-    key: AssetKey, rule: Rule, verdict: Verdict, numbers: dict[str, Any], evidence: list[str]
-) -> AssetCheckResult:
-    metadata = {"rows_compared": verdict.rows, "rows_failed": verdict.failed, **_shown_by(rule.name, numbers)}
+def _answered(key: AssetKey, rule: Rule, verdict: Verdict, validated: _Validated) -> AssetCheckResult:
+    prefix, evidence = validated.prefix, validated.evidence.get(rule.name, [])
+    metadata = {
+        f"{prefix}rows_compared": verdict.rows,
+        f"{prefix}rows_failed": verdict.failed,
+        **_shown_by(rule.name, validated),
+    }
     if evidence:
         metadata = {"evidence": listed(evidence), **metadata}
     if verdict.times and rule.blocking:
@@ -238,8 +414,6 @@ def _unreadable() -> tuple[type[BaseException], ...]:
     """Return the errors that reading a damaged table may raise."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-
-    from tidelake.errors import DamagedTable
 
     return (PySparkException, Py4JJavaError, DamagedTable, OSError)
 
