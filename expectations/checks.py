@@ -1,9 +1,8 @@
 """Dagster's checks: a validation becomes one asset check of a collection for each expectation, and merges follow it.
 
-The checks of a collection are one graph of two steps. `validate` recounts once and reports all checks; `compact` merges
-if the options of the run ask for it and no blocking check has failed. A blocking check that fails also stops the assets
-downstream of the collection, `current` and users' own. Checks can be run by hand, alone or together; then nothing is
-merged.
+The step `validate` recounts once and reports all checks of a collection. A blocking check that fails stops what is
+downstream of the collection: the step `compact`, `current`, and users' own assets. `compact` merges if the options of
+the run ask for it. Checks can be run by hand, alone or together; then nothing is merged.
 """
 
 import time as clock
@@ -12,23 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster import (
+    AssetCheckKey,
     AssetCheckResult,
     AssetChecksDefinition,
     AssetCheckSeverity,
     AssetCheckSpec,
     AssetKey,
-    DependencyDefinition,
-    GraphDefinition,
     In,
-    InputMapping,
     MetadataValue,
-    NodeInvocation,
     Nothing,
     OpDefinition,
     OpExecutionContext,
     Out,
-    Output,
-    OutputMapping,
     op,
 )
 
@@ -54,7 +48,7 @@ TOPIC_COMPLETE = "topic_complete"
 """The check that fails if offsets are missing, or the last ingest stopped before the end of a topic."""
 MERGES_KEEP_CONTENTS = "merges_keep_contents"
 """The check of the compaction: a merge that would change the contents commits nothing."""
-_INPUT, _SOUND = "collection", "sound"
+_INPUT = "collection"
 _ALL, _AGAIN = "all_", "again_"
 """The prefixes of numbers that depend on how much was validated; without one, it was the times that are new."""
 _INT64_MAX = 2**63 - 1
@@ -81,55 +75,56 @@ _OWN_NUMBERS = {
 """The numbers that not every check shows, by check. The UI sorts them by name; a short list is easier to read."""
 
 
-def checks_name(names: Names, name: str) -> str:
-    """Return the name of the graph that validates a collection."""
-    return names.step(name, "checks")
-
-
-def check_specs(names: Names, settings: CollectionSettings) -> list[AssetCheckSpec]:
+def validation_specs(names: Names, settings: CollectionSettings) -> list[AssetCheckSpec]:
     """Return the checks of a collection, in the order in which they are shown."""
     key = names.collection(settings.name)
     complete = "No offset of the topic is missing. If one is, ingest stops before it, and skips nothing."
-    merges = "The last merges kept the contents. If one would change them, it commits nothing, and this check fails."
     return [
         AssetCheckSpec(TOPIC_COMPLETE, asset=key, description=complete),
         *(
             AssetCheckSpec(rule.name, asset=key, description=_sentence(rule), blocking=rule.blocking)
             for rule in rules_of(settings)
         ),
-        AssetCheckSpec(MERGES_KEEP_CONTENTS, asset=key, description=merges),
     ]
 
 
-def build_checks(names: Names, settings: CollectionSettings) -> AssetChecksDefinition:
-    """Build the checks of a collection, and the compaction that depends on them."""
-    specs = {spec.name: spec for spec in check_specs(names, settings)}
-    validated = [name for name in specs if name != MERGES_KEEP_CONTENTS]
-    validate = _build_validate(names, settings, validated)
-    compact = _build_compact(names, settings)
-    steps = GraphDefinition(
-        name=checks_name(names, settings.name),
-        description=f"Recounts {settings.name} independently of its seals, judges the result, and merges.",
-        node_defs=[validate, compact],
-        dependencies={
-            NodeInvocation(validate.name, alias="validate"): {},
-            NodeInvocation(compact.name, alias="compact"): {_SOUND: DependencyDefinition("validate", _SOUND)},
-        },
-        input_mappings=[
-            InputMapping(graph_input_name=_INPUT, mapped_node_name="validate", mapped_node_input_name=_INPUT)
-        ],
-        output_mappings=[
-            *(OutputMapping(name, "validate", name) for name in validated),
-            OutputMapping(MERGES_KEEP_CONTENTS, "compact", MERGES_KEEP_CONTENTS),
-        ],
+def merges_key(names: Names, name: str) -> AssetCheckKey:
+    """Return the key of the check of a collection's compaction."""
+    return AssetCheckKey(names.current(name), MERGES_KEEP_CONTENTS)
+
+
+def checks_of(names: Names, settings: CollectionSettings) -> list[AssetCheckKey]:
+    """Return the keys of all checks that a tick of a collection evaluates."""
+    return [*(spec.key for spec in validation_specs(names, settings)), merges_key(names, settings.name)]
+
+
+def build_checks(names: Names, settings: CollectionSettings) -> list[AssetChecksDefinition]:
+    """Build the checks of a collection, and the compaction that waits for them.
+
+    The check of the compaction belongs to the contents, `current`: like all that is downstream of the collection, it is
+    stopped by a blocking check.
+    """
+    key = names.collection(settings.name)
+    specs = {spec.name: spec for spec in validation_specs(names, settings)}
+    merges = AssetCheckSpec(
+        MERGES_KEEP_CONTENTS,
+        asset=names.current(settings.name),
+        additional_deps=[key],
+        description="The last merges kept the contents. If one would change them, it commits nothing, and this fails.",
     )
-    checks: AssetChecksDefinition = AssetChecksDefinition.create(
-        keys_by_input_name={_INPUT: names.collection(settings.name)},
-        node_def=steps,  # type: ignore[arg-type]  # the computation of checks may be a graph, as that of assets
+    validate: AssetChecksDefinition = AssetChecksDefinition.create(
+        keys_by_input_name={_INPUT: key},
+        node_def=_build_validate(names, settings, list(specs)),
         check_specs_by_output_name=specs,
         can_subset=True,
     )
-    return checks
+    compact: AssetChecksDefinition = AssetChecksDefinition.create(
+        keys_by_input_name={_INPUT: key},
+        node_def=_build_compact(names, settings),
+        check_specs_by_output_name={MERGES_KEEP_CONTENTS: merges},
+        can_subset=False,
+    )
+    return [validate, compact]
 
 
 def _build_validate(names: Names, settings: CollectionSettings, checks: list[str]) -> OpDefinition:
@@ -137,11 +132,11 @@ def _build_validate(names: Names, settings: CollectionSettings, checks: list[str
         name=names.step(settings.name, "validate"),
         description="Recounts independently of seal, and validates the result against the suite.",
         ins={_INPUT: In(Nothing)},
-        out={name: Out(Nothing, is_required=False) for name in (*checks, _SOUND)},
+        out={name: Out(Nothing, is_required=False) for name in checks},
         pool=names.pool(settings.name),
         required_resource_keys={names.resource, names.options},
     )
-    def validate(context: OpExecutionContext) -> Iterator[AssetCheckResult | Output[None]]:
+    def validate(context: OpExecutionContext) -> Iterator[AssetCheckResult]:
         options = options_of(context, names)
         if not options.selects(settings.name):
             context.log.info("not selected by the options of this run")
@@ -151,10 +146,6 @@ def _build_validate(names: Names, settings: CollectionSettings, checks: list[str
         with step_of(context, options):
             results = list(_results(context, names, settings, key))
         yield from (result for result in results if result.check_name in chosen)
-        blocking = {rule.name for rule in rules_of(settings) if rule.blocking}
-        is_sound = all(result.passed for result in results if result.check_name in blocking)
-        if is_sound and MERGES_KEEP_CONTENTS in chosen and (options.compact or options.compact_all):
-            yield Output(None, _SOUND)
 
     return validate
 
@@ -166,14 +157,16 @@ def _build_compact(names: Names, settings: CollectionSettings) -> OpDefinition:
             "**Forgets.** Moves `since` by the retention rule, then merges runs: within a budget in every tick, "
             "and all sealed rows in the nightly job. Reads at or after `since` give the same results as before."
         ),
-        ins={_SOUND: In(Nothing)},
+        ins={_INPUT: In(Nothing)},
         out={MERGES_KEEP_CONTENTS: Out(Nothing, is_required=False)},
         pool=names.pool(settings.name),
         required_resource_keys={names.resource, names.options},
     )
     def compact(context: OpExecutionContext) -> Iterator[AssetCheckResult]:
         options = options_of(context, names)
-        key = names.collection(settings.name)
+        if not options.selects(settings.name) or not (options.compact or options.compact_all):
+            context.log.info("not asked for by the options of this run")
+            return
         numbers: dict[str, Any] = {}
         refused: DamagedTable | None = None
         with step_of(context, options):
@@ -183,7 +176,7 @@ def _build_compact(names: Names, settings: CollectionSettings) -> OpDefinition:
                 refused = error
         yield AssetCheckResult(
             passed=refused is None,
-            asset_key=key,
+            asset_key=names.current(settings.name),
             check_name=MERGES_KEEP_CONTENTS,
             description=None if refused is None else str(refused),
             metadata=numbers,

@@ -21,6 +21,7 @@ from dagster import (
 from assets.names import Names
 from assets.options import RunOptions
 from assets.topics import look_at_lake, observation
+from expectations.checks import merges_key
 from orchestration.resources import LakeResource
 from orchestration.settings import Environment
 from tidelake.errors import TidelakeError
@@ -48,7 +49,8 @@ def build_jobs(
     keys = [names.collection(name) for name in collections]
     proven = AssetSelection.assets(*keys)
     checks = AssetSelection.checks_for_assets(*keys, *refused)
-    currents = AssetSelection.assets(*(names.current(name) for name in collections))
+    merges = AssetSelection.checks(*(merges_key(names, name) for name in collections))
+    currents = AssetSelection.assets(*(names.current(name) for name in collections)).without_checks()
     executor: ExecutorDefinition = in_process_executor
 
     def options(**values: Any) -> RunConfig:
@@ -58,7 +60,7 @@ def build_jobs(
         jobs=[
             define_asset_job(
                 environment.job(TICK),
-                selection=proven | checks,
+                selection=proven | checks | merges,
                 config=options(compact=True),
                 executor_def=executor,
                 description="For all collections: ingest, seal, validate new times, and merge within a budget.",
@@ -72,7 +74,7 @@ def build_jobs(
             ),
             define_asset_job(
                 environment.job(NIGHTLY),
-                selection=checks,
+                selection=checks | merges,
                 config=options(validate_all=True, compact_all=True),
                 executor_def=executor,
                 description="Validate all updates that compaction has kept, write the Data Docs, then compact.",

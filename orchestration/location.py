@@ -5,7 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from dagster import AssetsDefinition, AssetSpec, Definitions, FilesystemIOManager, MetadataValue, in_process_executor
+from dagster import (
+    AssetCheckKey,
+    AssetsDefinition,
+    AssetSpec,
+    Definitions,
+    FilesystemIOManager,
+    MetadataValue,
+    in_process_executor,
+)
 
 from assets.append_only import append_only_assets
 from assets.debezium import debezium_assets
@@ -15,7 +23,7 @@ from assets.options import RunOptions
 from assets.plain import plain_assets
 from assets.topics import topic_specs
 from assets.upsert import upsert_assets
-from expectations.checks import build_checks, check_specs
+from expectations.checks import build_checks, checks_of, validation_specs
 from orchestration.alerts import build_alerts_sensor
 from orchestration.jobs import CURRENT, NIGHTLY, TICK, build_jobs
 from orchestration.refused import refused_check, refused_keys, refused_spec
@@ -79,7 +87,7 @@ def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
             *(refused_spec(key, loaded.refused[name]) for name, key in invalid.items()),
         ],
         asset_checks=[
-            *(build_checks(names, collection) for collection in collections),
+            *(checks for collection in collections for checks in build_checks(names, collection)),
             *(refused_check(key, name, environment.config_file) for name, key in invalid.items()),
         ],
         schedules=build_schedules(environment, _selections(names, collections)),
@@ -106,15 +114,16 @@ def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
     return Definitions.merge(defs, build_jobs(names, environment, valid, list(invalid.values())))
 
 
-def _selections(names: Names, collections: Sequence[CollectionSettings]) -> dict[str, Selection]:
-    """Return what each collection contributes to the runs of each job."""
-    checks = {collection.name: [spec.key for spec in check_specs(names, collection)] for collection in collections}
-    keys = {collection.name: names.collection(collection.name) for collection in collections}
-    currents = {collection.name: names.current(collection.name) for collection in collections}
+def _selections(names: Names, collections: Sequence[CollectionSettings]) -> dict[str, Callable[[], Selection]]:
+    """Return, for each job, a function that gives what each collection contributes to a run."""
+
+    def checks(collection: CollectionSettings) -> list[AssetCheckKey]:
+        return [spec.key for spec in validation_specs(names, collection)]
+
     return {
-        TICK: [([keys[name]], checks[name]) for name in checks],
-        CURRENT: [([currents[name]], checks[name]) for name in checks],
-        NIGHTLY: [([], checks[name]) for name in checks],
+        TICK: lambda: [([names.collection(own.name)], checks_of(names, own)) for own in collections],
+        CURRENT: lambda: [([names.current(own.name)], checks(own)) for own in collections],
+        NIGHTLY: lambda: [([], checks_of(names, own)) for own in collections],
     }
 
 

@@ -40,12 +40,14 @@ Selection = Sequence[tuple[Sequence[AssetKey], Sequence[AssetCheckKey]]]
 """By collection, the assets that a job materializes, and the checks that it runs."""
 
 
-def build_schedules(environment: Environment, selections: Mapping[str, Selection]) -> list[ScheduleDefinition]:
+def build_schedules(
+    environment: Environment, selections: Mapping[str, Callable[[], Selection]]
+) -> list[ScheduleDefinition]:
     """Build a UTC schedule for each job. Schedules start with the code location only if the environment says so.
 
     Args:
         environment: the times, and into how many runs the collections are divided.
-        selections: for each job, what each collection contributes to a run.
+        selections: for each job, a function that gives what each collection contributes to a run.
 
     Raises:
         ConfigurationError: a cron expression is not valid.
@@ -73,15 +75,16 @@ def build_sensors(environment: Environment) -> list[SensorDefinition]:
     return [clear_dead_runs]
 
 
-def divided(runs: int, selection: Selection, time: Callable[[], datetime]) -> list[RunRequest]:
+def divided(runs: int, selected: Callable[[], Selection], time: Callable[[], datetime]) -> list[RunRequest]:
     """Return the requests of a job: one for everything, or one for each share of the collections.
 
     Args:
         runs: the number of shares; there are no more shares than collections.
-        selection: what each collection contributes to a run.
+        selected: gives what each collection contributes to a run.
         time: gives the time of the schedule, which distinguishes these requests from those of other times.
     """
-    if runs == 1 or len(selection) < 2:
+    selection = selected() if runs > 1 else ()
+    if len(selection) < 2:
         return [RunRequest()]
     shares = [selection[number::runs] for number in range(min(runs, len(selection)))]
     return [
@@ -95,10 +98,14 @@ def divided(runs: int, selection: Selection, time: Callable[[], datetime]) -> li
 
 
 def _schedule(
-    environment: Environment, selections: Mapping[str, Selection], job: str, field: str, description: str
+    environment: Environment,
+    selections: Mapping[str, Callable[[], Selection]],
+    job: str,
+    field: str,
+    description: str,
 ) -> ScheduleDefinition:
     cron: str = getattr(environment, field)
-    selection = selections[job]
+    selected = selections[job]
     job = environment.job(job)
 
     def evaluate(context: ScheduleEvaluationContext) -> Iterator[RunRequest | SkipReason]:
@@ -107,7 +114,7 @@ def _schedule(
         if unfinished:
             yield SkipReason(f"run {unfinished[0].run_id} is not finished")
         else:
-            yield from divided(environment.parallel_runs, selection, lambda: context.scheduled_execution_time)
+            yield from divided(environment.parallel_runs, selected, lambda: context.scheduled_execution_time)
 
     running = environment.schedules == "running"
     try:

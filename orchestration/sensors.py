@@ -24,6 +24,7 @@ from dagster import (
 
 from assets.names import Names
 from assets.topics import TopicState, look_at_lake, observation
+from expectations.checks import checks_of
 from orchestration.dead_runs import KILLED_TAG
 from orchestration.jobs import TICK
 from orchestration.schedules import UNFINISHED
@@ -113,8 +114,11 @@ def build_new_offsets_sensor(names: Names, environment: Environment, settings: S
             return SensorResult(skip_reason=reason, cursor=cursor.text(), asset_events=events)
         for name in chosen:
             cursor.requested[name] = looks[name].ends
-        keys = [names.collection(name) for name in chosen]
-        request = RunRequest(asset_selection=keys, tags={"tidelake/new_offsets": ",".join(chosen)[:256]})
+        request = RunRequest(
+            asset_selection=[names.collection(name) for name in chosen],
+            asset_check_keys=[key for name in chosen for key in checks_of(names, settings.collection(name))],
+            tags={"tidelake/new_offsets": ",".join(chosen)[:256]},
+        )
         return SensorResult(run_requests=[request], cursor=cursor.text(), asset_events=events)
 
     return new_offsets

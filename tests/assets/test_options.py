@@ -79,8 +79,8 @@ def test_the_log_of_a_run_tells_its_story(spark: SparkSession, instance: Dagster
     assert "6 unread messages in prices" in ingest
     assert "ingested: tick=1, messages=6, updates=4, copies=2, quarantined=0, late=0" in ingest
     assert "sealed: lower=0, upper=6, times=3" in log_of(instance, result, "lakes__prices.seal")
-    assert "validated: upper=6, times=3" in log_of(instance, result, "lakes__prices__checks.validate")
-    assert "compacted: since=[0]" in log_of(instance, result, "lakes__prices__checks.compact")
+    assert "validated: upper=6, times=3" in log_of(instance, result, "lakes__prices__validate")
+    assert "compacted: since=[0]" in log_of(instance, result, "lakes__prices__compact")
     assert "not selected by the options of this run" in log_of(instance, result, "lakes__visits.ingest")
 
 
