@@ -22,7 +22,8 @@ help:
 	@echo "make docs    build the documentation site in build/site; it works offline"
 	@echo "make bench   measure speed against peers; bench-quick has a time limit, bench-large uses 100 M rows"
 	@echo "make bench-peers  fetch external peers: Pathway, and a reader in Rust; make bench leaves out those that are missing"
-	@echo "make ui      start Dagster, reachable only from this machine"
+	@echo "make ui      start Dagster, reachable only from this machine; PORT=3001 chooses another port than 3000"
+	@echo "make wheel   build an installable package in dist, with the jobs and the Dagster location"
 	@echo "make setup   create only what all of the above need: .venv and .jars"
 	@echo "make services  fetch what only the tests need: the jars of a broker and of Debezium, in .jars/services"
 	@echo "make lock    update the lock files: package versions within the bounds of pyproject.toml, and checksums of jars"
@@ -37,8 +38,22 @@ setup: .venv/.project | toolchain
 
 # The services that tests start: a broker, Connect and Debezium. PostgreSQL comes with the packages.
 .PHONY: services
-services: setup
+services: setup prometheus
 	@$(BIN)/python -m tidelake.spark.jars --services
+
+# Debian's Prometheus evaluates the alert rules in the tests. It is unpacked, as its installation would start a server.
+# Without it, the tests that need it are skipped.
+PROMETHEUS := .jars/prometheus
+.PHONY: prometheus
+prometheus:
+	@command -v promtool >/dev/null || test -x $(PROMETHEUS)/promtool || ! command -v apt-get >/dev/null || { \
+	  set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; cd "$$scratch"; \
+	  echo "prometheus: unpacking Debian's package (19 MB)"; \
+	  get='apt-get -qq -o APT::Sandbox::User=root download prometheus'; \
+	  { $$get 2>/dev/null || { apt-get -qq update && $$get; }; } && dpkg-deb -x prometheus_*.deb . && \
+	  mkdir -p "$(CURDIR)/$(PROMETHEUS)" && \
+	  mv usr/bin/prometheus usr/bin/promtool "$(CURDIR)/$(PROMETHEUS)/"; } || \
+	  echo "prometheus: not available; the tests that need it are skipped"
 
 .PHONY: toolchain
 toolchain:
@@ -114,14 +129,21 @@ check: setup
 	@echo "check: types" && $(BIN)/mypy --no-error-summary src $(PACKAGES) $(HELPERS)
 	@echo "check: imports" && $(BIN)/lint-imports
 
+# No index is asked: the locked hatchling builds the wheel.
+.PHONY: wheel
+wheel: setup
+	@rm -rf dist && $(PIP) wheel --no-deps --no-build-isolation --no-index --wheel-dir dist . && ls dist/*.whl
+
 # If there is a src/ folder, dg looks for every module in it, so the workspace file says where the modules are.
 # If there is no collections.yaml yet, the UI shows the demo.
 DEMO_CONFIG := $(CURDIR)/data/demo/collections.yaml
+PORT ?= 3000
 .PHONY: ui
 ui: setup
+	@$(BIN)/python -m orchestration.port "$(PORT)"
 	@mkdir -p .dagster_home && cp orchestration/dagster.yaml .dagster_home/dagster.yaml
 	@test -n "$$TIDELAKE_CONFIG" -o -e collections.yaml -o ! -e "$(DEMO_CONFIG)" || export TIDELAKE_CONFIG="$(DEMO_CONFIG)"; \
-	  PATH="$(CURDIR)/$(BIN):$$PATH" DAGSTER_HOME="$(CURDIR)/.dagster_home" $(BIN)/dg dev --host 127.0.0.1 --port 3000 -w workspace.yaml
+	  PATH="$(CURDIR)/$(BIN):$$PATH" DAGSTER_HOME="$(CURDIR)/.dagster_home" $(BIN)/dg dev --host 127.0.0.1 --port "$(PORT)" -w workspace.yaml
 
 # uv writes URLs into a lock file of its own, so it runs in a temporary folder. The second pass only finds out which
 # extras of the packages are required: pip needs their names when it checks hashes.

@@ -158,8 +158,9 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
         required_resource_keys={names.resource, names.options},
         metadata={"family": family.name, "envelope": settings.envelope},
         description=(
-            "The contents at upper as a plain Delta table, for every engine. `_diff` says how often a "
-            "row occurs. The table does not change if upper has not moved or data below upper is damaged."
+            "The contents at upper as a plain Delta table, for every engine. "
+            + ("Each key has one row. " if settings.key else "`_diff` says how often a row occurs. ")
+            + "The table does not change if upper has not moved or data below upper is damaged."
         ),
         output_required=False,
         **_shared(settings, family),
@@ -175,7 +176,7 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
             lake = lake_of(context.op_execution_context, names)
             collection = lake.open(settings.name)
             rebuilt = rebuild_collection(lake.session(), collection)
-            metadata: Metadata = {"rebuilt": rebuilt.rebuilt}
+            metadata: Metadata = {"rebuilt": rebuilt.rebuilt, "contents_rows": rebuilt.contents_rows}
             metadata |= current_metadata(collection, lake.settings_of(settings.name), rebuilt.rows)
         if rebuilt.as_of is None:
             yield MaterializeResult(metadata=metadata)

@@ -124,15 +124,20 @@ def _lag_source_time(collection: Collection, status: CollectionStatus, upper: in
     return max(0, max(times, default=upper - 1) + 1 - upper)
 
 
-def updates_metadata(collection: Collection, settings: CollectionSettings) -> Metadata:
+def updates_metadata(collection: Collection, settings: CollectionSettings, upper: int) -> Metadata:
     """Return the metadata keys that Dagster defines for a table: the table of updates.
 
-    It has no row count: its rows are statements, and several of them may belong to one row of the contents.
+    Its rows are statements, and several of them may belong to one row of the contents. So the row count is that of the
+    contents, and is left out unless the contents at upper are published.
     """
+    from tidelake.read.publication import contents_rows
+
     entry, path = collection.entry, collection.paths.updates
     system = (TIME, DIFF, *(POSITIONED if entry.positioned else ()))
     columns = [*system, *column_types(entry.record_schema), RUN]
-    return {
+    contents = contents_rows(collection)
+    known = {} if contents is None or contents.as_of < upper - 1 else {"dagster/row_count": contents.rows}
+    return known | {
         "dagster/table_name": f"{collection.name}.{path.name}",
         "dagster/uri": path.uri,
         "dagster/column_schema": MetadataValue.table_schema(table_schema(columns, docs_of(settings), MEANINGS)),
@@ -149,16 +154,26 @@ def declared_metadata(settings: CollectionSettings) -> Metadata:
 
 
 def current_metadata(collection: Collection, settings: CollectionSettings, rows: int) -> Metadata:
-    """Return the metadata keys for the published contents; the row count is that of their table."""
-    from tidelake.plugins.envelope import envelope_of
+    """Return the metadata keys for the published contents; empty while nothing is sealed.
 
-    entry, path = collection.entry, collection.paths.current
-    columns = [*envelope_of(entry.envelope).contents_types(entry), DIFF]
+    Args:
+        collection: the collection.
+        settings: its settings.
+        rows: the number of rows of the table, which are distinct rows of the contents.
+    """
+    from tidelake.plugins.envelope import envelope_of
+    from tidelake.read.publication import publication_of
+
+    published = publication_of(collection)
+    if published is None:
+        return {}
+    entry = collection.entry
+    columns = [*envelope_of(entry.envelope).contents_types(entry), *(() if entry.key else (DIFF,))]
     meanings = {"_diff": "How many times the row occurs."}
     return {
         "dagster/row_count": rows,
-        "dagster/table_name": f"{collection.name}.{path.name}",
-        "dagster/uri": path.uri,
+        "dagster/table_name": f"tables.{published.table.name}",
+        "dagster/uri": published.table.uri,
         "dagster/column_schema": MetadataValue.table_schema(table_schema(columns, docs_of(settings), meanings)),
     }
 

@@ -283,7 +283,7 @@ def _validate(
     report = validate_collection(lake.session(), collection, full, settings.verify_every_days, options.validate_from)
     if report.proofs_problem is not None:
         raise report.proofs_problem
-    status = read_status(collection, settings.family)
+    status = read_status(collection, (), settings.stalled_after_s)
     # A reclocked topic may be idle: upper should have moved only if the topic has unread messages.
     status.lag_messages = lag_messages
     frame = result_frame(report, status, frontier_age_s(collection, status))

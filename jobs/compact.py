@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
 from tidelake.compact.compaction import CompactReport, merge_runs, move_since, sweep
+from tidelake.compact.note import note_compaction
 from tidelake.compact.small_tables import merge_small_files
 from tidelake.errors import DamagedTable
 from tidelake.settings.collection import CollectionSettings
@@ -20,6 +21,7 @@ from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCH
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.table_schema import late_schema
 from tidelake.store.verification import check_intact
+from tidelake.telemetry.steps import observed
 
 
 def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
@@ -36,6 +38,7 @@ def run(spark: SparkSession, settings: Settings, full: bool = True) -> Report:
     return run_step(spark, settings, "compact", step)
 
 
+@observed("compact")
 def compact_collection(
     spark: SparkSession, catalog: Catalog, collection: Collection, settings: CollectionSettings, full: bool
 ) -> CompactReport:
@@ -43,7 +46,10 @@ def compact_collection(
     check_intact(collection)
     _check_undamaged(collection)
     entry = move_since(catalog, collection, settings.keep)
-    compacted = merge_runs(spark, Collection(entry, collection.paths), entry.since, full, settings.merge_rows_max)
+    moved = Collection(entry, collection.paths)
+    compacted = merge_runs(spark, moved, entry.since, full, settings.merge_rows_max)
+    if full:
+        note_compaction(moved, collection.entry.since, compacted)
     paths = collection.paths
     small_tables = {
         paths.proofs: PROOFS_SCHEMA,

@@ -11,6 +11,7 @@ from jobs.job import Report, log, run_main, run_step
 from tidelake.read.current import CurrentReport, rebuild_current
 from tidelake.settings.lake import Settings
 from tidelake.store.entry import Collection
+from tidelake.telemetry.steps import observed
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:
@@ -22,10 +23,19 @@ def run(spark: SparkSession, settings: Settings) -> Report:
     return run_step(spark, settings, "current", lambda collection, *_: rebuild_collection(spark, collection))
 
 
+@observed("current")
 def rebuild_collection(spark: SparkSession, collection: Collection) -> CurrentReport:
     """Rebuild `current` of one collection."""
     rebuilt = rebuild_current(spark, collection)
-    log.info("current", collection=collection.name, as_of=rebuilt.as_of, rows=rebuilt.rows, rebuilt=rebuilt.rebuilt)
+    log.info(
+        "current",
+        collection=collection.name,
+        as_of=rebuilt.as_of,
+        rows=rebuilt.rows,
+        contents_rows=rebuilt.contents_rows,
+        rebuilt=rebuilt.rebuilt,
+        path=rebuilt.path,
+    )
     return rebuilt
 
 

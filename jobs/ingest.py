@@ -16,8 +16,9 @@ from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.state import next_offsets
+from tidelake.store.state import UPPER, next_offsets
 from tidelake.store.verification import check_intact
+from tidelake.telemetry.steps import observed
 from tidelake.topic.open import open_topics
 from tidelake.topic.topic import Topic
 
@@ -59,6 +60,7 @@ def run(spark: SparkSession, settings: Settings) -> Report:
     return run_step(spark, settings, "ingest", step)
 
 
+@observed("ingest", report="ingested")
 def drain(spark: SparkSession, collection: Collection, settings: CollectionSettings, ingested: IngestReport) -> None:
     """Tick until the topics are read up to their current ends. At a gap, stop after the messages before it.
 
@@ -115,6 +117,8 @@ def _tick_to_the_ends(
             log.info("upper was moved without messages", collection=collection.name)
             return None
         ingested.add_tick(tick)
+        table = OpenTable(collection.paths.updates)
+        offsets = _offsets_in(table, topics)
         log.info(
             "ingested",
             collection=collection.name,
@@ -124,8 +128,9 @@ def _tick_to_the_ends(
             copies=tick.copies_dropped,
             quarantined=tick.quarantined,
             late=tick.updates_late,
+            upper=table.value(UPPER) or 0,
+            offsets={topic: dict(sorted(ends.items())) for topic, ends in offsets.items()},
         )
-        offsets = _offsets_of(collection, topics)
         if not tick.gaps and _has_reached(offsets, ends):
             return offsets
 
@@ -139,7 +144,10 @@ def _has_reached(offsets: Offsets, ends: Offsets) -> bool:
 
 
 def _offsets_of(collection: Collection, topics: Sequence[Topic]) -> Offsets:
-    table = OpenTable(collection.paths.updates)
+    return _offsets_in(OpenTable(collection.paths.updates), topics)
+
+
+def _offsets_in(table: OpenTable, topics: Sequence[Topic]) -> Offsets:
     return {topic.name: next_offsets(table, topic.name) for topic in topics}
 
 

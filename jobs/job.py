@@ -15,13 +15,18 @@ import structlog
 from pyspark.sql import SparkSession
 
 from jobs.lake import check_lake
+from jobs.logs import log_to_stderr
 from tidelake.errors import StepFailed, TidelakeError
+from tidelake.runbook.page import with_reference
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.spark.engine_errors import engine_fact
+from tidelake.spark.interrupt import interruptible, is_interrupted
 from tidelake.spark.jar_error import JarError
 from tidelake.spark.session import start_session
 from tidelake.store.entry import Collection
+from tidelake.telemetry.start import start_telemetry
+from tidelake.telemetry.steps import stop_listening
 
 log = structlog.get_logger("tidelake")
 
@@ -69,13 +74,21 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
         name = collection.name
         try:
             report.results[name] = step(lake.open(spark, name), collection, report)
-        except TidelakeError as error:
-            log.error(f"{job} stopped", collection=name, error=type(error).__name__, reason=str(error))
-            report.errors[name] = error
         except Exception as error:  # an engine's error stops only this collection, like Tidelake's own
-            log.exception(f"{job} stopped", collection=name)
-            report.errors[name] = StepFailed(job, name, type(error).__name__, engine_fact(error))
+            if is_interrupted():
+                raise KeyboardInterrupt from error
+            report.errors[name] = stopped_by(error, job, name)
     return report
+
+
+def stopped_by(error: Exception, job: str, name: str) -> TidelakeError:
+    """Log why a collection stopped, and return the error for the report."""
+    if isinstance(error, TidelakeError):
+        log.error(f"{job} stopped", collection=name, error=type(error).__name__, reason=str(error))
+        return error
+    failed = StepFailed(job, name, type(error).__name__, engine_fact(error))
+    log.error(f"{job} stopped", collection=name, error=failed.kind, reason=failed.detail, exc_info=error)
+    return failed
 
 
 def run_main(
@@ -84,31 +97,34 @@ def run_main(
     """Parse the arguments, run the job, and print its report as JSON.
 
     Returns:
-        The exit status: 0 if no collection stopped, 1 if at least one did, 2 if nothing was run.
+        The exit status: 0 if no collection stopped, 1 if at least one did, 2 if nothing was run. Ctrl-C ends the
+        process with 130.
     """
     parser = argparse.ArgumentParser(description=description)
     default = Path(os.environ.get("TIDELAKE_CONFIG") or "collections.yaml")
     parser.add_argument("--config", type=Path, default=default, help="the collections.yaml to use")
     parser.add_argument("--collection", action="append", default=[], help="only this collection; may be repeated")
+    parser.add_argument("--debug", action="store_true", help="print tracebacks, which otherwise go to a file")
     arguments = parser.parse_args(argv)
-    log_to_stderr()
     try:
-        settings = load_settings(arguments.config).only(tuple(arguments.collection))
-        report = run(start_session(), settings)
+        log_to_stderr(arguments.debug)
+        start_telemetry(os.environ)
+        with interruptible():
+            settings = load_settings(arguments.config).only(tuple(arguments.collection))
+            report = run(start_session(), settings)
     except (TidelakeError, JarError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {with_reference(error)}", file=sys.stderr)
         return 2
+    finally:
+        stop_listening()
     print(json.dumps(report.as_json(), indent=2))
     return 0 if report.ok else 1
 
 
-def log_to_stderr() -> None:
-    """Send logs to standard error, as standard output is for the report."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-
-
 def to_json(value: Any) -> Any:
     """Return a report as JSON values: dataclasses become objects, and errors become their text."""
+    if hasattr(value, "as_json"):
+        return to_json(value.as_json())
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: to_json(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, BaseException):

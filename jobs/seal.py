@@ -13,6 +13,7 @@ from tidelake.seal.seal import seal
 from tidelake.settings.lake import Settings
 from tidelake.store.entry import Collection
 from tidelake.store.verification import check_intact
+from tidelake.telemetry.steps import observed
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:
@@ -24,6 +25,7 @@ def run(spark: SparkSession, settings: Settings) -> Report:
     return run_step(spark, settings, "seal", lambda collection, *_: seal_collection(spark, collection))
 
 
+@observed("seal")
 def seal_collection(spark: SparkSession, collection: Collection) -> SealReport:
     """Seal one collection. Its report lists the contradictions, which keep their own times and later ones unsealed."""
     check_intact(collection)

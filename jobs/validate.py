@@ -13,6 +13,7 @@ from tidelake.read.status import read_late
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
 from tidelake.store.entry import Collection
+from tidelake.telemetry.steps import observed
 from tidelake.validate.validation import ValidateReport, validate
 
 _LATE_LOGGED_MAX = 5
@@ -40,6 +41,7 @@ def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
     return run_step(spark, settings, "validate", step)
 
 
+@observed("validate")
 def validate_collection(
     spark: SparkSession,
     collection: Collection,

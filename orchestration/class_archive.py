@@ -18,7 +18,7 @@ from tidelake.generator.options import GenerateOptions
 from tidelake.spark.class_archive import archive_of_this_java, archives, options_to_make
 from tidelake.spark.session import start_session
 
-_MODULE = "orchestration.class_archive"
+_MODULE = f"{__package__}.class_archive"
 _TIMEOUT_S = 600.0
 _EXIT_TIMEOUT_S = 120.0
 
@@ -28,6 +28,7 @@ def main() -> int:
     archive = archive_of_this_java()
     if archive.exists():
         return 0
+    archive.parent.mkdir(parents=True, exist_ok=True)
     print("classes: archiving the classes that Spark loads, so that it starts faster (190 MB; half a minute, once)")
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=archive.parent) as folder:
         unfinished = Path(folder) / "classes.jsa"

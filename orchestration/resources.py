@@ -1,5 +1,6 @@
 """The resources that all steps of a run share: a Spark session, and the collections of a lake."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,9 @@ class LakeResource(SparkResource):
         """
         if context.instance is not None and context.run is not None:
             mark_process(context.instance, context.run.run_id)
+        from tidelake.telemetry.start import start_telemetry  # imported here, because loading needs no Delta
+
+        start_telemetry(os.environ)
         self._loaded = load_valid_settings(Path(self.config_file))
 
     @property

@@ -10,17 +10,23 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from tidelake.errors import ConfigurationError
+from tidelake.spark.installation import CHECKOUT
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = CHECKOUT or Path.cwd()
+"""The project's folder: the checkout or, if Tidelake was installed from a wheel, the current folder."""
 DEFAULT_CONFIG = PROJECT / "collections.yaml"
 VARIABLES: dict[str, str] = {
     "TIDELAKE_CONFIG": "the collections.yaml to use; by default the one in the project's folder",
+    "TIDELAKE_HOME": "the folder of `.jars` and `.logs`; by default the checkout or, without one, ~/.cache/tidelake",
     "TIDELAKE_SPARK_MASTER": "the URL of a Spark master; by default all cores of this machine",
     "TIDELAKE_SCHEDULES": "`running` starts the schedules with the location; by default they are `stopped`",
     "TIDELAKE_TICK_CRON": "when to ingest, seal, validate and merge; by default every 5 minutes",
     "TIDELAKE_CURRENT_CRON": "when to rebuild the `current` tables; by default every hour",
     "TIDELAKE_NIGHTLY_CRON": "when to validate and compact everything; by default at 02:30 UTC",
     "TIDELAKE_PARALLEL_RUNS": "into how many runs a schedule divides the collections, each with a JVM; by default 1",
+    "TIDELAKE_LOG_FORMAT": "`json` makes each log line of a job a JSON object; by default it is text",
+    "TIDELAKE_LOG_FILE": "a file to which jobs append their log lines, in addition to standard error",
+    "TIDELAKE_METRICS_FOLDER": "an existing folder in which each step leaves its last outcome, for node_exporter",
 }
 """The meaning of every variable. All are optional."""
 

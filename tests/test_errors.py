@@ -166,7 +166,7 @@ def test_an_error_takes_exactly_its_fields():
         (SchemaRefused("", "no"), "schema refused: no"),
         (SchemaRefused("a.b", "no"), "column 'a.b' is refused: no"),
         (ConfigurationError("f.yaml", "", "no", "fix it"), "f.yaml: no\nhint: fix it"),
-        (UnknownColumn("orders", "x", []), "'orders' has no column 'x'\nhint: its columns are: none"),
+        (UnknownColumn("orders", "x", []), "'orders' has no column 'x'\nhint: use one of: none"),
     ],
 )  # fmt: skip
 def test_the_text_of_an_error_stays_the_same(error, text):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
+    from tidelake.telemetry.exposition import Metric
+
 PROJECT = Path(__file__).parents[2]
 for _folder in (PROJECT, PROJECT / "src"):
     if str(_folder) not in sys.path:
@@ -252,6 +254,63 @@ def prose(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
+# Errors
+
+
+def errors() -> str:
+    """Return a table of all errors, each with a link to its page, grouped by who has to act."""
+    from tidelake.runbook.page import pages
+
+    rows = ["| Family | Error | Meaning | Exit status |", "|---|---|---|---|"]
+    rows += [
+        f"| `{page.family}` | [`{page.name}`](errors/{page.slug}.md) | {prose(page.meaning)} | {page.exit_status[0]} |"
+        for page in pages()
+    ]
+    return "\n".join(rows)
+
+
+def families() -> str:
+    """Return the table of the families of errors in the docstring of `tidelake.errors`."""
+    from tidelake import errors
+
+    rows = [line.replace("`", "") for line in (errors.__doc__ or "").splitlines() if line.startswith("|")]
+    head, rule, *others = rows
+    cells = ([cell.strip() for cell in row.strip("|").split("|")] for row in others)
+    lines = [
+        f"| `{name}` | {happened[:1].upper()}{happened[1:]}. | {act[:1].upper()}{act[1:]}. |"
+        for name, happened, act in cells
+    ]
+    return "\n".join([head.replace("family", "Family").replace("what", "What").replace("who", "Who"), rule, *lines])
+
+
+# Metrics
+
+
+def lake_metrics() -> str:
+    """Return a table of the metrics of a lake."""
+    from tidelake.telemetry.lake_metrics import METRICS
+
+    return metrics_table(METRICS)
+
+
+def step_metrics() -> str:
+    """Return a table of the metrics of steps."""
+    from tidelake.telemetry.step_files import METRICS
+
+    return metrics_table(METRICS)
+
+
+def metrics_table(metrics: Iterable[Metric]) -> str:
+    """Return a table of metrics with their labels."""
+    from tidelake.telemetry.exposition import PREFIX
+
+    rows = [
+        f"| `{PREFIX}{metric.name}` | {' '.join(f'`{label}`' for label in metric.labels)} | {prose(metric.text)} |"
+        for metric in metrics
+    ]
+    return "\n".join(["| Metric | Labels | Meaning |", "|---|---|---|", *rows])
+
+
 # The environment
 
 
@@ -278,6 +337,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings.kafka": kafka_settings,
     "settings.registry": registry_settings,
     "commands": commands,
+    "errors": errors,
+    "errors.families": families,
+    "metrics.lake": lake_metrics,
+    "metrics.steps": step_metrics,
     "variables": variables,
 }
 """The functions that generate the tables, by the name in the mark."""

@@ -86,7 +86,7 @@ def status_table(settings: Settings, catalog: Catalog) -> Table:
     for column in ("collection", "envelope", "upper", "stored", "late copies", "quarantine"):
         table.add_column(column, justify="left" if column in ("collection", "envelope") else "right")
     for collection in settings.collections:
-        status = read_status(catalog.find(collection.name), collection.family, open_topics(collection))
+        status = read_status(catalog.find(collection.name), open_topics(collection))
         upper = "closed" if status.closed else f"{status.upper:,}"
         table.add_row(
             collection.name,

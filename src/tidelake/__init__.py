@@ -14,6 +14,7 @@ the package is fast: settings, tables and Spark are imported when they are first
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tidelake import errors
@@ -58,7 +59,11 @@ def open_lake(file: str | Path | None = None) -> OpenedLake:
 
 
 def __getattr__(name: str) -> Any:
-    """Return Dagster's component `tidelake.Lake`, which is loaded with Dagster when a `defs.yaml` names it."""
+    """Return Dagster's component `tidelake.Lake`, which is loaded with Dagster when a `defs.yaml` names it.
+
+    In a wheel, the application folders are in `tidelake.app`; in a checkout, they are beside `src`.
+    """
     if name == "Lake":
-        return import_module("orchestration.component").Lake
+        module = "tidelake.app.orchestration" if find_spec("tidelake.app") is not None else "orchestration"
+        return import_module(f"{module}.component").Lake
     raise AttributeError(f"module 'tidelake' has no attribute {name!r}")

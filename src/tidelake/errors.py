@@ -34,6 +34,8 @@ _Time = int | tuple[int, ...]
 """A time as in `protocol.order`; this file imports no other package of Tidelake."""
 
 SHOWN_CHARACTERS_MAX = 120
+NAMES_LISTED_MAX = 12
+"""Maximum number of names that a hint lists."""
 
 
 def show(value: object) -> str:
@@ -47,6 +49,35 @@ def show(value: object) -> str:
     except (ValueError, RecursionError):  # an integer of thousands of digits, a list nested thousands deep
         return f"<{type(value).__name__} too big to show>"
     return text if len(text) <= SHOWN_CHARACTERS_MAX else text[: SHOWN_CHARACTERS_MAX - 3] + "..."
+
+
+def hint_for_name(name: str, names: Iterable[str], reference: str = "") -> str:
+    """Return the hint about an unknown name: the nearest one, and all of them if they are few.
+
+    Args:
+        name: what somebody wrote.
+        names: what is known.
+        reference: says where all names are described, as a sentence without its period.
+
+    >>> hint_for_name("ordres", ["orders", "visits"]), hint_for_name("x", ["a", "b"])
+    ("did you mean 'orders'? Use one of: orders, visits", 'use one of: a, b')
+    >>> many = [f"key_{number}" for number in range(30)]
+    >>> hint_for_name("kye_7", many, "the reference describes every key")
+    "did you mean 'key_7'? The reference describes every key"
+    """
+    from difflib import get_close_matches  # imported late: only errors need it
+
+    known = sorted(names)
+    sentences = []
+    if nearest := get_close_matches(name[:SHOWN_CHARACTERS_MAX], known, n=1):
+        sentences.append(f"did you mean '{nearest[0]}'?")
+    if len(known) <= NAMES_LISTED_MAX:
+        sentences.append(f"use one of: {', '.join(known) or 'none'}")
+    elif reference:
+        sentences.append(reference)
+    elif not nearest:
+        sentences.append(f"there are {len(known):,} names, such as {', '.join(known[:3])}")
+    return " ".join(text if at == 0 else text[:1].upper() + text[1:] for at, text in enumerate(sentences))
 
 
 def show_frontier(elements: Iterable[_Time]) -> str:
@@ -106,6 +137,11 @@ class TidelakeError(Exception):
             value = fields[name] if name in fields else named[name]
             setattr(self, name, tuple(value) if kind.startswith("Iterable") else value)
         self.args = tuple(getattr(self, name) for name in self._types)
+
+    @classmethod
+    def fields(cls) -> dict[str, str]:
+        """Return the names of the fields, in order, each with its annotation."""
+        return dict(cls._types)
 
     @property
     def fact(self) -> str:
@@ -431,6 +467,24 @@ class UnknownCollection(InvalidUsage):
     hint = "run its ingest once, or correct the name"
 
 
+class UnknownTopic(InvalidUsage):
+    """No collection of the lake reads a topic of this name."""
+
+    topic: str
+    topics: Iterable[str]
+    """The topics that collections read."""
+    fact = "no collection reads the topic '{topic}'"
+
+    @property
+    def hint(self) -> str:
+        """The nearest name, and all names."""
+        from difflib import get_close_matches  # imported late: every command imports this file
+
+        nearest = get_close_matches(self.topic, self.topics, n=1)
+        guess = f"did you mean '{nearest[0]}'? " if nearest else ""
+        return f"{guess}collections read: {', '.join(self.topics) or 'none'}"
+
+
 class UnknownColumn(InvalidUsage):
     """A read asks for a column that the collection does not have."""
 
@@ -438,7 +492,11 @@ class UnknownColumn(InvalidUsage):
     column: str
     columns: Iterable[str]
     fact = "'{collection}' has no column '{column}'"
-    hint = "its columns are: {columns:list}"
+
+    @property
+    def hint(self) -> str:
+        """The nearest column, or all columns."""
+        return hint_for_name(self.column, self.columns)
 
 
 class PredicateRefused(InvalidUsage):
@@ -471,8 +529,20 @@ class UpperError(InvalidUsage):
 
     as_of: _Time
     upper: Iterable[_Time]
-    fact = "time {as_of} is not before upper {upper:frontier}"
-    hint = "wait until upper has passed this time, or read before upper"
+
+    @property
+    def fact(self) -> str:
+        """The time and upper; before the first seal, no time can be read."""
+        if tuple(self.upper) == (0,):
+            return f"nothing is sealed yet, so time {show(self.as_of)} cannot be read: upper is [0]"
+        return f"time {show(self.as_of)} is not before upper {show_frontier(self.upper)}"
+
+    @property
+    def hint(self) -> str:
+        """When the time can be read."""
+        if tuple(self.upper) == (0,):
+            return "run ingest and seal; if upper stays at 0, `tidelake status` says what it waits for"
+        return "wait until upper has passed this time, or read before upper"
 
 
 class KeysInError(InvalidUsage):
@@ -535,12 +605,20 @@ class NotReclocked(InvalidUsage):
     hint = "only collections with `framing: reclock` mint times"
 
 
+class NotPublished(InvalidUsage):
+    """The contents of a collection were never published as a table for other engines."""
+
+    collection: str
+    fact = "'{collection}' is not published yet"
+    hint = "run `python -m jobs.current` once something is sealed; until then, use `tidelake read {collection}`"
+
+
 class NoCheckout(InvalidUsage):
-    """Jobs run from a checkout, and there is none here."""
+    """Neither a wheel nor a checkout has brought the jobs."""
 
     folder: str
     fact = "there is no folder `jobs` in {folder}"
-    hint = "install Tidelake from its checkout: make setup"
+    hint = "install Tidelake from its wheel, or from its checkout: make setup"
 
 
 class Refusal(InvalidUsage):
@@ -672,6 +750,12 @@ class DamagedTable(TidelakeError):
     )
 
 
+class DamagedPublication(DamagedTable):
+    """The log of a published table cannot be read; the collection itself is not affected."""
+
+    hint = "move the table's folder away: the next run of `current` publishes the contents anew"
+
+
 class DamagedFiles(DamagedTable):
     """Data files are missing or damaged: until they are restored, nothing is written to the collection."""
 
@@ -682,9 +766,9 @@ class DamagedFiles(DamagedTable):
 
 
 class NotRewritable(DamagedTable):
-    """A damaged file cannot be made again from its topic."""
+    """A damaged file cannot be recreated from its topic."""
 
-    fact = "it cannot be made again from its topic: {detail}"
+    fact = "it cannot be recreated from its topic: {detail}"
     hint = "restore the file from a copy of the store, or rebuild the collection from its topic under a new name"
 
 

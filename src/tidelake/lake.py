@@ -16,12 +16,14 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from tidelake.decisions import Decision, Offsets, check_decision, check_withdrawal
-from tidelake.errors import ArgumentRefused, NotReclocked, StoreUnreadable, TidelakeError
+from tidelake.errors import ArgumentRefused, NotReclocked, StoreUnreadable, TidelakeError, UnknownTopic
 from tidelake.protocol.binding import Binding
+from tidelake.read.publication import PublishedContents, older_table, publication_of
 from tidelake.read.status import CollectionStatus, read_status
 from tidelake.schema.columns import Column
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import WRITER_RULE, Settings, is_writer_name, load_settings
+from tidelake.storage.location import Location
 from tidelake.store.bindings import read_bindings
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
@@ -35,6 +37,10 @@ from tidelake.topic.open import open_topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake.read.diff import Difference
+    from tidelake.read.explain import Explanation
+    from tidelake.read.fates import Fate
+    from tidelake.read.history import History
     from tidelake.read.snapshot import Snapshot
 
 CONFIG_VARIABLE, CONFIG_FILE = "TIDELAKE_CONFIG", "collections.yaml"
@@ -82,6 +88,31 @@ class Lake:
                 found[collection.name] = error
         return found
 
+    def trace(self, topic: str, partition: int, offset: int) -> dict[str, list[Fate] | TidelakeError]:
+        """Return what became of a message in each collection that reads its topic; an error takes the place of fates.
+
+        Args:
+            topic: the topic's name, or a name under which a collection stores it since it was accepted again.
+            partition: the partition of the message.
+            offset: its offset.
+
+        Raises:
+            UnknownTopic: no collection reads this topic.
+        """
+        found: dict[str, list[Fate] | TidelakeError] = {}
+        for collection in self.collections():
+            try:
+                fates = collection.trace(topic, partition, offset)
+            except UnknownTopic:
+                continue
+            except TidelakeError as error:
+                found[collection.name] = error
+            else:
+                found[collection.name] = fates
+        if not found:
+            raise UnknownTopic(topic, sorted({name for each in self.settings.collections for name in each.topics}))
+        return found
+
     def __repr__(self) -> str:
         return f"Lake({str(self.settings.file)!r})"
 
@@ -98,10 +129,34 @@ class LateReport:
     """The first contradictions, by time."""
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where the tables of a collection are."""
+
+    published: PublishedContents | None
+    """The contents for other engines; None if they were never published."""
+    older: Location | None
+    """The contents that an earlier version published; None if there are none."""
+    updates: Location
+    """The statements, sealed and unsealed, which only Tidelake can read."""
+    store_id: str
+    """The id of the store: the random id of its catalog's table."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the places as JSON values."""
+        return {
+            "publication": None if self.published is None else self.published.as_json(),
+            "older": None if self.older is None else str(self.older),
+            "updates": str(self.updates),
+            "store_id": self.store_id,
+        }
+
+
 class LakeCollection:
     """One collection of a lake. Every call reads the newest state of the store.
 
-    If nothing has been ingested yet, `status` is None, and every other call raises `UnknownCollection`.
+    If nothing has been ingested yet, `status` is None, `trace` says that the message was not read, and every other call
+    raises `UnknownCollection`.
     """
 
     def __init__(self, lake: Lake, settings: CollectionSettings) -> None:
@@ -145,6 +200,36 @@ class LakeCollection:
 
         return snapshot(spark, self._stored(), as_of, columns, where, skip_errors)
 
+    def diff(
+        self,
+        spark: SparkSession,
+        first: int,
+        last: int,
+        columns: Sequence[str] = (),
+        where: str | None = None,
+        skip_errors: bool = False,
+    ) -> Difference:
+        """Read the difference between the contents AS OF two times as a lazy frame, from one version of the table.
+
+        Args:
+            spark: the session, as for `snapshot`.
+            first: the time whose contents are taken away.
+            last: the time whose contents are added; it may also be before `first`.
+            columns: the columns to compare; empty means all. Rows that are equal in these columns are added up.
+            where: a predicate, as for `snapshot`; other rows are left out on both sides.
+            skip_errors: leave out keys whose newest value could not be decoded, at either time.
+
+        Returns:
+            A difference: `rows` has the columns and `_diff` bigint, never 0: how many more of a row there are at `last`
+            than at `first`.
+
+        Raises:
+            SinceError, UpperError, KeysInError, UnknownColumn, PredicateRefused: as for `snapshot`, at either time.
+        """
+        from tidelake.read.diff import difference
+
+        return difference(spark, self._stored(), (first, last), columns, where, skip_errors)
+
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of the contents, each with its name, its type and whether it may be null."""
@@ -169,8 +254,19 @@ class LakeCollection:
 
     @property
     def path(self) -> str:
-        """Where its tables are: a path or a URI. `{path}/current` is a plain Delta table, for every engine."""
+        """Where its own tables are: a path or a URI; `publication` says where its contents are for other engines."""
         return str(self._stored().paths.root)
+
+    @property
+    def publication(self) -> PublishedContents | None:
+        """Its publication: the table for other engines, and what the table shows; None if it was never published."""
+        return publication_of(self._stored())
+
+    def places(self) -> Places:
+        """Return where its tables are, for people and for other engines."""
+        with _engine_errors():
+            stored, store_id = self._stored(), OpenTable(self._catalog.store.catalog).id
+            return Places(publication_of(stored), older_table(stored), stored.paths.updates, store_id)
 
     # --- its state ---------------------------------------------------------------------------------------------------
 
@@ -184,7 +280,22 @@ class LakeCollection:
             if all(entry.name != self.name for entry in self._catalog.entries()):
                 return None
             stored = self._stored()
-            return read_status(stored, self.settings.family, open_topics(self.settings, stored.entry.decisions))
+            topics = open_topics(self.settings, stored.entry.decisions)
+            return read_status(stored, topics, self.settings.stalled_after_s)
+
+    def explain(self, time: int | None = None) -> Explanation:
+        """Explain a time: who proved it and how, or what it waits for. Starts no JVM.
+
+        Args:
+            time: the time; None means the first time that is not sealed, or the last one if every time is.
+
+        Raises:
+            DamagedTable: a table that the answer depends on is damaged.
+        """
+        from tidelake.read.explain import explain
+
+        with _engine_errors():
+            return explain(self._stored(), time)
 
     def quarantine(self) -> list[dict[str, Any]]:
         """Return the messages that could not be used: first the unexplained ones, then the others, each by place.
@@ -214,6 +325,43 @@ class LakeCollection:
         if not stored.entry.mints_times:
             raise NotReclocked(self.name)
         return read_bindings(stored, OpenTable(stored.paths.updates))
+
+    def trace(self, topic: str, partition: int, offset: int) -> list[Fate]:
+        """Return what became of a message: an answer for each topic of this name that had the offset, oldest first.
+
+        Args:
+            topic: the topic's name, or a name under which the collection stores it since it was accepted again.
+            partition: the partition of the message.
+            offset: its offset.
+
+        Raises:
+            UnknownTopic: the collection does not read this topic.
+
+        Cost: the small tables, and of `updates/` the rows at the times that the message states.
+        """
+        from tidelake.read.trace import trace_message  # imported late: only this needs a codec and the topics
+
+        with _engine_errors():
+            is_known = any(entry.name == self.name for entry in self._catalog.entries())
+            stored = self._stored() if is_known else None
+            fates = trace_message(stored, self.settings, topic, partition, offset)
+        if not fates:
+            raise UnknownTopic(topic, self.settings.topics)
+        return fates
+
+    def history(self, limit: int | None = None, kinds: Sequence[str] = ()) -> History:
+        """Return what was done to the collection, oldest first: seals, validations, decisions, compactions, ….
+
+        Args:
+            limit: the maximum number of events; the newest are returned. None means all.
+            kinds: only events of these kinds (`tidelake.read.events.KINDS`); empty means all.
+
+        Cost: the table `proofs/`, or `bindings/`, and the entries that the logs still have.
+        """
+        from tidelake.read.history import read_history
+
+        with _engine_errors():
+            return read_history(self._stored(), limit, kinds)
 
     # --- decisions about it ------------------------------------------------------------------------------------------
 

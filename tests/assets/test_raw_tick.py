@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from expectations.suite import rules_of
 from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
 from tests.lakes.dagster_lakes import RawLakes, compacted, failed_checks, metadata
+from tests.lakes.published import table_of
 from tidelake.settings.lake import load_settings
 from tidelake.store.commit import OpenTable
 
@@ -70,7 +71,7 @@ def test_checks_and_pages_show_a_key_in_error_and_current_is_not_updated(
     def current() -> tuple[bool, dict[int, int]]:
         """Whether `current` was brought up to date, and its contents."""
         done = run_current_job(lakes.config, instance).success
-        rows = spark.read.format("delta").load(str(lakes.collection("people").paths.current)).collect()
+        rows = spark.read.format("delta").load(str(table_of(lakes.collection("people")))).collect()
         return done, {row["id"]: row["price"] for row in rows}
 
     lakes.put("people", change("c", 1, 10, lsn=100), change("c", 2, 20, lsn=200))

@@ -175,7 +175,7 @@ def test_damage_below_upper_blocks_downstream_assets_until_it_is_repaired(
     assert metadata(shown, "visits", "current")["as_of"] == 8
     assert "prices/announced_is_recounted" in failed_checks(shown)
 
-    # Without this run, the collection is as it was before the damage.
+    # Without the extra run of files, the collection is as it was before the damage.
     path = lakes.collection("prices").paths.updates
     extra = {file.run for file in OpenTable(path).files() if file.rows == 1 and file.time_max == 2}
     OpenTable(path).commit({}, [], sorted(extra))

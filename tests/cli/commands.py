@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from click.testing import Result
 from typer.testing import CliRunner
 
 from tidelake.cli.app import app
@@ -22,8 +23,14 @@ def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Completed
 
 def call(*arguments: str) -> str:
     """Run the command in this process, with the Spark session of the tests; return standard output only."""
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def invoke(*arguments: str) -> Result:
+    """Run the command in this process; the result has its exit status, standard output and standard error."""
     result = CliRunner().invoke(app, list(arguments))
     if isinstance(result.exception, TidelakeError):
         raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return result

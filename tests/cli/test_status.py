@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import call, run
+from tests.cli.commands import call, invoke, run
 from tests.lakes.lake import Lake
 from tidelake.errors import TidelakeError
 
@@ -65,13 +65,15 @@ def test_reading_a_store_does_not_import_the_logging_library() -> None:
 @pytest.mark.spark
 def test_a_contradiction_is_shown_until_it_is_decided(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
-    shown: dict[str, Any] = json.loads(call("status", "--json", *config))["collections"]["prices"]
+    shown: dict[str, Any] = json.loads(invoke("status", "--json", *config).stdout)["collections"]["prices"]
     assert (shown["upper"], shown["pending"], shown["quarantine"], shown["lag_messages"]) == (3, 2, 1, 0)
     assert [(contradiction["time"], contradiction["decided"]) for contradiction in shown["contradictions"]] == [
         (3, False)
     ]
     assert (shown["state"], shown["waits_for"]) == ("held back at time 3", "a decision about time 3")
-    assert shown["state"] in call("status", *config)
+    table = invoke("status", *config)
+    assert table.exit_code == 1
+    assert shown["state"] in table.stdout
     decided = json.loads(
         call("resolve", "count", "prices", "--time", "3", "--count", "2", "--reason", "both", "--json", *config)
     )

@@ -24,6 +24,7 @@ from tests.lakes.change_events import EVENT, events
 from tests.lakes.lake import RECORD, progress, updates
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
+from tidelake.read.publication import publication_of
 from tidelake.read.snapshot import snapshot
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.store.catalog import Catalog
@@ -139,9 +140,10 @@ def everything(spark: SparkSession, collection: Collection) -> dict[str, Any]:
         folder = paths.root / name
         rows = read_rows(folder, OpenTable(folder).files(), schema).drop_columns([RUN]).to_pylist()
         state[name] = Counter(text_of({**row, "at_ms": None}) for row in rows)
-    if paths.current.local.exists():
-        shown = [row for file in DeltaTable(str(paths.current)).file_uris() for row in pq.read_table(file).to_pylist()]
-        state["current"] = Counter(map(text_of, shown))
+    published = publication_of(collection)
+    if published is not None:
+        files = DeltaTable(str(published.table)).file_uris()
+        state["current"] = Counter(text_of(row) for file in files for row in pq.read_table(file).to_pylist())
     since = max(*collection.entry.since, state[SINCE] or 0)
     for as_of in (since, state[UPPER] - 1):
         contents = snapshot(spark, collection, as_of).contents.collect()

@@ -110,7 +110,7 @@ def path_of(lake: Lake, table: str) -> Location:
 
 
 def state_of(lake: Lake) -> dict[str, Any]:
-    """Everything that must not depend on when a process was killed, or on which; it is read without Spark.
+    """Everything that must not depend on which process was killed, or when; it is read without Spark.
 
     Contents are summed in Python from the live files, at every time from `since` to just before `upper`.
     """

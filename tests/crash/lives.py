@@ -14,10 +14,20 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.crash.harness import Nursery, check_acknowledged, check_steps, path_of, said, state_of, wait_until_stopped
+from tests.crash.harness import (
+    Nursery,
+    check_acknowledged,
+    check_steps,
+    collection_of,
+    path_of,
+    said,
+    state_of,
+    wait_until_stopped,
+)
 from tests.crash.pieces import PIECES, pieces_of
 from tests.crash.scenes import CYCLE, Scene, prepare, scene_of, tear_next_entry
 from tests.lakes.lake import NAME, Lake
+from tests.lakes.published import rows_of
 
 KEEP = 12
 _PLAIN = Scene()
@@ -136,7 +146,7 @@ class Lives:
         return self._wholes[scene, piece]
 
     def _run_on(self, lake: Lake, piece: int, steps: tuple[str, ...]) -> Any:
-        """Run the next schedule and all later ones, and return what the last report says about `current`."""
+        """Run the next schedule and all later ones; return what is published, and what the last report says of it."""
         words = self._words(lake)
         before = len(said(words))
         for index in range(piece, PIECES):
@@ -148,7 +158,9 @@ class Lives:
             message["step"]: message["report"]["results"].get(NAME) for message in said(words) if "step" in message
         }
         assert not reports["validate"]["mismatches"], reports["validate"]
-        return {name: reports["current"][name] for name in ("as_of", "rows")}
+        shown = {name: reports["current"][name] for name in ("as_of", "rows", "contents_rows")}
+        rows = sorted((row["id"], row["price"] or 0, row["_diff"]) for row in rows_of(collection_of(lake)))
+        return shown | {"published": rows}
 
     def _from_base(self, piece: int, name: str) -> Lake:
         """A lake with this piece in its topic and all earlier pieces in its tables."""

@@ -21,7 +21,7 @@ from tidelake.store.state import partitions_value
 
 CLOCKS = ("lag_s", "times_ahead_s")
 STEPS = ("decide", "ingest", "seal")
-"""How a collection goes on: an operator acknowledges a message, and a tick reads on."""
+"""The next steps of a collection: an operator acknowledges a message, and a tick reads and seals more messages."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Refused:
     """An error in place of an answer."""
 
     error: str
-    """Its class, one of Tidelake's."""
+    """The class of the error, which is one of Tidelake's."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Reader:
         lake: the store.
         name: the collection.
         known: contents that were read already; the same files are not read again.
-        moments: which of three times are asked for contents: since, one in the middle, and the last.
+        moments: at which of three times contents are read: 0 is since, 1 a time in the middle, and 2 the last time.
     """
 
     spark: SparkSession | None
@@ -91,8 +91,8 @@ class Reader:
     def _contents(self, collection: LakeCollection, moment: int) -> Any:
         """Read AS OF the first, a middle or the last time.
 
-        `snapshot` verifies each file before Spark may read it. What Spark then shows depends on these files and on what
-        the catalog and the log say; if all of that was read before, so were the rows.
+        `snapshot` verifies each file before Spark may read it. What Spark then shows depends only on these files, the
+        catalog and the log. If all of these were the same in an earlier read, its rows are used.
         """
         assert self.spark is not None
         since = collection.since
@@ -124,7 +124,7 @@ def _bytes_of(file: Location) -> bytes | None:
 def _status(collection: LakeCollection) -> dict[str, Any]:
     status = collection.status()
     assert status is not None, "an ingested collection has a status"
-    if status.damaged is not None or status.late_problem is not None:  # it says so, and other numbers mean nothing then
+    if status.damaged is not None or status.late_problem is not None:  # it reports damage, and its numbers mean nothing
         raise TidelakeError
     return {name: value for name, value in asdict(status).items() if name not in CLOCKS}
 

@@ -30,12 +30,12 @@ _ROW = {
 
 @dataclass(frozen=True)
 class _Record:
-    """What a record says: a row, or, where rows have keys, that the key is gone if it has no price."""
+    """What a record says: a row. If rows have keys, a record without a price says that its key is gone."""
 
     id: int
     price: int | None
     place: int
-    """Its place in the database's log; it rises from record to record."""
+    """The record's place in the database's log; each record has a higher place than the one before it."""
 
 
 def _event(record: _Record, after: dict[str, Any] | None) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class RawLife:
         self.place = 1000
 
     def put(self) -> None:
-        """Some records in two partitions; a null stands for a record that cannot be used."""
+        """Append random records to two partitions; None stands for a record that cannot be used."""
         for partition, records in self.records.items():
             for _ in range(self.rng.randrange(5, 12)):
                 self.place += 10
@@ -81,12 +81,12 @@ class RawLife:
         return {"config": str(self.lake.file), "said": str(self.lake.root / f"{who}.jsonl"), "steps": steps}
 
     def check(self) -> None:
-        """Each binding that counts shows what came before its offsets, and together they cover the whole topic."""
+        """Check that each valid binding shows the records before its offsets, and that they cover the topic."""
         chain = self.check_read()
         assert chain[-1].ends == {(NAME, partition): len(records) for partition, records in self.records.items()}
 
     def check_read(self) -> list[Binding]:
-        """Each binding that counts shows what came before its offsets; return the bindings."""
+        """Check that each valid binding shows the records before its offsets; return these bindings."""
         collection = collection_of(self.lake)
         table = OpenTable(collection.paths.updates)
         rows = read_rows(collection.paths.updates, table.files(), table.schema()).to_pylist()
@@ -96,7 +96,7 @@ class RawLife:
         return chain
 
     def _expected(self, chain: list[Binding], last: Binding) -> dict[Any, int]:
-        """What the records before the offsets of a binding make, in the order that counts."""
+        """The contents that the records before the offsets of a binding result in."""
         read: list[_Record] = []
         for binding in chain[: chain.index(last) + 1]:
             for (_, partition), end in sorted(binding.ends.items()):

@@ -8,14 +8,17 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 
 from tests.crash.harness import collection_of
-from tests.lakes.lake import Lake, progress, updates
+from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.lakes.published import table_of
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
 from tidelake.store.failpoints import FAILPOINTS, TABLES
 from tidelake.store.files import read_rows, write_run
 from tidelake.store.layout import QUARANTINE_SCHEMA, RUN, new_run
+from tidelake.store.published import StagedRows, read_published
 from tidelake.store.state import UPPER
 
 CYCLE = ("ingest", "seal", "validate", "compact", "current")
@@ -72,6 +75,7 @@ OF_PLACES = {
     "compact.after_lost_runs": Scene(meet=("compact.after_write", "compact")),
     "tidy.after_write": Scene(prepare="crowd"),
     "tidy.after_commit": Scene(prepare="crowd"),
+    "current.after_checkpoint": Scene(prepare="republish"),
     "sweep.after_floor": Scene(prepare="litter"),
     "sweep.after_folder": Scene(prepare="litter"),
 }
@@ -95,6 +99,7 @@ def prepare(lake: Lake, what: str | None, seed: int) -> None:
             "contradict": _contradict,
             "crowd": _crowd,
             "litter": _litter,
+            "republish": _republish,
         }[what](lake, seed)
 
 
@@ -156,6 +161,19 @@ def _litter(lake: Lake, seed: int) -> None:
         part.write_bytes(b"PAR1")
         _make_old(part)
         _make_old(folder)
+
+
+def _republish(lake: Lake, seed: int) -> None:
+    """The same contents were published so often that a checkpoint is due after the next time."""
+    table = table_of(collection_of(lake))
+    shown = read_published(table)
+    assert shown is not None
+    rows = DeltaTable(str(table)).to_pyarrow_table()
+    for _ in range((9 - StagedRows(table).version) % 10):
+        staged = StagedRows(table)
+        write_deltalake(str(staged.folder), rows)
+        staged.take()
+        staged.commit(NAME, "", shown)
 
 
 def _make_old(path: Path) -> None:

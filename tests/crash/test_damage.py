@@ -27,9 +27,9 @@ EVERYDAY_CASES, SWEEP_CASES = 25, 25
 GOES_ON_EVERY = 12
 _NEIGHBOURS = dict(zip(COLLECTIONS, [*list(COLLECTIONS)[1:], next(iter(COLLECTIONS))], strict=True))
 _GROWING = ("status bytes", "status runs")
-"""After a tick they depend on how its rows were distributed."""
+"""After a tick, these answers depend on how its rows were distributed."""
 _GOING_ON = (0, 2)
-"""The moments at which a collection that went on is read: what lies in the middle depends on when a time was minted."""
+"""The moments at which a collection is read after its next steps. The middle depends on when a time was minted."""
 
 
 class Undamaged:
@@ -55,7 +55,7 @@ class Undamaged:
             self._stages.append(self.without_clock(reader.answers()))
             for _ in go_on(self._spark, lake, self.name):
                 self._stages.append(self.without_clock(reader.answers()))
-            assert len(self._stages) == len(STEPS) + 1, "the undamaged collection goes on"
+            assert len(self._stages) == len(STEPS) + 1, "the undamaged collection continues"
         return self._stages
 
     def without_clock(self, answers: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,12 +82,15 @@ class Cases:
         self.outcomes: Counter[tuple[str, str, str, str]] = Counter()
 
     def check(self, number: int, random: Random, is_deep: bool) -> None:
-        """Damage a file, and ask. Every fifth case asks for all; in a sweep, the collection goes on after the last."""
+        """Damage a file, and ask questions.
+
+        Every fifth case asks all questions. In a sweep, every twelfth case also takes the collection's next steps.
+        """
         label, asks_all = f"case-{number}", number % 5 == 0
         lake = self.whole.copy(self.folder / label, self.name, self.neighbour)
         damager = Damager(random, self.undamaged.elsewhere, self._earlier(lake))
         done = damager.damage([lake.folder(self.name), lake.store / "catalog"], [lake.folder(self.neighbour)])
-        # No other table takes part in reading contents; every fifth case shows that.
+        # Contents depend on no other table; every fifth case checks that.
         moments = (0, 1, 2) if asks_all else (random.randrange(3),) if done.table in ("updates", CATALOG) else ()
         questions = () if is_deep or asks_all or done.table == CATALOG else _questions_about(done.table, moments)
         found = Reader(self.spark, lake, self.name, self.undamaged.known, moments).answers(*questions)
@@ -95,7 +98,7 @@ class Cases:
         is_beside = any(lake.folder(self.neighbour) in file.parents for file in done.files)
         if asks_all and done.table != CATALOG and not is_beside:
             beside = Reader(None, lake, self.neighbour).answers("status", "decisions")
-            assert beside == self.undamaged.of_neighbour, (label, done, "another collection does not go on")
+            assert beside == self.undamaged.of_neighbour, (label, done, "another collection does not continue")
         outcome = "refused" if _refused(found) else "equal"
         verified = self._verify(lake, done, label) if is_deep else "not verified"
         if is_deep and number % GOES_ON_EVERY == 0:
@@ -119,7 +122,7 @@ class Cases:
         return "verify names it" if damages else "verify finds nothing"
 
     def _go_on(self, lake: WholeStore, done: Damaged, label: str) -> None:
-        """Take the next steps; what was acknowledged is there, and what failed has had no effect or all of it."""
+        """Take the next steps. Steps that succeeded must have taken effect, and a failed step wholly or not at all."""
         reached = len(list(go_on(self.spark, lake, self.name)))
         found = Reader(self.spark, lake, self.name, self.undamaged.known, _GOING_ON).answers()
         stages = self.undamaged.stages[reached : reached + 2]
@@ -127,7 +130,7 @@ class Cases:
 
 
 def _questions_about(table: str, moments: tuple[int, ...]) -> tuple[str, ...]:
-    """What is asked every day, if a table is damaged: what it says itself, and what others say of all tables."""
+    """The questions of an everyday case about a damaged table: its own contents, and what depends on all tables."""
     own = {"quarantine": ("quarantine",), "late": ("late",), "proofs": ("late",), "bindings": ("times",)}
     return ("status", "decisions", *own.get(table, ("offsets",)), *(f"contents {moment}" for moment in moments))
 

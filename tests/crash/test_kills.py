@@ -17,7 +17,7 @@ from tidelake.store.failpoints import (
     TABLES,
 )
 
-EVERYDAY = ("commit.after_call.updates",)
+EVERYDAY = ("commit.after_call.updates", "current.after_entry")
 
 
 def test_the_code_reaches_exactly_the_declared_failpoints() -> None:

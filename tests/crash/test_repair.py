@@ -19,7 +19,7 @@ from tests.lakes.whole_store import COLLECTIONS, WholeStore
 from tests.sweeps import seeds
 
 SWEEP_CASES = 10
-"""Of each kind; ten seeds of a sweep are 100."""
+"""The number of cases of each kind; ten seeds of a sweep are 100 cases."""
 _CHANGES = ("a flipped bit", "truncated", "a zeroed block", "appended bytes")
 
 
@@ -37,7 +37,7 @@ class Case:
         return [file for file in files_of([self.table]) if kind_of(file)[1] == what]
 
     def change(self, file: Path, others: Sequence[Path]) -> bytes:
-        """Change the bytes of a file, or replace it by another of the same kind; return what stands there now."""
+        """Change the bytes of a file, or replace them by those of another file of its kind; return the new bytes."""
         data = file.read_bytes()
         different = [other.read_bytes() for other in others if other.read_bytes() != data]
         if different and self.random.random() < 0.25:
@@ -69,7 +69,7 @@ def _entry_damaged(case: Case) -> tuple[Path, bytes, bytes | None]:
 
 
 def _marker_lost(case: Case) -> tuple[Path, bytes, bytes | None]:
-    # The oldest may as well have been deleted by a clean-up that was killed.
+    # A clean-up that was killed may also have deleted the oldest marker.
     return _lose(case.random.choice(case.files("marker")[1:]))
 
 
@@ -141,9 +141,9 @@ def check_repair(
 
 
 def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) -> None:
-    """Damage what nothing restores: it is named before and after, and what stands there does not change."""
+    """Damage a file that nothing restores; check that repair names it and does not change it."""
     case = Case(whole, folder, random)
-    if what == "data":  # `updates` may be made again from its topic
+    if what == "data":  # files of `updates` may be recreated from their topic
         tables = [case.lake.store / "catalog", *sorted(case.lake.folder(case.name).iterdir())]
         while case.table.name in ("updates", "current") or not case.files("data"):
             case.table = random.choice(tables)

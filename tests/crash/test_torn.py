@@ -24,7 +24,7 @@ from tidelake.store.table_log import check_log
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 
 
-def run_of(path: Location, name: str) -> list:
+def write_one_row(path: Location, name: str) -> list:
     return write_run(path, name, pa.table({"_time": [1]}))
 
 
@@ -44,8 +44,8 @@ def table(tmp_path: Path) -> Location:
     path = locate(tmp_path) / "t"
     create_table(path, SCHEMA, {"upper": 1})
     for name in "ab":
-        OpenTable(path).commit({"offset/t/0": 1}, run_of(path, name))
-    OpenTable(path).commit({"upper": 5, "since": 2}, run_of(path, "c"), ["a", "b"])
+        OpenTable(path).commit({"offset/t/0": 1}, write_one_row(path, name))
+    OpenTable(path).commit({"upper": 5, "since": 2}, write_one_row(path, "c"), ["a", "b"])
     return path
 
 

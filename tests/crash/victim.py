@@ -62,7 +62,7 @@ def attach(compiled: bool = False) -> SparkSession:
 
 
 def store_copies(path: Location, index: int) -> None:
-    """Commit a run, as an ingest would, that repeats the stored updates at one open time: number `index` of them."""
+    """Commit a run, as an ingest would, that repeats the stored updates at the open time with this index."""
     table = OpenTable(path)
     rows = read_rows(path, table.files(), table.schema())
     times = sorted(time for time in set(rows[TIME].to_pylist()) if time >= (table.value(UPPER) or 0))

@@ -9,8 +9,8 @@ import pytest
 
 from expectations.checks import MERGES_KEEP_CONTENTS, TOPIC_COMPLETE
 from expectations.suite import rules_of
+from tests.docs.anchors import anchors_of
 from tests.docs.blocks import MARKERS, PAGES, PROJECT, Block, all_blocks
-from tests.docs.hooks import reference
 from tests.expectations.reports import settings as settings_of
 
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
@@ -21,14 +21,6 @@ def prose_of(page: Path) -> str:
     """A page without its fenced blocks and code spans."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     return re.sub(r"`[^`\n]*`(?!\])", "", text)
-
-
-def anchors_of(page: Path) -> set[str]:
-    """The anchors of a page's headings."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    headings = re.findall(r"^#+ (.+)$", reference.fill(text), flags=re.MULTILINE)
-    explicit = set(re.findall(r"{ #([\w-]+) }", "\n".join(headings)))
-    return explicit | {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))

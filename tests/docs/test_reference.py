@@ -57,11 +57,11 @@ def test_every_command_is_explained_with_each_of_its_options() -> None:
 
 def test_every_key_in_the_table_of_a_collection_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "collections.yaml"
-    file.write_text("collections: {one: {no_such_key: 1}}\n", encoding="utf-8")
-    with pytest.raises(ConfigurationError) as refused:
-        load_settings(file)
-    keys = set(re.findall(r"\w+", str(refused.value).partition("one of")[2] or str(refused.value).partition(":")[2]))
-    assert set(rows_of(reference.collection_settings())) <= keys
+    for key in rows_of(reference.collection_settings()):
+        file.write_text(f"collections: {{one: {{{key}: null}}}}\n", encoding="utf-8")
+        with pytest.raises(ConfigurationError) as refused:  # of other keys, which are missing
+            load_settings(file)
+        assert "is not a known key" not in str(refused.value)
 
 
 def test_the_example_with_all_settings_has_every_key(tmp_path: Path) -> None:

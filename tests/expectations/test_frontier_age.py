@@ -23,7 +23,7 @@ def test_the_age_of_a_frontier_is_counted_from_its_last_move_and_is_zero_if_clos
     assert collection.entry == entry
 
     def age_s() -> int:
-        return frontier_age_s(collection, read_status(collection, "plain"))
+        return frontier_age_s(collection, read_status(collection))
 
     assert 90 <= age_s() < 150  # nothing is sealed yet, so the age is counted from the creation
     now_ms = int(clock.time() * 1000)

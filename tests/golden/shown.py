@@ -184,9 +184,17 @@ class Shown:
         return {key: value for key, value in output.items() if key != "name"} | {"rows": _texts(output["rows"])}
 
     def _current(self) -> list[str] | None:
-        """The table for other engines, read by a plain Delta reader."""
-        path = self.config.parent / "store" / "c" / self.folder / "current"
-        return _texts(DeltaTable(path).to_pyarrow_table().to_pylist()) if path.exists() else None
+        """The table for other engines, read by a plain Delta reader.
+
+        Since the earlier version, the table has moved, and has lost the column `_diff` if the collection has a key.
+        """
+        _, printed = command("path", self.name, "--json", "--config", self.config)
+        places = json.loads(printed)
+        path = places["older"] if places["publication"] is None else places["publication"]["path"]
+        if path is None:
+            return None
+        rows = DeltaTable(path).to_pyarrow_table().to_pylist()
+        return _texts(row if "_diff" in row else {**row, "_diff": 1} for row in rows)
 
 
 def _exact(text: str) -> Any:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from jobs import compact, current, ingest
 from tests.lakes.connect_schemas import OPTIONAL, connect_row
 from tests.lakes.lake import NAME
+from tests.lakes.published import table_of
 from tests.lakes.raw_lake import RawLake
 from tidelake.errors import ConfigurationError
 from tidelake.forms.key_errors import keys_in_error
@@ -84,7 +85,7 @@ def test_a_column_that_is_added_to_the_schema_appears_and_earlier_rows_are_null_
         assert job.run(spark, lake.settings).ok
     assert shown(lake)[-1] == (4, None, None, "d")
     assert shown(lake, first) == [(1, "a", None, None)]
-    built = spark.read.format("delta").load(str(lake.collection.paths.current))
+    built = spark.read.format("delta").load(str(table_of(lake.collection)))
     assert sorted(built.columns) == ["_diff", "from", "id", "page", "seconds"] and built.count() == 4
 
 

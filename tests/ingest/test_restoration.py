@@ -123,7 +123,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> La
 
 
 def why_not(lake: Lake, file: RunFile) -> str:
-    """Delete a file, and return why it cannot be made again."""
+    """Delete a file, and return why it cannot be recreated."""
     path_of(lake, file).unlink()
     restored, (damage,) = door(lake).repair_files(lake.spark)
     assert (restored, damage.file, damage.is_restorable) == ([], file.path, False)
@@ -158,7 +158,7 @@ def test_the_command_says_what_it_would_restore_and_restores_it(healthy: Lake, t
     asked = CliRunner().invoke(app, arguments)
     (damage,) = json.loads(asked.stdout)["left"]
     assert (asked.exit_code, damage["file"], damage["is_restorable"]) == (1, file.path, True)
-    assert damage["remedy"] == "is made again from its topic, if that still has the messages"
+    assert damage["remedy"] == "is recreated from its topic, if that still has the messages"
     done = CliRunner().invoke(app, [*arguments, "--apply"])
     assert (done.exit_code, json.loads(done.stdout)["left"]) == (0, [])
     assert path_of(lake, file).read_bytes() == good

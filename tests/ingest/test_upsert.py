@@ -54,7 +54,7 @@ def history(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Hi
 def _tick(history: History) -> None:
     history.stored.append(history.lake.ingest().updates_stored)
     history.times.append(history.lake.times[-1].time)
-    history.statuses.append(read_status(history.lake.collection, "upsert"))
+    history.statuses.append(read_status(history.lake.collection))
     try:
         history.lake.rows()
     except KeysInError as error:
@@ -126,7 +126,7 @@ def test_a_recount_agrees_before_and_after_a_compaction(history: History) -> Non
     assert lake.compact().runs_after == 1
     assert not lake.validate(full=True).damaged
     assert prices(lake.rows()) == {2: 22, 3: None, 5: 50, 6: 60, 7: 70, 8: 80}
-    assert read_status(lake.collection, "upsert").keys_in_error == 0
+    assert read_status(lake.collection).keys_in_error == 0
 
 
 PRICE = {"type": "record", "name": "price", "fields": [{"name": "price", "type": "int"}]}
@@ -215,7 +215,7 @@ def test_the_same_history_in_json_avro_and_confluent_framing_ends_in_equal_table
             lake.ingest()
             reasons = ["undecodable", "wrong_magic_byte", "schema_id_in_header"]
             assert [reason for _, reason in lake.quarantined()] == reasons
-            assert read_status(lake.collection, "upsert").keys_in_error_first == [
+            assert read_status(lake.collection).keys_in_error_first == [
                 '{"shop":"c","no":6}: the value cannot be used: wrong_magic_byte (prices:0:8)',
                 '{"shop":"c","no":7}: the value cannot be used: unknown_schema_id, schema id 9 (prices:0:9)',
                 '{"shop":"c","no":8}: the value cannot be used: bytes_left_over (prices:0:10)',
@@ -259,10 +259,10 @@ def test_a_status_and_a_read_agree_on_which_keys_are_equal(
     bad = [("0.0", "1.5"), ("1.5", "0.0"), ("2.0", "null"), ("3.0", "0.0")]
     lake.put(*(place(*key, good=False) for key in bad), place("-0.0", "7.0"))
     lake.ingest()
-    assert read_status(lake.collection, "upsert").keys_in_error == seen() == 4
+    assert read_status(lake.collection).keys_in_error == seen() == 4
     lake.put(place("-0.0", "1.5"), place("1.5", "-0.0"), place("2.0", "null"))
     lake.ingest()
-    assert read_status(lake.collection, "upsert").keys_in_error == seen() == 1
+    assert read_status(lake.collection).keys_in_error == seen() == 1
     monkeypatch.setattr("sys.argv", ["tidelake", "status", "--config", str(lake.file)])
     with pytest.raises(SystemExit):
         main()

@@ -209,12 +209,12 @@ def test_a_store_is_refused_by_the_memory_engine(tmp_path: Path) -> None:
 
 
 def test_without_a_checkout_there_are_no_jobs_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelake.cli.replay.__file__", str(tmp_path / "site" / "tidelake" / "cli" / "replay.py"))
+    monkeypatch.setattr("tidelake.cli.application.CHECKOUT", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.jsonl").write_bytes(b"")
     done = CliRunner().invoke(app, ["replay", "--engine", "delta", "s.jsonl"])
     assert isinstance(done.exception, NoCheckout)
-    assert "install Tidelake from its checkout" in str(done.exception)
+    assert "install Tidelake from its wheel, or from its checkout" in str(done.exception)
 
 
 @pytest.mark.parametrize("case", INTEGER_CASES, ids=lambda case: case.title)

@@ -25,7 +25,7 @@ BEYOND = b"\x80" * 9 + b"\x02"
 def status_of(lake: Lake) -> CollectionStatus:
     """The status that `tidelake status` shows."""
     settings = lake.settings.collection(NAME)
-    return read_status(lake.collection, settings.family, open_topics(settings, lake.collection.entry.decisions))
+    return read_status(lake.collection, open_topics(settings, lake.collection.entry.decisions))
 
 
 def failing_checks(lake: Lake) -> set[str]:

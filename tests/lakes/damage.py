@@ -11,7 +11,7 @@ CATALOG, CURRENT = "catalog", "current"
 _STALE = "a stale copy"
 _WEIGHTS = {"data": 4, "entry": 2}
 _LENDERS = 4
-"""How many files of other collections are looked at in each case."""
+"""Maximum number of files of other collections that may lend their bytes, or be swapped, in each case."""
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,16 @@ class Damaged:
     """A file that was damaged."""
 
     table: str
-    """Its table: `updates`, `proofs`, …, `catalog`, or `current`."""
+    """The file's table: `updates`, `proofs`, …, `catalog`, or `current`."""
     what: str
-    """Its kind; see `kind_of`."""
+    """The file's kind; see `kind_of`."""
     change: str
     files: tuple[Path, ...]
-    """It, and the file that it was swapped with, if any."""
+    """The damaged file and, if it was swapped, the other file."""
 
     @property
     def kind(self) -> str:
-        """Its table and its kind."""
+        """The file's table and its kind."""
         return f"{self.table} {self.what}"
 
 
@@ -39,7 +39,7 @@ class Damager:
     Args:
         random: the source of all randomness.
         elsewhere: by kind, files of other collections, which may lend their bytes.
-        earlier: for a path, what an earlier copy of the store has there, if anything.
+        earlier: for a path, the same file in an earlier copy of the store, or None.
     """
 
     random: Random
@@ -51,7 +51,7 @@ class Damager:
 
         Args:
             own: the folders of the collection and of the catalog.
-            others: folders of another collection, whose files may be swapped with them.
+            others: folders of another collection, whose files may be swapped with the damaged file.
         """
         by_kind: dict[tuple[str, str], list[Path]] = {}
         for file in files_of(own):
@@ -63,7 +63,7 @@ class Damager:
         return self.change(file, by_kind[table, what], neighbours)
 
     def change(self, file: Path, of_table: Sequence[Path], neighbours: Sequence[Path] = ()) -> Damaged:
-        """Damage this file, among those of the same kind in its table and in a neighbour."""
+        """Damage this file; it may be swapped with a file of the same kind in its table or in a neighbour."""
         table, what = kind_of(file)
         data = file.read_bytes()
         siblings = _alike(file, data, of_table)
@@ -99,7 +99,7 @@ class Damager:
         return Damaged(table, what, change, files)
 
     def _stale(self, file: Path, siblings: Sequence[Path]) -> bytes | None:
-        """What stood under this name earlier; if it is written once, the bytes of the file before it."""
+        """Earlier bytes of the file; if the file never changed, the bytes of the file before it."""
         earlier = self.earlier(file)
         if earlier is not None and earlier.read_bytes() != file.read_bytes():
             return earlier.read_bytes()
@@ -108,7 +108,7 @@ class Damager:
 
 
 def changed_bytes(change: str, data: bytes, random: Random) -> bytes:
-    """Flip a bit, cut, zero a block, or append, by the name of the change."""
+    """Change bytes: flip a bit, truncate, zero a block, or append, as the name of the change says."""
     if change == "a flipped bit":
         changed = bytearray(data)
         bit = random.randrange(8 * len(data))

@@ -22,10 +22,12 @@ Change events as Debezium writes them, `collection debezium framing=reclock`; a 
 Positions in the database's log rise by 10. A command may end with `partition=1`, `lsn=2000`, `key=null`, or a field of
 the event's `source`, such as `snapshot=last`. For both kinds of records, these commands are answered:
 
-    tick                      ingest: the number of tombstones, values in error and quarantined messages, if any
-    contents [TICK] [skip]    the contents now, or after tick number TICK, from 1; or, without `skip`, the keys in error
-    compact                   a full compaction: the numbers of rows before and after
-    unknown                   the values that are null because they were never stated
+    tick                      ingest; answers with the number of tombstones, values in error and quarantined messages,
+                              if there are any
+    contents [TICK] [skip]    answers with the contents now, or after tick number TICK, from 1; if there are keys in
+                              error, answers with these keys, unless `skip` is given
+    compact                   compact in full; answers with the number of rows before and after
+    unknown                   answers with the values that are null because they were never stated
 
 Change events over CDCv2, `collection debezium`, with or without `key=id`:
 

@@ -14,12 +14,13 @@ an answer are inputs:
 
 These commands are answered:
 
-    seal         ingest what was sent, and seal: `lower` and `upper`, or where `upper` waits, and what it waits for
-    compact      a full compaction: `since`, and the numbers of rows before and after
-    compact some a bounded compaction, with the same answer
-    read TIME    the contents AS OF a time, each row as [data,count]
-    rows         the rows of the table, as [data,time,diff]
-    runs         the number of runs in the table
+    seal         ingest what was sent, and seal; answers with `lower` and `upper`, or with the time at which `upper` is
+                 stuck and why
+    compact      compact in full; answers with `since` and the number of rows before and after
+    compact some compact within bounds, with the same answer
+    read TIME    answers with the contents AS OF a time, each row as [data,count]
+    rows         answers with the rows of the table, as [data,time,diff]
+    runs         answers with the number of runs in the table
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Script:
         lake.catalog.open_or_create(lake.settings.collections[0].spec())
 
     def run(self, line: str) -> str | None:
-        """Run a command, and return its answer."""
+        """Run a command; return its answer, or None if it has no answer."""
         word, _, rest = line.partition(" ")
         return self.commands()[word](rest)
 
@@ -185,13 +186,13 @@ def answer_to_seal(report: SealReport) -> str:
     if report.copies_cancelled:
         parts.append(f"{report.copies_cancelled} {'copy' if report.copies_cancelled == 1 else 'copies'}")
     parts += [f"{time} by decision" for time, _ in report.decided_times]
-    parts += [waiting_time(*waiting) for waiting in report.waiting_for]
+    parts += [describe_wait(*waiting) for waiting in report.waiting_for]
     parts += [f"! {error.kind} {error.time}" for error in report.contradictions]
     return ", ".join(parts)
 
 
-def waiting_time(time: int, announced: int | None, counted: int) -> str:
-    """What a time waits for."""
+def describe_wait(time: int, announced: int | None, counted: int) -> str:
+    """Say why a time is not sealed: it is not announced, or rows are missing."""
     if announced is None:
         return f"{time} is not announced" + (f" and has {counted}" if counted else "")
     return f"{time} has {counted} of {announced}"

@@ -1,4 +1,4 @@
-"""A store of every family and framing as this version writes it: the golden store, each of its runs written again.
+"""A store of every family and framing as this release writes it: the golden store with each of its runs rewritten.
 
 It takes seconds and no JVM, where jobs would take minutes. Each log has two checkpoints, and entries after them.
 """
@@ -29,9 +29,9 @@ from tidelake.store.row_hash import sum_of_rows
 from tidelake.store.table_log import acknowledge_newest_checkpoint, clean_up, load_table
 
 COLLECTIONS: dict[str, dict[str, Any]] = json.loads(EXPECTED.read_text(encoding="utf-8"))["collections"]
-"""By name, what the golden store says of each collection."""
+"""By name, what the golden store must show of each collection."""
 SHARED = ("topics", "schemas")
-"""What nobody changes, so that copies of a store need not have their own."""
+"""Folders that no test changes, so that copies of a store can share them."""
 
 
 @dataclass
@@ -52,9 +52,9 @@ class WholeStore:
         return self.root / "store"
 
     def copy(self, root: Path, *names: str) -> WholeStore:
-        """Make a lake in which these collections and the catalog are separate, and the others are the same files.
+        """Make a lake with its own copies of these collections and of the catalog; it shares all other collections.
 
-        Files are linked: whoever changes one must replace it.
+        Files are linked: to change a file, replace it.
         """
         root.mkdir()
         shutil.copy(self.config, root)
@@ -89,7 +89,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def make_whole_store(folder: Path) -> WholeStore:
-    """Unpack the golden store and bring it over: page checksums, digests, markers and checkpoints everywhere."""
+    """Unpack the golden store and upgrade it: page checksums, digests, markers and checkpoints everywhere."""
     root, earlier = folder / "whole", folder / "earlier"
     root.mkdir()
     config = unpack(root)
@@ -115,7 +115,7 @@ def tables_of(config: Path) -> Sequence[Location]:
 
 
 def _write_again(table: Location) -> None:
-    """Swap each live run for a new one of the same kind with the same rows, and delete all others."""
+    """Swap each live run for a new run of the same kind with the same rows, and delete all other runs."""
     runs: dict[str, list[pa.Table]] = {}
     opened = OpenTable(table)
     columns = [field.name for field in opened.schema() if field.name != RUN]
@@ -144,7 +144,7 @@ def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def _checkpoint(table: Location) -> None:
     """Write a checkpoint as `maintain` does, without the 32 commits before it, and commit past it.
 
-    What the earlier version wrote has no markers; the second call deletes it, as two checkpoints lie past it then.
+    The second call also deletes what the earlier release wrote, which has no markers: two checkpoints now follow it.
     """
     load_table(table).create_checkpoint()
     acknowledge_newest_checkpoint(table)

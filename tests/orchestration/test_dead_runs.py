@@ -1,4 +1,4 @@
-"""Runs whose process is gone are marked as failed, so that new runs need not wait; all others are left alone."""
+"""Runs whose process is gone are marked as failed, so that new runs do not have to wait; all others are left alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_a_later_process_with_the_same_pid_does_not_keep_a_run_alive(
     assert fail_dead_runs(instance) == [run.run_id]
 
 
-def test_runs_of_other_hosts_and_without_a_process_are_left_alone(instance: DagsterInstance, run: DagsterRun) -> None:
+def test_runs_of_other_hosts_and_runs_with_no_recorded_process_are_left_alone(
+    instance: DagsterInstance, run: DagsterRun
+) -> None:
     assert fail_dead_runs(instance) == []
     instance.add_run_tags(run.run_id, {PROCESS_TAG: "elsewhere 1 1"})
     assert fail_dead_runs(instance) == []

@@ -1,4 +1,4 @@
-"""Every order of six messages about three logical times; the prefixes are the orders of fewer messages."""
+"""Every order of six messages about three logical times; their prefixes cover every order of fewer messages."""
 
 from __future__ import annotations
 
@@ -107,6 +107,6 @@ def test_every_order_of_a_consistent_stream_gives_the_same_result(name):
 
 
 @pytest.mark.parametrize("name", CONTRADICTORY)
-def test_every_order_of_a_contradictory_stream_is_read_as_defined(name):
+def test_every_order_of_a_contradictory_stream_is_read_as_the_model_reads_it(name):
     for order in permutations(CONTRADICTORY[name]):
         run(order, name.startswith("pair"))

@@ -117,7 +117,7 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
     [
         (
             ("store: lake", "stor: lake"),
-            r"stor: is not a known key\nhint: use one of: alerts, collections, data_docs",
+            r"stor: is not a known key\nhint: did you mean 'store'\? Use one of: alerts, collections, data_docs, ",
         ),
         (("family: plain", "family: plian"), r"collections.orders.family: .*not 'plian'"),
         (("    topic: orders", "    tpoic: orders"), r"collections.orders.tpoic: is not a known key"),

@@ -55,7 +55,7 @@ def damages(table: Location) -> list[tuple[str, bool]]:
 
 
 def forget_before(entry: Path) -> None:
-    """Rewrite an entry as earlier versions wrote it, without a reference to the previous entry."""
+    """Rewrite an entry as earlier releases wrote it, without the SHA-256 of the entry before it."""
     actions = [json.loads(line) for line in entry.read_text("utf-8").splitlines()]
     for action in actions:
         action.get("commitInfo", {}).pop("before", None)
@@ -213,10 +213,10 @@ def test_a_damaged_marker_is_written_again_from_its_entry(table: Location) -> No
     assert repair_log(table) == []
 
 
-def test_a_commit_by_an_earlier_version_next_to_this_one_is_reported(table: Location) -> None:
+def test_a_commit_by_an_earlier_release_beside_this_release_is_reported(table: Location) -> None:
     marker_of(table, 3).unlink()
     forget_before(entry_of(table, 3))
-    with pytest.raises(DamagedTable, match="version 3 was committed by an earlier version of Tidelake"):
+    with pytest.raises(DamagedTable, match="version 3 was committed by an earlier release of Tidelake"):
         OpenTable(table)
 
 
@@ -335,12 +335,12 @@ def test_a_writer_that_sleeps_through_a_clean_up_commits_nothing(
 # --- what an adversary found -----------------------------------------------------------------------------------------
 
 
-def test_two_commits_by_an_earlier_version_are_reported_as_well(table: Location) -> None:
+def test_two_commits_by_an_earlier_release_are_reported_as_well(table: Location) -> None:
     commit(table, 4)
     for version in (3, 4):
         marker_of(table, version).unlink()
         forget_before(entry_of(table, version))
-    with pytest.raises(DamagedTable, match="version 4 was committed by an earlier version of Tidelake"):
+    with pytest.raises(DamagedTable, match="version 4 was committed by an earlier release of Tidelake"):
         OpenTable(table)
 
 

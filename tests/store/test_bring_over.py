@@ -1,4 +1,4 @@
-"""Tables of an earlier version are read as they are, and brought over by a commit that earlier versions refuse."""
+"""Tables of an earlier release are read as they are, and upgraded by a commit that shuts earlier releases out."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def properties(values: dict[str, int]) -> CommitProperties:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Location:
-    """A table that the earlier version has created and committed to."""
+    """A table that the earlier release has created and committed to."""
     path = locate(tmp_path) / "t"
     DeltaTable.create(
         str(path),
@@ -110,8 +110,8 @@ def commit(table: Location, upper: int) -> None:
     OpenTable(table).commit({"upper": upper}, write_run(table, f"r{upper}", pa.table({"_time": [upper]})))
 
 
-def check_brought_over(table: Location, before: tuple[object, ...]) -> None:
-    """Assert that a table is whole and acknowledged, and that this version goes on with it and the earlier cannot."""
+def check_upgraded(table: Location, before: tuple[object, ...]) -> None:
+    """Assert that a table is intact and acknowledged, and that this release can use it and the earlier one cannot."""
     assert contents(table) == before
     with pytest.raises(DamagedTable, match="forgets"):
         Earlier(table)
@@ -134,7 +134,7 @@ def tree(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_reader_leaves_a_table_of_an_earlier_version_as_it_is(table: Location, tmp_path: Path) -> None:
+def test_a_reader_leaves_a_table_of_an_earlier_release_as_it_is(table: Location, tmp_path: Path) -> None:
     for step in range(3):
         before = tree(tmp_path)
         assert contents(table) == (step + 3, [f"earlier-{upper}" for upper in range(1, step + 4)])
@@ -142,13 +142,13 @@ def test_a_reader_leaves_a_table_of_an_earlier_version_as_it_is(table: Location,
         verify_table(table, True, found := Verification())
         assert found.damages == []
         assert tree(tmp_path) == before
-        Earlier(table).commit(step + 4)  # the earlier version goes on beside readers of this one
+        Earlier(table).commit(step + 4)  # the earlier release continues beside readers of this release
         if step == 1:
             Earlier(table).maintain()
 
 
 @pytest.mark.parametrize("read", [contents, bring_over])
-def test_an_earlier_version_may_clean_up_while_the_log_is_read(
+def test_an_earlier_release_may_clean_up_while_the_log_is_read(
     table: Location, monkeypatch: pytest.MonkeyPatch, read: Callable[[Location], object]
 ) -> None:
     list_versions, listed = table_log._versions, list[int]()
@@ -170,21 +170,21 @@ def test_an_earlier_version_may_clean_up_while_the_log_is_read(
     assert found.damages == []
 
 
-def test_nothing_is_committed_to_a_table_before_it_is_brought_over(table: Location) -> None:
-    with pytest.raises(CommitRefused, match="has the format of an earlier version"):
+def test_nothing_is_committed_to_a_table_before_it_is_upgraded(table: Location) -> None:
+    with pytest.raises(CommitRefused, match="has the format of an earlier release"):
         commit(table, 4)
 
 
-def test_an_earlier_version_that_has_a_table_open_refuses_it_once_it_is_brought_over(table: Location) -> None:
+def test_an_earlier_release_that_has_a_table_open_refuses_it_once_it_is_upgraded(table: Location) -> None:
     before, open_before = contents(table), Earlier(table)
     assert bring_over(table)
     with pytest.raises(DeltaError):
         open_before.commit(4)
     assert not bring_over(table)
-    check_brought_over(table, before)
+    check_upgraded(table, before)
 
 
-def test_an_earlier_version_refuses_a_new_table(tmp_path: Path) -> None:
+def test_an_earlier_release_refuses_a_new_table(tmp_path: Path) -> None:
     create_table(locate(tmp_path) / "t", SCHEMA, {"upper": 0})
     with pytest.raises(DamagedTable, match="forgets"):
         Earlier(locate(tmp_path) / "t")
@@ -198,7 +198,7 @@ def test_a_table_that_has_lost_the_property_is_refused(table: Location) -> None:
         OpenTable(table)
 
 
-def test_other_delta_readers_can_read_a_table_that_was_brought_over(table: Location) -> None:
+def test_other_delta_readers_can_read_a_table_that_was_upgraded(table: Location) -> None:
     bring_over(table)
     read = DeltaTable(str(table))
     assert sorted(read.to_pyarrow_table()["_time"].to_pylist()) == [1, 2, 3]
@@ -208,7 +208,7 @@ def test_other_delta_readers_can_read_a_table_that_was_brought_over(table: Locat
     assert DeltaTable(str(table)).transaction_version("upper") == 3
 
 
-def test_every_entry_of_a_table_that_was_brought_over_is_acknowledged(table: Location) -> None:
+def test_every_entry_of_a_table_that_was_upgraded_is_acknowledged(table: Location) -> None:
     bring_over(table)
     before, entry = contents(table), entry_path(table, 2).local
     entry.write_text(entry.read_text("utf-8").replace('"numRecords', '"munRecords'), "utf-8")
@@ -220,7 +220,7 @@ def test_every_entry_of_a_table_that_was_brought_over_is_acknowledged(table: Loc
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 @pytest.mark.parametrize("commits", [1, 3])
-def test_a_commit_by_an_earlier_version_during_a_bring_over_is_kept(
+def test_a_commit_by_an_earlier_release_during_an_upgrade_is_kept(
     table: Location, has_checkpoint: bool, commits: int
 ) -> None:
     left = [4, 5, 6][:commits]
@@ -237,23 +237,23 @@ def test_a_commit_by_an_earlier_version_during_a_bring_over_is_kept(
     finally:
         on_reach(None)
     assert left == []
-    check_brought_over(table, (3 + commits, [f"earlier-{upper}" for upper in range(1, 4 + commits)]))
+    check_upgraded(table, (3 + commits, [f"earlier-{upper}" for upper in range(1, 4 + commits)]))
 
 
 PLACES = ["format.after_markers", *(f"commit.{place}.t" for place in ("before_call", "after_call", "after_marker"))]
 
 
 @pytest.mark.parametrize("place", [*PLACES, "format.after_commit"])
-def test_a_bring_over_that_is_killed_is_finished_by_the_next(table: Location, place: str) -> None:
+def test_an_upgrade_that_is_killed_is_finished_by_the_next(table: Location, place: str) -> None:
     before = contents(table)
     stop_at(place, lambda: bring_over(table))
     assert contents(table) == before
     assert bring_over(table) == (place in ("format.after_markers", "commit.before_call.t"))
-    check_brought_over(table, before)
+    check_upgraded(table, before)
 
 
 @pytest.mark.parametrize("marks", [1, 2, 4])
-def test_an_earlier_version_goes_on_after_a_bring_over_that_was_killed(
+def test_an_earlier_release_continues_after_an_upgrade_that_was_killed(
     table: Location, monkeypatch: pytest.MonkeyPatch, marks: int
 ) -> None:
     mark, marked = table_log.acknowledge_entry, []
@@ -278,7 +278,7 @@ def test_an_earlier_version_goes_on_after_a_bring_over_that_was_killed(
         assert contents(table) == (upper, sorted(runs))
     assert list((table.local / ACKED).iterdir())
     assert bring_over(table)
-    check_brought_over(table, (9, sorted(runs)))
+    check_upgraded(table, (9, sorted(runs)))
 
 
 # --- whole stores ----------------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def open_for_writing(settings: Settings, name: str) -> None:
     Catalog(Store(settings.store)).open_or_create(spec)
 
 
-def test_a_store_is_brought_over_with_the_catalog_first_and_each_step_is_logged_once(tmp_path: Path) -> None:
+def test_a_store_is_upgraded_with_the_catalog_first_and_each_step_is_logged_once(tmp_path: Path) -> None:
     settings = load_settings(unpack(tmp_path))
     tables, reached = tables_of(settings, "raw_upsert_avro"), list[str]()
     untouched = tree(tmp_path)
@@ -325,7 +325,7 @@ def test_a_store_is_brought_over_with_the_catalog_first_and_each_step_is_logged_
             Earlier(table)
 
 
-def test_a_store_whose_bring_over_is_killed_at_any_point_is_brought_over_by_the_next(tmp_path: Path) -> None:
+def test_a_store_whose_upgrade_is_killed_at_any_point_is_upgraded_by_the_next(tmp_path: Path) -> None:
     settings = load_settings(unpack(tmp_path))
     tables, lives = tables_of(settings, "raw_upsert_avro"), 0
     before = [contents(table) for table in tables[1:]]
@@ -339,7 +339,7 @@ def test_a_store_whose_bring_over_is_killed_at_any_point_is_brought_over_by_the_
     is_killed = True
     while is_killed:
         lives += 1
-        left = lives  # each process gets one failpoint further than the previous one
+        left = lives  # each process gets one failpoint further than the process before it
         on_reach(kill)
         try:
             open_for_writing(settings, "raw_upsert_avro")
@@ -357,7 +357,7 @@ def test_a_store_whose_bring_over_is_killed_at_any_point_is_brought_over_by_the_
 
 
 @pytest.mark.parametrize("place", BRING_OVER_FAILPOINTS)
-def test_a_store_whose_bring_over_is_killed_once_is_brought_over_by_the_next(tmp_path: Path, place: str) -> None:
+def test_a_store_whose_upgrade_is_killed_once_is_upgraded_by_the_next(tmp_path: Path, place: str) -> None:
     settings = load_settings(unpack(tmp_path))
     tables = tables_of(settings, "raw_upsert_avro")
     before = [contents(table) for table in tables[1:]]
@@ -368,13 +368,13 @@ def test_a_store_whose_bring_over_is_killed_once_is_brought_over_by_the_next(tmp
     assert all(OpenTable(table).format == FORMAT_VERSION for table in tables)
 
 
-def test_a_fence_brings_a_store_over_before_it_raises_the_epoch(tmp_path: Path) -> None:
+def test_a_fence_upgrades_a_store_before_it_raises_the_epoch(tmp_path: Path) -> None:
     settings = load_settings(unpack(tmp_path))
     Catalog(Store(settings.store)).fence("plain", None)
     assert [OpenTable(table).format for table in tables_of(settings, "plain")] == [FORMAT_VERSION] * 6
 
 
-def test_a_decision_brings_over_the_catalog_and_no_other_table(tmp_path: Path) -> None:
+def test_a_decision_upgrades_the_catalog_and_no_other_table(tmp_path: Path) -> None:
     settings = load_settings(unpack(tmp_path))
     Catalog(Store(settings.store)).update("plain", lambda entry: entry)
     assert [OpenTable(table).format for table in tables_of(settings, "plain")] == [FORMAT_VERSION, 0, 0, 0, 0, 0]

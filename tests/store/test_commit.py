@@ -37,12 +37,12 @@ def table(tmp_path: Path) -> Location:
     return locate(tmp_path) / "t"
 
 
-def run_of(table: Location, run: str, times: tuple[int, ...] = (1, 2)) -> list[RunFile]:
+def write_rows(table: Location, run: str, times: tuple[int, ...] = (1, 2)) -> list[RunFile]:
     return write_run(table, run, pa.table({"_time": list(times), "a": list(times)}))
 
 
 def test_a_commit_adds_files_and_moves_values_in_one_entry(table: Location) -> None:
-    done = OpenTable(table).commit({"upper": 7, "offset/t/0": 9}, run_of(table, "r1"))
+    done = OpenTable(table).commit({"upper": 7, "offset/t/0": 9}, write_rows(table, "r1"))
     opened = OpenTable(table)
     assert (done.version, done.seq, opened.version, opened.seq) == (1, 1, 1, 1)
     assert (opened.value("upper"), opened.value("offset/t/0"), opened.value("never")) == (7, 9, None)
@@ -54,7 +54,7 @@ def test_the_second_of_two_commits_from_one_state_conflicts(table: Location) -> 
     first, second = OpenTable(table), OpenTable(table)
     first.commit({"upper": 6})
     with pytest.raises(Conflict, match="version 1"):
-        second.commit({"other": 1}, run_of(table, "r1"))
+        second.commit({"other": 1}, write_rows(table, "r1"))
     assert OpenTable(table).files() == []
 
 
@@ -81,15 +81,15 @@ def test_values_never_fall(table: Location) -> None:
 
 def test_a_swap_removes_only_the_named_runs(table: Location) -> None:
     for name in ("r1", "r2", "r3"):
-        OpenTable(table).commit({}, run_of(table, name))
-    OpenTable(table).commit({"since": 1}, run_of(table, "m1"), ["r1", "r3"])
+        OpenTable(table).commit({}, write_rows(table, name))
+    OpenTable(table).commit({"since": 1}, write_rows(table, "m1"), ["r1", "r3"])
     assert sorted(file.run for file in OpenTable(table).files()) == ["m1", "r2"]
 
 
 def test_a_swap_of_a_run_that_is_not_live_is_refused_before_the_call(table: Location) -> None:
-    OpenTable(table).commit({}, run_of(table, "r1"))
+    OpenTable(table).commit({}, write_rows(table, "r1"))
     with pytest.raises(Conflict, match="no longer live"):
-        OpenTable(table).commit({}, run_of(table, "m1"), ["gone"])
+        OpenTable(table).commit({}, write_rows(table, "m1"), ["gone"])
     assert [file.run for file in OpenTable(table).files()] == ["r1"]
 
 
@@ -110,7 +110,7 @@ def test_a_file_with_a_different_schema_is_refused(table: Location, columns: dic
 
 
 def test_a_file_that_is_missing_or_has_a_different_number_of_rows_is_refused(table: Location) -> None:
-    (file,) = run_of(table, "r1")
+    (file,) = write_rows(table, "r1")
     misstated = RunFile(file.path, file.run, 99, file.bytes, file.time_min, file.time_max)
     with pytest.raises(InvalidUsage, match="2 rows, but 99 are stated"):
         OpenTable(table).commit({}, [misstated])
@@ -174,9 +174,9 @@ def test_a_good_entry_that_appears_between_the_check_and_the_move_is_put_back(
 
 
 def test_the_retention_of_a_run_begins_when_it_is_swapped_out(table: Location) -> None:
-    OpenTable(table).commit({}, run_of(table, "r1"))
+    OpenTable(table).commit({}, write_rows(table, "r1"))
     os.utime(table.local / "_run=r1", (0, 0))
-    OpenTable(table).commit({}, run_of(table, "m1"), ["r1"])
+    OpenTable(table).commit({}, write_rows(table, "m1"), ["r1"])
     assert (table / "_run=r1").local.stat().st_mtime > 10**9
 
 
@@ -223,7 +223,7 @@ def test_a_table_whose_first_entry_is_torn_is_created_again(tmp_path: Path) -> N
 
 
 def test_a_commit_by_another_program_is_noticed(table: Location) -> None:
-    OpenTable(table).commit({}, run_of(table, "r1"))
+    OpenTable(table).commit({}, write_rows(table, "r1"))
     DeltaTable(str(table)).delete("a = 1")
     with pytest.raises(DamagedTable, match=r"version 2 \(DELETE\) was committed by something else"):
         OpenTable(table)
@@ -249,10 +249,10 @@ def test_missing_state_is_an_error_and_not_zero(tmp_path: Path) -> None:
         OpenTable(locate(tmp_path) / "foreign")
 
 
-def test_a_format_of_a_later_version_is_refused_and_named(table: Location) -> None:
+def test_a_format_of_a_later_release_is_refused_and_named(table: Location) -> None:
     assert OpenTable(table).value("format") == 2
-    OpenTable(table).commit({"format": 3})
-    with pytest.raises(NewerFormat, match=r"t has format 3, which a later version of Tidelake wrote; .* up to 2"):
+    OpenTable(table).commit({"format": 4})
+    with pytest.raises(NewerFormat, match=r"t has format 4, which a later version of Tidelake wrote; .* up to 3"):
         OpenTable(table)
 
 
@@ -266,7 +266,7 @@ def test_a_table_that_may_forget_its_values_is_refused(tmp_path: Path, monkeypat
 
 def test_values_survive_checkpoints_and_the_clean_up_of_the_log(table: Location) -> None:
     for upper in range(6, 80):
-        OpenTable(table).commit({"upper": upper}, run_of(table, f"r{upper}"))
+        OpenTable(table).commit({"upper": upper}, write_rows(table, f"r{upper}"))
         maintain(table)
     assert list((table.local / "_delta_log").glob("*.checkpoint.parquet"))
     opened = OpenTable(table)
@@ -318,7 +318,7 @@ def test_racing_processes_lose_no_commit(table: Location) -> None:
 
 
 def test_a_stop_before_the_call_leaves_only_files_that_no_log_names(table: Location) -> None:
-    files = run_of(table, "r1")
+    files = write_rows(table, "r1")
 
     def stop(name: str) -> None:
         if name == f"commit.before_call.{table.name}":
@@ -353,7 +353,7 @@ def wrap_next_write(monkeypatch: pytest.MonkeyPatch, around: Callable[[Callable[
 
 
 def test_statistics_cover_only_the_time_column(table: Location) -> None:
-    OpenTable(table).commit({}, run_of(table, "r1", (4, 9)))
+    OpenTable(table).commit({}, write_rows(table, "r1", (4, 9)))
     entry = read_entry(table, 1) or []
     statistics = [json.loads(str(action["add"]["stats"])) for action in entry if "add" in action]
     assert [{name: value for name, value in stated.items() if name != DIGEST} for stated in statistics] == [

@@ -1,4 +1,4 @@
-"""A file whose bytes are no longer the committed ones is never read as if they were."""
+"""A file whose bytes are not those that were committed is never read as if they were."""
 
 from __future__ import annotations
 

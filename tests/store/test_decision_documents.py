@@ -1,4 +1,4 @@
-"""Decisions on disk: documents of every version of the catalog are read, and written back unchanged."""
+"""Decisions on disk: documents of every release are read, and written back unchanged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_stored_entry_is_read_and_written_back_byte_for_byte(head: str, decisi
     assert entry.model_dump_json() == text
 
 
-def test_a_document_of_an_old_version_may_lack_fields_that_were_added_later() -> None:
+def test_a_document_of_an_old_release_may_lack_fields_that_were_added_later() -> None:
     text = f'{ENTRY}{{"time":3,"count":2,{REST}{END}'
     assert Entry.model_validate_json(text).decisions == (Count(time=3, count=2, reason="r", at_ms=7),)
 

@@ -90,7 +90,7 @@ def test_a_statement_that_contradicts_every_sealed_time_gets_one_note_however_of
         "and the counts of 980 further times are contradicted"
     )
     assert [note.time for note in notes.first(3)] == [0, 1, 2]
-    status = read_status(catalog.find(NAME), "plain")
+    status = read_status(catalog.find(NAME))
     assert (status.late_contradicted, status.late_undecided, len(status.late_evidence)) == (TIMES, TIMES, 10)
 
 

@@ -94,7 +94,7 @@ def test_every_version_is_read_as_delta_rs_reads_it(steps: list[tuple[str, objec
             assert read_by_tidelake(earlier) == read_by_delta_rs(table, version)
 
 
-def test_a_commit_that_delta_rs_sees_a_successor_of_conflicts(tmp_path: Path) -> None:
+def test_a_commit_conflicts_if_delta_rs_sees_a_later_version(tmp_path: Path) -> None:
     table = locate(tmp_path) / "t"
     create_table(table, SCHEMA)
     stale, winner = OpenTable(table), OpenTable(table)

@@ -23,8 +23,8 @@ from tidelake.store.retry import LostRace, retry_commit
 from tidelake.store.runs import append_run
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
-CLOCK_AHEAD_S = -60.0
-"""A retention time with which a sweep acts as if its clock were ahead: everything is old enough."""
+RETENTION_AS_IF_CLOCK_AHEAD_S = -60.0
+"""A negative retention: to the sweep, every run is old enough, as if its clock were ahead."""
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def table(tmp_path: Path) -> Location:
     return locate(tmp_path) / "t"
 
 
-def run_of(table: Location, run: str, time: int = 1) -> list[RunFile]:
+def write_one_row(table: Location, run: str, time: int = 1) -> list[RunFile]:
     return write_run(table, run, pa.table({"_time": [time]}))
 
 
 def sweep_early(table: Location) -> int:
     """Sweep as if the clock were ahead; return the number of folders that were removed."""
     report = CompactReport()
-    sweep(table, report, retention_s=CLOCK_AHEAD_S)
+    sweep(table, report, retention_s=RETENTION_AS_IF_CLOCK_AHEAD_S)
     return report.folders_removed
 
 
@@ -68,7 +68,7 @@ def times_in(table: Location) -> list[int]:
 
 def test_a_run_that_was_swept_between_check_and_call_is_not_committed(table: Location) -> None:
     opened = OpenTable(table)
-    files = run_of(table, new_run("ingest", opened.seq))
+    files = write_one_row(table, new_run("ingest", opened.seq))
     with swept_at("commit.before_call.t", table) as removed, pytest.raises(Conflict):
         opened.commit({}, files)
     assert removed == [1]
@@ -77,7 +77,7 @@ def test_a_run_that_was_swept_between_check_and_call_is_not_committed(table: Loc
 
 def test_a_swept_run_is_refused_in_every_later_state_and_the_work_starts_over(table: Location) -> None:
     stale = OpenTable(table)
-    files = run_of(table, new_run("ingest", stale.seq))
+    files = write_one_row(table, new_run("ingest", stale.seq))
     kept = {file.path: (table / file.path).local.read_bytes() for file in files}
     assert sweep_early(table) == 1
     with pytest.raises(RunSwept):
@@ -98,7 +98,7 @@ def test_swept_rows_of_a_small_table_are_written_again_in_a_new_run(table: Locat
 
     def write(run: str) -> list[RunFile]:
         written.append(run)
-        return run_of(table, run)
+        return write_one_row(table, run)
 
     with swept_at("commit.before_call.t", table) as removed:
         append_run(table, "proof", write, 0)
@@ -108,7 +108,7 @@ def test_swept_rows_of_a_small_table_are_written_again_in_a_new_run(table: Locat
 
 
 def test_a_run_whose_name_has_no_seq_is_treated_as_begun_at_seq_0(table: Location) -> None:
-    old, young = run_of(table, f"ingest-{'0' * 24}"), run_of(table, f"ingest-{'1' * 24}", 2)
+    old, young = write_one_row(table, f"ingest-{'0' * 24}"), write_one_row(table, f"ingest-{'1' * 24}", 2)
     OpenTable(table).commit({}, young)
     assert sweep_early(table) == 1
     with pytest.raises(RunSwept):
@@ -130,7 +130,7 @@ def test_an_unfinished_run_above_the_floor_is_still_committed(table: Location) -
     dead.local.mkdir()
     os.utime(dead.local, (0, 0))
     OpenTable(table).commit({"other": 1})
-    files = run_of(table, new_run("ingest", OpenTable(table).seq))
+    files = write_one_row(table, new_run("ingest", OpenTable(table).seq))
     report = CompactReport()
     sweep(table, report)
     assert (report.folders_removed, OpenTable(table).value(SWEEP_FLOOR)) == (1, 1)
@@ -153,7 +153,7 @@ def _append_runs(path: str, worker: int, runs: int) -> None:
     def write(run: str, time: int) -> list[RunFile]:
         while True:
             with suppress(FileNotFoundError):  # swept before it could be described
-                return run_of(table, run, time)
+                return write_one_row(table, run, time)
 
     for number in range(worker * runs, (worker + 1) * runs):
         append_run(table, "ingest", partial(write, time=number), 0)

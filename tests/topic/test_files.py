@@ -251,3 +251,28 @@ def test_the_longest_line_is_read_with_and_without_a_newline(tmp_path: Path, mon
         assert FileTopic(tmp_path).end_offsets() == {0: 2}
     (tmp_path / "0.jsonl").write_bytes(b'{"offset": 0}\n' + line + b" \n")
     check_refused(tmp_path, "line 2: it is longer", "0.jsonl")
+
+
+def test_the_message_at_an_offset_is_found_in_files_of_either_kind(tmp_path: Path) -> None:
+    write_lines(tmp_path, "0.jsonl", '{"offset": 4, "timestamp_ms": 7, "key": "k", "value": "v"}', '{"offset": 5}')
+    stamps = {"timestamp": pa.array([1_500, None], pa.timestamp("us")), "key": pa.array([b"k", None], pa.binary())}
+    places = {"partition": pa.array([1, 1], pa.int32()), "offset": pa.array([8, 9])}
+    values = {"value": pa.array([None, b"w"], pa.binary())}
+    pq.write_table(pa.table({**places, **values, **stamps}), tmp_path / "a.parquet")
+    write_parquet(tmp_path, "b.parquet", partition=[2], offset=[1], value=[b"bare"])
+    topic = FileTopic(tmp_path)
+    assert topic.record_at(0, 4) == (7, b"k", b"v")
+    assert topic.record_at(0, 5) == (None, None, None)
+    assert (topic.record_at(1, 8), topic.record_at(1, 9)) == ((1, b"k", None), (None, None, b"w"))
+    assert topic.record_at(2, 1) == (None, None, b"bare")
+    for partition, offset in ((0, 3), (0, 6), (1, 7), (9, 0)):
+        assert topic.record_at(partition, offset) is None
+
+
+def test_the_message_at_an_offset_that_two_messages_share_is_refused(tmp_path: Path) -> None:
+    write_offsets(tmp_path, 1, 2)
+    write_parquet(tmp_path, partition=[0], offset=[2], value=[b""])
+    topic = FileTopic(tmp_path)
+    assert topic.record_at(0, 1) == (None, None, None)
+    with pytest.raises(RepeatedOffset):
+        topic.record_at(0, 2)

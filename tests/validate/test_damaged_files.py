@@ -60,7 +60,7 @@ def check_read_only(lake: Lake, name: str) -> None:
         with pytest.raises(DamagedFiles, match=name):
             write()
     assert [OpenTable(table).version for table in lake.collection.tables] == versions
-    status = read_status(lake.collection, "plain")
+    status = read_status(lake.collection)
     assert status.state == "DAMAGED below upper"
     assert name in (status.damaged or "")
 
@@ -68,7 +68,7 @@ def check_read_only(lake: Lake, name: str) -> None:
 def check_goes_on(lake: Lake) -> None:
     for write in writers(lake):
         write()
-    assert read_status(lake.collection, "plain").state == "in order"
+    assert read_status(lake.collection).state == "in order"
 
 
 @pytest.mark.spark

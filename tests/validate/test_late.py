@@ -172,14 +172,14 @@ def test_a_discarded_statement_that_arrives_late_is_settled(tmp_path: Path, spar
 
 def test_a_contradiction_is_settled_by_discarding_it(lake: Lake) -> None:
     compare_sent(lake, updates(((1, 10), 1, 5)))
-    status = read_status(lake.collection, "plain")
+    status = read_status(lake.collection)
     assert (status.late_contradicted, status.late_undecided) == (1, 1)
     assert status.late_evidence == [
         'at time 1 {"id":1,"price":10} is stated with diff 5, but was published with 1 '
         f"(topic '{NAME}', partition 0, offset 2)"
     ]
     lake.decide("the shop took it back", time=1, discard={"data": {"id": 1, "price": 10}, "diff": 5})
-    status = read_status(lake.collection, "plain")
+    status = read_status(lake.collection)
     assert (status.late_contradicted, status.late_undecided, status.late_evidence) == (1, 0, [])
     assert contradictions(lake)[0].decision == "the shop took it back"
     lake.send(updates(((1, 10), 1, 5)))
@@ -219,7 +219,7 @@ def test_a_late_file_that_cannot_be_read_is_reported_but_not_as_damage(lake: Lak
     validated = report.results[NAME]
     assert (validated.damaged, len(validated.times), validated.late) == (False, 3, LateReport())
     assert file.path.partition("/")[2] in validated.late_problem
-    status = read_status(lake.collection, "plain")
+    status = read_status(lake.collection)
     (line,) = evidence_of(validated, status)["late_statements_are_copies"]
     assert line == f"late statements could not be compared: {validated.late_problem}"
     assert lake.current().ok  # nothing that was proven is held back
@@ -228,7 +228,7 @@ def test_a_late_file_that_cannot_be_read_is_reported_but_not_as_damage(lake: Lak
     notes = lake.collection.paths.proofs
     (note,) = [note for note in OpenTable(notes).files() if kind_of(note.run) == CONTRADICTED_RUN]
     (notes / note.path).local.write_bytes(b"PAR1 no more")
-    status = read_status(lake.collection, "plain")
+    status = read_status(lake.collection)
     assert (status.upper, status.late_verdicts["contradiction"], status.damaged) == (9, 1, None)
     assert "late facts cannot be read" in str(status.late_problem)
 

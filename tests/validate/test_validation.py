@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from jobs import validate
 from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.lakes.published import table_of
 from tidelake.cli.app import app
 from tidelake.compact.small_tables import merge_small_files
 from tidelake.errors import DamagedTable, Fenced
@@ -59,7 +60,7 @@ def smuggle(lake: Lake, *rows: tuple[int, int, int]) -> None:
 
 def shown(lake: Lake) -> list[tuple[int, int]]:
     """`current` as Spark's own Delta reader reads it."""
-    rows = lake.spark.read.format("delta").load(str(lake.collection.paths.current)).collect()
+    rows = lake.spark.read.format("delta").load(str(table_of(lake.collection))).collect()
     return sorted((row["id"], row["_diff"]) for row in rows)
 
 

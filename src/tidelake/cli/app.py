@@ -3,30 +3,71 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from tidelake import __version__
+from tidelake.cli import jobs
+from tidelake.cli.debug import debug, is_debugging
+from tidelake.cli.diff import diff
+from tidelake.cli.doctor import doctor
+from tidelake.cli.errors import errors
+from tidelake.cli.explain import explain
 from tidelake.cli.fence import fence
 from tidelake.cli.generate import add_generate
+from tidelake.cli.history import history
+from tidelake.cli.init import init
 from tidelake.cli.lists import late, quarantine, times
+from tidelake.cli.metrics import metrics
+from tidelake.cli.path import path
 from tidelake.cli.read import read
+from tidelake.cli.render import printable
 from tidelake.cli.replay import replay
 from tidelake.cli.resolve import app as resolve_app
 from tidelake.cli.status import status
 from tidelake.cli.topic import app as topic_app
+from tidelake.cli.trace import trace
 from tidelake.cli.verify import repair, verify
-from tidelake.errors import CapabilityError, CommitError, DamagedTable, TidelakeError
+from tidelake.errors import TidelakeError
+from tidelake.runbook.page import EXIT_ONE, with_reference
+from tidelake.spark.interrupt import interruptible, is_interrupted
 from tidelake.spark.jar_error import JarError
 
 app = typer.Typer(
     name="tidelake",
     help="Change-data topics become definite Delta tables: exact AS OF every time in [since, upper).",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # click suggests the nearest command, too
 )
 
-for _command in (status, read, quarantine, times, late, fence, verify, repair):
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"tidelake {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version, and end.")
+    ] = False,
+    with_tracebacks: Annotated[
+        bool, typer.Option("--debug", envvar="TIDELAKE_DEBUG", help="Show errors with tracebacks.")
+    ] = False,
+) -> None:
+    """Take the options that come before the command."""
+    debug(with_tracebacks)
+
+
+for _job in (jobs.run, jobs.ingest, jobs.seal, jobs.validate, jobs.compact, jobs.current):
+    app.command()(_job)
+for _command in (
+    status, explain, trace, history, path, read, diff, quarantine, times, late, fence, verify, repair, doctor, init,
+    metrics, errors,
+):  # fmt: skip
     app.command()(_command)
 add_generate(app)
 app.command()(replay)
@@ -35,18 +76,39 @@ app.add_typer(topic_app)
 
 
 def main() -> None:
-    """Run the command line. A known error prints its text on standard error, without a traceback."""
-    try:
-        app()
-    except (CommitError, CapabilityError, DamagedTable) as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
-    except (TidelakeError, JarError) as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
-    except BrokenPipeError:  # the reader of our output has closed it, as `head` does
-        sys.stderr.close()
-        sys.exit(0)
-    except OSError as error:
-        typer.echo(f"error: {error}\nhint: check that the file exists and can be read and written", err=True)
-        sys.exit(1)
+    """Run the command line. An error prints its text on standard error, without a traceback unless `--debug` is given.
+
+    The exit status is 1 or 2 after an error, as the reference says, and 130 after Ctrl-C.
+    """
+    with interruptible():
+        try:
+            app()
+        except BrokenPipeError:  # the reader of our output has closed it, as `head` does
+            sys.stderr.close()
+            sys.exit(0)
+        except Exception as error:
+            if is_interrupted():
+                raise KeyboardInterrupt from error
+            sys.exit(_report(error))
+
+
+def _report(error: Exception) -> int:
+    """Print an error, and return the exit status."""
+    if is_debugging():
+        import traceback
+
+        traceback.print_exception(error)
+    match error:
+        case TidelakeError() | JarError():
+            text, status = with_reference(error), 1 if isinstance(error, EXIT_ONE) else 2
+        case OSError():
+            text, status = f"{error}\nhint: check that the file exists and can be read and written", 1
+        case _:
+            from tidelake.spark.engine_errors import engine_fact
+
+            text, status = f"{type(error).__name__}: {engine_fact(error)}\nhint: {_UNKNOWN}", 1
+    typer.echo(f"error: {printable(text)}", err=True)
+    return status
+
+
+_UNKNOWN = "this is a mistake of Tidelake, or of a library; `tidelake --debug …` shows where it happens"

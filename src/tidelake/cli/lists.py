@@ -9,16 +9,24 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, NameArgument
 from tidelake.cli.render import late_note, print_json, print_rows, say
+from tidelake.errors import OptionRefused, hint_for_name
+from tidelake.protocol.iso_times import iso_of
 
 
 def quarantine(
     name: NameArgument,
     limit: Annotated[int, typer.Option(min=0, help="Maximum number of messages.")] = ROWS_SHOWN,
+    reason: Annotated[str | None, typer.Option(help="Only messages with this reason.")] = None,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Show the messages that could not be used, why, and where they are in the topic. Starts no JVM."""
     rows = open_lake(config).collection(name).quarantine()
+    if reason is not None:
+        reasons = {str(row["reason"]) for row in rows}
+        if reason not in reasons:
+            raise OptionRefused(f"no message of '{name}' has the reason '{reason}'", hint_for_name(reason, reasons))
+        rows = [row for row in rows if row["reason"] == reason]
     unexplained = sum(row["explained"] is None for row in rows)
     shown = rows[:limit]
     if as_json:
@@ -40,11 +48,12 @@ def times(
 ) -> None:
     """Show the times of a reclocked collection, each with its offsets. Starts no JVM."""
     bound = open_lake(config).collection(name).times()
-    rows = [binding.as_json() for binding in bound[len(bound) - min(limit, len(bound)) :]]
+    newest = bound[len(bound) - min(limit, len(bound)) :]
+    rows = [binding.as_json() | {"iso": iso_of(binding.time)} for binding in newest]
     if as_json:
         print_json({"name": name, "times": len(bound), "rows": rows})
         return
-    print_rows(f"{name}: times", ["time", "offsets", "records", "rows", "quarantined", "at_ms"], rows)
+    print_rows(f"{name}: times", ["time", "iso", "offsets", "records", "rows", "quarantined", "at_ms"], rows)
     if len(bound) > len(rows):
         say(f"the newest {len(rows)} of {len(bound)} times; --limit shows more")
 

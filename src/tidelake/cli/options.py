@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tidelake.cli.names import complete_name
+
 CONFIG = Path("collections.yaml")
 ConfigOption = Annotated[
     Path,
@@ -15,6 +17,12 @@ ConfigOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The collection's name.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The collection's name.", autocompletion=complete_name)
+]
+NamesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Only these collections.", autocompletion=complete_name),
+]
 ROWS_SHOWN = 20
 """Number of rows that a list shows unless `--limit` says otherwise."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,34 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+CELL_CHARACTERS_MAX = 1_000
+"""Maximum length of a value in a table."""
+# The control characters except line feed and tab, lone surrogates, and the marks that change the direction of text.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Return a text that only prints: control characters and marks that reverse the direction are escaped.
+
+    Line breaks stay, as errors have a second line for the hint.
+
+    >>> printable("a\x1b[31mb\r\u202ec\nhint: d")
+    'a\\x1b[31mb\\r\\u202ec\nhint: d'
+    """
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def shortened(text: str, characters_max: int = CELL_CHARACTERS_MAX) -> str:
+    r"""Return a text on one line, cut if it is too long.
+
+    >>> shortened("one\ntwo"), shortened("a" * 1_000_000, 10)
+    ('one\\ntwo', 'aaaaaaaaaa … (1,000,000 characters)')
+    """
+    cut = printable(text[:characters_max]).replace("\n", "\\n").replace("\t", "\\t")
+    return cut if len(text) <= characters_max else f"{cut} … ({len(text):,} characters)"
 
 
 def say(text: str) -> None:
@@ -34,13 +63,16 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
     from rich import box
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
     for column in columns:
         table.add_column(column, justify="right" if column in {"_diff", "offset", "partition"} else "left")
     for row in rows:
-        table.add_row(*(escape(_cell(row[column])) for column in columns))
-    console().print(table)
+        table.add_row(*(escape(shortened(_cell(row[column]))) for column in columns))
+    terminal = console()
+    terminal.print(Text(shortened(title), style="italic"), soft_wrap=True)
+    terminal.print(table)
 
 
 def console() -> Console:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidelake.cli.application import find_jobs
 from tidelake.cli.render import say
 from tidelake.errors import TidelakeError
 
@@ -97,14 +98,8 @@ def _replay_through_delta(
 
 
 def _jobs() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return the `run` functions of ingest and seal, imported from the checkout, as jobs are never installed."""
-    from tidelake.errors import NoCheckout
-
-    checkout = Path(__file__).parents[3]
-    if not (checkout / "jobs" / "ingest.py").is_file():
-        raise NoCheckout(str(checkout))
-    if str(checkout) not in sys.path:
-        sys.path.append(str(checkout))
+    """Return the `run` functions of ingest and seal."""
+    find_jobs()
     from jobs import ingest, seal
 
     return ingest.run, seal.run

@@ -14,7 +14,6 @@ from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
 from tidelake.cli.render import print_json, print_rows, say
 from tidelake.errors import OptionRefused
-from tidelake.protocol.json_values import to_text
 from tidelake.protocol.order import INT64_MAX
 
 if TYPE_CHECKING:
@@ -277,18 +276,8 @@ def _print_decisions(collection: LakeCollection) -> None:
 
 def _row_of(decision: Decision) -> dict[str, Any]:
     """Return a decision as a row of the list."""
-    from tidelake.decisions import AcceptGap, AcceptTopic, Acknowledge, Count, Discard
+    from tidelake.store.decision import described
 
-    match decision:
-        case Count(time=time, count=count):
-            described = ("count", f"time {time}: {count:,} updates")
-        case Discard(time=time, statement=statement):
-            described = ("discard", f"time {time}: {to_text(statement)}")
-        case AcceptGap(offsets=offsets):
-            described = ("gap", str(offsets))
-        case AcceptTopic(topic=topic):
-            described = ("topic", topic)
-        case Acknowledge(offsets=offsets):
-            described = ("quarantine", str(offsets))
+    kind, about = described(decision)
     at = datetime.fromtimestamp(decision.at_ms // 1000, UTC).isoformat()
-    return {"decision": described[0], "about": described[1], "reason": decision.reason, "at": at}
+    return {"decision": kind, "about": about, "reason": decision.reason, "at": at}

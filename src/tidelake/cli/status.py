@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,71 +15,134 @@ from tidelake.cli.render import console, late_note, print_json, say
 from tidelake.errors import TidelakeError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
     from tidelake.read.status import CollectionStatus
 
+    Status = CollectionStatus | TidelakeError | None
+
 _TIMES_SHOWN = 5
+_COLORS = {"fine": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def status(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these collections.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="For monitoring: print only the collections that need somebody.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")] = False,
+    every_s: Annotated[float, typer.Option("--every", min=0.1, help="With --watch: seconds between two looks.")] = 2.0,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show since, upper, rows, pending rows, lag and quarantine of each collection. Starts no JVM."""
+    """Show how far each collection is proven, what it waits for, and whether somebody is needed. Starts no JVM.
+
+    The exit status is 1 if a collection needs somebody, because it does not continue, or cannot be trusted, by itself.
+    """
+    if watch:
+        _watch(config, names or (), every_s)
+        return
     statuses = open_lake(config).status(*(names or ()))
     if as_json:
         print_json({"collections": {name: _as_json(value) for name, value in statuses.items()}})
+    elif check:
+        _print_check(statuses)
     else:
         _print_status(statuses)
-    if any(isinstance(value, TidelakeError) for value in statuses.values()):
+    if any(map(_needs_somebody, statuses.values())):
         raise typer.Exit(1)
 
 
-def _as_json(value: CollectionStatus | TidelakeError | None) -> dict[str, Any] | None:
+def _needs_somebody(value: Status) -> bool:
+    return isinstance(value, TidelakeError) or (value is not None and value.needs_somebody)
+
+
+def _as_json(value: Status) -> dict[str, Any] | None:
     if isinstance(value, TidelakeError):
         return {"error": str(value)}
     return None if value is None else value.as_json()
 
 
-def _print_status(statuses: dict[str, CollectionStatus | TidelakeError | None]) -> None:
+def _sentence(value: Status) -> str:
+    if isinstance(value, TidelakeError):
+        return f"UNREADABLE: {value.fact}"
+    return "not ingested yet" if value is None else value.sentence
+
+
+def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
+    """Show the table again and again; if the output is not a terminal, one after the other."""
+    from rich.console import Group
+    from rich.live import Live
+
+    screen = console()
+    with Live(console=screen, auto_refresh=False, screen=screen.is_terminal) as live:
+        while True:
+            statuses = open_lake(config).status(*names)
+            live.update(Group(_table(statuses), *map(_line, statuses, statuses.values())), refresh=True)
+            time.sleep(every_s)
+
+
+def _print_check(statuses: dict[str, Status]) -> None:
+    """Print a line for each collection that needs somebody, and a last line with their number."""
+    needing = {name: value for name, value in statuses.items() if _needs_somebody(value)}
+    for name, value in needing.items():
+        typer.echo(f"{name}: {_sentence(value)}")
+    of_all = f"{len(statuses)} {'collection' if len(statuses) == 1 else 'collections'}"
+    typer.echo(f"{len(needing)} of {of_all} {'needs' if len(needing) == 1 else 'need'} somebody")
+
+
+def _print_status(statuses: dict[str, Status]) -> None:
+    screen = console()
+    screen.print(_table(statuses))
+    for name, value in statuses.items():
+        screen.print(_line(name, value), soft_wrap=not screen.is_terminal)
+    for name, value in statuses.items():
+        if value is not None and not isinstance(value, TidelakeError):
+            for text in _notes(value):
+                typer.echo(f"{name}: {text}")
+    for name, value in statuses.items():
+        if isinstance(value, TidelakeError):
+            say(f"error: {name}: {value}")
+
+
+def _table(statuses: dict[str, Status]) -> Table:
+    """Return the numbers of each collection. The table fits a terminal of 80 columns."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title="collections", box=box.SIMPLE_HEAD)
-    for column in ("name", "family", "since", "upper", "rows", "pending", "lag", "late", "quarantine", "state"):
-        table.add_column(column, justify="left" if column in {"name", "family", "state"} else "right")
-    notes: list[str] = []
-    unreadable: dict[str, TidelakeError] = {}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in ("name", "family", "since", "upper", "statements", "unsealed", "unread"):
+        table.add_column(column, justify="left" if column in {"name", "family"} else "right", overflow="fold")
     for name, value in statuses.items():
-        if value is None:
-            table.add_row(name, *[""] * 8, "not ingested yet")
-            continue
-        if isinstance(value, TidelakeError):
-            unreadable[name] = value
+        if value is None or isinstance(value, TidelakeError):
+            table.add_row(escape(name), *[""] * 6)
             continue
         table.add_row(
-            name,
+            escape(name),
             value.family,
             "unreadable" if value.since is None else str(value.since),
             "closed" if value.closed else str(value.upper),
             f"{value.rows:,}",
             f"{value.pending:,}",
-            "?" if value.lag_messages is None else f"{value.lag_messages:,} messages",
-            f"{value.late:,}",
-            f"{value.quarantine:,}",
-            value.state,
+            "?" if value.lag_messages is None else f"{value.lag_messages:,}",
         )
-        notes += [f"{name}: {text}" for text in _notes(value)]
-    for name in unreadable:
-        table.add_row(name, *[""] * 8, "UNREADABLE")
-    console().print(table)
-    for note in notes:
-        typer.echo(note)
-    for name, error in unreadable.items():
-        say(f"error: {name}: {error}")
+    return table
+
+
+def _line(name: str, value: Status) -> Text:
+    """Return the state of a collection in a sentence."""
+    from rich.text import Text
+
+    severity = "problem" if _needs_somebody(value) else "fine"
+    if value is not None and not isinstance(value, TidelakeError):
+        severity = value.verdict.severity
+    return Text.assemble(("● ", _COLORS[severity]), (name, "bold"), f": {_sentence(value)}")
 
 
 def _notes(status: CollectionStatus) -> list[str]:
+    """Return what the sentence leaves out."""
     notes = [f"damaged: {status.damaged}"] if status.damaged else []
     notes += [status.topic_problem] if status.topic_problem else []
     notes += status.topic_gaps
@@ -84,6 +150,10 @@ def _notes(status: CollectionStatus) -> list[str]:
     notes += [
         f"{noted['detail']}{' (decided)' if noted['decided'] else ''}" for noted in status.contradictions[:_TIMES_SHOWN]
     ]
+    # The sentence has the worst problem, and leaves out the kind of a contradiction.
+    notes = [note for note in notes if (note.partition(": ")[2] or note) not in status.sentence]
+    if status.waiting is not None and status.waiting.first_missing is not None:
+        notes.append(f"`tidelake explain {status.name}` shows which statement announced them, and what is missing")
     notes += [
         f"time {time}: a statement is left out; if the rest differs from the announced number, decide the number: "
         f"`tidelake resolve count {status.name} --time {time} --count N --reason …`"

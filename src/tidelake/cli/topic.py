@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
+from tidelake.cli.progress import working
 
 if TYPE_CHECKING:
     from tidelake.topic.cluster import KafkaCluster
@@ -41,7 +42,9 @@ def record(
     """Record the current contents of a topic as a file topic: each record unchanged, at its offset. Starts no JVM."""
     from tidelake.topic.recording import record_topic
 
-    _say(f"recorded from '{topic}'", record_topic(_cluster(config), topic, folder, form.value), as_json)
+    with working(f"recording {topic}"):
+        copied = record_topic(_cluster(config), topic, folder, form.value)
+    _say(f"recorded from '{topic}'", copied, as_json)
 
 
 @app.command()
@@ -57,7 +60,9 @@ def play(
     """Play a file topic into a Kafka topic, starting where the Kafka topic ends. Starts no JVM."""
     from tidelake.topic.producing import play_topic
 
-    _say(f"played to '{topic}'", play_topic(folder, _cluster(config), topic, renumber=renumber), as_json)
+    with working(f"playing {folder}"):
+        copied = play_topic(folder, _cluster(config), topic, renumber=renumber)
+    _say(f"played to '{topic}'", copied, as_json)
 
 
 def _cluster(config: Path) -> KafkaCluster:

@@ -9,6 +9,7 @@ import typer
 
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
+from tidelake.cli.progress import shows_progress, working
 from tidelake.cli.render import print_json, print_rows, say
 
 if TYPE_CHECKING:
@@ -31,12 +32,17 @@ def verify(
     """Verify that log entries and files are what was committed. The exit status is 1 if any is not. Starts no JVM."""
     lake = open_lake(config)
     chosen = [lake.collection(name)] if name is not None else lake.collections()
-    results = {collection.name: collection.verify(deep) for collection in chosen if _is_ingested(collection)}
+    results = {}
+    with working("verifying", len(chosen)) as work:
+        for number, collection in enumerate(chosen):
+            work.show(f"{collection.name}: verifying", number)
+            if _is_ingested(collection):
+                results[collection.name] = collection.verify(deep)
     if as_json:
         print_json({name: asdict(result) for name, result in results.items()})
     else:
-        for collection, result in results.items():
-            _show(collection, result)
+        for ingested, result in results.items():
+            _show(ingested, result)
     if any(result.damages for result in results.values()):
         raise typer.Exit(1)
 
@@ -54,11 +60,13 @@ def repair(
     Every page is read to find damage. Starts a JVM only to restore data files.
     """
     collection = open_lake(config).collection(name)
-    restored = collection.repair() if apply else []
-    left = collection.verify(deep=True).damages
-    if apply and any(damage.is_in_data and damage.is_restorable for damage in left):
-        files, left = collection.repair_files(_session())
-        restored += files
+    with working(f"{name}: reading every page") as work:
+        restored = collection.repair() if apply else []
+        left = collection.verify(deep=True).damages
+        if apply and any(damage.is_in_data and damage.is_restorable for damage in left):
+            work.show(f"{name}: making files again")
+            files, left = collection.repair_files(_session())
+            restored += files
     if as_json:
         print_json({"name": name, "restored": _rows(restored), "left": _rows(left)})
     else:
@@ -78,7 +86,8 @@ def repair(
 def _session() -> SparkSession:
     from tidelake.spark.session import LOG, start_session
 
-    say(f"starting Spark, which logs to {LOG} …")
+    if not shows_progress():
+        say(f"starting Spark, which logs to {LOG} …")
     return start_session()
 
 

@@ -64,6 +64,22 @@ def encode_data(record_schema: dict[str, Any], data: Any) -> bytes:
         raise DataRefused(error.fact) from error
 
 
+def decode_data(record_schema: dict[str, Any], data: Any) -> dict[str, Any]:
+    """Return a JSON record in the codec's form; `encode_data` describes the record.
+
+    Raises:
+        DataRefused: the data do not fit the collection's schema; the error names the column.
+    """
+    value: dict[str, Any] = _from_json(resolved_schema(record_schema), data, "")
+    return value
+
+
+def data_as_json(record_schema: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """Return a record in the codec's form as plain JSON values, which `encode_data` accepts."""
+    value: dict[str, Any] = _to_json(resolved_schema(record_schema), data)
+    return value
+
+
 # --- from JSON to the codec's form -----------------------------------------------------------------------------------
 
 

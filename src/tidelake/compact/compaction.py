@@ -102,7 +102,7 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
         target = min(target, now_ms - int(keep))
 
     def follow(entry: Entry) -> Entry:
-        if entry.epoch != collection.entry.epoch:  # the entry that is returned would have the new epoch
+        if entry.epoch != collection.entry.epoch:  # or else the caller would get an entry with the new epoch
             raise Fenced(str(catalog.store.catalog), collection.entry.epoch, entry.epoch)
         capabilities = []
         for capability in entry.capabilities:
@@ -188,8 +188,8 @@ def choose_runs(
 ) -> list[Run]:
     """Choose the runs to merge next; if `upper` is None, everything is sealed.
 
-    Runs without sealed rows are left alone. The smallest tier with `FAN_IN` runs is merged. If there is no
-    such tier, a run that is mostly sealed but has a few later rows is split, so that no seal has to open it again. Runs
+    Runs without sealed rows are left alone. The smallest tier with `FAN_IN` runs is merged. If there is no such tier, a
+    run that is mostly sealed but has a few later rows is split, so that no seal has to open the sealed rows again. Runs
     in `fresh`, which were written since this compaction began, are not split.
     """
     sealed = [run for run in runs if upper is None or any(_starts_before(file, upper) for file in run.files)]
@@ -332,7 +332,7 @@ def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
         dead = [run for run in runs if run not in live and begun_at(run) <= opened.seq]
         floor = max((begun_at(run) + 1 for run in dead), default=0)
         if floor > (opened.value(SWEEP_FLOOR) or 0):
-            opened.commit({SWEEP_FLOOR: floor})  # builds on exactly the state whose live runs are known
+            opened.commit({SWEEP_FLOOR: floor})  # builds on the very state whose live runs are known
             reach("sweep.after_floor")
             maintain(table)
         return dead
@@ -341,7 +341,7 @@ def _give_up(table: Location, runs: Sequence[str]) -> list[str]:
 
 
 def _last_forgotten(since: tuple[int, ...], closed: bool, upper: int) -> int:
-    """Return the last time that no reader can distinguish from earlier times, or -1."""
+    """Return the last time that no reader can distinguish from earlier times; -1 if there is none."""
     if not since or since[0] == 0:  # no time is before 0
         return -1
     return since[0] if closed else min(since[0], upper - 1)
@@ -354,7 +354,7 @@ def _others(table: OpenTable, chosen: list[Run]) -> list[Interval]:
 
 
 def _falls_behind(table: OpenTable, run: Run, since: tuple[int, ...]) -> bool:
-    """Whether merging a table's only run again may combine more rows: since moved, and not by idle ticks alone."""
+    """Whether merging a table's only run again may combine more rows: since has moved, not only by idle ticks."""
     merged = table.value(SINCE) or 0
     is_only_idle = idle_lower(table) is not None and all(
         file.time_max is not None and file.time_max <= merged for file in run.files

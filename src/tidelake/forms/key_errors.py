@@ -33,11 +33,13 @@ class KeyErrors:
         count: the number of keys; if `has_more`, a lower bound.
         has_more: whether there are more suspects than `KEYS_EXAMINED_MAX`.
         first: some of the keys, each with its error.
+        rows: the time and the position of the row of each key in error, as one tuple.
     """
 
     count: int = 0
     has_more: bool = False
     first: list[str] = field(default_factory=list)
+    rows: frozenset[tuple[int, ...]] = frozenset()
 
 
 def keys_in_error(collection: Collection) -> KeyErrors:
@@ -66,7 +68,12 @@ def keys_in_error(collection: Collection) -> KeyErrors:
     barrier = _greatest_barrier(files, key) if table.value(HAS_BARRIERS) else []
     errors = [row for row in newest.values() if row[ERROR] is not None and row[POSITION] >= barrier]
     errors.sort(key=lambda row: repr(_key_of(row, key)))
-    return KeyErrors(len(errors), len(suspects) > len(examined), [_shown(row, key) for row in errors[:_NAMED_MAX]])
+    return KeyErrors(
+        len(errors),
+        len(suspects) > len(examined),
+        [_shown(row, key) for row in errors[:_NAMED_MAX]],
+        frozenset((row[TIME], *row[POSITION]) for row in errors),
+    )
 
 
 def _holds_errors(file: pq.ParquetFile) -> bool:

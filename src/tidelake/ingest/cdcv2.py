@@ -20,7 +20,7 @@ from tidelake.errors import NotRewritable
 from tidelake.forms.refusals import Refusal, reason_against
 from tidelake.ingest.announced import bounds_of_future, statements_overlap
 from tidelake.ingest.position import plan_next, range_read_by, values_after
-from tidelake.ingest.source_schemas import resolve_stream
+from tidelake.ingest.stream_schemas import resolve_stream
 from tidelake.plugins.tick import PastTick, Tick, TickReport
 from tidelake.protocol.order import INT64_MAX
 from tidelake.settings.collection import CollectionSettings

@@ -1,8 +1,8 @@
-"""Makes damaged data files again from the topic: the same offsets, decoded by the same code, must give the same bytes.
+"""Recreates damaged data files from the topic: the same offsets, decoded by the same code, must give the same bytes.
 
-The log states which offsets the tick read that wrote a file, as long as it has the tick's entry. The tick is repeated
-from the state before its commit, its run is written apart, and a file takes its place only if its rows, bounds and
-digest are those that were committed. Anything else is discarded.
+As long as the log has the entry of the tick that wrote a file, it states which offsets that tick read. The tick is
+repeated from the state before its commit and writes a run of its own. A file of that run takes the damaged file's place
+only if its rows, bounds and digest are those that were committed. Anything else is discarded.
 """
 
 from __future__ import annotations
@@ -140,4 +140,4 @@ def _put_back(table: Location, file: RunFile, made: RunFile) -> None:
     blobs.make_names_durable([place.parent, *(folder for folder in place.parents if folder.path > table.path)])
     open_verified(table, file).close()
     check_whole(table, [file])
-    warn("a damaged file was made again from its topic", table=str(table), file=file.path)
+    warn("a damaged file was recreated from its topic", table=str(table), file=file.path)

@@ -22,8 +22,8 @@ from tidelake.decode.json import WRAPPING, is_wrapped
 from tidelake.decode.writers import Part, SourceSchemas, Writers
 from tidelake.errors import SchemaRefused
 from tidelake.ingest.message_schemas import schemas_of
+from tidelake.ingest.stream_schemas import named, registered
 from tidelake.schema.avro import record_schema_of
-from tidelake.schema.columns import column_difference, column_types
 from tidelake.schema.connect import declared_row, key_row_of, row_schema_of_connect, wire_types
 from tidelake.schema.connect_agreement import differing_wire_types
 from tidelake.schema.evolution import Record, Values, grow, landed_fields, new_fields, separate_writers
@@ -35,28 +35,6 @@ from tidelake.settings.source import check_metadata
 from tidelake.store.entry import Entry
 from tidelake.topic.open import open_topics
 from tidelake.topic.schema_registry import SchemaRegistry
-
-
-def resolve_stream(settings: CollectionSettings, record: dict[str, Any]) -> SourceSchemas:
-    """Resolve the schemas of a CDCv2 stream: each has exactly the collection's columns, in any order.
-
-    Raises:
-        RegistryUnreachable: the registry does not answer, so no id can be judged.
-    """
-    writers = Writers(record, settings.schema_ids if settings.encoding == "confluent" else None)
-    if settings.registry is not None:
-        usable, refused = {}, {}
-        for schema_id, schema in _registered(settings, settings.value_schema, "value").items():
-            try:
-                written = dict(record_schema_of(schema))
-                difference = column_difference(column_types(record), column_types(written))
-                if difference is not None:
-                    raise SchemaRefused("", difference)
-                usable[schema_id] = written
-            except SchemaRefused as error:
-                refused[schema_id] = error.fact
-        writers = Writers(record, usable, _named(refused))
-    return SourceSchemas(record, Part("avro", record, writers))
 
 
 def resolve_records(settings: ReclockSettings, entry: Entry, messages: Callable[[], DataFrame]) -> SourceSchemas:
@@ -79,7 +57,7 @@ def resolve_records(settings: ReclockSettings, entry: Entry, messages: Callable[
         resolved = _look_up(settings, known)
     elif settings.evolves and settings.schema_ids:
         read = separate_writers(known, settings.schema_ids, True, partial(_row_of, known.of_changes))
-        resolved = _Resolved(read.values, read.usable, settings.key_schema_ids, _named(read.refused))
+        resolved = _Resolved(read.values, read.usable, settings.key_schema_ids, named(read.refused))
     else:
         resolved = _Resolved(known, settings.schema_ids, settings.key_schema_ids)
     stored = {column["name"] for column in table["fields"]}
@@ -187,31 +165,19 @@ def _look_up(settings: ReclockSettings, known: Values) -> _Resolved:
     """Resolve the schemas of the registry. A schema is registered before the first message with its id."""
     of_changes = known.of_changes
     row_of = partial(_row_of, of_changes)
-    values = separate_writers(known, _registered(settings, settings.value_schema, "value"), settings.evolves, row_of)
-    resolved = _Resolved(values.values, _records(of_changes, values.usable), {}, _named(values.refused))
+    values = separate_writers(known, registered(settings, settings.value_schema, "value"), settings.evolves, row_of)
+    resolved = _Resolved(values.values, _records(of_changes, values.usable), {}, named(values.refused))
     if not settings.key:
         return resolved
     key = Values(key_row_of(known.record, settings.key), of_changes=True) if of_changes else Values(settings.key_schema)
-    keys = separate_writers(key, _registered(settings, settings.key_schema, "key"), False, row_of)
-    refused = {**_named(keys.refused), **resolved.refused}
+    keys = separate_writers(key, registered(settings, settings.key_schema, "key"), False, row_of)
+    refused = {**named(keys.refused), **resolved.refused}
     return _Resolved(resolved.values, resolved.by_id, _records(of_changes, keys.usable), refused)
-
-
-def _registered(settings: CollectionSettings, record: Record, part: str) -> dict[int, Any]:
-    """Return all schemas of the topics' keys or values by id, in the order of registration."""
-    assert settings.registry is not None
-    registry = SchemaRegistry(settings.registry)
-    subjects = dict.fromkeys(subject_of(settings.subject, topic, record, part) for topic in settings.topics)
-    return {schema_id: schema for subject in subjects for schema_id, schema in registry.schemas_of(subject).items()}
 
 
 def _records(of_changes: bool, usable: Mapping[int, Any]) -> dict[int, Any]:
     """Return the writers' schemas: records, or whole change events."""
     return {schema_id: schema if of_changes else dict(record_schema_of(schema)) for schema_id, schema in usable.items()}
-
-
-def _named(refused: Mapping[int, str]) -> dict[int, str]:
-    return {schema_id: f"schema id {schema_id}: {why}" for schema_id, why in refused.items()}
 
 
 def _newest_row(settings: ReclockSettings) -> Record | None:

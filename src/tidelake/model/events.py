@@ -155,10 +155,10 @@ class EventCollection:
     def merge(self, chosen: Iterable[int], since: int) -> None:
         """Replace some runs by one.
 
-        Without a key, times advance to `since`, and equal rows are summed. With a key, a time is *settled* if no other
-        run spans it: only the newest of a key's settled updates at or before `since` stays, with its own time. At an
-        unsettled time, an update in another run may cancel an update in these runs, so all updates stay. A removed row
-        is dropped only if no other run holds anything at or before `since`. Unsealed events stay as they are.
+        Without a key, times advance to `since`, and equal rows are summed. With a key, at times that no other run
+        spans, only the newest of a key's updates at or before `since` stays, with its own time. At a time that another
+        run spans, an update in that run may cancel an update in these runs, so all updates stay. A removed row is
+        dropped only if no other run holds anything at or before `since`. Unsealed events stay as they are.
         """
         self.since = max(self.since, since)
         through = min(self.since, self.upper - 1)
@@ -178,15 +178,15 @@ class EventCollection:
     def _newest_of(self, old: Sequence[Event], others: Sequence[Interval]) -> list[Event]:
         assert self.key is not None
         updates = row_updates(old, None if self.whole_before else self.key)
-        unsettled = {
+        spanned = {
             update: diff
             for update, diff in updates.items()
             if any(first <= update[1] <= last for first, last in others)
         }
-        settled = {update: diff for update, diff in updates.items() if update not in unsettled}
-        newest = newest_updates(settled, self.key).values()
-        settled_events = [Event(None, row, time, diff) for row, time, diff in newest if diff > 0 or others]
-        return [*settled_events, *(Event(None, row, time, diff) for (row, time), diff in unsettled.items())]
+        unspanned = {update: diff for update, diff in updates.items() if update not in spanned}
+        newest = newest_updates(unspanned, self.key).values()
+        newest_events = [Event(None, row, time, diff) for row, time, diff in newest if diff > 0 or others]
+        return [*newest_events, *(Event(None, row, time, diff) for (row, time), diff in spanned.items())]
 
 
 def _reach(run: Sequence[Event], through: int) -> Interval | None:

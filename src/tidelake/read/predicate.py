@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tidelake.errors import PredicateRefused
+from tidelake.errors import PredicateRefused, hint_for_name
 
 CHARACTERS_MAX = 100_000
 """Maximum length of a predicate."""
@@ -113,8 +113,9 @@ def check_predicate(spark: SparkSession, where: str, schema: StructType) -> None
         raise PredicateRefused(where, problem, _FIX)
 
 
-def _misfit(where: str, fact: str, names: Sequence[str]) -> PredicateRefused:
-    return PredicateRefused(where, f"does not fit: {fact}", f"columns are: {', '.join(names)}")
+def _misfit(where: str, fact: str, names: Sequence[str], wrong: str = "") -> PredicateRefused:
+    hint = hint_for_name(wrong, names, "the columns are those of `tidelake read` without --columns")
+    return PredicateRefused(where, f"does not fit: {fact}", hint)
 
 
 def _problems_of_syntax(spark: SparkSession, parsed: Any, where: str, names: Sequence[str]) -> Iterator[str]:
@@ -140,7 +141,8 @@ def _problems_of_syntax(spark: SparkSession, parsed: Any, where: str, names: Seq
             # Without this, `current_date` and `user` would pass, as functions without parentheses.
             name = node["nameParts"].removeprefix("[").removesuffix("]")
             if not known & {name.lower(), name.lower().partition(", ")[0]}:
-                raise _misfit(where, f"'{name.replace(', ', '.')}' is not a column", names)
+                written = name.replace(", ", ".")
+                raise _misfit(where, f"'{written}' is not a column", names, written)
     if any(node.get("dataType") in _DATES for node in nodes):
         for text in _dates_of(parsed):
             if not _WRITTEN_OUT.fullmatch(text):

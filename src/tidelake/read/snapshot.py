@@ -55,6 +55,7 @@ def snapshot(
     columns: Sequence[str] = (),
     where: str | None = None,
     skip_errors: bool = False,
+    table: OpenTable | None = None,
 ) -> Snapshot:
     """Read the contents AS OF a time; by default the last time before upper.
 
@@ -65,6 +66,7 @@ def snapshot(
         columns: columns of the contents; all if empty. Rows that are equal in these columns are added up.
         where: a Spark SQL predicate on the columns of the contents. If diffs are summed, it is pushed down.
         skip_errors: leave out keys in error, whose newest record could not be decoded.
+        table: the updates table at the version to read; by default the newest one.
 
     Raises:
         KeysInError: there are keys in error at that time, and `skip_errors` is false.
@@ -73,7 +75,7 @@ def snapshot(
         UnknownColumn: the collection has no such column.
         PredicateRefused: the predicate does not fit the columns, or something else could change its value.
     """
-    table = OpenTable(collection.paths.updates)
+    table = table if table is not None else OpenTable(collection.paths.updates)
     since, upper, closed = collection.readable_range(table)
     at = as_of if as_of is not None else max(last_time(upper, closed), since[0] if since else 0)
     if not since or at < since[0]:

@@ -13,6 +13,11 @@ import pyarrow.compute as pc
 from tidelake.errors import DamagedTable, TidelakeError, TopicGap
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
+from tidelake.read.publication import publication_of
+from tidelake.read.verdict import PROBLEM, Verdict, verdict_of
+from tidelake.read.waiting import Waiting, read_waiting
+from tidelake.settings.collection import STALLED_AFTER_S
+from tidelake.settings.terms import envelope_terms
 from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage.arrow import integers
 from tidelake.storage.location import Location
@@ -84,51 +89,45 @@ class CollectionStatus:
     """Some of these keys, each with its error."""
     times_ahead_s: int = 0
     """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if it is less than a day ahead."""
+    publication: dict[str, Any] | None = None
+    """Where its contents are for other engines, and what is there; None if they were never published."""
+
+    waiting: Waiting | None = None
+    """What the next seal would find; None if that is not known, or if there is nothing to seal."""
+    upper_age_s: int = 0
+    """For how long upper has stood still although it should move; 0 if it need not move."""
+    stalled_after_s: int = 86_400
+    """The `upper_age_s` from which somebody should look."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is the matter, and who has to act."""
+        return verdict_of(self)
 
     @property
     def state(self) -> str:
-        """Its state in a few words, the worst problem first, as `tidelake status` shows it."""
-        return self._words[0]
+        """Its state in a few words, the worst problem first."""
+        return self.verdict.state
 
     @property
     def waits_for(self) -> str | None:
         """What must happen before it continues, or can be trusted again; None if nothing is wrong."""
-        return self._words[1]
+        return self.verdict.waits_for
 
     @property
-    def _words(self) -> tuple[str, str | None]:
-        if self.damaged:
-            return (
-                "DAMAGED below upper",
-                "`tidelake repair`, its folder restored from a copy, or a new collection made from its topic",
-            )
-        if self.topic_problem:
-            return "topic cannot be read", "the topic"
-        if self.topic_gaps:
-            return "a gap in the topic", "the missing offsets, or a decision to continue without them"
-        undecided = next((fact["time"] for fact in self.contradictions if not fact["decided"]), None)
-        if undecided is not None:
-            return f"held back at time {undecided}", f"a decision about time {undecided}"
-        if self.contradictions:
-            time = self.contradictions[0]["time"]
-            if time in self.decided_counts:
-                return f"time {time} is decided, and the next seal applies the decision", "the next seal"
-            return f"time {time} is decided, and the next seal counts the rest", "the next seal, or a count of the rest"
-        if self.late_undecided:
-            facts = "1 late fact" if self.late_undecided == 1 else f"{self.late_undecided} late facts"
-            return "contradicted by late facts", f"a decision about {facts}"
-        if self.late_problem:
-            return "late facts cannot be read", "the notes about late facts"
-        if self.keys_in_error:
-            keys = "1 key" if self.keys_in_error == 1 else f"{self.keys_in_error} keys"
-            return f"{keys} in error", "a later good value, or a delete, for each key in error"
-        if self.times_ahead_s:
-            return "times are ahead of the clock", f"the clock: {self.times_ahead_s} s until it reaches the last time"
-        return "in order", None
+    def sentence(self) -> str:
+        """Its state in a sentence with the numbers, as `tidelake status` shows it."""
+        return self.verdict.sentence
+
+    @property
+    def needs_somebody(self) -> bool:
+        """Whether it does not continue, or cannot be trusted, until somebody acts."""
+        return self.verdict.severity == PROBLEM
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values, and `state` and `waits_for`."""
-        return asdict(self) | {"state": self.state, "waits_for": self.waits_for}
+        """Return all fields as JSON values, and those of the verdict."""
+        waiting = {"waiting": None if self.waiting is None else self.waiting.as_json()}
+        return asdict(self) | waiting | self.verdict._asdict() | {"needs_somebody": self.needs_somebody}
 
 
 def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
@@ -153,11 +152,19 @@ def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
     ]
 
 
-def read_status(collection: Collection, family: str, topics: Sequence[Topic] = ()) -> CollectionStatus:
-    """Read what `status` shows, without a JVM; if no topics are given, the lag is None.
+def read_status(
+    collection: Collection, topics: Sequence[Topic] = (), stalled_after_s: int = STALLED_AFTER_S
+) -> CollectionStatus:
+    """Read what `status` shows, without a JVM.
+
+    Args:
+        collection: the collection.
+        topics: its topics; if there are none, the lag is None.
+        stalled_after_s: for how long upper may stand still.
 
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
-    of the files that hold both sealed and unsealed rows.
+    of the files that hold both sealed and unsealed rows. If no contradiction holds the collection back, the unsealed
+    rows are read, unless there are too many; see `read_waiting`.
     """
     paths = collection.paths
     table = OpenTable(paths.updates)
@@ -172,28 +179,33 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
     decided = reasons_in(decisions)
     late = read_late(collection)
     errors = keys_in_error(collection) if collection.entry.positioned else KeyErrors()
+    pending = 0 if closed else _rows_from(paths.updates, files, upper)
+    statements = read_rows(paths.progress, progress.files(), PROGRESS_SCHEMA).num_rows
+    contradictions = [
+        note | {"decided": note["time"] in decided} for note in proofs.blocked if not closed and note["time"] >= upper
+    ]
+    damaged = proofs.damaged or _missing(paths.updates, files)
+    is_held_back = damaged or not all(noted["decided"] for noted in contradictions)
+    may_wait = (pending or statements) and not is_held_back
+    lag_s = None if sealed_at_ms is None else round(clock.time() - sealed_at_ms / 1000, 1)
     return CollectionStatus(
         name=collection.name,
-        family=family,
+        family=envelope_terms(collection.entry.envelope).family,
         since=since[0] if since else None,
         upper=None if closed else upper,
         closed=closed,
         rows=sum(file.rows for file in files),
-        pending=0 if closed else _rows_from(paths.updates, files, upper),
+        pending=pending,
         runs=len({file.run for file in files}),
         bytes=sum(file.bytes for file in files),
         late=sum(late.verdicts.values()),
         quarantine=sum(reasons.values()),
         quarantine_reasons=reasons,
         lag_messages=lag,
-        lag_s=None if sealed_at_ms is None else round(clock.time() - sealed_at_ms / 1000, 1),
-        statements_pending=read_rows(paths.progress, progress.files(), PROGRESS_SCHEMA).num_rows,
-        contradictions=[
-            note | {"decided": note["time"] in decided}
-            for note in proofs.blocked
-            if not closed and note["time"] >= upper
-        ],
-        damaged=proofs.damaged or _missing(paths.updates, files),
+        lag_s=lag_s,
+        statements_pending=statements,
+        contradictions=contradictions,
+        damaged=damaged,
         topic_problem=problem,
         topic_gaps=[str(gap) for gap in gaps],
         quarantine_unexplained=quarantine_reasons(collection, explained=False),
@@ -207,7 +219,23 @@ def read_status(collection: Collection, family: str, topics: Sequence[Topic] = (
         keys_in_error=errors.count,
         keys_in_error_first=errors.first,
         times_ahead_s=_times_ahead_s(upper) if collection.entry.mints_times else 0,
+        waiting=read_waiting(collection, table, files) if may_wait else None,
+        upper_age_s=_upper_age_s(collection, closed, lag, lag_s),
+        stalled_after_s=stalled_after_s,
+        publication=None if (published := publication_of(collection)) is None else published.as_json(),
     )
+
+
+def _upper_age_s(collection: Collection, closed: bool, lag_messages: int | None, lag_s: float | None) -> int:
+    """Return the seconds since upper last moved, or since the collection was created if upper never did.
+
+    The result is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
+    """
+    if closed or (collection.entry.mints_times and lag_messages == 0):
+        return 0
+    if lag_s is None:
+        lag_s = clock.time() - collection.entry.created_at_ms / 1000
+    return max(0, int(lag_s))
 
 
 def _missing(table: Location, files: list[RunFile]) -> str | None:

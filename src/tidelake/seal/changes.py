@@ -1,7 +1,7 @@
-"""The changes that a seal makes to the rows that it proves, in the commit that moves upper; almost always none.
+"""The changes that a seal makes to the rows that it proves, in the commit that moves upper. Usually there are none.
 
-If diffs are summed, rows with the opposite diff cancel surplus copies and discarded statements. A statement about a key
-has no opposite, so runs that hold discarded statements are written again without these statements.
+In collections whose contents are sums of diffs, rows with the opposite diff cancel surplus copies and discarded
+statements. A statement about a key has no opposite, so runs that hold discarded statements are rewritten without them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def cancel(table: OpenTable, schema: pa.Schema, counts: OpenCounts, end: int) ->
         table: the collection's updates, in the state that was counted.
         schema: the table's schema.
         counts: what was counted.
-        end: the first time that is not sealed; 2^63 if every time is.
+        end: the first time that is not sealed; 2^63 if every time is sealed.
     """
     names = [name for name in schema.names if name != RUN]
     added = []

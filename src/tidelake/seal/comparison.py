@@ -25,10 +25,10 @@ class Comparison:
     """What the ledger concludes from the announced and the counted updates."""
 
     frontier: Antichain
-    """Everything before it is proven."""
+    """Every time before it is proven."""
     contradictions: list[Contradiction]
     waiting_for: list[tuple[int, int | None, int]]
-    """The first outstanding times: (time, announced or None if nothing covers it, counted)."""
+    """The first outstanding times: (time, announced or None if no statement covers the time, counted)."""
 
 
 def compare(
@@ -49,7 +49,7 @@ def compare(
         pending: what was announced.
         counts: what is stored at or after `upper`, and before `end` if that is not None.
         upper: the first time that is not sealed.
-        end: the first time that was not counted; None if every time was.
+        end: the first time that was not counted; None if every time was counted.
     """
     ledger = Ledger(Antichain.of(upper))
     for statement in pending.statements():
@@ -67,7 +67,7 @@ def compare(
         if time >= upper:
             ledger.decide(time, number)
     outstanding, frontier = ledger.outstanding(), ledger.advance()
-    if end is not None:  # nothing was counted from there on, so it is unknown what is missing
+    if end is not None:  # nothing at or after `end` was counted, so it is unknown what is missing there
         outstanding = [waiting for waiting in outstanding if int(str(waiting[0])) < end]
         frontier = frontier.meet(Antichain.of(end))
     return Comparison(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +16,7 @@ class TimeCount:
     """What is stored at one open time."""
 
     distinct: int
-    """The number of distinct statements; discarded ones do not count."""
+    """The number of distinct statements, without discarded statements."""
     copies: int = 0
     """The number of surplus rows: copies, and every row of a discarded statement."""
     conflict: tuple[int, int] | None = None
@@ -23,7 +26,7 @@ class TimeCount:
     doubled: int = 0
     """The number of keys with two values; 0 without keys."""
     large: int = 0
-    """In collections with a key, the number of statements whose diff is neither +1 nor -1; 0 in others."""
+    """In collections with a key, the number of statements whose diff is neither +1 nor -1; otherwise 0."""
 
 
 @dataclass

@@ -85,7 +85,8 @@ def compensating_rows(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
     """Return rows that cancel every surplus copy and every discarded statement.
 
     In:  the result of `group_statements`, for sealed times.
-    Out: the data's columns, _time, _diff; together with the grouped rows they add up to each statement once.
+    Out: the data's columns, _time, _diff; added to the stored rows, they leave each statement in effect once, and no
+         discarded statement.
     """
     surplus = F.when(F.col("_discarded"), F.col("_copies")).otherwise(F.col("_copies") - 1)
     return (

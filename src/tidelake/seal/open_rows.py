@@ -1,4 +1,4 @@
-"""The rows at unsealed times, counted by Arrow or by Spark; the counts are exact wherever it matters."""
+"""The rows at unsealed times, counted by Arrow or by Spark; at suspect times, Spark compares whole statements."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OpenRows:
         rulings: the operators' decisions.
         table: its updates table.
         upper: the first time that is not sealed.
-        end: the first time that is not counted; None if every time is.
+        end: the first time that is not counted; None if every time is counted.
     """
 
     spark: SparkSession
@@ -84,7 +84,7 @@ class OpenRows:
                 counts.statements.unpersist()
 
     def _count_all(self, files: list[RunFile]) -> OpenCounts:
-        """Count with Arrow, or with Spark if Arrow cannot."""
+        """Count with Arrow, or with Spark if Arrow cannot count the rows."""
         key = self.form.key_of_values
         if key is not None:
             within = range(self.upper, INT64_MAX + 1 if self.end is None else self.end)

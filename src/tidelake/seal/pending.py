@@ -44,7 +44,7 @@ class Pending:
     def prune(self, upper: int, closed: bool) -> None:
         """Replace the statements with what they say about times at or after `upper`; if `closed`, drop all of them."""
         remaining: dict[Any, dict[str, Any]] = {}
-        # Whether a statement begins below upper: if it stayed so, every seal would compare it with the proofs again.
+        # Whether a statement begins below upper. Unless it is replaced, every seal compares it with the proofs again.
         reaches_below = False
         for row in self.rows.to_pylist():
             reaches_below = reaches_below or (bool(row["lower"]) and min(row["lower"]) < upper)

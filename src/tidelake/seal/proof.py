@@ -30,7 +30,7 @@ def record_proof(
     counts: OpenCounts,
     settled: Sequence[int],
 ) -> None:
-    """Append what was compared at each settled time. If a seal stops after this, the next one repeats it."""
+    """Append what was compared at each settled time. If the process stops after this, the next seal does so again."""
     rows = []
     for time in settled:
         count = counts.by_time.get(time, _NOTHING)

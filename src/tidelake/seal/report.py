@@ -23,7 +23,7 @@ class SealReport:
     files_opened: int = 0
     contradictions: list[Contradiction] = field(default_factory=list)
     waiting_for: list[tuple[int, int | None, int]] = field(default_factory=list)
-    """The first outstanding times: (time, announced or None if nothing covers it, counted)."""
+    """The first outstanding times: (time, announced or None if no statement covers the time, counted)."""
     committed: bool = False
     version: int = -1
     sealed_by_ingest: bool = False

@@ -121,7 +121,7 @@ class _Seal:
         self._settle(sorted(time for time in times if not frontier.less_equal(time)), counts)
         report.closed = frontier.is_empty
         if frontier.is_empty:
-            # Every int64 time is sealed; the number only says where the last update was.
+            # Every int64 time is sealed; this number only says where the last update was.
             report.upper = max([self.upper, *(min(time + 1, INT64_MAX) for time in self.settled)])
         else:
             report.upper = int(str(frontier.elements[0]))

@@ -11,9 +11,11 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tidelake.errors import ConfigurationError, SchemaRefused
+from tidelake.errors import ConfigurationError, SchemaRefused, hint_for_name
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
+
+REFERENCE = "see docs/reference/configuration.md for every key"
 
 
 class Frozen(BaseModel):
@@ -85,7 +87,7 @@ class Block:
         """Refuse unknown keys, so that a typo does not silently drop a setting."""
         for key in self.value:
             if key not in known:
-                self.child(key).fail("is not a known key", f"use one of: {', '.join(sorted(known))}")
+                self.child(key).fail("is not a known key", hint_for_name(str(key), known, REFERENCE))
 
     def validate(self, kind: type[_Settings], values: dict[str, Any], fix: str, shows_value: bool = True) -> _Settings:
         """Build settings from values; refuse the first invalid value, and name its place.

@@ -17,6 +17,7 @@ from tidelake.settings.terms import EnvelopeTerms, envelope_terms, framing_terms
 Source = Literal["files", "kafka"]
 Encoding = Literal["avro", "confluent"]
 _OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
+STALLED_AFTER_S = 86_400
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class CollectionSettings(Frozen):
     """Maximum number of messages in one tick of ingest."""
     merge_rows_max: int = Field(default=5_000_000, ge=1)
     """Maximum number of rows that the merges of a scheduled run read; the nightly compaction has no limit."""
-    stalled_after_s: int = Field(default=86_400, ge=1)
+    stalled_after_s: int = Field(default=STALLED_AFTER_S, ge=1)
     """How long upper may stay unchanged before a check warns."""
 
     verify_every_days: int = Field(default=30, ge=0)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidelake.errors import ConfigurationError
+from tidelake.errors import ConfigurationError, hint_for_name
 from tidelake.settings.block import Block, Frozen
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.framings import Sources, read_collection
@@ -21,7 +21,7 @@ from tidelake.settings.registry import RegistrySettings, read_registry
 from tidelake.settings.source import is_path_text
 from tidelake.settings.yaml_file import read_yaml
 
-_KEYS = ("alerts", "collections", "data_docs", "kafka", "lake", "registry", "store", "topics", "writer")
+KEYS = ("alerts", "collections", "data_docs", "kafka", "lake", "registry", "store", "topics", "writer")
 _DEFAULT_STEM = "collections"
 _LAKE_LENGTH_MAX = 63
 _LAKE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
@@ -55,10 +55,8 @@ class Settings(Frozen):
         for collection in self.collections:
             if collection.name == name:
                 return collection
-        names = ", ".join(collection.name for collection in self.collections) or "none"
-        raise ConfigurationError(
-            str(self.file), f"collections.{name}", "there is no collection of this name", f"use one of: {names}"
-        )
+        hint = hint_for_name(name, (collection.name for collection in self.collections))
+        raise ConfigurationError(str(self.file), f"collections.{name}", "there is no collection of this name", hint)
 
     def only(self, names: tuple[str, ...]) -> Settings:
         """Return the same settings with only these collections; an empty tuple means all.
@@ -77,7 +75,12 @@ def load_settings(file: Path) -> Settings:
     Raises:
         ConfigurationError: names the file, the line, the field, the problem and the fix. Nothing was written.
     """
-    loaded = load_valid_settings(file)
+    return read_settings(read_yaml(file))
+
+
+def read_settings(document: Block) -> Settings:
+    """Read the settings in a document; raises as `load_settings` does."""
+    loaded = _read_valid_settings(document)
     for error in loaded.refused.values():
         raise error
     return loaded.settings
@@ -98,8 +101,11 @@ def load_valid_settings(file: Path) -> LoadedSettings:
     Raises:
         ConfigurationError: the file cannot be read, or something outside the blocks of collections is invalid.
     """
-    document = read_yaml(file)
-    document.check_keys(_KEYS)
+    return _read_valid_settings(read_yaml(file))
+
+
+def _read_valid_settings(document: Block) -> LoadedSettings:
+    document.check_keys(KEYS)
     topics, store = (_read_folder(document, name) for name in ("topics", "store"))
     _check_store(document.child("store"), store, topics)
     kafka = read_kafka(document.child("kafka")) if "kafka" in document else None
@@ -116,8 +122,8 @@ def load_valid_settings(file: Path) -> LoadedSettings:
         except ConfigurationError as error:
             refused[str(name)] = error
     settings = Settings(
-        file=file,
-        lake=_read_lake(document.child("lake")) if "lake" in document else default_lake(file),
+        file=document.file,
+        lake=_read_lake(document.child("lake")) if "lake" in document else default_lake(document.file),
         store=store,
         topics=topics,
         data_docs=document.folder / _read_text(document, "data_docs"),

@@ -21,7 +21,7 @@ _SILENT = "-Xlog:cds=off,cds+dynamic=off,class+path=off"
 
 
 def archives(folder: Path | None = None) -> list[Path]:
-    """Return the archives next to the jars: one, except while the set-up replaces it."""
+    """Return the archives next to the jars; there is only one, except while the set-up replaces it."""
     return sorted(jars_folder(folder).glob(_NAME.format("*")))
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidelake.spark.installation import home, jars_lock
 from tidelake.spark.jar_error import JarError
 
-PROJECT = Path(__file__).resolve().parents[3]
-SERVICES_LOCK = PROJECT / "services.lock"
-SERVICES_FOLDER = PROJECT / ".jars" / "services"
+SERVICES_LOCK = jars_lock().with_name("services.lock")
+SERVICES_FOLDER = home() / ".jars" / "services"
 """The jars of the services that tests start: a broker, Connect and Debezium. The product does not need them."""
 ATTEMPTS_MAX = 3
 RESOLVE_TIMEOUT_S = 900.0
@@ -57,21 +57,21 @@ class Jar:
 
 
 def jars_folder(folder: Path | None = None) -> Path:
-    """Return the folder of the jars: `folder`, or the checkout's `.jars` by default."""
-    return PROJECT / ".jars" if folder is None else folder
+    """Return the folder of the jars: `folder`, or by default `.jars` in the folder of `installation.home`."""
+    return home() / ".jars" if folder is None else folder
 
 
 def locked_jars(lock: Path | None = None) -> list[Jar]:
-    """Read the lock, by default the checkout's `jars.lock`, in its order.
+    """Read the lock, by default `jars.lock`, in its order.
 
     Raises:
         JarError: the lock is missing, or a line is not `group:artifact:version sha256`.
     """
-    lock = PROJECT / "jars.lock" if lock is None else lock
+    lock = jars_lock() if lock is None else lock
     try:
         lines = lock.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
-        raise JarError(f"no lock file at {lock}. hint: jars are resolved from a checkout") from error
+        raise JarError(f"no lock file at {lock}. hint: install Tidelake again") from error
     return [_jar_of(line, lock) for line in lines if line.strip() and not line.startswith("#")]
 
 
@@ -153,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--relock", action="store_true", help="rewrite the sha256 of every jar in the lock")
     parser.add_argument("--services", action="store_true", help="use services.lock and .jars/services")
     arguments = parser.parse_args(argv)
-    lock, folder = (SERVICES_LOCK, SERVICES_FOLDER) if arguments.services else (PROJECT / "jars.lock", jars_folder())
+    lock, folder = (SERVICES_LOCK, SERVICES_FOLDER) if arguments.services else (jars_lock(), jars_folder())
     java = java_command()
     try:
         if arguments.relock:

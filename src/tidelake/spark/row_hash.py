@@ -71,7 +71,7 @@ def weighted_sums(value: Column, weight: Column, name: str = "_weighted") -> lis
     Args:
         value: the hash, bigint.
         weight: any integer; its type may be decimal. The sum is linear in it: rows whose weights cancel add nothing.
-        name: how the names of the aggregates begin.
+        name: the prefix of the aggregates' names.
     """
     factor = F.pmod(weight, F.lit(MODULUS)).cast("bigint")
     halves = {_FIRST: value.bitwiseAND(F.lit(MODULUS)), _SECOND: F.shiftrightunsigned(value, 33)}

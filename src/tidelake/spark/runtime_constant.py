@@ -19,6 +19,6 @@ def parameter(number: int, anchor: Column) -> Column:
 
     Args:
         number: an int64.
-        anchor: a bigint column of the rows that use the number; if it is null in a row, so is the number.
+        anchor: a bigint column of the rows that use the number; if it is null in a row, the number is null as well.
     """
     return F.get(F.array(F.lit(number).cast("bigint")), anchor.bitwiseAND(F.lit(0)).cast("int"))

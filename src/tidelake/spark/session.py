@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -13,10 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 from py4j.java_gateway import JavaClass, is_instance_of
 from pyspark import SparkConf, SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tidelake.spark.class_archive import options_to_use
-from tidelake.spark.jars import PROJECT, resolve, verify
+from tidelake.spark.installation import home
+from tidelake.spark.interrupt import keep_handler
+from tidelake.spark.jars import resolve, verify
 
 _EXACT = {
     "spark.sql.session.timeZone": "UTC",
@@ -41,7 +45,7 @@ _EXACT = {
     "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    # PySpark would send the JVM the Python call site of each call: three of four round trips of a small plan.
+    # PySpark would send the JVM the Python call site of each call: three of the four round trips for a small plan.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Enough open writers in each task, so that Spark does not sort rows by the columns that partition files.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
@@ -69,7 +73,8 @@ _CACHED_NAMES = ("PythonUtils", "PythonSQLUtils", "functions", "org.apache.spark
 _COMPILE_ALL = "-XX:-DontCompileHugeMethods"
 _JAVA_OPTIONS = " ".join([_COMPILE_ALL, *(f"-D{name}={value}" for name, value in _AVRO_LIMITS.items())])
 
-LOG = PROJECT / ".logs" / "spark.log"
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+LOG = home() / ".logs" / "spark.log"
 """The log of Spark and its JVM in a process that started them: start-up warnings and errors."""
 _LOG_BYTES_MAX = 10_000_000
 """If the log is longer when a JVM starts, it is truncated."""
@@ -124,6 +129,7 @@ def start_session(
         builder = builder.config(name, value)
     with _engine_output_to_log():
         session = builder.getOrCreate()
+    keep_handler()
     session.sparkContext.setLogLevel("ERROR")
     jvm = session.sparkContext._jvm
     assert jvm is not None
@@ -185,7 +191,8 @@ def _engine_output_to_log() -> Iterator[None]:
     os.dup2(log.fileno(), 2)
     try:
         yield
-    except BaseException:
+        _pyspark_log_to(LOG)
+    except Exception:
         os.dup2(terminal, 2)
         os.write(2, LOG.read_bytes()[start:])
         raise
@@ -193,6 +200,16 @@ def _engine_output_to_log() -> Iterator[None]:
         os.dup2(terminal, 2)
         os.close(terminal)
         log.close()
+
+
+def _pyspark_log_to(file: Path) -> None:
+    """Redirect PySpark's own log of failed queries, which repeats Java's stack traces on standard error."""
+    for name in _QUERY_LOGGERS:
+        logger = PySparkLogger.getLogger(name)
+        for handler in list(logger.handlers):
+            logger.removeHandler(handler)
+        logger.addHandler(logging.FileHandler(file, encoding="utf-8", delay=True))
+        logger.propagate = False
 
 
 def collector_options(settings: Mapping[str, str]) -> list[str]:

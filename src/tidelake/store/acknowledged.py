@@ -1,7 +1,7 @@
 """Which entries and checkpoints of a table's log were acknowledged: each of them has a marker.
 
 `_acked/<version>-<SHA-256 of the entry>.json` holds a copy of the entry. The copy is durable before the commit returns.
-So an entry that differs from its marker, or is missing, is damage and can be restored from the copy; only an entry
+So an entry that is missing or differs from its marker is damage, and can be restored from the copy; only an entry
 without a marker may be torn. `_acked/<version>-<SHA-256 of the checkpoint>.checkpoint` is empty: what a checkpoint
 holds can be recomputed from the entries, which stay until there are two later checkpoints. See
 docs/decisions/acknowledged.md.
@@ -86,7 +86,7 @@ def acknowledge_checkpoint(path: Location, version: int, digest: str) -> None:
 
 
 def forget_before(path: Location, version: int) -> None:
-    """Delete the markers of versions before this one, oldest first, because a gap between markers is damage."""
+    """Delete the markers of versions before a version, oldest first: a gap between markers would be damage."""
     for name in sorted(blobs.list_names(path / ACKED)):
         match = _NAME.fullmatch(name)
         if match is not None and int(match[1]) < version:

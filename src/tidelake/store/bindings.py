@@ -30,10 +30,10 @@ def minted_time(path: Location) -> int:
 
 
 def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
-    """Store a binding before the commit that makes it true.
+    """Store a binding before the commit that makes it valid.
 
     Returns:
-        False if another tick has bound the same time, or a later one; in that case nothing is stored.
+        False if another tick has bound the same time or a later time; then nothing is stored.
 
     Raises:
         Conflict: every attempt lost.
@@ -58,12 +58,13 @@ def append_binding(path: Location, binding: Binding, epoch: int) -> bool:
 
 
 def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> list[Binding]:
-    """Return the bindings that hold at a version of the updates table, for times at or after `lower`, oldest first.
+    """Return the bindings that are valid at a version of the updates table, at or after `lower`, oldest first.
 
     Raises:
         DamagedTable: a binding is missing or does not fit the others.
 
-    Cost: the files of `bindings/` that reach `lower`; one row for each tick, but idle ticks cost next to nothing.
+    Cost: the files of `bindings/` with times at or after `lower`: one row for each tick. Idle ticks cost next to
+    nothing.
     """
     path, upper = collection.paths.bindings, table.value(UPPER) or 0
     files = [file for file in OpenTable(path).files() if file.time_max is None or file.time_max >= lower]

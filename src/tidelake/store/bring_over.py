@@ -1,8 +1,8 @@
-"""Brings older tables over to the newest format, so that no process of an earlier version works beside this one.
+"""Upgrades older tables to the newest format, so that no process of an earlier release works beside this process.
 
-The commit that brings a table over sets a property that every earlier version refuses. The catalog comes first, as
-every process opens it first; the tables of a collection follow before anything else is committed to them. There is no
-way back. See docs/decisions/format.md.
+The commit that upgrades a table sets a property that every earlier release refuses. The catalog comes first, as every
+process opens it first; the tables of a collection follow before anything else is committed to them. There is no way
+back. See docs/decisions/format.md.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tidelake.store.table_log import settle
 
 
 def bring_over(path: Location) -> bool:
-    """Bring a table over to the newest format, unless it has that format; return whether this call did so.
+    """Upgrade a table to the newest format, unless it has that format; return whether this call did so.
 
     The log gets markers, then one commit states the format and sets the property. If the call is interrupted in
-    between, the table still belongs to the earlier version, and the next call starts over. If the earlier version
-    commits in between, the commit of this call conflicts, and is tried again on top of the other one.
+    between, the table still belongs to the earlier release, and the next call starts over. If the earlier release
+    commits in between, the commit of this call conflicts and is tried again after that commit.
 
     Raises:
         Conflict: every attempt lost.
@@ -29,7 +29,7 @@ def bring_over(path: Location) -> bool:
     """
 
     def commit(table: OpenTable) -> bool:
-        if table.format == FORMAT_VERSION:
+        if table.format >= FORMAT_VERSION:
             return False
         marked = settle(path, takes_over=True).version
         reach("format.after_markers")
@@ -40,4 +40,4 @@ def bring_over(path: Location) -> bool:
         reach("format.after_commit")
         return True
 
-    return retry_commit(path, commit, f"{ATTEMPTS_MAX} attempts to bring the table over failed")
+    return retry_commit(path, commit, f"{ATTEMPTS_MAX} attempts to upgrade the table failed")

@@ -1,18 +1,19 @@
 """The catalog: for each collection, its random id, its schema, `since`, its capabilities, its epoch and its decisions.
 
-Each row of the catalog's table is a collection; a change replaces the row's run. Two changes from the same state
-propose the same `seq`, so acquiring a capability and moving `since` cannot both succeed.
+Each row of the catalog's table is a collection or a publication; a change replaces the row's run. Two changes from the
+same state propose the same `seq`, so acquiring a capability and moving `since` cannot both succeed.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
-from tidelake.errors import Conflict, DamagedTable, FrontierRegression, UnknownCollection, WriterFenced
+from tidelake.errors import Conflict, DamagedTable, Fenced, FrontierRegression, UnknownCollection, WriterFenced
 from tidelake.settings.collection import CollectionSpec
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
@@ -22,8 +23,8 @@ from tidelake.store.compatibility import check_same, with_columns
 from tidelake.store.decision import Acknowledge, Decision, Offsets, replaces, time_of
 from tidelake.store.entry import Capability, Collection, Entry
 from tidelake.store.failpoints import reach
-from tidelake.store.files import discard_run, read_rows, write_run
-from tidelake.store.format import FORMAT_VERSION
+from tidelake.store.files import RunFile, discard_run, read_rows, write_run
+from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION
 from tidelake.store.layout import (
     BINDINGS_SCHEMA,
     PROGRESS_SCHEMA,
@@ -34,9 +35,11 @@ from tidelake.store.layout import (
     new_run,
 )
 from tidelake.store.notices import warn
+from tidelake.store.publication import Publication, folder_of_name, holds_publication, run_kind
 from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
 
-_BROUGHT_OVER = "tables were brought over to a new format: earlier versions refuse them from now on"
+_UPGRADED = "tables were upgraded to a new format: earlier releases refuse them from now on"
+T = TypeVar("T")
 _SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("document", pa.string()), pa.field(RUN, pa.string())])
 
 
@@ -73,6 +76,49 @@ class Catalog:
             if entry.name == name:
                 return Collection(entry, self.store.collection(entry.id))
         raise UnknownCollection(str(self.store.root), name)
+
+    def publication(self, name: str) -> Publication | None:
+        """Return the publication of this name; None if nothing was ever published under it.
+
+        Cost: the catalog's log is opened, and one small file is read.
+        """
+        if not self.exists():
+            return None
+        return next(iter(self._publications(OpenTable(self.store.catalog), name).values()), None)
+
+    def publish(self, collection: Collection) -> Publication:
+        """Bind a collection's name to it, so that its contents may be published, and return the publication.
+
+        If the name is bound to another collection, which was dropped or has a different name now, it is bound anew. If
+        it is bound to this one, nothing is written.
+
+        Raises:
+            UnknownCollection: the store does not have this collection under this name any more.
+            Fenced: the collection's epoch was raised after it was opened.
+        """
+        entry = collection.entry
+
+        def commit(table: OpenTable) -> Publication:
+            newest = next((other for other in self._read(table).values() if other.id == entry.id), None)
+            if newest is None or newest.name != entry.name:
+                raise UnknownCollection(str(self.store.root), entry.name)
+            if newest.epoch != entry.epoch:
+                raise Fenced(str(self.store.publication(folder_of_name(entry.name))), entry.epoch, newest.epoch)
+            bound = self._publications(table, entry.name)
+            for publication in bound.values():
+                if publication.collection_id == entry.id:
+                    return publication
+            publication = Publication(
+                name=entry.name,
+                folder=next((earlier.folder for earlier in bound.values()), folder_of_name(entry.name)),
+                collection_id=entry.id,
+                bound_at_ms=int(time.time() * 1000),
+            )
+            document, values = publication.model_dump_json(), {FORMAT: CATALOG_VERSION}
+            self._swap(table, run_kind(entry.name), entry.name, document, list(bound), values)
+            return publication
+
+        return self._retry(commit)
 
     def check(self, specs: Iterable[CollectionSpec]) -> frozenset[str]:
         """Refuse settings that do not fit what the store holds, before anything is written.
@@ -128,7 +174,7 @@ class Catalog:
         if not entry.tables_made:
             self._create_tables(collection)
             entry = self.update(entry.name, lambda newest: newest.model_copy(update={"tables_made": True}))
-        entry = self._bring_tables_over(entry)
+        entry = self._upgrade_tables(entry)
         if entry.epoch:
             self._carry_epoch(entry)
         opened = Collection(entry, collection.paths)
@@ -138,10 +184,10 @@ class Catalog:
         return opened
 
     def _check_not_lost(self) -> None:
-        """Check that a store without a catalog has no collections either.
+        """Check that a store without a catalog has no collections.
 
         Raises:
-            DamagedTable: it has some.
+            DamagedTable: the store has collections.
         """
         if blobs.list_names(self.store.collections):
             raise DamagedTable(str(self.store.catalog), "it is missing, but there are collections")
@@ -202,30 +248,30 @@ class Catalog:
         def replace(newest: Entry) -> Entry:
             return newest.model_copy(update={"epoch": newest.epoch + 1, "writer": writer})
 
-        entry = self._bring_tables_over(self.update(name, replace))
+        entry = self._upgrade_tables(self.update(name, replace))
         reach("catalog.after_epoch")
         self._carry_epoch(entry)
         return entry
 
     def _carry_epoch(self, entry: Entry) -> None:
-        """Write the entry's epoch to the tables that it fences; after an interruption, the next opening does so."""
+        """Write the entry's epoch to the tables that it fences. After an interruption, `open_or_create` does so."""
         paths = self.store.collection(entry.id)
         bindings = [paths.bindings] if entry.mints_times else []
         for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):
             _raise_epoch(path, entry.epoch)
 
-    def _bring_tables_over(self, entry: Entry) -> Entry:
-        """Bring a collection's tables over to the newest format, before anything is committed to them.
+    def _upgrade_tables(self, entry: Entry) -> Entry:
+        """Upgrade a collection's tables to the newest format, before anything is committed to them.
 
-        The catalog was brought over already, so no process of an earlier version creates further tables.
+        The catalog was upgraded already, so no process of an earlier release creates further tables.
         """
         if entry.tables_format == FORMAT_VERSION:
             return entry
         tables = Collection(entry, self.store.collection(entry.id)).tables
-        brought = [table.name for table in tables if (entry.tables_made or is_table(table)) and bring_over(table)]
+        upgraded = [table.name for table in tables if (entry.tables_made or is_table(table)) and bring_over(table)]
         reach("format.after_tables")
-        if brought:
-            warn(_BROUGHT_OVER, store=str(self.store.root), collection=entry.name, tables=brought)
+        if upgraded:
+            warn(_UPGRADED, store=str(self.store.root), collection=entry.name, tables=upgraded)
         return self.update(entry.name, lambda newest: newest.model_copy(update={"tables_format": FORMAT_VERSION}))
 
     def _create_tables(self, collection: Collection) -> None:
@@ -248,11 +294,17 @@ class Catalog:
         )
 
     def _read(self, table: OpenTable) -> dict[str, Entry]:
-        rows = read_rows(self.store.catalog, table.files(), _SCHEMA)
-        return {
-            run: Entry.model_validate_json(text)
-            for run, text in zip(rows[RUN].to_pylist(), rows["document"].to_pylist(), strict=True)
-        }
+        documents = self._documents([file for file in table.files() if not holds_publication(file.run)])
+        return {run: Entry.model_validate_json(text) for run, text in documents.items()}
+
+    def _publications(self, table: OpenTable, name: str) -> dict[str, Publication]:
+        documents = self._documents([file for file in table.files() if holds_publication(file.run, name)])
+        return {run: Publication.model_validate_json(text) for run, text in documents.items()}
+
+    def _documents(self, files: Sequence[RunFile]) -> dict[str, str]:
+        """Return the document of each of these runs."""
+        rows = read_rows(self.store.catalog, files, _SCHEMA)
+        return dict(zip(rows[RUN].to_pylist(), rows["document"].to_pylist(), strict=True))
 
     def _change(self, change: Callable[[dict[str, Entry]], Entry]) -> Entry:
         def commit(table: OpenTable) -> Entry:
@@ -260,25 +312,39 @@ class Catalog:
             entry = change(entries)
             if table.format < FORMAT_VERSION:
                 if bring_over(table.path):
-                    warn(_BROUGHT_OVER, store=str(self.store.root), collection=None, tables=[table.path.name])
+                    warn(_UPGRADED, store=str(self.store.root), collection=None, tables=[table.path.name])
                 reach("format.after_catalog")
                 return commit(OpenTable(table.path))
             if entry in entries.values():
                 return entry
-            run = new_run("entry", table.seq)
-            rows = pa.table({"name": [entry.name], "document": [entry.model_dump_json()]})
-            added = write_run(self.store.catalog, run, rows)
             removes = [old_run for old_run, old in entries.items() if old.id == entry.id]
-            try:
-                table.commit({}, added, removes)
-            except Conflict:
-                discard_run(self.store.catalog, run)
-                reach("catalog.after_conflict")
-                raise
-            reach("catalog.after_commit")
-            maintain(self.store.catalog)
+            self._swap(table, "entry", entry.name, entry.model_dump_json(), removes)
             return entry
 
+        return self._retry(commit)
+
+    def _swap(
+        self,
+        table: OpenTable,
+        kind: str,
+        name: str,
+        document: str,
+        removes: Sequence[str],
+        values: Mapping[str, int] | None = None,
+    ) -> None:
+        """Commit a row in place of earlier runs."""
+        run = new_run(kind, table.seq)
+        added = write_run(self.store.catalog, run, pa.table({"name": [name], "document": [document]}))
+        try:
+            table.commit(values or {}, added, removes)
+        except Conflict:
+            discard_run(self.store.catalog, run)
+            reach("catalog.after_conflict")
+            raise
+        reach("catalog.after_commit")
+        maintain(self.store.catalog)
+
+    def _retry(self, commit: Callable[[OpenTable], T]) -> T:
         failure = f"{ATTEMPTS_MAX} attempts to change the catalog failed"
         return retry_commit(self.store.catalog, commit, failure, pause_s=0.002)
 

@@ -1,6 +1,6 @@
 """Adds to a table the columns that the catalog has and the table lacks, in a separate commit.
 
-The catalog is changed first. If a process stops in between, the next one to open the collection adds the columns.
+The catalog is changed first. If a process stops in between, the next process that opens the collection adds them.
 """
 
 from __future__ import annotations

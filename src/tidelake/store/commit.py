@@ -1,9 +1,10 @@
-"""The only module that commits: what a table's log says, and the one call that adds to it.
+"""The only module that commits: it reads what a table's log says, and adds to the log in a single call.
 
 Every commit carries a random nonce and, as Delta application transactions, small values: the caller's (`upper`,
-offsets, …) and `seq`, which rises by one each time. Two commits from the same state propose the same `seq`, so at most
-one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt: delta-rs would rebase a
-stale append that has no application transaction in common with the other commit, and does not check that values rise.
+offsets, …) and `seq`, which rises by one with each commit. Two commits from the same state propose the same `seq`, so
+at most one of them succeeds: that is compare-and-append. An `OpenTable` is good for a single attempt: delta-rs would
+rebase a stale append that has no application transaction in common with the other commit, and does not check that
+values rise.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.failpoints import reach
 from tidelake.store.files import DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
-from tidelake.store.format import FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
+from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, TIME, begun_at
 from tidelake.store.log_state import LogState
 from tidelake.store.table_log import (
@@ -63,12 +64,12 @@ from tidelake.store.table_log import (
 
 EPOCH = "epoch"
 SWEEP_FLOOR = "sweep_floor"
-"""A run that began at a `seq` below this value, and is not live, may be deleted at any moment. No commit can add it."""
+"""A run that began at a `seq` below this value and is not live may be deleted at any moment. No commit can add it."""
 
 _CONFIGURATION = {
     "delta.logRetentionDuration": "interval 6 hours",
     "delta.deletedFileRetentionDuration": "interval 24 hours",
-    # The first column is `_time`. `dataSkippingStatsColumns` would lose all statistics if a column is a struct.
+    # The first column is `_time`. With `dataSkippingStatsColumns`, a column of structs would lose all statistics.
     "delta.dataSkippingNumIndexedCols": "1",
     "delta.checkpointInterval": "1000000",  # `maintain` writes checkpoints, outside the commit call
     REFUSED_PROPERTY: REFUSED_VALUE,
@@ -80,8 +81,8 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | None = None) -> None:
     """Create an empty table partitioned by `_run` with `seq` 0 and these values, unless it exists.
 
-    The first entry is written elsewhere and then created in the log, if the log has none. So exactly one of several
-    processes succeeds. delta-rs would let each of them commit a version of its own.
+    The first entry is written elsewhere, and then created in the log if the log has no entry yet. So exactly one of
+    several processes succeeds. delta-rs would let each of them commit a version of its own.
     """
     if is_table(path):
         return
@@ -130,7 +131,7 @@ class Committed:
 
 
 class OpenTable:
-    """One table as its log stands now: its values and live files, and the right to one attempt at a commit."""
+    """A table in the state that its log has now: its values, its live files, and one attempt at a commit."""
 
     def __init__(self, path: Location) -> None:
         """Read the log.
@@ -138,7 +139,7 @@ class OpenTable:
         Raises:
             DamagedTable: Tidelake did not write the newest entry, `seq` does not rise by one, or state is missing.
             DamagedLog: what was acknowledged is missing or has changed.
-            NewerFormat: a later version of Tidelake wrote the table in a format that this one does not know.
+            NewerFormat: a later release of Tidelake wrote the table in a format that this release does not know.
         """
         self.path = path
         self._tip = settle(path)
@@ -150,19 +151,19 @@ class OpenTable:
             raise DamagedTable(str(path), f"version {self.version} carries no 'seq'")
         self.seq: int = seq
         self.format: int = self.value(FORMAT) or 0
-        if self.format > FORMAT_VERSION:
-            raise NewerFormat(str(path), self.format, FORMAT_VERSION)
+        if self.format > CATALOG_VERSION:
+            raise NewerFormat(str(path), self.format, CATALOG_VERSION)
         self._check_chain()
         retention = self._state.metadata["configuration"].get(REFUSED_PROPERTY)
         if retention not in (None, REFUSED_VALUE):
             raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY} makes the table forget its state")
-        if retention is None and self.format == FORMAT_VERSION:
-            raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY}, which keeps earlier versions out, is gone")
+        if retention is None and self.format >= FORMAT_VERSION:
+            raise DamagedTable(str(path), f"the property {REFUSED_PROPERTY}, which keeps earlier releases out, is gone")
 
     def at(self, version: int) -> OpenTable | None:
-        """The table as it was at an earlier version, for reading alone; None if the log no longer reaches back to it.
+        """The table as it was at a given version, only for reading; None if the log no longer reaches back to it.
 
-        Its files may have been deleted since.
+        Files of that version may have been deleted since.
         """
         earlier = state_at(self.path, version)
         if earlier is None:
@@ -183,6 +184,11 @@ class OpenTable:
     def files(self) -> list[RunFile]:
         """All live files, as their log entries describe them."""
         return [_run_file(path, action) for path, action in self._state.files.items()]
+
+    @property
+    def id(self) -> str:
+        """The random id that the table got when it was created; no commit changes it."""
+        return str(self._state.metadata["id"])
 
     def schema(self) -> pa.Schema:
         """The table's schema, `_run` included."""
@@ -258,7 +264,7 @@ class OpenTable:
         return self._call(call, {})
 
     def raise_format(self) -> Committed:
-        """State the newest format, and set the property that every earlier version refuses. Only for `bring_over`.
+        """State the newest format, and set the property that every earlier release refuses. Only for `bring_over`.
 
         Raises:
             Conflict, Indeterminate: as with `commit`.
@@ -282,15 +288,15 @@ class OpenTable:
 
     def _check_format(self) -> None:
         if self.format < FORMAT_VERSION:
-            fact = f"{self.path} has the format of an earlier version, which may be writing to it"
-            raise CommitRefused(fact, "open the collection for writing: that brings its tables over")
+            fact = f"{self.path} has the format of an earlier release, which may be writing to it"
+            raise CommitRefused(fact, "open the collection for writing: that upgrades its tables")
 
     def _call(self, call: Callable[[DeltaTable, CommitProperties], None], values: Mapping[str, int]) -> Committed:
         """Make one call that commits, with the next `seq` and these values; return once the commit is durable."""
         nonce = secrets.token_hex(16)
         transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
         reach("commit.before_call", self.path.name)
-        if read_markers(self.path).newest > self.version:  # whatever the log says: its newest entries may be lost
+        if read_markers(self.path).newest > self.version:  # not decided by the log: its newest entries may be lost
             raise Conflict(str(self.path), self.version + 1, "another commit was acknowledged already")
         table = _load_at(self.path, self.version)
         try:
@@ -346,7 +352,7 @@ class OpenTable:
         if seq != self.seq or seq != expected:
             raise DamagedTable(str(self.path), f"'seq' is {seq} at version {self.version}, but should be {expected}")
         if self._tip.digest is None:
-            fact = f"version {self.version} was committed by an earlier version of Tidelake, which acknowledges nothing"
+            fact = f"version {self.version} was committed by an earlier release of Tidelake, which acknowledges nothing"
             raise DamagedTable(str(self.path), fact)
 
     def _check_epoch(self, epoch: int | None) -> None:
@@ -396,7 +402,7 @@ def maintain(path: Location) -> bool:
     """If there are enough new entries, write a checkpoint and clean up the log before it; return whether it did so."""
     if newest_version(path) - last_checkpoint(path) < _CHECKPOINT_EVERY_COMMITS:
         return False  # decided by file names alone: opening the log costs as much as a commit
-    table = _load_settled(path)
+    table = _load_newest(path)
     version = table.version()
     table.create_checkpoint()
     reach("commit.after_checkpoint_write")
@@ -413,7 +419,7 @@ def maintain(path: Location) -> bool:
 
 
 def _state_of(path: Location, tip: Tip) -> LogState:
-    """Return the state of a table at the newest entry of its settled log."""
+    """Return the state of a table at the newest entry of its prepared log."""
     if tip.version < 0:
         raise DamagedTable(str(path), "there is no table")
     try:
@@ -425,8 +431,8 @@ def _state_of(path: Location, tip: Tip) -> LogState:
     return state
 
 
-def _load_settled(path: Location) -> DeltaTable:
-    """Load a table at the newest entry of its settled log."""
+def _load_newest(path: Location) -> DeltaTable:
+    """Load a table at the newest entry of its prepared log."""
     while True:
         with suppress(Conflict):  # another process has committed in the meantime
             return _load_at(path, settle(path).version)

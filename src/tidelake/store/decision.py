@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from tidelake.errors import DecisionRefused
+from tidelake.protocol.json_values import to_text
 from tidelake.protocol.order import INT64_MAX
 
 _OFFSETS = re.compile(r"(?s)(.+):(\d{1,19}):(\d{1,19})(?:-(\d{1,19}))?", re.ASCII)
@@ -109,8 +110,8 @@ Decision = Count | Discard | AcceptGap | AcceptTopic | Acknowledge
 class DecisionDocument(BaseModel):
     """A decision as the catalog stores it and `--json` prints it. The fields that are set give its kind.
 
-    The fields, their order and their shapes never change, so that every version of Tidelake can read what earlier
-    versions stored.
+    The fields, their order and their shapes never change, so that every release of Tidelake can read what earlier
+    releases stored.
 
     >>> document = DecisionDocument(time=3, count=2, reason="both", at_ms=7)
     >>> document.decision()
@@ -151,7 +152,7 @@ class DecisionDocument(BaseModel):
         """Read the decision.
 
         Raises:
-            ValueError: it holds no decision, or more than one.
+            ValueError: the document holds no decision, or several.
         """
         kinds = (self.count, self.discard, self.accept_gap, self.accept_topic, self.quarantined)
         about_time = self.count is not None or self.discard is not None
@@ -179,10 +180,10 @@ StoredDecision = Annotated[Decision, BeforeValidator(_read), PlainSerializer(Dec
 
 
 def replaces(decision: Decision, earlier: Decision) -> bool:
-    """Return whether a decision replaces an earlier one: it sets a new count for the same time, or repeats it."""
+    """Return whether a decision replaces an earlier decision: it repeats it, or sets a new count for the same time."""
     match decision, earlier:
         case AcceptTopic(), _:
-            return False  # a topic may be recreated more than once, and each acceptance counts
+            return False  # a topic may be recreated more than once, and each acceptance is kept
         case Count(), Count():
             return decision.time == earlier.time
         case _:
@@ -207,3 +208,22 @@ def discards_in(decisions: Iterable[Decision]) -> list[Discard]:
 def reasons_in(decisions: Iterable[Decision]) -> dict[int, str]:
     """Return the reason of the newest decision about each time, by time."""
     return {decision.time: decision.reason for decision in decisions if isinstance(decision, Count | Discard)}
+
+
+def described(decision: Decision) -> tuple[str, str]:
+    """Return the kind of a decision, as the sub-command that makes it is named, and what it is about.
+
+    >>> described(Count(time=3, count=2000, reason="both"))
+    ('count', 'time 3: 2,000 updates')
+    """
+    match decision:
+        case Count(time=time, count=count):
+            return "count", f"time {time}: {count:,} updates"
+        case Discard(time=time, statement=statement):
+            return "discard", f"time {time}: {to_text(statement)}"
+        case AcceptGap(offsets=offsets):
+            return "gap", str(offsets)
+        case AcceptTopic(topic=topic):
+            return "topic", topic
+        case Acknowledge(offsets=offsets):
+            return "quarantine", str(offsets)

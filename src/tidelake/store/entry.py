@@ -43,14 +43,14 @@ class Entry(BaseModel):
     value_schema: dict[str, Any] = {}
     """Reclocked: the schema of values; for change events, of the row. Empty in old entries."""
     added: tuple[str, ...] = ()
-    """The columns added since the collection was created; settings need not name them."""
+    """The columns added since the collection was created; settings do not have to name them."""
     key: tuple[str, ...] = ()
     """The columns that identify a row; empty if there is no key."""
     before: Literal["whole", "key"] = "whole"
     """Change events with a key: whether `before` has the whole row, or only the key."""
     epoch: int = 0
     writer: str | None = Field(default=None, exclude_if=lambda name: name is None)
-    """The only writer that may commit; None allows any. None is not stored: earlier versions know no such field."""
+    """The only writer that may commit; None allows any. None is not stored: earlier releases do not know the field."""
     since: tuple[int, ...] = (0,)
     capabilities: tuple[Capability, ...]
     decisions: tuple[StoredDecision, ...] = ()
@@ -58,7 +58,7 @@ class Entry(BaseModel):
     tables_made: bool = False
     """Whether all tables were created. From then on a missing table is damage and is never recreated."""
     tables_format: int = Field(default=0, exclude_if=lambda number: number == 0)
-    """Each table has at least this format; see `store.format`. 0 is not stored: earlier versions did not store it."""
+    """Each table has at least this format; see `store.format`. 0 is not stored: earlier releases did not store it."""
 
     @property
     def positioned(self) -> bool:

@@ -1,4 +1,4 @@
-"""Failpoints: named places at which tests kill the process, one for each line of the crash table."""
+"""Failpoints: named places in the code at which tests kill the process."""
 
 from __future__ import annotations
 
@@ -57,8 +57,12 @@ FAILPOINTS: tuple[str, ...] = (
     "sweep.after_floor",
     "sweep.after_folder",
     "compact.after_sweep",
+    "current.after_catalog",
     "current.before_write",
+    "current.after_files",
+    "current.after_entry",
     "current.after_write",
+    "current.after_checkpoint",
 )
 """All names of failpoints except those below: tables and commits first, then the steps of a schedule in order."""
 
@@ -77,7 +81,7 @@ RAW_FAILPOINTS: tuple[str, ...] = (
     "raw.after_lost_offsets",
     "raw.after_commit",
 )
-"""Only reclocked collections reach these: they have one more table, and a different tick."""
+"""Only reclocked collections reach these: they have the table `bindings` as well, and their ticks take other steps."""
 
 EVOLUTION_FAILPOINTS: tuple[str, ...] = ("columns.after_catalog", "columns.after_commit")
 """Only collections that get a new column reach these."""

@@ -2,8 +2,8 @@
 
 Every page has a checksum, and every reader verifies it. The log states each file's size and a digest: the SHA-256 of a
 small file, or of the footer of a larger one. So damage outside the pages and a different file under the same name are
-detected as well. For a larger file on a local disk, the log also states the SHA-256 of all of it, which merges and deep
-verifications compare.
+detected as well. For a larger file on a local disk, the log also states the SHA-256 of the whole file, which merges and
+deep verifications compare.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tidelake.store.layout import RUN, TIME
 HASHED_BYTES_MAX = 1 << 20
 """The digest of a file up to this size covers all of it; the digest of a larger file covers its footer."""
 DIGEST, ROWS_HASH = "sha256", "rows_hash"
-"""The fields of a file's statistics in the log that state its digest, and the hash of all rows of its run."""
+"""The fields of a file's statistics in the log with its digest and with the hash of all rows of its run."""
 WHOLE_DIGEST = "sha256_whole"
-"""The field with the SHA-256 of all of a larger file. A file that was written to an object store has none."""
+"""The field with the SHA-256 of a larger file as a whole. A file that was written to an object store has none."""
 _TAIL_BYTES = 1 << 14
 """How many bytes at the end of a file are read first, to find its footer."""
 _CHUNK_BYTES = 1 << 20
@@ -54,7 +54,7 @@ class RunFile:
     digest: str | None = None
     """The SHA-256 of the file or of its footer; None if the file was committed before logs stated digests."""
     whole_digest: str | None = None
-    """The SHA-256 of all of a larger file; None if it is not stated."""
+    """The SHA-256 of a larger file as a whole; None if it is not stated."""
     rows_hash: str | None = None
     """The sum of the hashes of all rows of the run; see `spark.row_hash`. None if the writer did not state it."""
 
@@ -67,7 +67,7 @@ class RunFile:
     def statistics(self) -> str:
         """Delta's statistics of the file: its number of rows, and the bounds of `_time` if it has that column.
 
-        The digest is one of them, because readers skip unknown statistics, and checkpoints keep them.
+        The digests are among them, because readers skip unknown statistics, and checkpoints keep them.
         """
         stated: dict[str, object] = {"numRecords": self.rows}
         if self.time_min is not None and self.time_max is not None:
@@ -234,9 +234,9 @@ def check_whole(table: Location, files: Sequence[RunFile]) -> None:
 
 
 def are_same_bytes(table: Location, committed: RunFile, made: RunFile) -> bool:
-    """Return whether a file has exactly the bytes of one that was committed, as far as the log proves it.
+    """Return whether the log proves that a file has exactly the bytes of a committed file.
 
-    A larger file of which the log does not state the SHA-256 is never the same.
+    For a larger file, that takes the SHA-256 of the whole file: without it in the log, the answer is False.
     """
     if committed.digest is None or (committed.bytes > HASHED_BYTES_MAX and committed.whole_digest is None):
         return False
@@ -301,7 +301,8 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
     """Refuse a file that is missing, or that does not have the table's schema or the stated number of rows.
 
     Raises:
-        CommitRefused: the error names the file and what does not fit. Delta engines would accept it and fail later.
+        CommitRefused: the error names the file and what does not fit. Delta engines would accept it, and fail when
+            they read it.
         DamagedTable: the file does not have the size or the digest that is stated.
     """
     path = table / file.path

@@ -1,16 +1,19 @@
-"""The format of tables, and the property that makes earlier versions of Tidelake refuse them.
+"""The format of tables, and the property that makes earlier releases of Tidelake refuse them.
 
-Format 2 comes with markers (`acknowledged`), digests and sweep floors, which earlier versions neither write nor check.
-Earlier versions do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
-See docs/decisions/format.md.
+Format 2 comes with markers (`acknowledged`), digests and sweep floors, which earlier releases neither write nor check.
+Earlier releases do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
+Format 3 is the catalog's alone: it has publications, which earlier releases would take for collections. They refuse the
+later format. See docs/decisions/format.md.
 """
 
 from __future__ import annotations
 
 FORMAT, FORMAT_VERSION = "format", 2
-"""The value that states a table's format, and the newest format that this version knows. A table without the value was
-created before formats were stated. Tables of format 1, which was never released, lack the property."""
+"""The value that states a table's format, and the format that every table is brought over to. A table without the
+value was created before formats were stated. Tables of format 1, which was never released, lack the property."""
+CATALOG_VERSION = 3
+"""The format of a catalog from its first publication on. No table has a later format that this release knows."""
 REFUSED_PROPERTY = "delta.setTransactionRetentionDuration"
-"""Every version before format 2 refuses a table with this property, whatever its value, before any read or write."""
+"""Every release before format 2 refuses a table with this property, whatever its value, before any read or write."""
 REFUSED_VALUE = "interval 36500 days"
 """A retention that forgets nothing. With any other value, a table would lose its state, so the table is refused."""

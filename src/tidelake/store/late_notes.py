@@ -57,7 +57,7 @@ class LateContradiction:
     data: dict[str, Any] | None
     """The update's data as `tidelake read --json` prints it; None for a count."""
     decision: str | None
-    """The reason of the decision that settled it, or None."""
+    """The reason of the decision that settles the contradiction; None if no decision does."""
     more: int = 0
     """Number of further, unlisted times at which the statement contradicts the proven count."""
 
@@ -107,7 +107,7 @@ class LateNotes:
         files = [file for file in OpenTable(collection.paths.proofs).files() if kind_of(file.run) == CONTRADICTED_RUN]
         columns = [TIME, "kind", "detail"]
         rows = read_rows(collection.paths.proofs, files, PROOFS_SCHEMA, [*columns, "counted"])
-        if rows:  # usually not, and Arrow's engine takes longer to import than a whole `status`
+        if rows:  # there are hardly ever any, and Arrow's engine takes longer to import than a whole `status`
             distinct = rows.group_by(columns).aggregate([("counted", "max")])
             rows = distinct.rename_columns([*columns, "counted"]).sort_by([(name, "ascending") for name in columns])
         self.rows = rows
@@ -207,7 +207,10 @@ class _Settled:
         return encode_data(self.schema, data)
 
     def read(self, time: int, kind: str, note: dict[str, Any], facts: int) -> list[LateContradiction]:
-        """Return the contradictions in a note, with their decisions: one per listed time of a late count, else one."""
+        """Return the contradictions in a note, with their decisions.
+
+        A late count has a contradiction for each listed time, and a late update has a single contradiction.
+        """
         place = {name: note[name] for name in ("topic", "partition", "offset")}
         if kind == LATE_COUNT:
             return self._read_counts(note["times"], facts, place)
@@ -223,7 +226,7 @@ class _Settled:
     def _read_counts(self, listed: list[list[int]], facts: int, place: dict[str, Any]) -> list[LateContradiction]:
         reasons = [self.counts.get(time) for time, _, _ in listed]
         last = len(listed) - 1
-        # If all listed times of a statement are settled, so are the others, counted with the last listed one.
+        # If all listed times of a statement are settled, the unlisted times are too, with the last listed reason.
         rest = None if None in reasons else reasons[last]
         contradictions = [
             LateContradiction(LATE_COUNT, time, **place, stated=stated, published=published, data=None, decision=reason)
@@ -250,19 +253,19 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
     Returns:
         Whether any statement reaches below upper.
 
-    Cost: nothing if none does; else the proofs of the times that late statements cover. The number of notes is bounded
-    by the number of statements, not by the number of times.
+    Cost: nothing if no statement reaches below upper; else the proofs of the times that late statements cover. The
+    number of notes is bounded by the number of statements, not by the number of times.
     """
     end_of_sealed = INT64_MAX + 1 if closed else upper
     late = [row for row in pending.to_pylist() if row["lower"] and (closed or min(row["lower"]) < upper)]
-    intervals = [_sealed_part(row, end_of_sealed) for row in late]
+    intervals = [sealed_part(row, end_of_sealed) for row in late]
     if not late:
         return False
     proven = read_proven(collection.paths.proofs, merge_intervals(intervals))
     times = sorted(proven)
     notes: dict[str, dict[str, Any]] = {}
     for row, interval in zip(late, intervals, strict=True):
-        contradicted = list(_contradicted_counts(row, interval, proven, times))
+        contradicted = list(contradicted_counts(row, interval, proven, times))
         if contradicted:
             note = _note_of(row, contradicted)
             notes.setdefault(note["fact"], note)
@@ -270,16 +273,28 @@ def note_late_counts(collection: Collection, pending: pa.Table, upper: int, clos
     return True
 
 
-def _sealed_part(row: dict[str, Any], end_of_sealed: int) -> tuple[int, int]:
-    """Return the sealed times that a statement covers, as `[first, end)`."""
+def sealed_part(row: dict[str, Any], end_of_sealed: int) -> tuple[int, int]:
+    """Return the sealed times that a progress statement covers, as `[first, end)`.
+
+    Args:
+        row: a row of `progress/` whose `lower` is not empty.
+        end_of_sealed: the first time that is not sealed; 2^63 if every time is.
+    """
     end = min(row["upper"]) if row["upper"] else INT64_MAX + 1
     return min(row["lower"]), min(end, end_of_sealed)
 
 
-def _contradicted_counts(
+def contradicted_counts(
     row: dict[str, Any], interval: tuple[int, int], proven: dict[int, Proven], times: list[int]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield (time, stated, proven) for each sealed time at which a statement contradicts the proven count."""
+    """Yield (time, stated, proven) for each sealed time at which a statement contradicts the proven count.
+
+    Args:
+        row: a row of `progress/`.
+        interval: the sealed times that it covers, as `[first, end)`.
+        proven: the proofs in that interval.
+        times: the times of these proofs, sorted.
+    """
     start, end = interval
     stated = dict(zip(row["count_times"], row["count_values"], strict=True))
     covered = times[bisect_left(times, start) : bisect_left(times, end)]
@@ -298,7 +313,7 @@ def _note_of(row: dict[str, Any], contradicted: list[tuple[int, int, int]]) -> d
 
 
 def _append_notes(collection: Collection, notes: dict[str, dict[str, Any]]) -> None:
-    """Append the notes whose facts have not been noted yet, whether from this place in the topic or from another."""
+    """Append the notes whose facts have not been noted yet, from any place in the topic."""
     if not notes:
         return
     path = collection.paths.proofs

@@ -1,6 +1,7 @@
 """The folders of a store, and the schemas of a collection's tables.
 
-<store>/catalog/                   names, ids, schemas, `since`, capabilities, epochs, decisions
+<store>/catalog/                   names, ids, schemas, `since`, capabilities, epochs, decisions, publications
+<store>/tables/<name>/             the contents just before upper, as a plain Delta table with a writer of its own
 <store>/c/<collection_id>/
     updates/                       the data's columns, `_time`, `_diff` (positioned form: `_position`, `_unavailable`
                                    and `_error` too); partitioned by `_run`
@@ -9,7 +10,7 @@
     quarantine/                    unusable messages, and why
     bindings/                      reclocked: the offsets bound to each minted time
     late/                          statements that arrived after their times were sealed
-    current/                       the contents just before upper, as a plain Delta table with a writer of its own
+    current/                       published contents of an earlier version, which are no longer rebuilt
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ PROOFS_SCHEMA = pa.schema(
 """`kind` is `sealed` (a sealed time with its counts), `blocked` (a contradiction that a seal found), `validated` (a
 recount that agreed: its range is `[lower, upper)`, and `diff_sum` is the sum of all diffs before `upper`), `damaged`
 (a recount that did not agree; `detail` says where), `late_update` (a late statement that contradicts what was
-published at `_time`) or `late_count` (a late progress statement that contradicts the proofs of one or more times:
-`counted` says how many, and `_time` is the first). For the last two kinds, `detail` is JSON: the place, and what was
-stated and published."""
+published at `_time`), `late_count` (a late progress statement that contradicts the proofs of one or more times:
+`counted` says how many, and `_time` is the first) or `compacted` (see `proof_log.COMPACTED`). For the late kinds,
+`detail` is JSON: the place, and what was stated and published."""
 
 BINDINGS_SCHEMA = pa.schema(
     [
@@ -129,7 +130,7 @@ def run_of(path: str) -> str:
 
 
 def begun_at(run: str) -> int:
-    """Return the `seq` at which a run began; 0 for an old run, whose name does not state it.
+    """Return the `seq` at which a run began; 0 if the run is so old that its name does not state it.
 
     >>> begun_at(new_run("ingest", 17)), begun_at("ingest-0f3a")
     (17, 0)
@@ -181,7 +182,7 @@ class CollectionPaths:
 
     @property
     def current(self) -> Location:
-        """The contents just before upper, for every Delta reader."""
+        """The contents that earlier versions published. The table is not rebuilt any more; nobody deletes it."""
         return self.root / "current"
 
 
@@ -201,6 +202,10 @@ class Store:
     def collections(self) -> Location:
         """The folder of all collections."""
         return self.root / "c"
+
+    def publication(self, folder: str) -> Location:
+        """Return the location of published contents, by the folder of their publication."""
+        return self.root / "tables" / folder
 
     def collection(self, collection_id: str) -> CollectionPaths:
         """Return the locations of a collection's tables, by its id, which is random and never a user's string."""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 Actions = Iterable[dict[str, dict[str, Any]]]
 Step = tuple[str, str, Any]
-"""What an action changes: the kind of the action, the path or name that it is about, and what is known of it then."""
+"""What an action changes: the kind of the action, the path or name that it is about, and what the action says of it."""
 
 _CACHED_BYTES_MAX = 1 << 16
 """Entries up to this size are parsed once in a process. Hardly any is larger."""
@@ -91,10 +91,10 @@ def _step(kind: str, body: dict[str, Any]) -> tuple[str, Any]:
 
 
 def entry_steps(text: bytes) -> list[Step]:
-    """Return what an entry changes. Nobody may change what is returned: the steps of most entries are cached.
+    """Return what an entry changes. Callers must not change the result: the steps of most entries are cached.
 
     Raises:
-        ValueError, KeyError, TypeError: it is not an entry of Delta.
+        ValueError, KeyError, TypeError: the text is not an entry of Delta.
     """
     return _cached_entry_steps(text) if len(text) <= _CACHED_BYTES_MAX else _entry_steps(text)
 
@@ -110,10 +110,10 @@ def _cached_entry_steps(text: bytes) -> list[Step]:
 
 
 def checkpoint_state(data: bytes) -> LogState:
-    """Return the state that a checkpoint holds, as an object of the caller's own.
+    """Return the state that a checkpoint holds, as a copy that the caller may change.
 
     Raises:
-        ValueError, KeyError, TypeError, OSError, pa.ArrowException: it cannot be read.
+        ValueError, KeyError, TypeError, OSError, pa.ArrowException: the checkpoint cannot be read.
     """
     return _checkpoint_state(data).copy()
 

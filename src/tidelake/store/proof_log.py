@@ -15,6 +15,9 @@ from tidelake.store.layout import PROOF_RUN, PROOFS_SCHEMA, TIME
 
 DAMAGED_FILES = "damaged_files"
 """A value of `proofs/` that is odd while the newest validation has found damaged files. Values only rise."""
+COMPACTED = "compacted"
+"""The kind of the note of a full compaction: `lower` and `upper` are `since` before and after it, `copies` is the
+number of runs that it merged, `announced` and `counted` are the numbers of their rows before and after."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class HashNote:
 
     @staticmethod
     def read(row: Mapping[str, Any]) -> HashNote:
-        """Read the note of a validation. Earlier versions noted no hashes; later ones may note more."""
+        """Read the note of a validation. Earlier releases noted no hashes; later releases may note more."""
         noted = json.loads(row["detail"] or "{}")
         known = {name: noted.get(name) for name in ("times", "contents", "as_of")}
         return HashNote(row["lower"], row["upper"], bool(row["closed"]), **known)
@@ -56,21 +59,21 @@ class ProofLog:
     """Whether the closed stream was validated to its end."""
     validations: int = 0
     hashes: list[HashNote] = field(default_factory=list)
-    """One entry for each validation that agreed, oldest first. Earlier versions of Tidelake noted no hashes."""
+    """One entry for each validation that agreed, oldest first. Earlier releases of Tidelake noted no hashes."""
     validated_contents: str | None = None
     """The hash of the contents just before `validated_upper`; None if diffs are not summed, or if it was not noted."""
     damaged: str | None = None
-    """The mismatch below upper, or the damaged files, that the newest validation found; or None."""
+    """The mismatch below upper, or the damaged files, that the newest validation found; None if it found neither."""
     has_damaged_files: bool = False
-    """Whether the newest validation that looked at files found damaged ones."""
+    """Whether the newest validation that verified files found damaged files."""
     damaged_at_ms: int = 0
-    """When a validation last found a mismatch; 0 if none ever did."""
+    """When a validation last found a mismatch, in milliseconds since 1970; 0 if no validation found any."""
     newest_at_ms: int = 0
-    """When the newest note was made, by its writer's clock."""
+    """When the newest note was made, in milliseconds since 1970, by its writer's clock."""
 
 
 def notes_damaged_files(proofs: OpenTable) -> bool:
-    """Return whether a validation has found damaged files, and none has found them intact since; no file is opened."""
+    """Return whether the newest validation that verified files found damaged files; no file is opened."""
     return (proofs.value(DAMAGED_FILES) or 0) % 2 == 1
 
 
@@ -83,6 +86,8 @@ def read_proof_log(collection: Collection) -> ProofLog:
     blocked: dict[tuple[int, str], dict[str, Any]] = {}
     rows = read_rows(collection.paths.proofs, notes, PROOFS_SCHEMA).to_pylist()
     for row in sorted(rows, key=lambda row: row["at_ms"]):
+        if row["kind"] == COMPACTED:  # it says nothing about what is published
+            continue
         log.newest_at_ms = row["at_ms"]
         if row["kind"] == "blocked":
             blocked[row[TIME], row["detail"]] = {"time": row[TIME], "detail": row["detail"]}

@@ -28,14 +28,14 @@ class Proven(NamedTuple):
 
 
 def read_proven(proofs: Location, intervals: Sequence[tuple[int, int]]) -> dict[int, Proven]:
-    """Read proofs by time. A time may have two, after an interruption or during an ingest; only the newest is returned.
+    """Read the newest proof of each time. A time may have two proofs, after an interruption or during an ingest.
 
     Args:
         proofs: the table's folder.
         intervals: the times to read, as sorted and disjoint intervals `[first, end)`.
 
     Returns:
-        The proofs in the intervals; if there are more than a hundred intervals, those in between as well.
+        By time, the proofs in the intervals; if there are more than a hundred intervals, also those between them.
 
     Cost: the files whose bounds overlap an interval; Arrow returns only the rows in an interval.
     """

@@ -1,7 +1,8 @@
 """Retries after a conflict: either of the commit alone, or of all the work that led to it.
 
 A `Conflict` only says that another process committed first; the caller decides what that means. If the caller's commit
-is still valid after the other one, it is retried. Otherwise the caller raises `LostRace`, and the work is repeated.
+would still be valid after the other commit, it is retried. Otherwise the caller raises `LostRace`, and the work is
+repeated.
 """
 
 from __future__ import annotations

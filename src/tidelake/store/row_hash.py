@@ -137,7 +137,7 @@ def _hash_longs(values: np.ndarray[Any, np.dtype[np.int64]], seeds: Hashes) -> H
 
 
 def _hash_strings(values: Sequence[bytes], seeds: Hashes) -> Hashes:
-    """Hash byte strings, all those of one length at once."""
+    """Hash byte strings; all strings of the same length are hashed at once."""
     lengths = np.array([len(value) for value in values], np.int64)
     hashes = np.zeros(len(values), np.uint64)
     for length in np.unique(lengths).tolist():
@@ -171,7 +171,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-# --- nested values, one by one ---------------------------------------------------------------------------------------
+# --- nested values, each by itself -----------------------------------------------------------------------------------
 
 
 def _fold_with_shape(value: Any, kind: pa.DataType, seed: int) -> int:
@@ -182,7 +182,7 @@ def _fold_with_shape(value: Any, kind: pa.DataType, seed: int) -> int:
 
 
 def _fold(value: Any, kind: pa.DataType, seed: int) -> int:
-    """Hash a value of any type as Spark does: the hash of each part is the seed for the next; a null has no part."""
+    """Hash a value of any type as Spark does: the hash of each part is the seed for the next; a null is skipped."""
     if value is None:
         return seed
     if pa.types.is_struct(kind):

@@ -60,7 +60,7 @@ class WrittenRun:
 
     @property
     def late_offsets(self) -> tuple[int, int] | None:
-        """The first and the last offset with an update at a sealed time, or None."""
+        """The first and the last offset with an update at a sealed time; None if there is no such update."""
         offsets = [
             offset
             for counts in self.observed
@@ -90,7 +90,7 @@ def write_updates(
     """
     rows = Observed(_stored(frame, schema, split_by), *_sums(schema, weighted))
     files = _write(rows.frame, table, run, split_by)
-    if not files:  # Spark may find out before it starts that there are no rows, and then it computes no sums
+    if not files:  # if Spark sees while planning that there are no rows, it computes no sums
         return WrittenUpdates([])
     sums = rows.values()
     total = weighted_sum(sums) if weighted else (0, 0)
@@ -132,9 +132,9 @@ def sum_runs(
 
 
 def mismatched_runs(files: Sequence[RunFile], sums: Mapping[str, RunSums]) -> list[str]:
-    """Return the runs whose rows do not hash as their writers stated.
+    """Return the runs whose rows do not have the hash that their writers stated.
 
-    A run whose writer stated no hash is never among them.
+    A run whose writer stated no hash is never returned.
     """
     stated = {file.run: file.rows_hash for file in files if file.rows_hash is not None}
     return sorted(run for run, total in stated.items() if run not in sums or sums[run].rows_hash != total)
@@ -143,15 +143,15 @@ def mismatched_runs(files: Sequence[RunFile], sums: Mapping[str, RunSums]) -> li
 def verify_runs(
     spark: SparkSession, table: Location, files: Sequence[RunFile], schema: pa.Schema, weighted: Sequence[str] = ()
 ) -> dict[str, RunSums]:
-    """Verify whole runs before they are rewritten: afterwards, damage would be permanent. Arguments: see `sum_runs`.
+    """Verify whole runs before a rewrite, which would make damage permanent. For the arguments, see `sum_runs`.
 
     Returns:
         The sums of each run.
 
     Raises:
-        DamagedTable: all bytes of a file, or the rows of a run, are not those that were written.
+        DamagedTable: the bytes of a larger file, or the rows of a run, are not those that were written.
 
-    Cost: the large files are read once to hash their bytes; then as `sum_runs`.
+    Cost: the larger files are read once to hash their bytes; in addition, the cost of `sum_runs`.
     """
     check_whole(table, files)
     sums = sum_runs(spark, table, files, schema, weighted)
@@ -214,7 +214,7 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
     Raises:
         DamagedTable: a file does not have the size or the digest that was committed.
 
-    Cost: the driver reads small files whole; of larger ones, only the end is read.
+    Cost: the driver reads small files whole, and only the end of larger files.
     """
     paths = []
     for file in files:
@@ -238,7 +238,7 @@ def append_run(
     Args:
         table: the table's folder.
         kind: the kind of the run.
-        write: writes a run under the given name; called again, with a new name, if a sweep came first.
+        write: writes a run under the given name. It is called again, with a new name, if a sweep was faster.
         epoch: the writer's epoch.
         values: what the commit sets.
 

@@ -20,7 +20,7 @@ HAS_ERRORS = "has_errors"
 """Positioned form: 1 from the commit that stored the first row of a key in error."""
 
 IDLE_LOWER = "idle_lower"
-"""Reclocked: what upper was before the latest ticks without records. From there to `idle_upper`, nothing happened."""
+"""Reclocked: upper before the latest ticks without records. From there to `idle_upper`, the contents did not change."""
 IDLE_UPPER = "idle_upper"
 """Reclocked: the upper that the last tick without records set."""
 
@@ -29,9 +29,12 @@ LENGTHS_INSUFFICIENT = "searches"
 
 
 def idle_lower(table: OpenTable) -> int | None:
-    """Return what upper was before the latest ticks if these were idle, at a version of `updates/`; otherwise None.
+    """Return the upper that was reached before the latest idle ticks; None if the newest tick was not idle.
 
     From that time on, only upper has moved; the contents have not changed.
+
+    Args:
+        table: a version of `updates/`.
     """
     upper = table.value(UPPER) or 0
     return table.value(IDLE_LOWER) if upper and table.value(IDLE_UPPER) == upper else None

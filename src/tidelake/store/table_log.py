@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -70,7 +71,10 @@ def read_entry(path: Location, version: int) -> Entry | None:
 
 
 def check_log(path: Location) -> int:
-    """Check that `seq` rises by one per entry, and that each entry states the one before; return the number of entries.
+    """Check that `seq` rises by one per entry, and that each entry states the SHA-256 of the entry before it.
+
+    Returns:
+        The number of entries.
 
     Raises:
         DamagedTable: the error names the version where the chain breaks.
@@ -95,7 +99,7 @@ def check_log(path: Location) -> int:
 def entry_that_added(path: Location, file: str) -> tuple[int, Entry] | None:
     """Find the entry that added a file, and its version; None if the log no longer has it.
 
-    Cost: reads the entries that the log has from the newest on, up to that one.
+    Cost: reads the log's entries backward from the newest until it finds that one.
     """
     for version in reversed(_versions(path)):
         text = _text_of(path, version)
@@ -105,6 +109,42 @@ def entry_that_added(path: Location, file: str) -> tuple[int, Entry] | None:
         if any(unquote(action["add"]["path"]) == file for action in entry if "add" in action):
             return version, entry
     return None
+
+
+def kept_entries(path: Location) -> Iterator[tuple[int, Entry]]:
+    """Yield the acknowledged entries that the log still has, newest first, each with its version.
+
+    Cost: reads an entry when it is asked for.
+    """
+    for version in reversed(_versions(path)):
+        text = _text_of(path, version)
+        if text is None:  # a clean-up has deleted it meanwhile, and every earlier one
+            return
+        if is_whole(text):  # if not, it was never acknowledged
+            yield version, _parse(text)
+
+
+def first_entry_beyond(path: Location, name: str, value: int) -> tuple[int, Entry] | None:
+    """Return the entry that first set an application transaction to more than a value, and its version.
+
+    Returns:
+        None if no entry did so, or if the log no longer shows which one was the first.
+    """
+    found = None
+    for version, entry in kept_entries(path):
+        stated = values_of(entry).get(name)
+        if stated is not None and stated <= value:
+            return found
+        if stated is not None:
+            found = version, entry
+        if version == 0:
+            return found
+    return None
+
+
+def committed_ms(entry: Entry) -> int:
+    """Return when an entry was written, in milliseconds since 1970, by its writer's clock."""
+    return int(next(action["commitInfo"]["timestamp"] for action in entry if "commitInfo" in action))
 
 
 def values_of(entry: Entry) -> dict[str, int]:
@@ -141,11 +181,11 @@ def _matching(path: Location, pattern: re.Pattern[str], names: list[str]) -> lis
 
 @dataclass(frozen=True)
 class Tip:
-    """The newest entry of a settled log, and what the log has up to this entry."""
+    """The newest entry of a prepared log (see `settle`), and what the log has up to this entry."""
 
     version: int
     digest: str | None
-    """The entry's SHA-256; None if another engine or an earlier version wrote the entry."""
+    """The entry's SHA-256; None if another engine or an earlier release wrote the entry."""
     checkpoint: bytes | None = None
     """The checkpoint that the log begins with, if any."""
     entries: tuple[bytes, ...] = ()
@@ -167,7 +207,7 @@ class Tip:
             ValueError, KeyError, TypeError, OSError, pa.ArrowException: what was verified is not a log of Delta.
         """
         state = LogState() if self.checkpoint is None else checkpoint_state(self.checkpoint)
-        # The entry that the checkpoint ends with may be among them: applying it again changes nothing.
+        # `entries` may include the last entry that the checkpoint sums up: applying it again changes nothing.
         for text in self.entries:
             state.apply(entry_steps(text))
         return state
@@ -177,11 +217,11 @@ class Tip:
 
 
 def settle(path: Location, takes_over: bool = False) -> Tip:
-    """Make a log ready for use: verify what was acknowledged, and finish or set aside what was not.
+    """Prepare a log for use: verify what was acknowledged, and finish or set aside what was not.
 
     Args:
         path: the table's folder.
-        takes_over: whether the log of an earlier version, which acknowledges nothing, gets markers. If not, such a log
+        takes_over: whether the log of an earlier release, which acknowledges nothing, gets markers. If not, such a log
             is read as it is.
 
     Returns:
@@ -205,9 +245,9 @@ def settle(path: Location, takes_over: bool = False) -> Tip:
     beyond = [location for location in written if version_of(location) > newest]
     for stray in (*beyond, *_matching(path, _UNVERIFIED, names)):
         _set_aside(path, stray)
-    is_earlier = _is_of_earlier_version(path, markers, written, versions)
+    is_earlier = _is_of_earlier_release(path, markers, written, versions)
     if is_earlier:
-        markers = Markers()  # a bring-over was interrupted, and the earlier version went on committing
+        markers = Markers()  # an upgrade was interrupted, and the earlier release went on committing
     start, checkpoint = _verified_checkpoint(path, written, markers, versions, not is_earlier or takes_over)
     past = [version for version in versions if version > start]
     gap = next((version for version, due in zip(past, range(start + 1, newest + 1), strict=False) if version != due), 0)
@@ -221,29 +261,29 @@ def settle(path: Location, takes_over: bool = False) -> Tip:
     tip = _verify_entries(path, markers, tip, [version for version in read if version <= markers.newest])
     if not markers.entries:
         if is_earlier and takes_over:
-            forget_before(path, start)  # those of an interrupted bring-over, so that there is no gap
+            forget_before(path, start)  # delete the markers of an interrupted upgrade, which would leave a gap
         return _take_over(path, tip, past or versions[-1:], takes_over)
     return _finish_entries(path, markers, tip, [number for number in versions if number > markers.newest])
 
 
-def is_of_earlier_version(path: Location) -> bool:
-    """Whether all of a table's log is by an earlier version of Tidelake, which acknowledges nothing."""
+def is_of_earlier_release(path: Location) -> bool:
+    """Whether an earlier release of Tidelake, which acknowledges nothing, wrote all of a table's log."""
     versions = _versions(path)
     try:
         markers = read_markers(path)
-    except DamagedLog:  # what an earlier version commits contradicts no marker
+    except DamagedLog:  # an earlier release never causes contradictory markers, so this is other damage
         return False
-    return bool(versions) and _is_of_earlier_version(path, markers, checkpoints(path), versions)
+    return bool(versions) and _is_of_earlier_release(path, markers, checkpoints(path), versions)
 
 
-def _is_of_earlier_version(path: Location, markers: Markers, written: list[Location], versions: list[int]) -> bool:
+def _is_of_earlier_release(path: Location, markers: Markers, written: list[Location], versions: list[int]) -> bool:
     if markers.newest == versions[-1] and (not written or version_of(written[-1]) in markers.checkpoints):
         return False  # the ordinary case, which needs no look at the entries
     later = [_text_of(path, version) for version in versions if version > markers.newest]
-    texts = [text for text in later if text is not None]  # the earlier version may be cleaning up
+    texts = [text for text in later if text is not None]  # the earlier release may be cleaning up
     if texts and not is_whole(texts[-1]):
         texts.pop()
-    if markers.entries:  # markers count as soon as a commit states the entry before it
+    if markers.entries:  # markers are binding once a commit states the SHA-256 of its predecessor
         texts.append(read_or_none(entry_marker(path, markers.newest, markers.entries[markers.newest])) or b"")
     return bool(texts) and all(is_whole(text) and before_of(_parse(text)) is None for text in texts)
 
@@ -268,7 +308,7 @@ def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
 
 
 def _mark_earlier(path: Location, texts: dict[int, bytes]) -> None:
-    """Mark entries older than all markers, the newest first: the marked entries are then always the last ones."""
+    """Mark entries older than all markers, newest first: the marked entries always form an unbroken tail of the log."""
     for version in sorted(texts, reverse=True):
         acknowledge_entry(path, version, texts[version])
 
@@ -290,7 +330,7 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
             _set_torn_entry_aside(path, version)
             return settle(path)
         before = before_of(_parse(text))
-        if before is None:  # another engine or an earlier version wrote it, which `OpenTable` reports
+        if before is None:  # another engine or an earlier release wrote it, which `OpenTable` reports
             for number in versions[index:]:
                 tip = tip.followed_by(number, None, _text_of(path, number) or b"")
             return tip
@@ -301,21 +341,21 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
 
 
 def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Tip:
-    """Accept a log without markers as it is: an earlier version wrote it, or the table was just created.
+    """Accept a log without markers as it is: an earlier release wrote it, or the table was just created.
 
     Args:
         path: the table's folder.
-        tip: the checkpoint.
+        tip: the tip so far: version -1, with the checkpoint if there is one.
         versions: the versions past the checkpoint; if there are none, the newest version.
-        marks: whether the log of an earlier version gets markers.
+        marks: whether the log of an earlier release gets markers.
     """
     read = {version: _text_of(path, version) for version in versions}
     gone = {version for version, text in read.items() if text is None}
-    if not gone <= set(_versions(path)):  # the earlier version is cleaning up
+    if not gone <= set(_versions(path)):  # the earlier release is cleaning up
         return settle(path, marks)
     texts = {version: text or b"" for version, text in read.items()}
     if any(stated_before(text) for text in texts.values()):
-        if read_markers(path).entries:  # another process has just created the table, or brought it over
+        if read_markers(path).entries:  # another process has just created or upgraded the table
             return settle(path, marks)
         raise DamagedLog(str(path), "no version is marked as acknowledged")
     newest = versions[-1]
@@ -454,7 +494,7 @@ def _expected_state(path: Location, version: int, markers: Markers, versions: li
         return None
     for number in range(start + 1, version + 1):
         text = _text_of(path, number)
-        if text is None:  # an earlier version is cleaning up
+        if text is None:  # an earlier release is cleaning up
             return None
         if markers.entries.get(number, digest_of(text)) != digest_of(text):
             raise DamagedLog(str(path), f"the entry of version {number} is not the one that was acknowledged")
@@ -472,19 +512,22 @@ def _state_of(data: bytes) -> LogState | None:
 
 
 def _set_aside(path: Location, blob: Location) -> bool:
-    """Move a checkpoint, or the hint that names one, to another name; return whether it was there."""
+    """Move a log file that cannot be trusted to another name; return whether it was there.
+
+    Such a file is a checkpoint, the hint that names the newest checkpoint, or a file that only other engines write.
+    """
     try:
         blobs.set_aside(blob, path / LOG / f".torn-{blob.name}-{secrets.token_hex(4)}")
     except FileNotFoundError:  # absent, or another process moved it
         return False
-    warn("an unreadable checkpoint was set aside", table=str(path), name=blob.name)
+    warn("a log file that cannot be trusted was set aside", table=str(path), name=blob.name)
     reach("table.after_torn_checkpoint")
     blobs.make_names_durable([path / LOG])
     return True
 
 
 def state_at(path: Location, version: int) -> LogState | None:
-    """The state of a settled log at an earlier version; None if the log no longer reaches back to that version."""
+    """The state of a prepared log at a given version; None if the log no longer reaches back to that version."""
     try:
         return _expected_state(path, version, read_markers(path), _versions(path))
     except FileNotFoundError:  # a checkpoint was deleted meanwhile
@@ -492,7 +535,7 @@ def state_at(path: Location, version: int) -> LogState | None:
 
 
 def load_table(path: Location) -> DeltaTable:
-    """Read a settled log.
+    """Read a prepared log.
 
     Raises:
         DamagedTable: there is no table, or delta-rs cannot read its log.
@@ -527,7 +570,10 @@ def nonce_of(entry: Entry) -> str | None:
 
 
 def before_of(entry: Entry) -> str | None:
-    """The SHA-256 that an entry states for the entry before it; None if it states none, like an old entry."""
+    """The SHA-256 that an entry states for the entry before it.
+
+    None if it states none, as in entries written before format 2.
+    """
     return _commit_field(entry, BEFORE)
 
 

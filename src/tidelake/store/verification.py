@@ -1,7 +1,7 @@
 """Verifies the files of a collection against what was committed, and restores what can be restored.
 
-A log entry is restored from the copy that its marker holds, and a marker from its entry; `ingest.restoration` makes
-data files again. Nothing else is changed, and damaged bytes are set aside, never deleted. Readers verify only what they
+A log entry is restored from the copy in its marker, and a marker from its entry; `ingest.restoration` recreates data
+files. Nothing else is changed, and damaged bytes are set aside, never deleted. Readers verify only what they
 read; this module reads everything.
 """
 
@@ -27,14 +27,14 @@ from tidelake.store.table_log import (
     check_log,
     entry_path,
     entry_that_added,
-    is_of_earlier_version,
+    is_of_earlier_release,
     is_whole,
     read_or_none,
     stated_before,
 )
 
 FROM_A_COPY = "restore it from a copy of the store, or rebuild the collection from its topic under a new name"
-FROM_ITS_TOPIC = "is made again from its topic, if that still has the messages"
+FROM_ITS_TOPIC = "is recreated from its topic, if that still has the messages"
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class Damage:
     remedy: str
     """What `repair` does about it, or what a person can do."""
     is_restorable: bool = False
-    """Whether `repair` restores it; of a data file, whether `repair` can try."""
+    """Whether `repair` restores the file; for a data file, whether `repair` can try."""
 
     @property
     def is_in_data(self) -> bool:
-        """Whether a file of rows is damaged, not the log."""
+        """Whether the damaged file holds rows, and is not part of the log."""
         return self.file.startswith(f"{RUN}=")
 
 
 @dataclass(frozen=True)
 class Share:
-    """The files that are verified on one day, chosen by their names: over `days` days, every file's turn comes once.
+    """The files that are verified on one day, chosen by their names: within `days` days, each file is verified once.
 
     >>> file = RunFile("_run=a/part-0.parquet", "a", 1, 1, None, None)
     >>> [Share(day, 3).has(file) for day in range(6)], Share(5, 1).has(file)
@@ -94,7 +94,7 @@ def verify_table(table: Location, deep: bool, found: Verification, share: Share 
         table: the table's folder.
         deep: whether to read every page of every file, and to verify its checksum and the SHA-256 of larger files.
         found: receives what was read and what is damaged.
-        share: verify only these files; of the others, only that they exist.
+        share: verify only these files; the other files only have to exist.
     """
     found.tables += 1
     if not blobs.list_names(table):
@@ -103,7 +103,7 @@ def verify_table(table: Location, deep: bool, found: Verification, share: Share 
     log_damage = [damage for damage, _ in _damage_in_log(table)]
     found.damages += log_damage
     if log_damage:
-        return  # it is not known which files are live
+        return  # without an intact log, nobody knows which files are live
     try:
         files = OpenTable(table).files()
         check_log(table)
@@ -136,7 +136,7 @@ def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
 
 
 def check_intact(collection: Collection) -> None:
-    """Refuse to write to a collection with damaged files: a file of `updates` is missing, or a validation noted some.
+    """Refuse to write to a collection if a file of `updates` is missing, or if a validation has noted damaged files.
 
     Raises:
         DamagedTable: names the first file.
@@ -180,9 +180,9 @@ def repair_log(table: Location) -> list[Damage]:
 
 
 def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
-    """Yield each damaged entry and marker, and the bytes that restore it: None if it is only set aside, or lost."""
-    if is_of_earlier_version(table):
-        return  # nothing was acknowledged; markers of a bring-over that was interrupted say nothing
+    """Yield each damaged entry and marker, and the bytes that restore it: None if it is lost, or only set aside."""
+    if is_of_earlier_release(table):
+        return  # nothing was acknowledged; markers of an interrupted upgrade mean nothing
     markers = entry_markers(table)
     for version, digests in sorted(markers.items()):
         entry, text = entry_path(table, version), read_or_none(entry_path(table, version))
@@ -224,13 +224,13 @@ def _stated_after(table: Location, version: int) -> str | None:
 
 
 def _is_unmarked(table: Location, version: int) -> bool:
-    """Return whether there is still no marker between others; meanwhile, a clean-up may have deleted the older ones."""
+    """Return whether a version still has no marker, and no clean-up has deleted it: an older version has a marker."""
     markers = entry_markers(table)
     return version not in markers and min(markers, default=version) < version
 
 
 def _fits(table: Location, markers: dict[int, set[str]], version: int, digest: str, copy: bytes | None) -> bool:
-    """Return whether the copy in a marker is the entry of this version: it fits the entries before and after it."""
+    """Return whether the copy in a marker is the entry of this version: it fits between its neighbours."""
     if copy is None or digest_of(copy) != digest or not is_whole(copy):
         return False
     before, after = markers.get(version - 1), read_or_none(entry_path(table, version + 1))

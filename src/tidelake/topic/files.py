@@ -23,7 +23,7 @@ from tidelake.storage.arrow import integers
 from tidelake.storage.location import Location, Place, locate
 from tidelake.topic.lines import OFFSET_MAX, PARTITION_MAX, is_lines_file, parse_lines, partition_of
 from tidelake.topic.recorded_file import covered_offsets
-from tidelake.topic.topic import _HEADERS, RAW_SCHEMA, OffsetRange, bounded, by_partition
+from tidelake.topic.topic import _HEADERS, RAW_SCHEMA, OffsetRange, Record, bounded, by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,6 +150,29 @@ class FileTopic:
                 yield rows if offsets.whole_files else rows.filter(_within(rows, offsets))
         if offsets.json_lines:
             yield pa.Table.from_pylist(list(_json_rows(offsets)), schema=_RAW_ARROW).select(list(columns))
+
+    def record_at(self, partition: int, offset: int) -> Record | None:
+        """See `Topic.record_at`.
+
+        Raises:
+            MalformedTopic: a file is not a valid topic file.
+            RepeatedOffset: two messages have this offset.
+
+        Cost: of a Parquet file, the row groups whose statistics allow the offset; of lines, all of them.
+        """
+        files, wanted = self._files(), (offset, offset + 1)
+        _refuse_repeated(self.name, partition, wanted, files)
+        offsets = _range_of({partition: wanted}, files)
+        for row in _json_rows(offsets):
+            return Record(row["timestamp_ms"], row["key"], row["value"])
+        for path in offsets.parquet:
+            record = _parquet_record(path, partition, offset)
+            if record is not None:
+                return record
+        return None
+
+    def current_identity(self) -> None:
+        """See `Topic.current_identity`. A folder has no identity."""
 
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
         """Do nothing: a folder cannot publish offsets."""
@@ -349,3 +372,19 @@ def _json_rows(offsets: OffsetRange) -> Iterator[dict[str, Any]]:
         for row in parse_lines(path):
             if start <= row["offset"] < end:
                 yield {"partition": partition, **row}
+
+
+def _parquet_record(path: Location, partition: int, offset: int) -> Record | None:
+    """Return the message at an offset of a Parquet file; None if the offset has no record."""
+    names = pq.read_schema(blobs.open_file(path)).names
+    columns = [name for name in ("timestamp", "key", "value") if name in names]
+    place = (pc.field("partition") == partition) & (pc.field("offset") == offset)
+    # Partitioning would read columns from the path.
+    found = pq.read_table(blobs.open_file(path), columns=columns, filters=place, partitioning=None)
+    if not found.num_rows:
+        return None
+    key = found["key"][0].as_py() if "key" in columns else None
+    stamp = None
+    if "timestamp" in columns and (units := found["timestamp"].cast(pa.int64())[0].as_py()) is not None:
+        stamp = units // (1000 if found["timestamp"].type.unit == "us" else 1)
+    return Record(stamp, key, found["value"][0].as_py())

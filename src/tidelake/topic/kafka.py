@@ -15,7 +15,8 @@ from tidelake.errors import TopicChanged, TopicGap
 from tidelake.protocol.intervals import Interval
 from tidelake.store.decision import AcceptTopic
 from tidelake.topic.cluster import KafkaCluster, TopicFacts, java_settings
-from tidelake.topic.topic import RAW_SCHEMA, OffsetRange, bounded, by_partition
+from tidelake.topic.consuming import consume
+from tidelake.topic.topic import RAW_SCHEMA, OffsetRange, Record, bounded, by_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,6 +120,25 @@ class KafkaTopic:
 
     def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> None:
         """Return None: only Spark reads from brokers."""
+
+    def record_at(self, partition: int, offset: int) -> Record | None:
+        """See `Topic.record_at`. An offset may have no record: see the top of this file.
+
+        Raises:
+            TopicMissing: the topic does not exist.
+            TopicUnreachable: the brokers do not answer, or refuse access.
+        """
+        first, end = self.cluster.topic(self.topic).offsets.get(partition, (0, 0))
+        if not first <= offset < end:
+            return None
+        for message in consume(self.cluster, self.topic, partition, (offset, offset + 1)):
+            kind, stamp = message.timestamp()
+            return Record(int(stamp) if kind else None, message.key(), message.value())
+        return None
+
+    def current_identity(self) -> int | None:
+        """See `Topic.current_identity`; raises what `record_at` raises."""
+        return self.cluster.topic(self.topic).identity
 
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
         """Commit the offsets for a consumer group, if the settings name one, for monitoring. They are never read back.

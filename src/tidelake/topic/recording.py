@@ -15,13 +15,14 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Message
 
-from tidelake.errors import CopyRefused, TopicUnreachable
+from tidelake.errors import CopyRefused
 from tidelake.protocol.intervals import Interval
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, Place, locate
-from tidelake.topic.cluster import KafkaCluster, librdkafka_settings
+from tidelake.topic.cluster import KafkaCluster
+from tidelake.topic.consuming import consume
 from tidelake.topic.files import FileTopic
 from tidelake.topic.lines import LINE_BYTES_MAX, parse_line
 from tidelake.topic.recorded_file import TOPIC_IDENTITY, write_recorded_file
@@ -30,7 +31,6 @@ from tidelake.topic.shape import TOPIC_SCHEMA
 Format = Literal["parquet", "jsonl"]
 MESSAGES_PER_FILE = 50_000
 _BUFFER_BYTES = 1 << 20
-_POLL_S = 1.0
 _PART_NAME = re.compile(r"part-.*\.parquet", re.DOTALL)
 
 
@@ -71,47 +71,13 @@ def record_topic(cluster: KafkaCluster, name: str, place: Place, form: Format = 
             )
         if start == end:
             continue
-        messages = _consume(cluster, name, partition, (start, end))
+        messages = consume(cluster, name, partition, (start, end))
         if form == "jsonl":
             copied.messages += _write_lines(folder, partition, messages, (start, end))
         else:
             copied.messages += _write_parquet(folder, name, partition, messages, (start, end), facts.identity)
         copied.intervals[partition] = (start, end)
     return copied
-
-
-def _consume(cluster: KafkaCluster, name: str, partition: int, interval: Interval) -> Iterator[Message]:
-    """Yield the committed records of an interval, in order."""
-    settings = {
-        **librdkafka_settings(cluster.settings),
-        "group.id": "tidelake-recording",  # the client requires a name; nothing is ever stored under it
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-        "isolation.level": "read_committed",
-        "log_level": 0,
-    }
-    consumer, (start, end) = Consumer(settings), interval
-    silent_s = 0.0
-    try:
-        consumer.assign([TopicPartition(name, partition, start)])
-        while True:
-            message = consumer.poll(_POLL_S)
-            silent_s = silent_s + _POLL_S if message is None else 0.0
-            if silent_s > cluster.settings.request_timeout_s:
-                raise TopicUnreachable(name, cluster.settings.bootstrap_servers, f"no answer for {silent_s:.0f} s")
-            if message is None:
-                continue
-            problem = message.error()
-            if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
-                raise TopicUnreachable(name, cluster.settings.bootstrap_servers, problem.str())
-            if problem is not None or message.offset() >= end:
-                return
-            yield message
-            if message.offset() == end - 1:
-                return
-    finally:
-        consumer.close()
 
 
 def _write_parquet(

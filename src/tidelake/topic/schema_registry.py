@@ -41,6 +41,17 @@ class SchemaRegistry:
         """Take the registry's settings; nothing is requested yet."""
         self.settings = settings
 
+    def subjects(self) -> list[str]:
+        """Return the names of all subjects.
+
+        Raises:
+            RegistryUnreachable: the registry did not answer, or its answer is unusable.
+        """
+        answer = self._get("/subjects")
+        if not isinstance(answer, list):
+            raise RegistryUnreachable(self.settings.url, "it has no list of subjects")
+        return sorted(map(str, answer))
+
     def schemas_of(self, subject: str) -> dict[int, Any]:
         """Return every schema ever registered under a subject, by schema id; empty if the subject does not exist.
 

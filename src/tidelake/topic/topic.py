@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -40,6 +40,14 @@ class OffsetRange:
         return sum(end - start for start, end in self.intervals.values())
 
 
+class Record(NamedTuple):
+    """One message of a topic."""
+
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+
+
 class Topic(Protocol):
     """A source of messages with offsets."""
 
@@ -70,6 +78,16 @@ class Topic(Protocol):
 
     def batches(self, offsets: OffsetRange, columns: Sequence[str]) -> Iterator[pa.Table] | None:
         """Return batches of some columns of a range's messages, on the driver; None if only Spark can read them."""
+
+    def record_at(self, partition: int, offset: int) -> Record | None:
+        """Return the message at an offset, without a JVM; None if the topic has none there.
+
+        Raises:
+            SourceError: the topic is missing or malformed, or its brokers do not answer.
+        """
+
+    def current_identity(self) -> int | None:
+        """Return the identity that the topic of this name has now; None if names are never reused."""
 
     def show_offsets(self, collection: str, offsets: Mapping[int, int]) -> None:
         """Publish how far a collection has read, if the topic supports it and the settings ask for it."""

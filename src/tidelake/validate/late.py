@@ -48,7 +48,7 @@ _PLACE = ("_topic", "_partition", "_offset")
 
 @dataclass
 class LateReport:
-    """What one comparison found. Copies inside a message are one statement; copies in other messages are more."""
+    """The number of late statements with each verdict. Copies are counted once in each message that contains them."""
 
     copies: int = 0
     contradictions: int = 0
@@ -92,7 +92,7 @@ class _Comparison:
         self.schema = late_schema(collection.entry.record_schema)
         self.data = [field.name for field in data_fields(collection.entry.record_schema)]
         self.form = form_of(collection.entry)
-        # In this order, `late/` has the late rows of every committed offset.
+        # Because the tables are opened in this order, `late/` has the late rows of every committed offset.
         self.updates = OpenTable(collection.paths.updates)
         self.late = OpenTable(self.path)
         self.files = _not_compared(self.late)
@@ -197,7 +197,7 @@ class _Comparison:
     # --- write -----------------------------------------------------------------------------------------------------
 
     def _note(self, contradictions: DataFrame) -> None:
-        """Append the evidence: one row for each statement that contradicts, with the first place that states it."""
+        """Append the evidence: one row for each contradicting statement, with the first place where it was read."""
         columns = [f"`{name}`" for name in self.data]
         first = contradictions.groupBy(*columns, TIME, DIFF, "_published").agg(F.min(F.struct(*_PLACE)).alias("_first"))
         evidence = F.struct(
@@ -227,7 +227,7 @@ class _Comparison:
         )
 
     def _swap(self, runs: dict[str, DataFrame]) -> None:
-        """Replace the compared runs with one run per verdict; after a conflict, try again while the former are live."""
+        """Replace the compared runs with one run per verdict; after a conflict, try again if they are still live."""
         added = [
             file
             for kind, frame in runs.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
@@ -69,7 +69,7 @@ class ValidateReport:
     quarantine: dict[str, int] = field(default_factory=dict)
     decided: int = 0
     doubled: int = 0
-    """Tables with keys: how often a key has two values at the same time."""
+    """In tables with keys, how often a key has two values at the same time."""
     diff_sum_recorded: int = 0
     """The sum of all diffs before upper: what the last validation recorded, plus the sum of this range."""
     diff_sum_found: int | None = None
@@ -81,30 +81,42 @@ class ValidateReport:
     contents_as_of: int | None = None
     """The time of the contents, if diffs are not summed."""
     hash_mismatches: list[str] = field(default_factory=list)
-    """What no longer hashes as it did when it was written or validated; `mismatches` has them too."""
+    """What no longer has the hash that it had when it was written or validated; `mismatches` includes these."""
     readable_beyond_upper: int = 0
-    """Number of reads at or after upper that were answered; each of them must be refused."""
+    """Number of reads at or after upper that were answered, although they must be refused."""
     below_zero: int | None = None
     """Rows whose accumulated diff is negative; None if they were not counted."""
     below_zero_first: list[str] = field(default_factory=list)
-    """The lowest of them, each with its data as JSON and its sum."""
+    """The lowest of these rows, each with its data as JSON and its sum."""
     proofs_problem: DamagedTable | None = None
     """Why nothing can be compared: a proof or a binding is missing or does not fit the others, or files are damaged."""
     files_verified: int = 0
     """Number of files of which every byte was verified."""
     bytes_verified: int = 0
-    """Their total size."""
+    """The total size of these files."""
     has_damaged_files: bool = False
     """Whether files are missing or damaged. Then nothing is recounted."""
     late: LateReport = field(default_factory=LateReport)
     """The late statements since the last validation."""
     late_problem: str | None = None
-    """Why late statements could not be compared, or None. What is published may still be right."""
+    """Why late statements could not be compared; None if they were. What is published may still be right."""
 
     @property
     def damaged(self) -> bool:
         """Whether anything below upper differs from what was proven."""
         return bool(self.mismatches) or self.readable_beyond_upper > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report with `times` as totals, and the first times at which the numbers differ."""
+        counts = ("announced", "counted", "recounted")
+        differing = [row for row in self.times if len({row[count] for count in counts}) > 1]
+        totals: dict[str, Any] = {count: sum(row[count] for row in self.times) for count in counts}
+        first, last = (self.times[0]["time"], self.times[-1]["time"]) if self.times else (None, None)
+        report = {item.name: getattr(self, item.name) for item in fields(self)}
+        return report | {
+            "times": {"number": len(self.times), "first": first, "last": last, **totals, "differing": len(differing)},
+            "times_differing": differing[:_MISMATCHES_NAMED_MAX],
+        }
 
 
 def validate(
@@ -116,16 +128,17 @@ def validate(
 ) -> ValidateReport:
     """Recount what was sealed since the last validation that agreed; if `full`, everything that compaction has left.
 
-    After damage every validation is full: a later range that agrees must not hide it.
+    After damage, every validation is full: a later range that agrees must not hide the damage.
 
     Args:
         spark: the session.
         collection: the collection.
         full: whether to recount everything, and to verify a share of the files.
-        verify_every_days: the number of days in which every file's turn to be verified comes once; 0 verifies none.
+        verify_every_days: the number of days within which every file is verified once; 0 verifies no file.
         again_from: a time from which on everything is recounted again, as far as compaction has left it.
 
-    Cost: one scan of the range and one exchange of its rows; if `full`, of the whole table, and the share is read.
+    Cost: one scan of the range and one exchange of its rows; if `full`, one scan and one exchange of the whole table,
+        and one read of the share.
     """
     table = OpenTable(collection.paths.updates)
     collection = with_newest_columns(collection)  # a hash without a new column would differ from what was stated

@@ -1,0 +1,95 @@
+"""Tick: ingest, seal, validate new times and merge within a budget; for each collection what the scheduled job does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from jobs import compact, current, ingest, seal, validate
+from jobs.job import Report, run_main
+from jobs.lake import check_lake
+from tidelake.errors import SourceError
+from tidelake.settings.lake import Settings
+
+STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
+    "ingest": ingest.run,
+    "seal": seal.run,
+    "validate": validate.run,
+    "compact": partial(compact.run, full=False),
+}
+"""The steps of a tick, in order."""
+FURTHER_STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
+    "current": current.run,
+    "validate_full": validate.run_full,
+    "compact_full": compact.run,
+}
+"""Steps that are no part of a tick."""
+
+
+class Observer(Protocol):
+    """Is told which step works on which collection."""
+
+    def begins(self, step: str, name: str) -> None:
+        """A step begins."""
+
+    def ended(self, step: str, name: str, result: Any) -> None:
+        """A step has ended with a result; a step that fails without a result is in the report's errors."""
+
+
+def run(spark: SparkSession, settings: Settings) -> Report:
+    """Run a tick of every collection, one after the other; raises as `run_steps` does."""
+    return run_steps(spark, settings, tuple(STEPS))
+
+
+def run_steps(
+    spark: SparkSession, settings: Settings, steps: Sequence[str], observer: Observer | None = None
+) -> Report:
+    """Run steps of every collection, one collection after the other.
+
+    A step that fails ends the steps of that collection, as later steps build on it. The exception is a problem with the
+    topic: what was read before is still sealed.
+
+    Args:
+        spark: the session.
+        settings: the settings of the collections.
+        steps: names from `STEPS` and `FURTHER_STEPS`, in the order in which they run.
+        observer: is told of each step.
+
+    Returns:
+        A report whose results are, for each collection, the results by step, and whose errors are the first of each
+        collection.
+
+    Raises:
+        ConfigurationError: a setting is wrong; nothing was written.
+    """
+    check_lake(settings)
+    report = Report("tick" if tuple(steps) == tuple(STEPS) else ", ".join(steps))
+    for name in (collection.name for collection in settings.collections):
+        results = report.results[name] = {}
+        only = settings.only((name,))
+        for step in steps:
+            if observer is not None:
+                observer.begins(step, name)
+            done = (STEPS | FURTHER_STEPS)[step](spark, only)
+            if name in done.results:
+                results[step] = done.results[name]
+                if observer is not None:
+                    observer.ended(step, name, results[step])
+            if (error := done.errors.get(name)) is not None:
+                report.errors.setdefault(name, error)
+                if not isinstance(error, SourceError):
+                    break
+    return report
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a tick from spark-submit or the shell."""
+    return run_main(run, __doc__ or "", argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

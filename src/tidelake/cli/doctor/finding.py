@@ -1,0 +1,27 @@
+"""What a check of `tidelake doctor` finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidelake.errors import TidelakeError
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    check: str
+    """What was checked, such as `java`, or `topic orders`."""
+    level: Level
+    fact: str
+    hint: str | None = None
+    """What to do; None if there is nothing to do."""
+
+
+def failed(check: str, error: TidelakeError, level: Level = "fail") -> Finding:
+    """Return the finding that an error is."""
+    return Finding(check, level, error.fact, error.hint)

@@ -1,0 +1,165 @@
+"""Checks a lake: its settings, its store, its topics, and the servers that it needs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time as clock
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelake.cli.doctor.finding import Finding, Level, failed
+from tidelake.cli.doctor.machine import disk_space
+from tidelake.errors import TidelakeError, TopicUnreachable
+
+if TYPE_CHECKING:
+    from tidelake.settings.collection import CollectionSettings
+    from tidelake.settings.lake import Settings
+    from tidelake.store.catalog import Catalog
+
+_SKEW_WARN_S, _SKEW_FAIL_S = 2.0, 60.0
+_WAIT_S_MAX = 10
+"""Maximum time to wait for a server; jobs wait as long as the settings say."""
+
+
+def lake_findings(config: Path) -> Iterator[Finding]:
+    """Check the lake of a `collections.yaml`, also if some of its settings are wrong. Nothing is changed.
+
+    Cost: the logs of each collection's tables, the list of each file topic's files, and a few requests to each server.
+    """
+    from tidelake.settings.problems import find_problems
+
+    settings, problems = find_problems(config)
+    for problem in problems:
+        yield failed("settings", problem)
+    if settings is None:
+        return
+    if not problems:
+        names = "1 collection" if len(settings.collections) == 1 else f"{len(settings.collections)} collections"
+        yield Finding("settings", "ok", f"{config}: {names}")
+    yield from _store(settings)
+    yield from _servers(settings)
+    yield from _collections(settings)
+
+
+def _store(settings: Settings) -> Iterator[Finding]:
+    """Check the store's folder: whether this user may write to it, its disk, and its clock."""
+    nearest = next(above for above in (settings.store, *settings.store.absolute().parents) if above.exists())
+    if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+        fact = f"this user may not read and write {nearest}"
+        yield Finding("store", "fail", fact, "give the user these rights, or run as the user who owns it")
+        return
+    try:
+        # The file has no name, or is removed at once, so that the store stays as it is.
+        with tempfile.TemporaryFile(dir=nearest) as probe:
+            probe.write(b"x")
+            probe.flush()
+            os.fsync(probe.fileno())
+            ahead_s = os.fstat(probe.fileno()).st_mtime - clock.time()
+    except OSError as error:
+        fact = f"{nearest} cannot be written to: {(error.strerror or str(error)).lower()}"
+        yield Finding("store", "fail", fact, "mount it for writing, or free some space")
+        return
+    exists = settings.store.exists()
+    yield Finding("store", "ok", f"{settings.store}" if exists else f"{settings.store} will be made by the first job")
+    yield disk_space("disk", settings.store)
+    yield _clock(ahead_s)
+
+
+def _clock(ahead_s: float) -> Finding:
+    """Judge how far the store's clock is ahead of this machine's."""
+    if abs(ahead_s) <= _SKEW_WARN_S:
+        return Finding("clock", "ok", "this machine and the store agree on the time")
+    behind = "behind" if ahead_s > 0 else "ahead of"
+    fact = f"the clock of this machine is {abs(ahead_s):,.0f} s {behind} the store's"
+    level: Level = "fail" if abs(ahead_s) > _SKEW_FAIL_S else "warn"
+    return Finding("clock", level, fact, "synchronise both clocks, for example with chrony")
+
+
+def _servers(settings: Settings) -> Iterator[Finding]:
+    """Check the registry; the brokers are checked with the topics."""
+    if settings.registry is None:
+        return
+    from tidelake.topic.schema_registry import SchemaRegistry
+
+    patient = settings.registry.request_timeout_s
+    waiting = settings.registry.model_copy(update={"request_timeout_s": min(patient, _WAIT_S_MAX)})
+    try:
+        subjects = SchemaRegistry(waiting).subjects()
+    except TidelakeError as error:
+        yield failed("registry", error)
+    else:
+        yield Finding("registry", "ok", f"{settings.registry.url} has {len(subjects):,} subjects")
+
+
+def _collections(settings: Settings) -> Iterator[Finding]:
+    """Check each collection: its topics, and whether its tables open and fit the settings."""
+    from tidelake.store.catalog import Catalog
+    from tidelake.store.layout import Store
+
+    catalog = Catalog(Store(settings.store), settings.writer)
+    try:
+        known = {entry.name for entry in catalog.entries()}
+    except TidelakeError as error:
+        yield failed("store", error)
+        known = set()
+    unreachable: set[str] = set()
+    for collection in settings.collections:
+        yield from _topics(collection, unreachable)
+        if collection.name in known:
+            yield _table(settings, collection, catalog)
+
+
+def _topics(settings: CollectionSettings, unreachable: set[str]) -> Iterator[Finding]:
+    """Check that the topics of a collection can be read; brokers that did not answer are asked only once."""
+    from tidelake.topic.open import open_topics
+
+    servers = ""
+    if settings.kafka is not None:
+        patient = settings.kafka.request_timeout_s
+        waiting = settings.kafka.model_copy(update={"request_timeout_s": min(patient, _WAIT_S_MAX)})
+        settings, servers = settings.model_copy(update={"kafka": waiting}), waiting.bootstrap_servers
+    if servers in unreachable:
+        return
+    for topic in open_topics(settings):
+        check = f"topic {topic.name}"
+        try:
+            ends = topic.end_offsets()
+        except TopicUnreachable as error:
+            unreachable.add(servers)
+            yield failed(f"broker {servers}", error)
+            return
+        except TidelakeError as error:
+            yield failed(check, error)
+        except OSError as error:
+            fact = f"cannot be read: {(error.strerror or str(error)).lower()}"
+            yield Finding(check, "fail", fact, "give this user the right to read it")
+        else:
+            partitions = "1 partition" if len(ends) == 1 else f"{len(ends)} partitions"
+            if any(ends.values()):
+                yield Finding(check, "ok", f"{partitions}, {sum(ends.values()):,} offsets")
+            else:
+                yield Finding(check, "warn", "has no messages yet", "if that is a surprise, check the topic's name")
+
+
+def _table(settings: Settings, collection: CollectionSettings, catalog: Catalog) -> Finding:
+    """Check that the tables of a collection open, and fit the settings."""
+    from tidelake.lake import Lake
+
+    check = f"collection {collection.name}"
+    try:
+        catalog.check([collection.spec()])
+        without_topics = collection.model_copy(update={"topics": (), "kafka": None})
+        status = Lake(settings.model_copy(update={"collections": (without_topics,)})).collections()[0].status()
+    except TidelakeError as error:
+        return failed(check, error)
+    if status is None:
+        return Finding(check, "ok", "has never been ingested")
+    if status.damaged:
+        return Finding(check, "fail", f"is damaged: {status.damaged}", f"run `tidelake repair {collection.name}`")
+    upper = "closed" if status.upper is None else str(status.upper)
+    if status.times_ahead_s:
+        fact = f"its last time is {status.times_ahead_s:,} s ahead of this machine's clock"
+        return Finding(check, "warn", fact, "correct the clock, if it is wrong now; ingest continues meanwhile")
+    return Finding(check, "ok", f"opens; upper is {upper}")

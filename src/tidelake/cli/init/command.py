@@ -1,0 +1,189 @@
+"""The command `tidelake init`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelake.cli.options import CONFIG, ConfigOption
+from tidelake.cli.progress import working
+from tidelake.cli.render import say, shortened
+from tidelake.errors import ConfigurationError, OptionRefused, hint_for_name
+
+if TYPE_CHECKING:
+    from tidelake.cli.init.draft import Draft, Registry
+    from tidelake.cli.init.samples import Sample
+
+_NAME_MAX = 63
+
+
+def init(
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="The folder of a file topic or, with --kafka, a topic's name.")
+    ],
+    name: Annotated[str | None, typer.Option(help="The collection's name; by default from the topic's.")] = None,
+    kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The brokers that have the topic.")] = None,
+    registry: Annotated[str | None, typer.Option(metavar="URL", help="The registry that has its schemas.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="The Avro schema of its values, for messages without the id of a schema.")
+    ] = None,
+    envelope: Annotated[
+        str | None, typer.Option(help="What a message means; by default what the first messages suggest.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="The columns of the key, separated by commas.")] = None,
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Write a collections.yaml for a topic, from its first messages: CDCv2, JSON, Avro, or Debezium. Starts no JVM.
+
+    The settings are checked before they are written, and an existing file is never changed.
+    """
+    from tidelake.cli.init.draft import Choices, draft_of
+    from tidelake.settings.terms import ENVELOPES
+
+    if os.path.lexists(config):
+        raise OptionRefused(f"{config} exists, and is not overwritten", "choose another file: --config FILE")
+    if not config.absolute().parent.is_dir():
+        raise OptionRefused(
+            f"{config.absolute().parent} is not a folder", "create it, or choose another: --config FILE"
+        )
+    if envelope is not None and envelope not in ENVELOPES:
+        raise OptionRefused(f"'{envelope}' is not an envelope", hint_for_name(envelope, ENVELOPES))
+    chosen = Choices(envelope, _columns(key), None if schema is None else _read_schema(schema))
+    with working(f"reading {topic}"):
+        samples, settings = _kafka_topic(topic, kafka) if kafka is not None else _file_topic(Path(topic), config)
+        if registry is not None:
+            settings["registry"] = {"url": registry}
+        draft = draft_of(Path(topic).name, samples, chosen, None if registry is None else _registry(registry))
+    collection = name or _collection_name(Path(topic).name, draft)
+    source = {"source": "kafka"} if kafka is not None else {}
+    block = {**draft.block, "topic": Path(topic).name, **source}
+    if "schema" in block:  # the longest part comes last
+        block["schema"] = block.pop("schema")
+    _write(config, settings | {"collections": {collection: block}}, draft)
+    for remark in draft.remarks:
+        say(shortened(f"{collection}: {remark}"))
+    option = "" if config == CONFIG else f" --config {config}"
+    typer.echo(f"{config} is written; next:\n  tidelake run{option}\n  tidelake read {collection}{option}")
+
+
+def _columns(key: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, key.split(",")))) if key else ()
+
+
+def _read_schema(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        problem = error.strerror if isinstance(error, OSError) else f"is not JSON: {error}"
+        raise OptionRefused(f"the schema {file} cannot be read: {problem}", "give the path of an .avsc file") from error
+
+
+def _file_topic(folder: Path, config: Path) -> tuple[list[Sample], dict[str, Any]]:
+    """Return the samples of a file topic, and the settings that name the topics and the store."""
+    from tidelake.cli.init.samples import samples_of_files
+    from tidelake.errors import FolderMissing
+
+    if not folder.is_dir():
+        raise FolderMissing(folder.name, str(folder))
+    samples = samples_of_files(folder)
+    base, topics = config.absolute().parent, folder.absolute().parent
+    inside = topics.is_relative_to(base) and topics != base
+    settings = {"topics": topics.relative_to(base).as_posix() if inside else str(topics)}
+    store = next((store for store in ("data/store", "store") if not _overlap(base / store, topics)), None)
+    if store is None:
+        raise OptionRefused(
+            f"{topics} has the topic, so the store cannot be in {base}, inside it",
+            f"move the topic into a folder of topics: `mkdir topics && mv {folder.name} topics`",
+        )
+    return samples, {"store": store, **settings}
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    """Whether one folder is the other, or inside it."""
+    first, second = Path(os.path.realpath(one)), Path(os.path.realpath(other))
+    return first.is_relative_to(second) or second.is_relative_to(first)
+
+
+def _kafka_topic(topic: str, servers: str) -> tuple[list[Sample], dict[str, Any]]:
+    """Return the samples of a Kafka topic, and the settings that name the brokers."""
+    from tidelake.cli.init.samples import samples_of_kafka
+    from tidelake.settings.kafka import KafkaSettings
+
+    samples = samples_of_kafka(KafkaSettings(bootstrap_servers=servers), topic)
+    return samples, {"store": "data/store", "kafka": {"bootstrap_servers": servers}}
+
+
+def _registry(url: str) -> Registry:
+    """Return the registry; nothing that it answers is cached beyond this command."""
+    from tidelake.cli.init.draft import Registry
+    from tidelake.settings.registry import RegistrySettings
+    from tidelake.topic.schema_registry import SchemaRegistry
+
+    def schemas_of(subject: str) -> dict[int, Any]:
+        with tempfile.TemporaryDirectory(prefix="tidelake-init-") as cache:
+            return SchemaRegistry(RegistrySettings(url=url, cache=Path(cache))).schemas_of(subject)
+
+    return Registry(schemas_of)
+
+
+def _collection_name(topic: str, draft: Draft) -> str:
+    """Return a name for the collection: for change events, that of the table."""
+    own = topic.rpartition(".")[2] if draft.block["envelope"] == "debezium" else topic
+    letters = re.sub(r"[^a-z0-9_]", "_", own.lower())
+    return (letters if re.match(r"[a-z]", letters) else f"topic_{letters}")[:_NAME_MAX]
+
+
+def _write(config: Path, document: dict[str, Any], draft: Draft) -> None:
+    """Check the settings, and write them.
+
+    Raises:
+        OptionRefused: the file exists by now, or the settings would be refused; nothing was written.
+    """
+    from tidelake.settings.lake import check_topics, load_settings
+
+    text = _text_of(document, draft)
+    unfinished = config.absolute().with_name(f".{config.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        check_topics(load_settings(unfinished))
+    except ConfigurationError as error:
+        problem = f"the settings that the messages suggest are refused: {error.field}: {error.problem}"
+        raise OptionRefused(problem, error.fix) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    try:
+        with config.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise OptionRefused(f"{config} exists, and is not overwritten", "choose another: --config FILE") from None
+
+
+def _text_of(document: dict[str, Any], draft: Draft) -> str:
+    """Return the file: what was found as comments, then the settings, with each column on a line."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Repeats values instead of referring to them, and writes columns and keys on one line."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def mapping(dumper: Dumper, data: dict[str, Any]) -> yaml.Node:
+        is_column = set(data) <= {"name", "type", "default"} and "name" in data
+        return dumper.represent_mapping("tag:yaml.org,2002:map", data.items(), flow_style=is_column)
+
+    def sequence(dumper: Dumper, data: list[Any]) -> yaml.Node:
+        is_short = all(isinstance(item, str) for item in data)
+        return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=is_short)
+
+    Dumper.add_representer(dict, mapping)
+    Dumper.add_representer(list, sequence)
+    settings = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
+    comments = ["Written by `tidelake init`; docs/reference/configuration.md describes every key.", *draft.remarks]
+    return "".join(f"# {shortened(comment)}\n" for comment in comments) + settings

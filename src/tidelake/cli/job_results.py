@@ -1,0 +1,97 @@
+"""What a step of a job did to a collection, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidelake.cli.times import with_iso
+
+
+def sentence_of(step: str, result: Any, mints_times: bool) -> str:
+    """Return the sentence.
+
+    Args:
+        step: the step's name in `jobs.tick`.
+        result: what the step returned.
+        mints_times: whether times are milliseconds, which are also shown as ISO times.
+    """
+    show = with_iso if mints_times else str
+    verb = step.removesuffix("_full")
+    return f"{verb}: {_SENTENCES[verb](result, show)}"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "time"), counted(2000, "time"), counted(2, "copy")
+    ('1 time', '2,000 times', '2 copies')
+    """
+    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"{number:,} {what if number == 1 else plural}"
+
+
+def _ingest(result: Any, show: Callable[[int], str]) -> str:
+    if not result.messages:
+        return "no new messages" + ("; upper was moved" if result.idle_ticks else "")
+    parts = [f"{counted(result.updates_stored, 'row')} stored"]
+    if result.copies_dropped:
+        parts.append(f"{counted(result.copies_dropped, 'copy')} dropped")
+    if result.updates_late:
+        parts.append(f"{counted(result.updates_late, 'row')} late")
+    if result.quarantined:
+        reasons = ", ".join(f"{number} {reason}" for reason, number in sorted(result.reasons.items()))
+        parts.append(f"{counted(result.quarantined, 'message')} quarantined ({reasons})")
+    if result.values_in_error:
+        parts.append(f"{counted(result.values_in_error, 'value')} in error")
+    ticks = "" if result.ticks == 1 else f" in {result.ticks} ticks"
+    return f"{counted(result.messages, 'message')}{ticks}: {', '.join(parts)}"
+
+
+def _seal(result: Any, show: Callable[[int], str]) -> str:
+    if result.sealed_by_ingest:
+        return "nothing to do: each tick of ingest seals its own time"
+    sealed = f"{counted(result.times_sealed, 'time')} sealed, " if result.times_sealed else "nothing new, "
+    upper = "closed" if result.closed else show(result.upper)
+    text = f"{sealed}upper is {upper}"
+    if result.copies_cancelled:
+        text += f", {counted(result.copies_cancelled, 'copy')} cancelled"
+    waiting = [place for place in result.waiting_for if place[1] is not None or place[2]]
+    if waiting:
+        time, announced, here = waiting[0]
+        stated = "nothing announced" if announced is None else f"{announced:,} announced"
+        text += f"; waits at time {show(time)}: {stated}, {here:,} here"
+    return text
+
+
+def _validate(result: Any, show: Callable[[int], str]) -> str:
+    if result.damaged:
+        return f"DAMAGED below upper: {result.mismatches[0] if result.mismatches else 'times beyond it can be read'}"
+    text = f"{counted(len(result.times), 'time')} recounted, as announced" if result.times else "nothing new"
+    if result.files_verified:
+        text += f", {counted(result.files_verified, 'file')} verified"
+    if result.late.contradictions:
+        text += f"; {counted(result.late.contradictions, 'late statement')} contradict what was published"
+    return text
+
+
+def _compact(result: Any, show: Callable[[int], str]) -> str:
+    since = f"since is {show(result.since[0])}" if result.since else "unreadable: since is empty"
+    if not result.merges:
+        return f"nothing to merge, {since}"
+    return f"{counted(result.runs_before, 'run')} became {result.runs_after:,}, {since}"
+
+
+def _current(result: Any, show: Callable[[int], str]) -> str:
+    if result.as_of is None:
+        return "nothing is sealed yet, so there is no table"
+    return f"{counted(result.rows, 'row')} as of {show(result.as_of)}{'' if result.rebuilt else ', unchanged'}"
+
+
+_SENTENCES: dict[str, Callable[[Any, Callable[[int], str]], str]] = {
+    "ingest": _ingest,
+    "seal": _seal,
+    "validate": _validate,
+    "compact": _compact,
+    "current": _current,
+}

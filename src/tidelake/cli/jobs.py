@@ -1,0 +1,139 @@
+"""`tidelake ingest`, `seal`, `validate`, `compact`, `current` and `run`: the jobs as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelake.cli.application import find_jobs
+from tidelake.cli.debug import is_debugging
+from tidelake.cli.job_results import sentence_of
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NamesArgument
+from tidelake.cli.progress import Working, working
+from tidelake.cli.render import print_json, printable, say
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from tidelake.settings.lake import Settings
+
+
+def ingest(names: NamesArgument = None, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
+    """Read the topics up to their ends, in bounded ticks that each commit rows and offsets together."""
+    run_steps(["ingest"], names, config, as_json)
+
+
+def seal(names: NamesArgument = None, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
+    """Move upper as far as the stored updates prove what was announced."""
+    run_steps(["seal"], names, config, as_json)
+
+
+def validate(
+    names: NamesArgument = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Recount everything that compaction has kept, as the nightly job does.")
+    ] = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Recount the times that were sealed since the last validation, independently of seal."""
+    run_steps(["validate_full" if full else "validate"], names, config, as_json)
+
+
+def compact(
+    names: NamesArgument = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Merge all sealed rows into one run, as the nightly job does.")
+    ] = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Move since by the retention rule, and merge runs within the budget of a scheduled run."""
+    run_steps(["compact_full" if full else "compact"], names, config, as_json)
+
+
+def current(names: NamesArgument = None, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
+    """Bring the plain tables of the contents up to upper, unless data below upper is damaged."""
+    run_steps(["current"], names, config, as_json)
+
+
+def run(
+    names: NamesArgument = None,
+    with_current: Annotated[
+        bool, typer.Option("--current", help="Also bring the `current` tables up to upper, as the hourly job does.")
+    ] = False,
+    config: ConfigOption = CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Ingest, seal, validate new times, and merge within a budget: what the scheduled job `tick` does.
+
+    A collection that fails stops at that step, and the others continue. If only its topic has a problem, what was read
+    before is still sealed.
+    """
+    steps = ["ingest", "seal", "validate", "compact"]
+    run_steps([*steps, "current"] if with_current else steps, names, config, as_json)
+
+
+def run_steps(steps: Sequence[str], names: Sequence[str] | None, config: Path, as_json: bool) -> None:
+    """Run steps of some collections, or of all, and print a line for each.
+
+    Raises:
+        ConfigurationError: a setting is wrong; nothing was written.
+        typer.Exit: with status 1, if a collection stopped.
+    """
+    from tidelake.settings.lake import load_settings
+
+    settings = load_settings(config).only(tuple(names or ()))
+    find_jobs()
+    with working("starting Spark", len(steps) * len(settings.collections)) as work:
+        from jobs import tick
+        from jobs.logs import log_to
+        from tidelake.spark.session import start_session
+
+        shown = _Shown(settings, work, as_json)
+        with log_to(shown.hear, is_debugging()):
+            report = tick.run_steps(start_session(), settings, steps, shown)
+    if as_json:
+        print_json(report.as_json())
+    for name, error in report.errors.items():
+        say(printable(f"error: {name}: {error}"))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+class _Shown:
+    """Shows the progress of the steps on the terminal."""
+
+    def __init__(self, settings: Settings, work: Working, as_json: bool) -> None:
+        self._mints = {collection.name: collection.mints_times for collection in settings.collections}
+        self._work, self._as_json = work, as_json
+        self._steps_begun = 0
+        self._messages: dict[str, int] = {}
+
+    def begins(self, step: str, name: str) -> None:
+        """Show which step begins."""
+        self._work.show(f"{name}: {step}", self._steps_begun)
+        self._steps_begun += 1
+
+    def ended(self, step: str, name: str, result: Any) -> None:
+        """Print what a step did."""
+        if not self._as_json:
+            with self._work.paused():
+                typer.echo(printable(f"{name}: {sentence_of(step, result, self._mints[name])}"))
+
+    def hear(self, event: MutableMapping[str, Any]) -> None:
+        """Show the messages that an ingest has read so far, and print warnings."""
+        name = event.get("collection")
+        if event["event"] == "ingested":
+            self._messages[str(name)] = self._messages.get(str(name), 0) + event["messages"]
+            self._work.show(f"{name}: ingest, {self._messages[str(name)]:,} messages")
+        elif event["level"] in ("warning", "error") and not event["event"].endswith(" stopped"):
+            others = [
+                f"{key} {value}" for key, value in event.items() if key not in ("event", "level", "collection", "fact")
+            ]
+            parts = [str(part) for part in (name, event["event"], event.get("fact"), ", ".join(others)) if part]
+            with self._work.paused():
+                say(printable(f"{event['level']}: {': '.join(parts)}"))

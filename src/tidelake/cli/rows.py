@@ -1,0 +1,57 @@
+"""Rows of contents for the command line, and what Spark's errors mean there."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    from tidelake.schema.columns import ColumnType
+
+ROWS_MAX = 2**31 - 1
+"""The greatest limit that Spark takes."""
+
+
+@contextmanager
+def spark_errors(step: str, name: str, where: str | None) -> Iterator[None]:
+    """Turn an error of Spark into an error of the predicate, or otherwise of the step."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from tidelake.errors import PredicateRefused, StepFailed
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        java = getattr(error, "java_exception", None)
+        fact = str(error if java is None else java.toString()).split("\n", maxsplit=1)[0]
+        state = (error.getSqlState() or "") if isinstance(error, PySparkException) else ""
+        if where is not None and state.startswith(("22", "P0")):  # an error in the data, or `raise_error`
+            raise PredicateRefused(
+                where, f"fails: {fact}", "write a predicate that is true or false for every row"
+            ) from error
+        raise StepFailed(step, name, type(error).__name__, fact) from error
+
+
+def rows_of(frame: DataFrame, rows_max: int | None) -> list[dict[str, Any]]:
+    """Return the rows in order, read as JSON from the JVM: Python has no year 10000, and `parse` keeps 38 digits."""
+    from pyspark.sql import functions as F
+
+    from tidelake.decode.landing import ROW_TEXT
+    from tidelake.protocol.json_values import parse
+
+    names = [f"`{name}`" for name in frame.columns]
+    rows = frame.orderBy(*names)
+    rows = rows if rows_max is None else rows.limit(rows_max)
+    return [parse(row[0]) for row in rows.select(F.to_json(F.struct(*names), ROW_TEXT)).collect()]
+
+
+def with_bytes(row: dict[str, Any], kinds: dict[str, ColumnType], convert: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the same row with `convert(base64 text)` wherever a column, or a part of it, is bytes."""
+    from tidelake.schema.columns import map_bytes
+
+    return {name: map_bytes(kinds[name], value, convert) if name in kinds else value for name, value in row.items()}

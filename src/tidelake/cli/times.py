@@ -1,0 +1,65 @@
+"""Reads and shows times: numbers and, for reclocked collections, also ISO 8601."""
+
+from __future__ import annotations
+
+import re
+
+import typer
+
+from tidelake.errors import OptionRefused, show
+from tidelake.protocol.iso_times import ISO_RULE, iso_of, parse_iso
+from tidelake.protocol.order import INT64_MAX, INT64_MIN
+
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
+def check_number(text: str | None) -> str | None:
+    """Refuse a whole number that is not a time, before anything is opened.
+
+    Raises:
+        typer.BadParameter: it does not fit in 64 bits.
+    """
+    if text is not None and _NUMBER.fullmatch(text) and not _is_time(text):
+        raise typer.BadParameter(f"{show(text)} is not in the range {INT64_MIN}<=x<={INT64_MAX}.")
+    return text
+
+
+def _is_time(text: str) -> bool:
+    return len(text) <= len(str(INT64_MIN)) and INT64_MIN <= int(text) <= INT64_MAX
+
+
+def read_time(option: str, text: str, name: str, mints_times: bool) -> int:
+    """Return the time that an option names.
+
+    Args:
+        option: the option, for the error.
+        text: a whole number that `check_number` has accepted or, if times are minted, a time with its zone.
+        name: the collection.
+        mints_times: whether the collection's times are milliseconds since 1970.
+
+    Raises:
+        OptionRefused: it is no time, or an ISO time for a collection whose topic states times.
+    """
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    try:
+        time = parse_iso(text)
+    except ValueError:
+        kinds = f"a whole number, or {ISO_RULE}" if mints_times else "a whole number"
+        raise OptionRefused(f"{option} is {text!r}, which is not a time of '{name}'", f"give {kinds}") from None
+    if not mints_times:
+        raise OptionRefused(
+            f"{option} is {text!r}, but the topic of '{name}' states times as numbers without a unit",
+            "give a whole number; only reclocked collections also accept ISO times",
+        )
+    return time
+
+
+def with_iso(time: int) -> str:
+    """Return a minted time, and the same time in UTC.
+
+    >>> with_iso(1767225800000)
+    '1767225800000 (2026-01-01T00:03:20.000Z)'
+    """
+    iso = iso_of(time)
+    return str(time) if iso is None else f"{time} ({iso})"

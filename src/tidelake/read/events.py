@@ -1,0 +1,61 @@
+"""The events of a collection's history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+CREATED, TICK, SEAL, VALIDATION, DAMAGE = "created", "tick", "seal", "validation", "damage"
+CONTRADICTION, LATE, DECISION, WITHDRAWAL = "contradiction", "late", "decision", "withdrawal"
+COMPACTION, MERGE, SINCE_MOVED, COLUMNS, FENCE, FORMAT = "compaction", "merge", "since", "columns", "fence", "format"
+KINDS = (
+    CREATED,
+    TICK,
+    SEAL,
+    VALIDATION,
+    DAMAGE,
+    CONTRADICTION,
+    LATE,
+    DECISION,
+    WITHDRAWAL,
+    COMPACTION,
+    MERGE,
+    SINCE_MOVED,
+    COLUMNS,
+    FENCE,
+    FORMAT,
+)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that was done to a collection."""
+
+    at_ms: int
+    """When, in milliseconds since 1970, by the clock of the process that did it."""
+    kind: str
+    """One of `KINDS`."""
+    what: str
+    """A description for a person."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """The numbers in the description, and others; they depend on the kind."""
+
+    @property
+    def at(self) -> str:
+        """When, in ISO 8601, in UTC."""
+        return datetime.fromtimestamp(self.at_ms // 1000, UTC).isoformat()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values, and `at`."""
+        return {"at_ms": self.at_ms, "at": self.at, "kind": self.kind, "what": self.what, **self.facts}
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun.
+
+    >>> counted(1, "row"), counted(2_000, "copy")
+    ('1 row', '2,000 copies')
+    """
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"

@@ -1,0 +1,141 @@
+"""What was done to a collection, with wall-clock times, without a JVM.
+
+The small tables know some events for good: seals of times with updates, validations, contradictions, full compactions,
+the ticks of reclocked collections, and the decisions in force. All others are known only as long as the logs have their
+entries, which is some hours: ticks of CDCv2 streams, seals of times without updates, merges, moves of `since`,
+withdrawn decisions, fences, new columns and formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Names
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tidelake.protocol.binding import Binding
+from tidelake.read.events import CREATED, DECISION, SEAL, TICK, Event, counted
+from tidelake.read.log_events import CatalogLog, CommittedSeal, TableLog, read_catalog_log, read_table_log
+from tidelake.read.noted_events import ProvenSeal, noted_events, proven_seals
+from tidelake.store.bindings import read_bindings
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import described
+from tidelake.store.entry import Collection
+from tidelake.store.state import UPPER
+
+
+@dataclass(frozen=True)
+class History:
+    """What was done to a collection."""
+
+    name: str
+    events: list[Event]
+    """Oldest first."""
+    total: int
+    """The number of known events, including those that a limit has left out."""
+    complete_from_ms: int | None
+    """From when on every event is known, in milliseconds since 1970; None if the logs have everything."""
+
+    @property
+    def complete_from(self) -> str | None:
+        """From when on every event is known, in ISO 8601, in UTC."""
+        start_ms = self.complete_from_ms
+        return None if start_ms is None else datetime.fromtimestamp(start_ms // 1000, UTC).isoformat()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return {
+            "name": self.name,
+            "complete_from_ms": self.complete_from_ms,
+            "complete_from": self.complete_from,
+            "total": self.total,
+            "events": [event.as_json() for event in self.events],
+        }
+
+
+def read_history(collection: Collection, limit: int | None = None, kinds: Names[str] = ()) -> History:
+    """Read the history of a collection.
+
+    Args:
+        collection: the collection.
+        limit: the maximum number of events; the newest are returned. None means all.
+        kinds: the kinds of events; empty means all.
+
+    Raises:
+        DamagedTable: a table of the collection is damaged.
+
+    Cost: the table `proofs/`, the table `bindings/`, and the entries that the logs of `updates/` and of the catalog
+        still have.
+    """
+    table, catalog = read_table_log(collection), read_catalog_log(collection)
+    events = [
+        Event(collection.entry.created_at_ms, CREATED, "the collection was created"),
+        *noted_events(collection),
+        *table.events,
+        *catalog.events,
+        *_decisions(collection, catalog),
+        *(_ticks(collection) if collection.entry.mints_times else _seals(collection, table)),
+    ]
+    chosen = sorted((event for event in events if not kinds or event.kind in kinds), key=lambda event: event.at_ms)
+    starts = [start for start in (table.start_ms, catalog.start_ms) if start is not None]
+    shown = chosen if limit is None else chosen[max(0, len(chosen) - limit) :]
+    return History(collection.name, shown, len(chosen), max(starts, default=None))
+
+
+def _decisions(collection: Collection, catalog: CatalogLog) -> Iterator[Event]:
+    """Yield the decisions in force, and those that were withdrawn as far as the log knows."""
+    for decision in (*collection.entry.decisions, *catalog.withdrawn):
+        kind, about = described(decision)
+        facts = {"decision": kind, "about": about, "reason": decision.reason}
+        yield Event(decision.at_ms, DECISION, f"{kind}, {about}: {decision.reason}", facts)
+
+
+def _ticks(collection: Collection) -> Iterator[Event]:
+    """Yield the ticks of a reclocked collection; idle ticks in succession are one."""
+    for binding in read_bindings(collection, OpenTable(collection.paths.updates)):
+        yield Event(binding.at_ms, TICK, _described(binding), binding.as_json())
+
+
+def _described(binding: Binding) -> str:
+    if not binding.records and not binding.rows:
+        return f"time {binding.time}: nothing new since {binding.lower}"
+    bad = f", {binding.quarantined:,} quarantined" if binding.quarantined else ""
+    return f"time {binding.time}: read {counted(binding.records, 'record')}, stored {counted(binding.rows, 'row')}{bad}"
+
+
+def _seals(collection: Collection, log: TableLog) -> Iterator[Event]:
+    """Yield the seals of a CDCv2 stream.
+
+    The log has every seal after its oldest entry; proofs there that match none of them were never committed.
+    """
+    proven = proven_seals(collection)
+    if log.upper is not None:
+        start = log.upper
+    elif log.seals:
+        start = log.seals[0].upper - 1
+    else:
+        start = OpenTable(collection.paths.updates).value(UPPER) or 0
+    for proof in proven:
+        if proof.upper <= start:
+            yield _seal(proof, None)
+    by_upper = {proof.upper: proof for proof in proven}
+    for seal in log.seals:
+        yield _seal(by_upper.get(seal.upper), seal)
+
+
+def _seal(proof: ProvenSeal | None, seal: CommittedSeal | None) -> Event:
+    """Describe a seal: the log knows when it was committed, the proofs know what was proven."""
+    stated: ProvenSeal | CommittedSeal | None = seal if seal is not None else proof
+    assert stated is not None
+    lower = proof.lower if proof is not None else stated.lower
+    numbers = {"times": 0, "copies": 0, "decided": 0}
+    if proof is not None:
+        numbers = {"times": proof.times, "copies": proof.copies, "decided": proof.decided}
+    facts = {"lower": lower, "upper": None if stated.closed else stated.upper, "closed": stated.closed, **numbers}
+    end = "the end of the stream" if stated.closed else str(stated.upper)
+    parts = [f"sealed up to {end}" if lower is None else f"sealed from {lower} to {end}"]
+    parts.append(f"{counted(numbers['times'], 'time')} with updates" if numbers["times"] else "no time had updates")
+    parts += [f"{counted(numbers['copies'], 'copy')} left out"] if numbers["copies"] else []
+    parts += [f"{numbers['decided']:,} by decision"] if numbers["decided"] else []
+    return Event(stated.at_ms, SEAL, ", ".join(parts), facts)

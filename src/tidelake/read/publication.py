@@ -1,0 +1,78 @@
+"""What a collection has published: the table, what it shows, and its number of rows; read without a JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tidelake.errors import DamagedTable
+from tidelake.storage.location import Location
+from tidelake.store.catalog import Catalog
+from tidelake.store.entry import Collection
+from tidelake.store.publication import Publication
+from tidelake.store.published import Published, published_table, read_published
+from tidelake.store.table_log import newest_version
+
+
+@dataclass(frozen=True)
+class PublishedContents:
+    """The publication that is bound to a collection."""
+
+    publication: Publication
+    table: Location
+    shown: Published | None
+    """What the table shows; None while nothing of this collection has been written to it."""
+    problem: str | None = None
+    """Why the table cannot be read, or None."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the path and what the table shows as JSON values.
+
+        `rows` counts rows of the table, which are distinct; `contents_rows` counts rows of the contents.
+        """
+        shown = self.shown
+        names = ("as_of", "rows", "contents_rows", "published_at_ms")
+        values = {name: None if shown is None else getattr(shown, name) for name in names}
+        return {"path": str(self.table), **values, "problem": self.problem}
+
+
+class ContentsRows(NamedTuple):
+    """How many rows the contents had AS OF a time."""
+
+    rows: int
+    """Rows of the contents: a row that occurs three times counts three times."""
+    as_of: int
+
+
+def publication_of(collection: Collection) -> PublishedContents | None:
+    """Return the publication that is bound to a collection; None if the collection was never published.
+
+    Cost: the logs of the catalog and of the table, and one small file.
+    """
+    publication = Catalog(collection.paths.store).publication(collection.name)
+    if publication is None or publication.collection_id != collection.entry.id:
+        return None
+    table = published_table(collection, publication)
+    try:
+        shown = read_published(table)
+    except DamagedTable as error:
+        return PublishedContents(publication, table, None, error.fact)
+    # After a rebinding, the table shows the contents of the earlier collection until the next commit.
+    own = shown if shown is not None and shown.collection_id == collection.entry.id else None
+    return PublishedContents(publication, table, own)
+
+
+def contents_rows(collection: Collection) -> ContentsRows | None:
+    """Return the number of rows of the contents when they were last published; None if they never were."""
+    published = publication_of(collection)
+    if published is None or published.shown is None:
+        return None
+    return ContentsRows(published.shown.contents_rows, published.shown.as_of)
+
+
+def older_table(collection: Collection) -> Location | None:
+    """Return the table that an earlier version published; None if there is none, or if it was deleted.
+
+    It stays readable, but is no longer rebuilt.
+    """
+    return collection.paths.current if newest_version(collection.paths.current) >= 0 else None

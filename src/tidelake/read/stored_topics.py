@@ -1,0 +1,48 @@
+"""The names under which a collection stores the offsets of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelake.store.decision import AcceptTopic, Decision
+
+
+@dataclass(frozen=True)
+class StoredTopic:
+    """A name under which a collection stores offsets: each acceptance of a recreated or truncated topic adds one.
+
+    Args:
+        name: the name, such as `orders` or `orders#1`.
+        topic: the topic's name in the settings.
+        starts: by partition, the first offset to read, if it is not 0.
+        later: the acceptances that came after this name.
+    """
+
+    name: str
+    topic: str
+    starts: Mapping[int, int] = field(default_factory=dict)
+    later: tuple[AcceptTopic, ...] = ()
+
+
+def stored_topics(asked: str, topics: Sequence[str], decisions: Sequence[Decision]) -> list[StoredTopic]:
+    """Return the names under which a collection stores a topic's offsets, oldest first; none if it does not read it.
+
+    Args:
+        asked: the topic's name in the settings, for all of its names, or one of these names.
+        topics: the topics that the collection reads.
+        decisions: the collection's decisions.
+
+    >>> again = AcceptTopic(topic="orders", reason="recreated", starts={0: 5})
+    >>> [stored.name for stored in stored_topics("orders", ["orders"], [again])]
+    ['orders', 'orders#1']
+    >>> [stored.name for stored in stored_topics("orders#1", ["orders"], [again])]
+    ['orders#1']
+    """
+    names: list[StoredTopic] = []
+    for topic in topics:
+        accepted = [decision for decision in decisions if isinstance(decision, AcceptTopic) and decision.topic == topic]
+        for number in range(len(accepted) + 1):
+            name, starts = (f"{topic}#{number}", accepted[number - 1].starts) if number else (topic, {})
+            names.append(StoredTopic(name, topic, starts, tuple(accepted[number:])))
+    return [stored for stored in names if stored.topic == asked] or [stored for stored in names if stored.name == asked]

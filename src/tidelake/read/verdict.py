@@ -1,0 +1,153 @@
+"""What a status means: what is the matter with a collection, in words, and whether somebody has to act."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tidelake.read.status import CollectionStatus
+
+FINE, WARNING, PROBLEM = "fine", "warning", "problem"
+"""Severities. `fine`: nobody has to act. `warning`: somebody should look. `problem`: somebody has to act."""
+
+
+class Verdict(NamedTuple):
+    """The state of a collection in words, the worst problem first."""
+
+    state: str
+    """A few words."""
+    waits_for: str | None
+    """What must happen before it continues, or can be trusted again; None if nothing is wrong."""
+    sentence: str
+    """The state with its numbers."""
+    severity: str
+    """`fine`, `warning` or `problem`."""
+
+
+def verdict_of(status: CollectionStatus) -> Verdict:
+    """Return the verdict for the worst problem of a collection."""
+    return next(_verdicts(status))
+
+
+def _verdicts(status: CollectionStatus) -> Iterator[Verdict]:
+    """Yield the verdicts that apply, the worst first."""
+    if status.damaged:
+        remedy = "`tidelake repair`, its folder restored from a copy, or a new collection made from its topic"
+        yield Verdict("DAMAGED below upper", remedy, f"DAMAGED below upper: {status.damaged}", PROBLEM)
+    if status.topic_problem:
+        yield Verdict("topic cannot be read", "the topic", f"topic cannot be read: {status.topic_problem}", PROBLEM)
+    if status.topic_gaps:
+        remedy = "the missing offsets, or a decision to continue without them"
+        yield Verdict("a gap in the topic", remedy, f"a gap in the topic: {status.topic_gaps[0]}", PROBLEM)
+    yield from _contradicted(status)
+    yield from _late(status)
+    yield from _incomplete(status)
+    if status.keys_in_error:
+        state = f"{number_of(status.keys_in_error, 'key')} in error"
+        remedy = "a later good value, or a delete, for each key in error"
+        sentence = f"{state}: reads refuse them until a later good value, or a delete, arrives"
+        yield Verdict(state, remedy, sentence, PROBLEM)
+    if status.times_ahead_s:
+        remedy = f"the clock: {status.times_ahead_s} s until it reaches the last time"
+        sentence = f"times are ahead of the clock, which reaches the last time in {duration(status.times_ahead_s)}"
+        yield Verdict("times are ahead of the clock", remedy, sentence, PROBLEM)
+    yield _in_order(status)
+
+
+def _contradicted(status: CollectionStatus) -> Iterator[Verdict]:
+    undecided = next((noted for noted in status.contradictions if not noted["decided"]), None)
+    if undecided is not None:
+        time = undecided["time"]
+        state = f"held back at time {time}"
+        fact = undecided["detail"].partition(": ")[2]  # without the kind of the contradiction
+        yield Verdict(state, f"a decision about time {time}", f"{state}: {fact}", PROBLEM)
+    elif status.contradictions:
+        time = status.contradictions[0]["time"]
+        if time in status.decided_counts:
+            state, remedy = f"time {time} is decided, and the next seal applies the decision", "the next seal"
+        else:
+            state = f"time {time} is decided, and the next seal counts the rest"
+            remedy = "the next seal, or a count of the rest"
+        yield Verdict(state, remedy, state, FINE)
+
+
+def _late(status: CollectionStatus) -> Iterator[Verdict]:
+    if status.late_undecided:
+        facts = number_of(status.late_undecided, "late fact")
+        first = f": {status.late_evidence[0]}" if status.late_evidence else ""
+        sentence = f"contradicted by {facts}; what was published does not change{first}"
+        yield Verdict("contradicted by late facts", f"a decision about {facts}", sentence, PROBLEM)
+    if status.late_problem:
+        yield Verdict("late facts cannot be read", "the notes about late facts", status.late_problem, PROBLEM)
+
+
+def _incomplete(status: CollectionStatus) -> Iterator[Verdict]:
+    """Yield what is known about times that could be sealed, or that wait for updates."""
+    waiting = status.waiting
+    if waiting is None:
+        return
+    stands = status.upper_age_s >= status.stalled_after_s
+    if not waiting.is_sealed:
+        end = "to its end" if waiting.provable_upper is None else f"before {waiting.provable_upper}"
+        sentence = f"not sealed yet: complete {end}, sealed before {status.upper}; the next seal moves upper"
+        yield Verdict("not sealed yet", "the next seal", sentence, PROBLEM if stands else FINE)
+    elif (first := waiting.first_missing) is not None:
+        state = f"waits at time {first.time}"
+        counts = str(first).partition(": ")[2]
+        sentence = f"{state}: {counts}, for {duration(status.upper_age_s)}{_unexplained(status)}{_unread(status)}"
+        has_arrived = status.lag_messages == 0
+        remedy = f"{number_of(first.missing, 'update')} at time {first.time}, or a decision about the count"
+        yield Verdict(state, remedy, sentence, PROBLEM if has_arrived or stands else WARNING)
+
+
+def _in_order(status: CollectionStatus) -> Verdict:
+    """Return the verdict of a collection that continues by itself."""
+    if status.since is None:
+        definite = "but no time can be read any more"
+    elif status.closed:
+        definite = f"closed and definite at every time from {status.since} on"
+    elif status.upper == status.since:
+        definite = "but nothing is sealed yet"
+    else:
+        definite = f"definite from {status.since} to before {status.upper}"
+    parts = [f"in order, {definite}"]
+    if status.pending:
+        parts.append(f"{number_of(status.pending, 'row')} at or after upper")
+    severity = FINE
+    if status.upper_age_s >= status.stalled_after_s:
+        parts.append(f"upper has not moved for {duration(status.upper_age_s)}")
+        severity = WARNING
+    unexplained = _unexplained(status)
+    severity = WARNING if unexplained else severity
+    return Verdict("in order", None, "; ".join(parts) + unexplained + _unread(status), severity)
+
+
+def _unexplained(status: CollectionStatus) -> str:
+    unexplained = sum(status.quarantine_unexplained.values())
+    return f"; {number_of(unexplained, 'quarantined message')} without an explanation" if unexplained else ""
+
+
+def _unread(status: CollectionStatus) -> str:
+    return f"; {number_of(status.lag_messages, 'message')} unread" if status.lag_messages else ""
+
+
+def number_of(count: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> number_of(1, "row"), number_of(1_200, "row"), number_of(2, "copy", "copies")
+    ('1 row', '1,200 rows', '2 copies')
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def duration(seconds: int) -> str:
+    """Return a duration in its largest unit.
+
+    >>> duration(59), duration(3 * 3600), duration(200_000)
+    ('59 s', '3 h', '2 d')
+    """
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length * (2 if unit == "d" else 1):
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"

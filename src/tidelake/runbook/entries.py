@@ -1,0 +1,315 @@
+"""The causes of the errors and the ways out. `tidelake.errors` has the facts and hints; this table has the rest."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelake import errors
+from tidelake.errors import TidelakeError
+
+
+class Entry(NamedTuple):
+    """One error: what usually causes it, what to do, and the commands, first those that only look."""
+
+    cause: str
+    act: str
+    commands: tuple[str, ...] = ()
+
+
+_STATUS = "tidelake status NAME"
+_VERIFY = "tidelake verify NAME --deep"
+_REPAIR = "tidelake repair NAME"
+_RESTORE = "tidelake repair NAME --apply"
+_COUNT = "tidelake resolve count NAME --time T --count N --reason …"
+_DISCARD = 'tidelake resolve discard NAME --time T --statement \'{"data": {…}, "diff": 1}\' --reason …'
+
+ENTRIES: dict[type[TidelakeError], Entry] = {
+    # The source contradicts itself, or breaks the protocol.
+    errors.MalformedMessage: Entry(
+        "The writer of the stream has a bug, or something that is no message was sent to the topic.",
+        "The message is in quarantine, and ingest continues. If the updates in it are announced, their times wait: "
+        "have the source send a correct message, or decide on the count. Otherwise, acknowledge the message.",
+        (
+            "tidelake quarantine NAME",
+            _COUNT,
+            "tidelake resolve quarantine NAME --offsets TOPIC:PARTITION:OFFSET --reason …",
+        ),
+    ),
+    errors.ConflictingDiff: Entry(
+        "Two writers of the stream disagree, or one was restarted from an inconsistent state.",
+        "Ask the owner of the source which diff is right. Discard the other statement, then decide on the count if "
+        "fewer updates remain than were announced. Earlier times are still sealed.",
+        (_STATUS, _DISCARD, _COUNT),
+    ),
+    errors.ConflictingCount: Entry(
+        "Two progress statements announce different counts for one time. A statement that covers the time and leaves "
+        "it out announces 0.",
+        "Ask the owner of the source how many updates there are, then decide on the count.",
+        (_STATUS, _COUNT),
+    ),
+    errors.OverCount: Entry(
+        "The source sent an update that it did not announce, or announced too few.",
+        "Ask the owner of the source. Decide on the greater count, or discard the surplus update.",
+        (_STATUS, _COUNT, _DISCARD),
+    ),
+    errors.EnvelopeBreach: Entry(
+        "The topic has statements that the family of the collection does not allow, such as a negative diff in an "
+        "append-only collection, or two rows for one key.",
+        "Discard the wrong statement, then decide on the count. If such statements are normal for this topic, ingest "
+        "it into a new collection with another envelope.",
+        (_STATUS, _DISCARD, _COUNT),
+    ),
+    # Bytes do not fit.
+    errors.CodecError: Entry(
+        "A message was written with another schema or in another format, or it was damaged.",
+        "The message is in quarantine, and ingest continues. Check `schema`, `encoding` and `schema_ids` of the "
+        "collection. If the updates in the message are announced, have the source send them again, or decide on the "
+        "count. Otherwise, acknowledge the message.",
+        ("tidelake quarantine NAME", "tidelake resolve quarantine NAME --offsets TOPIC:PARTITION:OFFSET --reason …"),
+    ),
+    # A topic or a registry is unreachable or broken.
+    errors.TopicGap: Entry(
+        "Retention deleted messages before they were ingested, or a file of the topic was removed.",
+        "Everything before the gap was ingested. Restore the messages. If they are lost for good, accept the gap; "
+        "times with updates in it wait for a decision on their counts.",
+        (_STATUS, "tidelake resolve gap NAME --offsets TOPIC:PARTITION:FROM-TO --reason …"),
+    ),
+    errors.TopicChanged: Entry(
+        "The topic was deleted and created again, truncated, or restored from an older copy; or the settings name "
+        "another topic than before.",
+        "Correct the topic or its name. If the new topic is the right one, accept it; what was not read before is "
+        "lost.",
+        (_STATUS, "tidelake resolve topic NAME --topic TOPIC --reason …"),
+    ),
+    errors.TopicMissing: Entry(
+        "The topic was deleted, was never created, or is spelled differently.",
+        "Create the topic, or correct `topic` in the settings; then run ingest again.",
+        (_STATUS,),
+    ),
+    errors.FolderMissing: Entry(
+        "The folder of a file topic was moved or deleted, a volume is not mounted, or the name is spelled differently.",
+        "Mount or create the folder, or correct `topics` or `topic` in the settings; then run ingest again.",
+        (_STATUS,),
+    ),
+    errors.MalformedTopic: Entry(
+        "A file in the folder of a file topic is not one that a topic may have.",
+        "Remove or correct the file that the error names. Nothing after it was read.",
+        (_STATUS,),
+    ),
+    errors.MalformedLine: Entry(
+        "A line was cut off while it was written, or was edited by hand.",
+        "Correct the line that the error names. Nothing after it was read.",
+        (_STATUS,),
+    ),
+    errors.RepeatedOffset: Entry(
+        "A file was copied within the topic, or two processes write to one partition.",
+        "Remove the copy, or give the other message an offset of its own. Nothing after it was read.",
+        (_STATUS,),
+    ),
+    errors.TopicUnreachable: Entry(
+        "The brokers are down, a firewall or DNS is in the way, or the settings or credentials are wrong.",
+        "Nothing is lost: the next run continues from here. Check the brokers, then `bootstrap_servers`, the "
+        "certificates and the password. Hurry only if retention may delete what was not read yet.",
+        (_STATUS,),
+    ),
+    errors.TopicUnwritable: Entry(
+        "The brokers are down, the topic does not allow writing, or the messages are too large for it.",
+        "Records that were accepted stay. Correct the cause, and play into a new topic.",
+        ("tidelake topic --help",),
+    ),
+    errors.RegistryUnreachable: Entry(
+        "The registry is down, its URL is wrong, or the credentials are.",
+        "Nothing is lost: the next run continues from here. Check the registry, then the settings below `registry:`.",
+        (_STATUS,),
+    ),
+    # The caller broke a rule.
+    errors.MixedTimes: Entry(
+        "A program compares times of streams with different numbers of components, or a value that is not a time.",
+        "Correct the program: all times of one collection have the same width.",
+    ),
+    errors.ArgumentRefused: Entry(
+        "An option or an argument has a value that is not allowed.",
+        "Give a value that the rule in the error allows.",
+        ("tidelake COMMAND --help",),
+    ),
+    errors.SchemaRefused: Entry(
+        "The schema has a type that a Delta table cannot hold, a column with a reserved name, or two columns that "
+        "differ only in case.",
+        "Change the schema, or let the source write the column with another type.",
+    ),
+    errors.ConfigurationError: Entry(
+        "`collections.yaml`, a file that it names, or an environment variable is wrong, or does not fit the store.",
+        "Correct the place that the error names: the file, the line and the field. Nothing was started or written.",
+        ("tidelake status",),
+    ),
+    errors.UnknownPlugin: Entry(
+        "The settings or the store name a framing or an envelope of a package that is not installed here.",
+        "Install the package in this environment, or correct the spelling.",
+        ("make setup",),
+    ),
+    errors.NewerFormat: Entry(
+        "A later version of Tidelake has written to this store, and this process still runs an earlier one.",
+        "Update this process. The table is fine; do not change its properties.",
+        ("pip show tidelake",),
+    ),
+    errors.UnknownCollection: Entry(
+        "The collection was never ingested, its name is spelled differently, or `store` points to another folder.",
+        "Check `store` and the name; then run ingest once.",
+        ("tidelake status",),
+    ),
+    errors.UnknownColumn: Entry(
+        "The name is spelled differently, or the column exists only in the source.",
+        "Use one of the columns in the hint.",
+        ("tidelake read NAME --limit 1",),
+    ),
+    errors.PredicateRefused: Entry(
+        "The predicate has a syntax error, names an unknown column, or uses something that is not a function of a row.",
+        "Correct the predicate: a Spark SQL condition on the columns of the contents.",
+        ("tidelake read NAME --where PREDICATE",),
+    ),
+    errors.SinceError: Entry(
+        "The retention rule `keep` has let compaction forget this time.",
+        "Read at or after since. To keep more history from now on, raise `keep`; what was forgotten does not come "
+        "back.",
+        (_STATUS,),
+    ),
+    errors.UpperError: Entry(
+        "Nothing proves yet that all statements up to this time have arrived, or the seal job did not run.",
+        "Wait, run seal, or read an earlier time. If upper stands still, look at what it waits for.",
+        (_STATUS,),
+    ),
+    errors.KeysInError: Entry(
+        "The newest record of a key could not be decoded, names another key, or is an unusable change event.",
+        "Have the source send the key's value again, or delete the key: either clears the error. Until then, read the "
+        "other keys.",
+        (_STATUS, "tidelake read NAME --skip-errors"),
+    ),
+    errors.SealedTime: Entry(
+        "A program appends an update at a time that it has already sealed.",
+        "Correct the program: append at or after upper.",
+    ),
+    errors.FrontierRegression: Entry(
+        "A program moves a frontier back.",
+        "Correct the program: frontiers only advance.",
+    ),
+    errors.EncodingRefused: Entry(
+        "A program encodes a value that its schema does not allow.",
+        "Correct the value or the schema. Nothing was written.",
+    ),
+    errors.DataRefused: Entry(
+        "The data in a decision is not a row of the collection.",
+        "Copy the row from the output of a read.",
+        ("tidelake read NAME --json",),
+    ),
+    errors.NotReclocked: Entry(
+        "Only reclocked collections mint times and bind them to offsets.",
+        "Use the status of the collection instead.",
+        (_STATUS,),
+    ),
+    errors.NoCheckout: Entry(
+        "Tidelake was installed without its jobs.",
+        "Run the command from the checkout, or install Tidelake from it.",
+        ("make setup",),
+    ),
+    errors.OptionRefused: Entry(
+        "Options are missing, cannot be read, or exclude each other.",
+        "Correct the command as the hint says. Nothing was changed.",
+        ("tidelake COMMAND --help",),
+    ),
+    errors.DecisionRefused: Entry(
+        "The decision does not fit what waits for one: the time is sealed, or nothing is wrong with it.",
+        "Look at what waits, and decide about that. Nothing was stored.",
+        (_STATUS, "tidelake resolve --help"),
+    ),
+    errors.StatementRefused: Entry(
+        "The statement of a decision is not JSON with `data` and `diff`.",
+        "Write it as in the hint. Nothing was stored.",
+        (_DISCARD,),
+    ),
+    errors.GeneratorRefused: Entry(
+        "The options of `tidelake generate` exclude each other, or the folder is not empty.",
+        "Change the options as the hint says, or give an empty folder.",
+        ("tidelake generate --help",),
+    ),
+    errors.CopyRefused: Entry(
+        "The target of a recording already has messages, or does not fit what was recorded.",
+        "Give an empty folder, or an empty topic with as many partitions.",
+        ("tidelake topic --help",),
+    ),
+    errors.CommitRefused: Entry(
+        "A program prepared a commit that would break a rule of the store. It is a bug in Tidelake, or in code that "
+        "uses its store directly.",
+        "Nothing was written, and the store is fine. Report the error, with the log.",
+    ),
+    # A right is gone.
+    errors.CapabilityError: Entry(
+        "The capability was dropped, its lease expired, or another holder has taken it.",
+        "Acquire a new capability; its since may be later than the one that was lost.",
+        (_STATUS,),
+    ),
+    # A commit did not happen, or perhaps did.
+    errors.Conflict: Entry(
+        "Another process committed to the same table in between. Steps retry by themselves, so the table is very busy.",
+        "Run the step again. If it recurs, find out which other processes write to the collection.",
+        (_STATUS,),
+    ),
+    errors.RunSwept: Entry(
+        "The process was stopped or suspended for so long that a sweep may delete the files it wrote.",
+        "Run the step again: it writes its rows once more.",
+        (_STATUS,),
+    ),
+    errors.Fenced: Entry(
+        "Another writer has taken over the collection.",
+        "Stop this process. Nothing needs repair: the other writer continues from the stored offsets.",
+        (_STATUS, "tidelake fence NAME --writer WRITER"),
+    ),
+    errors.WriterFenced: Entry(
+        "The collection was handed to another writer with `tidelake fence`.",
+        "Stop this writer, or let it in instead; that keeps out the other one.",
+        (_STATUS, "tidelake fence NAME --writer WRITER"),
+    ),
+    errors.Indeterminate: Entry(
+        "The disk or the network failed during a commit, and the table could not be read afterwards.",
+        "Correct the disk or the network, then run the step again: it reads what was committed and continues there.",
+        (_STATUS, _VERIFY),
+    ),
+    # A person should look.
+    errors.DamagedTable: Entry(
+        "Something else wrote to the store, a file was lost, or the disk returns wrong bytes.",
+        "Act immediately, and run nothing that writes. Find out what is damaged, and repair what can be repaired. "
+        "Restore everything else from a copy, or rebuild the collection from its topic under a new name.",
+        (_VERIFY, _REPAIR, _RESTORE),
+    ),
+    errors.DamagedFiles: Entry(
+        "Data files were deleted, or the disk returns wrong bytes.",
+        "Nothing is written to the collection until they are restored. Repair restores files from the topic if it "
+        "still has the messages. Restore everything else from a copy of the store.",
+        (_VERIFY, _REPAIR, _RESTORE),
+    ),
+    errors.NotRewritable: Entry(
+        "The topic no longer has exactly what the tick read, or the file was written by a merge.",
+        "Restore the file from a copy of the store, or rebuild the collection from its topic under a new name.",
+        (_VERIFY,),
+    ),
+    errors.DamagedLog: Entry(
+        "A file of a table's log was changed, lost or swapped after it was acknowledged.",
+        "Run nothing that writes. Repair restores entries from their acknowledged copies.",
+        (_VERIFY, _REPAIR, _RESTORE),
+    ),
+    errors.StoreUnreadable: Entry(
+        "A volume is not mounted, rights have changed, or the disk fails.",
+        "Correct the disk, the mount or the rights. Nothing was written.",
+        (_STATUS, _VERIFY),
+    ),
+    errors.ClockAhead: Entry(
+        "The clock of the machine that runs ingest is wrong, or a topic with old timestamps is read rarely.",
+        "Correct the clock. If it is right, raise `clock_ahead_max_s` for one ingest. Nothing was written.",
+        ("date --utc", _STATUS),
+    ),
+    errors.StepFailed: Entry(
+        "Spark, its JVM or the disk failed: often memory or disk space ran out.",
+        "Nothing was committed by the step. Read the log, then run the step again; it continues from the last commit.",
+        ("df -h", "tail -n 100 .logs/spark.log", _STATUS),
+    ),
+}
+"""Every error that may be raised, with its entry."""

@@ -1,0 +1,198 @@
+"""What a step on a collection tells monitoring: how long it took, what it counted, and whether it failed.
+
+`observed` marks the function of a step. Without a listener, a step costs one more look at its table's log.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from operator import attrgetter
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import structlog
+from deltalake.exceptions import DeltaError
+
+from tidelake.errors import TidelakeError
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.state import UPPER
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+log = structlog.get_logger("tidelake")
+
+COUNTS: dict[str, dict[str, str]] = {
+    "ingest": {
+        "ticks": "ticks",
+        "messages": "messages",
+        "rows": "updates_stored",
+        "copies": "copies_dropped",
+        "late_rows": "updates_late",
+        "quarantined_messages": "quarantined",
+        "progress_statements": "progress_statements",
+        "gaps": "gaps",
+        "bytes": "bytes_stored",
+    },
+    "seal": {
+        "times": "times_sealed",
+        "copies": "copies_cancelled",
+        "decided_times": "decided",
+        "contradictions": "contradictions",
+        "waiting_rows": "unsealed_rows",
+        "files_opened": "files_opened",
+    },
+    "validate": {
+        "times": "times",
+        "mismatches": "mismatches",
+        "late_contradictions": "late.contradictions",
+        "files_opened": "files_verified",
+        "bytes": "bytes_verified",
+    },
+    "compact": {"merges": "merges", "rows": "rows_after", "bytes": "bytes_written"},
+    "current": {"rows": "rows", "rebuilt": "rebuilt"},
+}
+"""What each step counts, by name, and where its report has the number, or the list whose length it is."""
+
+TEXTS: dict[str, str] = {
+    "ticks": "Ticks of ingest that read messages.",
+    "messages": "Messages that were read.",
+    "rows": "Rows that were written.",
+    "copies": "Copies that were dropped or cancelled.",
+    "late_rows": "Rows about times that were already sealed.",
+    "quarantined_messages": "Messages that were quarantined.",
+    "progress_statements": "Progress statements that were read.",
+    "gaps": "Gaps in topics at which ingest stopped.",
+    "bytes": "Bytes of data files that were written, or verified.",
+    "times": "Times that were sealed, or recounted.",
+    "decided_times": "Times that were sealed by decision.",
+    "contradictions": "Contradictions that keep times unsealed.",
+    "waiting_rows": "Rows that could not be sealed.",
+    "files_opened": "Data files that were opened, or verified.",
+    "mismatches": "Differences between a recount and what was proven.",
+    "late_contradictions": "Late statements that contradict what was published.",
+    "merges": "Merges of runs.",
+    "rebuilt": "1 if the table was rebuilt, 0 if it was up to date.",
+}
+"""What each count means."""
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """One step on one collection, after it ended."""
+
+    step: str
+    collection: str
+    began_s: float
+    """In Unix time."""
+    seconds: float
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Numbers by name, as in `COUNTS`; empty if the step failed before it had a report."""
+    error: str | None = None
+    """The name of the error's class if the step failed. Its text may contain data, so it is only in the log."""
+
+
+class Listener(Protocol):
+    """Receives the outcome of each step."""
+
+    def record(self, outcome: StepOutcome) -> None:
+        """Take an outcome. An error is logged, and does not affect the step."""
+
+    def close(self) -> None:
+        """Send what was not sent yet, before the process ends."""
+
+
+_listeners: list[Listener] = []
+
+
+def listen(listener: Listener) -> None:
+    """Tell a listener about every step of this process from now on."""
+    _listeners.append(listener)
+
+
+def has_listeners() -> bool:
+    """Whether anybody is told."""
+    return bool(_listeners)
+
+
+def stop_listening() -> None:
+    """Close all listeners."""
+    while _listeners:
+        listener = _listeners.pop()
+        try:
+            listener.close()
+        except Exception as error:
+            log.warning("telemetry was not sent", listener=type(listener).__name__, reason=type(error).__name__)
+
+
+def observed(
+    step: str, report: str | None = None
+) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+    """Tell listeners about each call of a function that runs a step, and put its place on each log line.
+
+    Args:
+        step: the name of the step, a key of `COUNTS`.
+        report: the parameter that receives the report; by default, the function returns it.
+
+    The function has a parameter `collection`. Log lines of the call carry `collection`, `step` and `lower`, the
+    collection's upper when the step began.
+    """
+
+    def mark(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def call(*positional: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+            arguments = signature.bind(*positional, **named).arguments
+            collection: Collection = arguments["collection"]
+            began_s, clock = time.time(), time.perf_counter()
+            found: Any = arguments.get(report or "")
+            error: str | None = None
+            with structlog.contextvars.bound_contextvars(step=step, **_place_of(collection)):
+                try:
+                    result = function(*positional, **named)
+                    found = result if report is None else found
+                    return result
+                except BaseException as raised:
+                    error = type(raised).__name__
+                    raise
+                finally:
+                    if _listeners:
+                        seconds = time.perf_counter() - clock
+                        counts = {} if found is None else _counts_of(step, found)
+                        _tell(StepOutcome(step, collection.name, began_s, seconds, counts, error))
+
+        return call
+
+    return mark
+
+
+def _place_of(collection: Collection) -> dict[str, Any]:
+    """Return what is known of a collection before a step; if its table cannot be read, only its name."""
+    try:
+        upper = OpenTable(collection.paths.updates).value(UPPER)
+    except (TidelakeError, DeltaError, OSError):  # the step meets the same error, and reports it
+        return {"collection": collection.name}
+    return {"collection": collection.name, "lower": upper or 0}
+
+
+def _counts_of(step: str, report: object) -> dict[str, int]:
+    """Return the numbers of a step's report, by name."""
+    numbers = {}
+    for name, attribute in COUNTS[step].items():
+        value = attrgetter(attribute)(report)
+        numbers[name] = len(value) if isinstance(value, list) else int(value)
+    return numbers
+
+
+def _tell(outcome: StepOutcome) -> None:
+    """Tell every listener. Monitoring never stops a step."""
+    for listener in _listeners:
+        try:
+            listener.record(outcome)
+        except Exception as error:
+            log.warning("telemetry was not recorded", listener=type(listener).__name__, reason=str(error))

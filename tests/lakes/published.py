@@ -1,0 +1,24 @@
+"""The published contents of a collection, as other engines read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tidelake.read.publication import publication_of
+from tidelake.storage.location import Location
+from tidelake.store.entry import Collection
+
+
+def table_of(collection: Collection) -> Location:
+    """Where a collection is published."""
+    published = publication_of(collection)
+    assert published is not None, f"{collection.name} is not published"
+    return published.table
+
+
+def rows_of(collection: Collection) -> list[dict[str, Any]]:
+    """The published rows, as delta-rs and Arrow read them."""
+    rows: list[dict[str, Any]] = DeltaTable(str(table_of(collection))).to_pyarrow_table().to_pylist()
+    return rows

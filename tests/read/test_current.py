@@ -1,0 +1,265 @@
+"""What is published: which engines read it, what it says of itself, and what happens if a name changes hands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tests.cli.commands import call, run
+from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.lakes.published import rows_of, table_of
+from tests.stops import stop_at
+from tidelake import open_lake
+from tidelake.errors import DamagedPublication, Fenced, NotPublished, UnknownCollection
+from tidelake.lake import LakeCollection
+from tidelake.read.current import CurrentReport, rebuild_current
+from tidelake.read.publication import contents_rows, publication_of
+from tidelake.store.commit import OpenTable
+
+pytestmark = pytest.mark.spark
+
+RECORD: dict[str, Any] = {
+    "type": "record",
+    "name": "data",
+    "fields": [
+        {"name": "id", "type": "long", "doc": "the article's number"},
+        {"name": "price", "type": ["null", "int"], "doc": " in cents\n"},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
+    lake = Lake(tmp_path_factory.mktemp("published"), spark, schema=RECORD)
+    lake.send(updates(((1, 10), 1, 1), ((2, 20), 2, 5)), progress([0], [3], {1: 1, 2: 1}))
+    lake.run()
+    published(lake)
+    return lake
+
+
+@pytest.fixture
+def lake(prepared: Lake, tmp_path: Path) -> Lake:
+    """A collection that is published AS OF time 2, with one row that occurs five times."""
+    return prepared.copy(tmp_path / "lake")
+
+
+def published(lake: Lake) -> CurrentReport:
+    """Run the job, and return what it reports."""
+    report = lake.current()
+    assert report.ok, report.errors
+    result = report.results[NAME]
+    assert isinstance(result, CurrentReport)
+    return result
+
+
+def opened(lake: Lake) -> LakeCollection:
+    return open_lake(lake.file).collection(NAME)
+
+
+def send_more(lake: Lake) -> None:
+    """Seal one more time, at which a row is removed."""
+    lake.send(updates(((1, 10), 3, -1)), progress([3], [4], {3: 1}))
+    lake.run()
+
+
+def test_other_engines_read_the_contents_at_a_path_with_the_name(lake: Lake, spark: SparkSession) -> None:
+    path = lake.root / "store" / "tables" / NAME
+    assert table_of(lake.collection).local == path
+    table = DeltaTable(path).to_pyarrow_table()
+    assert sorted(zip(*(table[name].to_pylist() for name in ("id", "price", "_diff")), strict=True)) == [
+        (1, 10, 1),
+        (2, 20, 5),
+    ]
+    assert (DeltaTable(path).protocol().min_reader_version, DeltaTable(path).protocol().min_writer_version) == (1, 2)
+    assert spark.read.format("delta").load(str(path)).where("price > 10").selectExpr("sum(_diff)").collect() == [(5,)]
+    dataset = DeltaTable(path).to_pyarrow_dataset()
+    assert list(dataset.get_fragments(filter=pc.field("price") > 10**6)) == []  # by the statistics alone
+
+
+def test_the_table_says_what_it_is(lake: Lake) -> None:
+    table = DeltaTable(str(table_of(lake.collection)))
+    comment = table.metadata().description
+    entry = lake.collection.entry
+    assert table.metadata().name == NAME
+    assert comment.startswith(
+        f"Contents of the Tidelake collection 'prices' (id {entry.id}) as of time 2; times from 0 on"
+    )
+    assert "sum(_diff) counts rows" in comment
+    comments = {field.name: field.metadata.get("comment") for field in table.schema().fields}
+    assert comments["id"] == "the article's number" and comments["price"] == "in cents"
+    assert comments["_diff"].startswith("How often the row occurs; never 0.")
+    noted = json.loads(table.history(1)[0]["userMetadata"])
+    assert (noted["collection"], noted["collection_id"], noted["as_of"]) == (NAME, entry.id, 2)
+    send_more(lake)
+    assert published(lake).rebuilt
+    table = DeltaTable(str(table_of(lake.collection)))
+    assert "as of time 3;" in table.metadata().description
+    assert table.history(1)[0]["userMetadata"].count('"as_of":3')
+
+
+def test_each_number_of_rows_says_what_it_counts(lake: Lake) -> None:
+    report = published(lake)
+    assert (report.rebuilt, report.rows, report.contents_rows) == (False, 2, 6)
+    assert contents_rows(lake.collection) == (6, 2)
+    send_more(lake)
+    assert contents_rows(lake.collection) == (6, 2)  # until the next publication
+    assert (published(lake).contents_rows, contents_rows(lake.collection)) == (5, (5, 3))
+    shown = json.loads(call("status", "--json", "--config", str(lake.file)))["collections"][NAME]
+    assert (shown["rows"], shown["publication"]["rows"], shown["publication"]["contents_rows"]) == (3, 1, 5)
+    assert shown["publication"]["path"] == str(table_of(lake.collection))
+
+
+def test_a_collection_with_a_key_has_one_row_for_each_key(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark, "upsert", key="id")
+    lake.send(updates(((1, 10), 1, 1), ((2, 20), 1, 1), ((1, 11), 2, 1)), progress([0], [3], {1: 2, 2: 1}))
+    lake.run()
+    report = published(lake)
+    assert (report.rows, report.contents_rows) == (2, 2)
+    assert sorted(rows_of(lake.collection), key=lambda row: row["id"]) == [
+        {"id": 1, "price": 11},
+        {"id": 2, "price": 20},
+    ]
+    comment = DeltaTable(str(table_of(lake.collection))).metadata().description
+    assert "One row for each key (id), so count(*) counts rows." in comment
+    lake.send(updates(((1, 11), 3, -1), ((2, 20), 3, -1)), progress([3], [4], {3: 2}))
+    lake.run()
+    assert (published(lake).rows, rows_of(lake.collection)) == (0, [])
+    assert contents_rows(lake.collection) == (0, 3)
+
+
+def test_a_name_that_passes_to_another_collection_is_one_overwriting_commit_in_the_same_log(lake: Lake) -> None:
+    first, path = lake.collection, str(table_of(lake.collection))
+    table_id, version = DeltaTable(path).metadata().id, DeltaTable(path).version()
+    lake.catalog.update(NAME, lambda entry: entry.model_copy(update={"name": "old_prices"}))
+    lake.run()
+    renewed = lake.collection
+    assert renewed.entry.id != first.entry.id and publication_of(renewed) is None
+    assert published(lake).path == path
+    now = DeltaTable(path)
+    assert (now.metadata().id, now.version()) == (table_id, version + 1)
+    assert f"(id {renewed.entry.id})" in now.metadata().description
+    noted = json.loads(now.history(1)[0]["userMetadata"])
+    bound = publication_of(renewed)
+    assert bound is not None
+    assert (noted["collection_id"], noted["bound_at_ms"]) == (renewed.entry.id, bound.publication.bound_at_ms)
+    with pytest.raises(UnknownCollection):
+        rebuild_current(lake.spark, first)
+    renamed = lake.catalog.find("old_prices")
+    assert publication_of(renamed) is None
+    rebuild_current(lake.spark, renamed)
+    assert table_of(renamed).name == "old_prices" and len(rows_of(renamed)) == 2
+    assert DeltaTable(path).version() == version + 1
+
+
+def test_between_the_binding_and_the_commit_the_table_is_not_taken_for_the_new_collections(lake: Lake) -> None:
+    lake.catalog.update(NAME, lambda entry: entry.model_copy(update={"name": "old_prices"}))
+    lake.run()
+    stop_at("current.after_catalog", lake.current)
+    bound = publication_of(lake.collection)
+    assert bound is not None and bound.shown is None
+    assert contents_rows(lake.collection) is None
+    with pytest.raises(NotPublished):
+        call("path", NAME, "--config", str(lake.file))
+    assert published(lake).rebuilt and contents_rows(lake.collection) == (6, 2)
+
+
+@pytest.mark.parametrize("place", ["current.before_write", "current.after_files", "current.after_entry"])
+def test_a_publication_that_was_interrupted_shows_the_old_or_the_new_contents(lake: Lake, place: str) -> None:
+    send_more(lake)
+    stop_at(place, lake.current)
+    shown = {row["id"]: row["_diff"] for row in rows_of(lake.collection)}
+    is_new = place == "current.after_entry"
+    assert shown == ({2: 5} if is_new else {1: 1, 2: 5})
+    assert contents_rows(lake.collection) == ((5, 3) if is_new else (6, 2))
+    assert published(lake).rebuilt is not is_new
+    assert {row["id"]: row["_diff"] for row in rows_of(lake.collection)} == {2: 5}
+
+
+def test_if_another_process_publishes_first_the_contents_are_read_once_more(lake: Lake) -> None:
+    from tidelake.store.failpoints import on_reach
+
+    send_more(lake)
+    path = str(table_of(lake.collection))
+    version = DeltaTable(path).version()
+    reached: list[str] = []
+
+    def meet(name: str) -> None:
+        reached.append(name)
+        if name == "current.after_files" and reached.count(name) == 1:
+            rebuild_current(lake.spark, lake.collection)
+
+    on_reach(meet)
+    try:
+        report = published(lake)
+    finally:
+        on_reach(None)
+    assert (report.rebuilt, report.as_of) == (False, 3)
+    assert DeltaTable(path).version() == version + 1
+    assert len(list((lake.root / "store" / "tables" / NAME).glob("publish-*"))) == 2
+
+
+def test_a_fenced_process_does_not_publish(lake: Lake) -> None:
+    send_more(lake)
+    before = lake.collection
+    lake.catalog.fence(NAME, None)
+    with pytest.raises(Fenced):
+        rebuild_current(lake.spark, before)
+    assert contents_rows(lake.collection) == (6, 2)
+
+
+def test_path_prints_the_table_and_starts_no_jvm(lake: Lake) -> None:
+    done = run("path", NAME, "--config", str(lake.file))
+    assert (done.returncode, done.stdout) == (0, f"{table_of(lake.collection)}\n")
+    shown = json.loads(call("path", NAME, "--json", "--config", str(lake.file)))
+    assert (shown["name"], shown["older"]) == (NAME, None)
+    assert shown["publication"]["path"] == str(table_of(lake.collection))
+    assert (shown["publication"]["as_of"], shown["publication"]["contents_rows"]) == (2, 6)
+    assert shown["updates"] == str(lake.collection.paths.updates)
+    assert shown["store_id"] == OpenTable(lake.catalog.store.catalog).id
+    publication = opened(lake).publication
+    assert publication is not None and str(publication.table) == done.stdout.strip()
+
+
+def test_the_table_of_an_earlier_version_stays_and_is_named_until_it_is_deleted(lake: Lake) -> None:
+    config, older = ("--config", str(lake.file)), lake.collection.paths.current
+    shutil.copytree(table_of(lake.collection).local, older.local)
+    published(lake)
+    both = run("path", NAME, *config)
+    assert both.stdout == f"{table_of(lake.collection)}\n"
+    assert f"{older} is from an earlier version and is not rebuilt any more" in both.stderr
+    assert json.loads(call("path", NAME, "--json", *config))["older"] == str(older)
+    send_more(lake)
+    published(lake)
+    assert DeltaTable(str(older)).to_pyarrow_table().num_rows == 2
+    shutil.rmtree(older.local)
+    assert json.loads(call("path", NAME, "--json", *config))["older"] is None
+    assert run("path", NAME, *config).stderr == ""
+
+
+def test_before_the_first_publication_path_says_what_to_do(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(tmp_path, spark)
+    lake.ingest()
+    assert published(lake).as_of is None
+    done = run("path", NAME, "--config", str(lake.file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'prices' is not published yet" in done.stderr and "python -m jobs.current" in done.stderr
+
+
+def test_a_damaged_table_does_not_hide_the_status(lake: Lake) -> None:
+    log = table_of(lake.collection).local / "_delta_log"
+    newest = sorted(log.glob("*.json"))[-1]
+    newest.write_text("{")
+    shown = json.loads(call("status", "--json", "--config", str(lake.file)))["collections"][NAME]
+    assert shown["state"] == "in order"
+    assert "is torn" in shown["publication"]["problem"] and shown["publication"]["as_of"] is None
+    send_more(lake)
+    assert isinstance(lake.current().errors[NAME], DamagedPublication)
+    shutil.rmtree(log.parent)  # what the table shows can always be published again
+    assert published(lake).rebuilt and contents_rows(lake.collection) == (5, 3)

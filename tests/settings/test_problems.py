@@ -1,0 +1,50 @@
+"""All problems of settings at once; what has no problem can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelake.errors import ConfigurationError
+from tidelake.settings.lake import load_settings
+from tidelake.settings.problems import find_problems
+
+GOOD = "family: plain, topic: t, schema: {type: record, name: r, fields: [{name: id, type: long}]}"
+
+
+def test_settings_without_problems_are_those_that_load(tmp_path: Path) -> None:
+    (tmp_path / "topics" / "t").mkdir(parents=True)
+    file = tmp_path / "collections.yaml"
+    file.write_text(f"topics: topics\nstore: store\ncollections:\n  a: {{{GOOD}}}\n  b: {{{GOOD}}}\n", encoding="utf-8")
+    assert find_problems(file) == (load_settings(file), [])
+    file.write_text("store: store\n", encoding="utf-8")
+    assert find_problems(file) == (load_settings(file), [])
+
+
+def test_each_part_is_judged_by_itself_and_keeps_its_line(tmp_path: Path) -> None:
+    (tmp_path / "topics" / "t").mkdir(parents=True)
+    file = tmp_path / "collections.yaml"
+    file.write_text(
+        "topics: topics\nregistry: {url: nowhere}\ncollections:\n"
+        f"  a: {{{GOOD}}}\n  B: {{{GOOD}}}\n  c: {{{GOOD}, keep: -1}}\n",
+        encoding="utf-8",
+    )
+    settings, problems = find_problems(file)
+    assert settings is not None
+    assert [collection.name for collection in settings.collections] == ["a"]
+    assert [problem.fact.split(": ")[:2] for problem in problems] == [
+        [f"{file}, line 2", "registry.url"],
+        [f"{file}, line 5", "collections.B"],
+        [f"{file}, line 6", "collections.c.keep"],
+    ]
+
+
+@pytest.mark.parametrize("topics", ["store", "store/topics", "."])
+def test_two_keys_that_do_not_fit_together_are_one_problem(tmp_path: Path, topics: str) -> None:
+    file = tmp_path / "collections.yaml"
+    file.write_text(f"topics: {topics}\nstore: store\ncollections: {{}}\n", encoding="utf-8")
+    _, problems = find_problems(file)
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(file)
+    assert [str(problem) for problem in problems] == [str(refused.value)]

@@ -1,0 +1,106 @@
+"""A name's folder belongs to the name: it is bound to one collection at a time, by a commit to the catalog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.expectations.reports import settings
+from tests.stops import stop_at
+from tidelake.errors import Fenced, NewerFormat, UnknownCollection
+from tidelake.store import commit
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.entry import Collection
+from tidelake.store.format import CATALOG_VERSION, FORMAT_VERSION
+from tidelake.store.layout import Store
+from tidelake.store.publication import Publication, folder_of_name
+from tidelake.store.verification import Verification, verify_table
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return Catalog(Store(tmp_path))
+
+
+@pytest.fixture
+def prices(catalog: Catalog) -> Collection:
+    return catalog.open_or_create(settings("plain").spec())
+
+
+def rename(catalog: Catalog, name: str, other: str) -> None:
+    catalog.update(name, lambda entry: entry.model_copy(update={"name": other}))
+
+
+@pytest.mark.parametrize("name", ["Prices", "PRICES", "a.b", "../prices", "a/b", ".", "_log", "x" * 300, "preis_ä", ""])
+def test_a_name_that_is_no_safe_folder_gets_a_folder_of_its_own(name: str) -> None:
+    folder = folder_of_name(name)
+    assert folder == folder.lower() and len(folder) < 64 and folder[0].isalnum()
+    assert set(folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-")
+    assert folder != folder_of_name(name.lower()) or name == name.lower()
+    assert "-" in folder and "-" not in folder_of_name("prices")
+
+
+def test_publishing_binds_a_name_once(catalog: Catalog, prices: Collection) -> None:
+    assert catalog.publication("prices") is None
+    publication = catalog.publish(prices)
+    assert (publication.name, publication.folder) == ("prices", "prices")
+    assert publication.collection_id == prices.entry.id
+    version = OpenTable(catalog.store.catalog).version
+    assert catalog.publish(prices) == publication == catalog.publication("prices")
+    assert OpenTable(catalog.store.catalog).version == version
+    assert catalog.publication("price") is None
+    assert [entry.name for entry in catalog.entries()] == ["prices"]
+    found = Verification()
+    verify_table(catalog.store.catalog, True, found)
+    assert found.damages == []
+
+
+def test_a_name_that_passes_to_another_collection_keeps_its_folder(catalog: Catalog, prices: Collection) -> None:
+    first = catalog.publish(prices)
+    rename(catalog, "prices", "old_prices")
+    renewed = catalog.open_or_create(settings("plain").spec())
+    assert renewed.entry.id != prices.entry.id
+    second = catalog.publish(renewed)
+    assert (second.folder, second.collection_id) == (first.folder, renewed.entry.id)
+    assert catalog.publication("prices") == second
+    renamed = catalog.find("old_prices")
+    assert catalog.publish(renamed).folder == "old_prices"
+    with pytest.raises(UnknownCollection):  # a process that opened it under its earlier name
+        catalog.publish(prices)
+    assert catalog.publication("prices") == second
+
+
+def test_a_fenced_process_publishes_nothing(catalog: Catalog, prices: Collection) -> None:
+    catalog.fence("prices", "other")
+    with pytest.raises(Fenced):
+        catalog.publish(prices)
+    assert catalog.publication("prices") is None
+
+
+@pytest.mark.parametrize("place", ["commit.before_call.catalog", "commit.after_call.catalog", "catalog.after_commit"])
+def test_a_binding_that_was_interrupted_is_there_once_or_not_at_all(
+    catalog: Catalog, prices: Collection, place: str
+) -> None:
+    stop_at(place, lambda: catalog.publish(prices))
+    before = catalog.publication("prices")
+    assert (before is None) == (place == "commit.before_call.catalog")
+    publication = catalog.publish(prices)
+    assert before in (None, publication)
+    assert isinstance(publication, Publication)
+    assert catalog.find("prices").entry == prices.entry
+
+
+def test_earlier_versions_refuse_a_catalog_from_its_first_publication_on(
+    catalog: Catalog, prices: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert OpenTable(catalog.store.catalog).format == FORMAT_VERSION
+    catalog.publish(prices)
+    assert OpenTable(catalog.store.catalog).format == CATALOG_VERSION == 3
+    catalog.fence("prices", None)
+    assert OpenTable(prices.paths.updates).format == FORMAT_VERSION == 2
+    monkeypatch.setattr(commit, "CATALOG_VERSION", FORMAT_VERSION)  # what the earlier version knew
+    for use in (catalog.entries, lambda: catalog.open_or_create(settings("plain").spec())):
+        with pytest.raises(NewerFormat, match="catalog has format 3, which a later version of Tidelake wrote"):
+            use()

@@ -1,0 +1,163 @@
+"""One commit replaces published rows, whoever else commits, and wherever the process stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.stops import stop_at
+from tidelake.errors import Conflict, DamagedPublication
+from tidelake.storage.location import Location, locate
+from tidelake.store.published import (
+    RETENTION_S,
+    Published,
+    StagedRows,
+    maintain_published,
+    read_published,
+)
+
+NOTE = Published(
+    collection="prices",
+    collection_id="7f",
+    as_of=3,
+    since=0,
+    upper=4,
+    bound_at_ms=1,
+    published_at_ms=2,
+    proofs_at_ms=0,
+    rows=2,
+    contents_rows=5,
+    columns=("id", "_diff"),
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Location:
+    return locate(tmp_path) / "tables/prices"
+
+
+def stage(table: Location, *ids: int, column: str = "id") -> StagedRows:
+    """Rows as Spark would write them; delta-rs does so without a JVM."""
+    staged = StagedRows(table)
+    write_deltalake(str(staged.folder), pa.table({column: pa.array(ids, pa.int64())}))
+    assert staged.take() == len(ids)
+    return staged
+
+
+def publish(table: Location, *ids: int, as_of: int = 3, column: str = "id") -> int:
+    note = NOTE.model_copy(update={"as_of": as_of, "rows": len(ids)})
+    return stage(table, *ids, column=column).commit("prices", f"as of {as_of}", note)
+
+
+def rows(table: Location, version: int | None = None, column: str = "id") -> list[int]:
+    return sorted(DeltaTable(str(table), version=version).to_pyarrow_table()[column].to_pylist())
+
+
+def test_a_commit_replaces_rows_columns_comment_and_note_and_nothing_else(table: Location) -> None:
+    assert read_published(table) is None
+    assert publish(table, 1, 2) == 0
+    before = DeltaTable(str(table)).metadata()
+    assert publish(table, 2, 3, 4, as_of=9, column="key") == 1
+    after = DeltaTable(str(table)).metadata()
+    assert (rows(table, 0), rows(table, 1, "key")) == ([1, 2], [2, 3, 4])
+    assert (after.name, before.description, after.description) == ("prices", "as of 3", "as of 9")
+    assert (after.id, after.created_time) == (before.id, before.created_time)
+    shown = read_published(table)
+    assert shown is not None and (shown.as_of, shown.rows, shown.contents_rows) == (9, 3, 5)
+    newest = DeltaTable(str(table)).history(1)[0]
+    assert (newest["operation"], newest["operationMetrics"]["numOutputRows"]) == ("WRITE", "3")
+    assert json.loads(newest["userMetadata"])["collection_id"] == "7f"
+    assert not list(table.local.glob("publish-*/_delta_log"))
+
+
+def test_of_two_processes_that_publish_at_once_one_succeeds(table: Location) -> None:
+    publish(table, 1)
+    first, second = stage(table, 2), stage(table, 3)
+    first.commit("prices", "", NOTE)
+    with pytest.raises(Conflict):
+        second.commit("prices", "", NOTE)
+    second.discard()
+    assert rows(table) == [2]
+    early = stage(table, 4)
+    early.version = -1  # the folder was still empty when the other process looked
+    with pytest.raises(Conflict, match="another process has published first"):
+        early.commit("prices", "", NOTE)
+    assert rows(table) == [2]
+
+
+@pytest.mark.parametrize("place", ["current.after_entry", "current.after_checkpoint"])
+def test_a_publication_that_was_interrupted_is_whole(table: Location, place: str) -> None:
+    for number in range(10):
+        publish(table, number)
+
+    def work() -> None:
+        publish(table, 7, 8, as_of=9)
+        maintain_published(table)
+
+    stop_at(place, work)
+    assert rows(table) == [7, 8]
+    shown = read_published(table)
+    assert shown is not None and shown.as_of == 9
+    publish(table, 9, as_of=10)
+    maintain_published(table)
+    assert rows(table) == [9]
+
+
+def test_what_another_engine_tidies_is_still_published_and_what_it_changes_is_not(table: Location) -> None:
+    publish(table, 1)
+    write_deltalake(str(table), pa.table({"id": [2]}), mode="append")
+    assert read_published(table) is None
+    publish(table, 1, 2)
+    DeltaTable(str(table)).optimize.compact()
+    DeltaTable(str(table)).vacuum(retention_hours=200, dry_run=False)
+    shown = read_published(table)
+    assert shown is not None and shown.rows == 2
+
+
+def test_a_torn_log_is_damage_that_names_the_table(table: Location) -> None:
+    publish(table, 1)
+    (table.local / "_delta_log" / f"{0:020d}.json").write_text('{"commitInfo": {"oper')
+    with pytest.raises(DamagedPublication, match="prices is damaged: the log entry of version 0 is torn"):
+        read_published(table)
+
+
+def test_replaced_files_stay_for_a_week_from_their_replacement(table: Location) -> None:
+    def folders() -> list[Path]:
+        return sorted(table.local.glob("publish-*"))
+
+    def age(folder: Path) -> None:
+        long_ago = time.time() - 2 * RETENTION_S
+        for path in (*folder.rglob("*"), folder):
+            os.utime(path, (long_ago, long_ago))
+
+    publish(table, 1)
+    age(folders()[0])  # it was live for two weeks
+    stage(table, 5)  # a process died here
+    publish(table, 2)
+    maintain_published(table)
+    assert len(folders()) == 3 and rows(table, 0) == [1]
+    for folder in folders():
+        age(folder)
+    (table.local / "notes").mkdir()
+    age(table.local / "notes")
+    maintain_published(table)
+    assert len(folders()) == 1 and rows(table) == [2]
+    assert (table.local / "notes").is_dir()
+    assert read_published(table) is not None
+
+
+def test_a_long_log_gets_checkpoints(table: Location) -> None:
+    for number in range(12):
+        publish(table, number)
+        maintain_published(table)
+    log = table.local / "_delta_log"
+    assert (log / f"{10:020d}.checkpoint.parquet").exists()
+    for number in range(10):
+        (log / f"{number:020d}.json").unlink()
+    assert rows(table) == [11]

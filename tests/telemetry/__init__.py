@@ -1,0 +1,1 @@
+"""What monitoring reads: metrics, traces, logs and alerts."""
