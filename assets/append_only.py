@@ -5,6 +5,7 @@ from __future__ import annotations
 from dagster import AssetsDefinition
 
 from assets.family import Family, build_assets
+from assets.names import Names
 from tidelake.settings.collection import CollectionSettings
 
 APPEND_ONLY = Family(
@@ -22,6 +23,6 @@ RECLOCKED_APPEND_ONLY = Family(
 )
 
 
-def append_only_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
+def append_only_assets(names: Names, settings: CollectionSettings) -> list[AssetsDefinition]:
     """Return the assets of one append-only collection."""
-    return build_assets(settings, RECLOCKED_APPEND_ONLY if settings.mints_times else APPEND_ONLY)
+    return build_assets(names, settings, RECLOCKED_APPEND_ONLY if settings.mints_times else APPEND_ONLY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dagster import AssetsDefinition
 
 from assets.family import Family, build_assets
+from assets.names import Names
 from tidelake.settings.collection import CollectionSettings
 
 DEBEZIUM = Family(
@@ -20,6 +21,6 @@ DEBEZIUM = Family(
 )
 
 
-def debezium_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
+def debezium_assets(names: Names, settings: CollectionSettings) -> list[AssetsDefinition]:
     """Return the assets of one collection of change events."""
-    return build_assets(settings, DEBEZIUM)
+    return build_assets(names, settings, DEBEZIUM)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dagster import AssetsDefinition
 
 from assets.family import Family, build_assets
+from assets.names import Names
 from tidelake.settings.collection import CollectionSettings
 
 PLAIN = Family(
@@ -14,6 +15,6 @@ PLAIN = Family(
 )
 
 
-def plain_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
+def plain_assets(names: Names, settings: CollectionSettings) -> list[AssetsDefinition]:
     """Return the assets of one plain collection."""
-    return build_assets(settings, PLAIN)
+    return build_assets(names, settings, PLAIN)

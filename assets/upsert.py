@@ -5,6 +5,7 @@ from __future__ import annotations
 from dagster import AssetsDefinition
 
 from assets.family import Family, build_assets
+from assets.names import Names
 from tidelake.settings.collection import CollectionSettings
 
 UPSERT = Family(
@@ -26,6 +27,6 @@ RECLOCKED_UPSERT = Family(
 )
 
 
-def upsert_assets(settings: CollectionSettings) -> list[AssetsDefinition]:
+def upsert_assets(names: Names, settings: CollectionSettings) -> list[AssetsDefinition]:
     """Return the assets of one upsert collection."""
-    return build_assets(settings, RECLOCKED_UPSERT if settings.mints_times else UPSERT)
+    return build_assets(names, settings, RECLOCKED_UPSERT if settings.mints_times else UPSERT)

@@ -1,37 +1,55 @@
-"""Dagster's checks: a validation becomes one asset check of `<name>/seal` for each expectation.
+"""Dagster's checks: a validation becomes one asset check of a collection for each expectation, and merges follow it.
 
-A blocking check that fails stops the assets downstream of `seal`: `compact` and `current` of that collection.
+The step `validate` recounts once and reports all checks of a collection. A blocking check that fails stops what is
+downstream of the collection: the step `compact`, `current`, and users' own assets. `compact` merges if the options of
+the run ask for it. Checks can be run by hand, alone or together; then nothing is merged.
 """
 
+import time as clock
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagster import (
-    AssetCheckExecutionContext,
+    AssetCheckKey,
     AssetCheckResult,
     AssetChecksDefinition,
     AssetCheckSeverity,
     AssetCheckSpec,
     AssetKey,
-    Config,
+    In,
     MetadataValue,
-    ResourceParam,
-    multi_asset_check,
+    Nothing,
+    OpDefinition,
+    OpExecutionContext,
+    Out,
+    op,
 )
-from pydantic import Field
 
 from assets.metadata import listed
+from assets.names import Names
+from assets.options import RunOptions
+from assets.steps import STOPPED, Lake, compact_now, failure_of, lake_of, options_of, step_of
+from assets.topics import TopicState, look_at_topics
 from expectations.data_docs import INDEX
 from expectations.judge import Verdict
-from expectations.sentences import failure_of
+from expectations.sentences import failure_of as what_failed_in
 from expectations.suite import Rule, rules_of
-from jobs.lake import Lake, open_collection
+from tidelake.errors import DamagedTable, SourceError
 from tidelake.settings.collection import CollectionSettings
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
+    from tidelake.store.entry import Collection
     from tidelake.validate.validation import ValidateReport
 
+TOPIC_COMPLETE = "topic_complete"
+"""The check that fails if offsets are missing, or the last ingest stopped before the end of a topic."""
+MERGES_KEEP_CONTENTS = "merges_keep_contents"
+"""The check of the compaction: a merge that would change the contents commits nothing."""
+_INPUT = "collection"
+_ALL, _AGAIN = "all_", "again_"
+"""The prefixes of numbers that depend on how much was validated; without one, it was the times that are new."""
 _INT64_MAX = 2**63 - 1
 _COUNTS = ("times", "announced", "counted", "recounted")
 _OWN_NUMBERS = {
@@ -44,11 +62,11 @@ _OWN_NUMBERS = {
     "nothing_is_contradicted": ("contradictions",),
     "no_key_is_in_error": ("keys_in_error",),
     "late_statements_are_copies": (
-        "late_rows",
+        "late_statements",
         "late_copies",
         "late_contradictions",
         "late_contradictions_undecided",
-        "late_untold",
+        "late_unverifiable",
     ),
     "quarantine_is_explained": ("quarantined", "quarantined_unexplained"),
     "frontier_moves": ("frontier_age_s",),
@@ -56,56 +74,200 @@ _OWN_NUMBERS = {
 """The numbers that not every check shows, by check. The UI sorts them by name; a short list is easier to read."""
 
 
-class ValidateConfig(Config):
-    """Configuration of the step that validates a collection."""
-
-    full: bool = Field(
-        default=False,
-        description="Recount all updates that compaction has kept, not only new times, and write the Data Docs.",
-    )
-
-
-def checks_name(name: str) -> str:
-    """Return the name of the step that validates a collection."""
-    return f"{name}__validate"
-
-
-def build_checks(settings: CollectionSettings, pool: str) -> AssetChecksDefinition:
-    """Build the checks of a collection. One step recounts once, and reports the results of all checks."""
-    key = AssetKey([settings.name, "seal"])
-    rules = rules_of(settings)
-    specs = [
-        AssetCheckSpec(rule.name, asset=key, description=_sentence(rule), blocking=rule.blocking) for rule in rules
+def validation_specs(names: Names, settings: CollectionSettings) -> list[AssetCheckSpec]:
+    """Return the checks of a collection, in the order in which they are shown."""
+    key = names.collection(settings.name)
+    complete = "No offset of the topic is missing. If one is, ingest stops before it, and skips nothing."
+    return [
+        AssetCheckSpec(TOPIC_COMPLETE, asset=key, description=complete),
+        *(
+            AssetCheckSpec(rule.name, asset=key, description=_sentence(rule), blocking=rule.blocking)
+            for rule in rules_of(settings)
+        ),
     ]
 
-    @multi_asset_check(
-        name=checks_name(settings.name),
-        specs=specs,
-        description=f"Recounts {settings.name} independently of its seals, and validates the result against the suite.",
-        pool=pool,
+
+def merges_key(names: Names, name: str) -> AssetCheckKey:
+    """Return the key of the check of a collection's compaction."""
+    return AssetCheckKey(names.current(name), MERGES_KEEP_CONTENTS)
+
+
+def checks_of(names: Names, settings: CollectionSettings) -> list[AssetCheckKey]:
+    """Return the keys of all checks that a tick of a collection evaluates."""
+    return [*(spec.key for spec in validation_specs(names, settings)), merges_key(names, settings.name)]
+
+
+def build_checks(names: Names, settings: CollectionSettings) -> list[AssetChecksDefinition]:
+    """Build the checks of a collection, and the compaction that waits for them.
+
+    The check of the compaction belongs to the contents, `current`: like all that is downstream of the collection, it is
+    stopped by a blocking check.
+    """
+    key = names.collection(settings.name)
+    specs = {spec.name: spec for spec in validation_specs(names, settings)}
+    merges = AssetCheckSpec(
+        MERGES_KEEP_CONTENTS,
+        asset=names.current(settings.name),
+        additional_deps=[key],
+        description="The last merges kept the contents. If one would change them, it commits nothing, and this fails.",
     )
-    def validate(
-        context: AssetCheckExecutionContext, config: ValidateConfig, lake: ResourceParam[Lake]
-    ) -> Iterator[AssetCheckResult]:
-        try:
-            verdicts, numbers, evidence = _validate(lake, settings.name, config.full)
-        except _unreadable() as error:
-            context.log.exception("the recount could not read the table")
-            for rule in rules:
-                yield _unanswered(key, rule, error)
+    validate: AssetChecksDefinition = AssetChecksDefinition.create(
+        keys_by_input_name={_INPUT: key},
+        node_def=_build_validate(names, settings, list(specs)),
+        check_specs_by_output_name=specs,
+        can_subset=True,
+    )
+    compact: AssetChecksDefinition = AssetChecksDefinition.create(
+        keys_by_input_name={_INPUT: key},
+        node_def=_build_compact(names, settings),
+        check_specs_by_output_name={MERGES_KEEP_CONTENTS: merges},
+        can_subset=False,
+    )
+    return [validate, compact]
+
+
+def _build_validate(names: Names, settings: CollectionSettings, checks: list[str]) -> OpDefinition:
+    @op(
+        name=names.step(settings.name, "validate"),
+        description="Recounts independently of seal, and validates the result against the suite.",
+        ins={_INPUT: In(Nothing)},
+        out={name: Out(Nothing, is_required=False) for name in checks},
+        pool=names.pool(settings.name),
+        required_resource_keys={names.resource, names.options},
+    )
+    def validate(context: OpExecutionContext) -> Iterator[AssetCheckResult]:
+        options = options_of(context, names)
+        if not options.selects(settings.name):
+            context.log.info("not selected by the options of this run")
             return
-        by_check = {verdict.check: verdict for verdict in verdicts}
-        for rule in rules:
-            yield _answered(key, rule, by_check[rule.name], numbers, evidence.get(rule.name, []))
+        key = names.collection(settings.name)
+        chosen = {check.name for check in context.selected_asset_check_keys}
+        with step_of(context, options):
+            results = list(_results(context, names, settings, key))
+        yield from (result for result in results if result.check_name in chosen)
 
     return validate
 
 
-def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[str, Any], dict[str, list[str]]]:
-    """Recount and judge.
+def _build_compact(names: Names, settings: CollectionSettings) -> OpDefinition:
+    @op(
+        name=names.step(settings.name, "compact"),
+        description=(
+            "**Forgets.** Moves `since` by the retention rule, then merges runs: within a budget in every tick, "
+            "and all sealed rows in the nightly job. Reads at or after `since` give the same results as before."
+        ),
+        ins={_INPUT: In(Nothing)},
+        out={MERGES_KEEP_CONTENTS: Out(Nothing, is_required=False)},
+        pool=names.pool(settings.name),
+        required_resource_keys={names.resource, names.options},
+    )
+    def compact(context: OpExecutionContext) -> Iterator[AssetCheckResult]:
+        options = options_of(context, names)
+        if not options.selects(settings.name) or not (options.compact or options.compact_all):
+            context.log.info("not asked for by the options of this run")
+            return
+        numbers: dict[str, Any] = {}
+        refused: DamagedTable | None = None
+        with step_of(context, options):
+            try:
+                numbers = compact_now(context, names, settings.name, options.compact_all)
+            except DamagedTable as error:
+                refused = error
+        yield AssetCheckResult(
+            passed=refused is None,
+            asset_key=names.current(settings.name),
+            check_name=MERGES_KEEP_CONTENTS,
+            description=None if refused is None else str(refused),
+            metadata=numbers,
+        )
+        if refused is not None:
+            raise failure_of(refused)
 
-    Returns:
-        The verdicts, the numbers that checks show, and the evidence by check.
+    return compact
+
+
+def _results(
+    context: OpExecutionContext, names: Names, settings: CollectionSettings, key: AssetKey
+) -> Iterator[AssetCheckResult]:
+    """Return the results of all checks of a validation."""
+    lake, options = lake_of(context, names), options_of(context, names)
+    collection = lake.open(settings.name)
+    topics = _look(lake.settings_of(settings.name), collection)
+    yield _topic_complete(context, key, topics)
+    rules = rules_of(settings)
+    try:
+        validated = _validate(lake, settings.name, collection, options)
+    except _unreadable() as error:
+        context.log.exception("the recount could not read the table")
+        for rule in rules:
+            yield _unanswered(key, rule, error)
+        return
+    by_check = {verdict.check: verdict for verdict in validated.verdicts}
+    for rule in rules:
+        yield _answered(key, rule, by_check[rule.name], validated)
+
+
+@dataclass(frozen=True)
+class _Topics:
+    """The topics of a collection, as far as they can be read."""
+
+    states: list[TopicState]
+    problem: str | None = None
+    """Why a topic cannot be read."""
+
+    @property
+    def lag_messages(self) -> int | None:
+        """Number of unread messages; None if it is unknown."""
+        return None if self.problem else sum(state.unread for state in self.states)
+
+
+def _look(settings: CollectionSettings, collection: "Collection") -> _Topics:
+    try:
+        return _Topics(look_at_topics(settings, collection))
+    except SourceError as error:
+        return _Topics([], str(error))
+
+
+def _topic_complete(context: OpExecutionContext, key: AssetKey, topics: _Topics) -> AssetCheckResult:
+    """Judge the topics by their offsets, and by what stopped the last ingest although no offset is missing."""
+    gaps = [gap for state in topics.states for gap in state.gaps]
+    problem = topics.problem or (str(gaps[0]) if gaps else _stopped(context, key))
+    metadata: dict[str, Any] = {"offsets_missing": sum(gap.to_offset - gap.from_offset for gap in gaps)}
+    if topics.lag_messages is not None:
+        metadata["lag_messages"] = topics.lag_messages
+    if gaps:
+        metadata["where"] = listed([gap.fact for gap in gaps])
+    return AssetCheckResult(
+        passed=problem is None,
+        asset_key=key,
+        check_name=TOPIC_COMPLETE,
+        severity=AssetCheckSeverity.ERROR,
+        description=problem,
+        metadata=metadata,
+    )
+
+
+def _stopped(context: OpExecutionContext, key: AssetKey) -> str | None:
+    """Return why the last ingest stopped, according to the collection's newest materialization."""
+    event = context.instance.get_latest_materialization_event(key)
+    materialization = event.asset_materialization if event is not None else None
+    stopped = materialization.metadata.get(STOPPED) if materialization is not None else None
+    return None if stopped is None else str(stopped.value)
+
+
+@dataclass(frozen=True)
+class _Validated:
+    """What a validation found: the verdicts, the numbers that checks show, and the evidence by check."""
+
+    verdicts: list[Verdict]
+    numbers: dict[str, Any]
+    evidence: dict[str, list[str]]
+    prefix: str
+    """What the names of the numbers begin with that depend on how much was validated."""
+
+
+def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptions) -> _Validated:
+    """Recount and judge.
 
     Raises:
         DamagedTable: the proofs cannot be read. The damage is recorded, so `current` stops as well.
@@ -113,10 +275,12 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
     from jobs.pages import judge_and_report, report_unreadable
     from jobs.validate import validate_collection
 
-    settings = lake.settings.collection(name)
-    collection = open_collection(lake.session(), lake.settings, name)
+    settings, full = lake.settings_of(name), options.validate_all
+    started = clock.monotonic()
     try:
-        report = validate_collection(lake.session(), collection, full, settings.verify_every_days)
+        report = validate_collection(
+            lake.session(), collection, full, settings.verify_every_days, options.validate_from
+        )
     except Exception as error:
         if full:
             report_unreadable(lake.settings, settings, collection, error)
@@ -125,34 +289,39 @@ def _validate(lake: Lake, name: str, full: bool) -> tuple[list[Verdict], dict[st
     if judged is None:
         assert report.proofs_problem is not None
         raise report.proofs_problem
-    verdicts, evidence, decided = judged.judgement.verdicts, judged.judgement.evidence, judged.judgement.decided
-    numbers = _numbers(report, judged.status, judged.judgement.frame)
-    if decided:
-        numbers["decided"] = listed(decided)
+    prefix = _ALL if full else _AGAIN if options.validate_from is not None else ""
+    numbers = _numbers(report, judged.status, judged.judgement.frame, prefix)
+    numbers[f"{prefix}validate_s"] = round(clock.monotonic() - started, 3)
+    if judged.judgement.decided:
+        numbers["decided"] = listed(judged.judgement.decided)
     if judged.page is not None:
         numbers["report"] = MetadataValue.url(judged.page.resolve().as_uri())
         numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / INDEX).resolve().as_uri())
-    return verdicts, numbers, evidence
+    return _Validated(judged.judgement.verdicts, numbers, judged.judgement.evidence, prefix)
 
 
-def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -> dict[str, Any]:
+def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any, prefix: str) -> dict[str, Any]:
+    """Return the numbers of a validation.
+
+    Those that depend on how much was validated have a name of their own in full validations, so that the line that the
+    UI plots does not jump between new times and all times.
+    """
     total = frame.iloc[-1]
-    numbers = {
-        "lower": report.lower,
+    numbers: dict[str, Any] = {
+        f"{prefix}times": len(report.times),
+        f"{prefix}announced": int(total["announced"]),
+        f"{prefix}counted": int(total["counted"]),
+        f"{prefix}recounted": int(total["recounted"]),
+        "range": f"[{report.lower}, {report.upper})",
         "upper": report.upper,
-        "since": report.since,
-        "times": len(report.times),
-        "announced": int(total["announced"]),
-        "counted": int(total["counted"]),
-        "recounted": int(total["recounted"]),
         "diff_sum": report.diff_sum_recorded,
         "sealed_by_decision": len(status.sealed_by_decision),
         "contradictions": int(total["contradictions"]),
-        "late_rows": status.late,
+        "late_statements": status.late,
         "late_copies": status.late_verdicts["copy"],
         "late_contradictions": status.late_contradicted,
         "late_contradictions_undecided": status.late_undecided,
-        "late_untold": status.late_verdicts["untold"],
+        "late_unverifiable": status.late_verdicts["untold"],
         "quarantined": status.quarantine,
         "quarantined_unexplained": int(total["quarantine_unexplained"]),
         "below_zero": report.below_zero,
@@ -161,7 +330,7 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
         "hash_mismatches": len(report.hash_mismatches),
         "times_hash": report.times_hash,
         "contents_hash": report.contents_hash,
-        "table_version": report.version,
+        "table_version": str(report.version),
     }
     # Dagster's event log holds 64-bit integers; larger numbers are shown as text.
     return {
@@ -171,17 +340,21 @@ def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any) -
     }
 
 
-def _shown_by(check: str, numbers: dict[str, Any]) -> dict[str, Any]:
+def _shown_by(check: str, validated: _Validated) -> dict[str, Any]:
     """Return the numbers of one check: its own, and those that every check shows."""
     own = _OWN_NUMBERS.get(check, ())
     others = {name for names in _OWN_NUMBERS.values() for name in names} - set(own)
-    return {name: value for name, value in numbers.items() if name not in others}
+    hidden = {*others, *(f"{validated.prefix}{name}" for name in others)}
+    return {name: value for name, value in validated.numbers.items() if name not in hidden}
 
 
-def _answered(
-    key: AssetKey, rule: Rule, verdict: Verdict, numbers: dict[str, Any], evidence: list[str]
-) -> AssetCheckResult:
-    metadata = {"rows_compared": verdict.rows, "rows_failed": verdict.failed, **_shown_by(rule.name, numbers)}
+def _answered(key: AssetKey, rule: Rule, verdict: Verdict, validated: _Validated) -> AssetCheckResult:
+    prefix, evidence = validated.prefix, validated.evidence.get(rule.name, [])
+    metadata = {
+        f"{prefix}rows_compared": verdict.rows,
+        f"{prefix}rows_failed": verdict.failed,
+        **_shown_by(rule.name, validated),
+    }
     if verdict.note is not None:
         metadata["note"] = verdict.note
     if evidence:
@@ -202,7 +375,7 @@ def _what_failed(rule: Rule, verdict: Verdict, evidence: list[str]) -> str:
     if verdict.problem is not None:
         return f"could not be judged: {verdict.problem}"
     if rule.is_own:
-        return failure_of(rule, verdict)
+        return what_failed_in(rule, verdict)
     at = f" at times {', '.join(map(str, verdict.times))}" if verdict.times and rule.blocking else ""
     return f"failed{at}: {rule.description}" + (f"; first: {evidence[0]}" if evidence else "")
 
@@ -223,8 +396,6 @@ def _unreadable() -> tuple[type[BaseException], ...]:
     """Return the errors that reading a damaged table may raise."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-
-    from tidelake.errors import DamagedTable
 
     return (PySparkException, Py4JJavaError, DamagedTable, OSError)
 

@@ -1,9 +1,9 @@
-"""The lake that every step works on: its settings, its Spark session, and the collections of its store."""
+"""The collections that every step works on, opened after their settings were checked against topics and store."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from tidelake.store.entry import Collection
 
 # Dagster imports this module only to list collections. Imports inside functions avoid importing Delta for that.
-
-
-class Lake(Protocol):
-    """Checked settings, and a session that starts when it is first used."""
-
-    @property
-    def settings(self) -> Settings:
-        """The settings in `collections.yaml`."""
-
-    def session(self) -> SparkSession:
-        """Return the only session of this process."""
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,14 @@ def run(spark: SparkSession, settings: Settings, full: bool = False, writes_page
 
 @observed("validate")
 def validate_collection(
-    spark: SparkSession, collection: Collection, full: bool, verify_every_days: int = 0
+    spark: SparkSession,
+    collection: Collection,
+    full: bool,
+    verify_every_days: int = 0,
+    again_from: int | None = None,
 ) -> ValidateReport:
     """Recount one collection. Damage is in the report; it raises no error."""
-    validated = validate(spark, collection, full, verify_every_days)
+    validated = validate(spark, collection, full, verify_every_days, again_from)
     log.info(
         "validated",
         collection=collection.name,

@@ -15,6 +15,8 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 PROCESS_TAG = "tidelake/process"
 """`<host> <pid> <start>`; `start` distinguishes the process from a later one with the same pid."""
 
+KILLED_TAG = "tidelake/killed"
+"""The tag of a run whose process was killed."""
 _EXECUTING = [DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 
@@ -29,6 +31,7 @@ def fail_dead_runs(instance: DagsterInstance) -> list[str]:
     failed = []
     for run in instance.get_runs(RunsFilter(statuses=_EXECUTING)):
         if _is_dead(run):
+            instance.add_run_tags(run.run_id, {KILLED_TAG: "true"})
             instance.report_run_failed(
                 run, "The process of this run was killed. The next run continues from what is committed."
             )

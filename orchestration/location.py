@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from dagster import AssetsDefinition, AssetSpec, Definitions, MetadataValue, in_process_executor
+from dagster import (
+    AssetCheckKey,
+    AssetsDefinition,
+    AssetSpec,
+    Definitions,
+    FilesystemIOManager,
+    MetadataValue,
+    in_process_executor,
+)
 
 from assets.append_only import append_only_assets
 from assets.debezium import debezium_assets
-from assets.family import Family, build_assets, pool_of
+from assets.family import Family, build_assets
+from assets.names import Names
+from assets.options import RunOptions
 from assets.plain import plain_assets
+from assets.topics import topic_specs
 from assets.upsert import upsert_assets
-from expectations.checks import build_checks
-from orchestration.jobs import build_jobs
+from expectations.checks import build_checks, checks_of, validation_specs
+from orchestration.alerts import build_alerts_sensor
+from orchestration.jobs import CURRENT, NIGHTLY, TICK, build_jobs
+from orchestration.refused import refused_check, refused_keys, refused_spec
 from orchestration.resources import LakeResource
-from orchestration.schedules import build_schedules, build_sensors
+from orchestration.schedules import Selection, build_schedules, build_sensors
 from orchestration.sensors import build_new_offsets_sensor
 from orchestration.settings import Environment
 from tidelake.settings.collection import CollectionSettings
-from tidelake.settings.lake import Settings, load_settings
+from tidelake.settings.lake import LoadedSettings, load_valid_settings
 
 log = logging.getLogger("tidelake")
 
-FAMILIES: dict[str, Callable[[CollectionSettings], list[AssetsDefinition]]] = {
+FAMILIES: dict[str, Callable[[Names, CollectionSettings], list[AssetsDefinition]]] = {
     "plain": plain_assets,
     "append_only": append_only_assets,
     "upsert": upsert_assets,
@@ -50,40 +63,77 @@ To use another file, set `TIDELAKE_CONFIG` to its path.
 def build_location(environment: Environment) -> Definitions:
     """Build all assets, checks, jobs, schedules and sensors of the collections that the environment names.
 
+    A collection whose block is invalid is shown with its error; the others load and run.
+
     Raises:
-        ConfigurationError: `collections.yaml` or a variable is invalid.
+        ConfigurationError: a variable, or something in `collections.yaml` outside the collections' blocks, is invalid.
     """
-    settings = load_settings(environment.config_file) if environment.has_config else None
-    if settings is None or not settings.collections:
+    loaded = load_valid_settings(environment.config_file) if environment.has_config else None
+    if loaded is None or not (loaded.settings.collections or loaded.refused):
         return _empty_location(environment)
-    return _location(environment, settings)
+    return _location(environment, loaded)
 
 
-def _location(environment: Environment, settings: Settings) -> Definitions:
-    collections = settings.collections
+def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
+    settings = loaded.settings
+    names, collections = Names(settings.lake), settings.collections
+    invalid = refused_keys(names, loaded.refused, [collection.name for collection in collections])
+    for error in loaded.refused.values():
+        log.error("a collection is left out: %s", error)
     defs = Definitions(
-        assets=[definition for collection in collections for definition in _assets_of(collection)],
-        asset_checks=[build_checks(collection, pool_of(collection.name)) for collection in collections],
-        schedules=build_schedules(environment),
-        sensors=[*build_sensors(), build_new_offsets_sensor(environment, settings)],
-        resources={"lake": LakeResource(config_file=str(environment.config_file), master=environment.spark_master)},
-        executor=in_process_executor,
+        assets=[
+            *topic_specs(names, collections),
+            *(definition for collection in collections for definition in _assets_of(names, collection)),
+            *(refused_spec(key, loaded.refused[name]) for name, key in invalid.items()),
+        ],
+        asset_checks=[
+            *(checks for collection in collections for checks in build_checks(names, collection)),
+            *(refused_check(key, name, environment.config_file) for name, key in invalid.items()),
+        ],
+        schedules=build_schedules(environment, _selections(names, collections)),
+        sensors=[*build_sensors(environment), build_new_offsets_sensor(names, environment, settings)],
+        resources={
+            names.resource: LakeResource(config_file=str(environment.config_file), master=environment.spark_master),
+            names.options: RunOptions(),
+            names.handover: FilesystemIOManager(),
+        },
+        executor=in_process_executor if environment.owns_location else None,
         metadata={
+            "lake": settings.lake,
             "collections.yaml": MetadataValue.path(str(environment.config_file)),
             "store": MetadataValue.path(str(settings.store)),
             "data docs": MetadataValue.path(str(settings.data_docs / "index.html")),
         },
     )
-    return Definitions.merge(defs, build_jobs([collection.name for collection in collections]))
+    valid = [collection.name for collection in collections]
+    if settings.alerts is not None:
+        keys = [key for checks in defs.asset_checks or () for key in checks.check_keys]
+        jobs = [environment.job(job) for job in (TICK, CURRENT, NIGHTLY)]
+        alerts = build_alerts_sensor(environment, settings, settings.alerts, keys, jobs)
+        defs = Definitions.merge(defs, Definitions(sensors=[alerts]))
+    return Definitions.merge(defs, build_jobs(names, environment, valid, list(invalid.values())))
 
 
-def _assets_of(collection: CollectionSettings) -> list[AssetsDefinition]:
+def _selections(names: Names, collections: Sequence[CollectionSettings]) -> dict[str, Callable[[], Selection]]:
+    """Return, for each job, a function that gives what each collection contributes to a run."""
+
+    def checks(collection: CollectionSettings) -> list[AssetCheckKey]:
+        return [spec.key for spec in validation_specs(names, collection)]
+
+    return {
+        TICK: lambda: [([names.collection(own.name)], checks_of(names, own)) for own in collections],
+        CURRENT: lambda: [([names.current(own.name)], checks(own)) for own in collections],
+        NIGHTLY: lambda: [([], checks_of(names, own)) for own in collections],
+    }
+
+
+def _assets_of(names: Names, collection: CollectionSettings) -> list[AssetsDefinition]:
     """Return the assets of a collection; those of a plug-in's envelope have generic descriptions."""
     build = FAMILIES.get(collection.family)
     if build is not None:
-        return build(collection)
+        return build(names, collection)
     statement = f"The envelope `{collection.envelope}` says what a statement means."
-    return build_assets(collection, Family(collection.family, statement, refusal=""))
+    return build_assets(names, collection, Family(collection.family, statement, refusal=""))
 
 
 def _empty_location(environment: Environment) -> Definitions:
@@ -94,4 +144,4 @@ def _empty_location(environment: Environment) -> Definitions:
         group_name="start_here",
         description=_NOTE.format(file=environment.config_file.name),
     )
-    return Definitions(assets=[note], sensors=build_sensors(), executor=in_process_executor)
+    return Definitions(assets=[note], sensors=build_sensors(environment), executor=in_process_executor)

@@ -1,18 +1,23 @@
-"""The resource that all steps of a run share: a Spark session, and settings that are checked before the first step."""
+"""The resources that all steps of a run share: a Spark session, and the collections of a lake."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagster import ConfigurableResource, InitResourceContext
 from pydantic import PrivateAttr
 
-from jobs.lake import check_lake
+from jobs.lake import open_collection
 from orchestration.dead_runs import mark_process
-from tidelake.settings.lake import Settings, load_settings
+from tidelake.errors import ConfigurationError
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.lake import LoadedSettings, Settings, load_valid_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tidelake.store.entry import Collection
 
 
 class SparkResource(ConfigurableResource[None]):
@@ -29,28 +34,51 @@ class SparkResource(ConfigurableResource[None]):
 
 
 class LakeResource(SparkResource):
-    """The session and the settings. An invalid setting fails the run before its first step."""
+    """The session and the settings. An invalid block stops the steps of its own collection, and no others."""
 
     config_file: str
-    _settings: Settings | None = PrivateAttr(default=None)
+    _loaded: LoadedSettings | None = PrivateAttr(default=None)
 
     def setup_for_execution(self, context: InitResourceContext) -> None:
-        """Read and check all settings.
+        """Read all settings.
 
         Raises:
-            ConfigurationError: a setting is wrong; nothing was written.
+            ConfigurationError: something outside the blocks of collections is invalid; nothing was written.
         """
         if context.instance is not None and context.run is not None:
             mark_process(context.instance, context.run.run_id)
         from tidelake.telemetry.start import start_telemetry  # imported here, because loading needs no Delta
 
         start_telemetry(os.environ)
-        settings = load_settings(Path(self.config_file))
-        check_lake(settings)  # unreachable brokers fail the steps that need them, not the run
-        self._settings = settings
+        self._loaded = load_valid_settings(Path(self.config_file))
 
     @property
     def settings(self) -> Settings:
-        """The settings in `collections.yaml` when the run began."""
-        assert self._settings is not None, "the resource was not set up"
-        return self._settings
+        """The valid settings in `collections.yaml` when the run began."""
+        assert self._loaded is not None, "the resource was not set up"
+        return self._loaded.settings
+
+    @property
+    def refused(self) -> Mapping[str, ConfigurationError]:
+        """The error of each collection whose block was invalid when the run began."""
+        assert self._loaded is not None, "the resource was not set up"
+        return self._loaded.refused
+
+    def settings_of(self, name: str) -> CollectionSettings:
+        """Return the settings of a collection.
+
+        Raises:
+            ConfigurationError: its block is invalid, or is gone.
+        """
+        if name in self.refused:
+            raise self.refused[name]
+        return self.settings.collection(name)
+
+    def open(self, name: str) -> "Collection":
+        """Check the settings of a collection against its topics and the store, and open or create the collection.
+
+        Raises:
+            TidelakeError: its block is invalid, or it cannot be opened.
+        """
+        self.settings_of(name)
+        return open_collection(self.session(), self.settings, name)

@@ -10,6 +10,11 @@ from orchestration.jobs import CURRENT, NIGHTLY, TICK
 from orchestration.location import build_location
 from orchestration.settings import Environment
 
+LOCATION = "orchestration"
+"""The name of the code location in `workspace.yaml`."""
+LABEL_TAG = ".dagster/repository"
+"""The tag by which Dagster's overview finds the runs of a code location: `<repository>@<location>`."""
+
 
 def run_tick_job(settings_path: Path, instance: DagsterInstance, log_level: str = "WARNING") -> ExecuteInProcessResult:
     """Ingest, seal, validate and merge every collection of a `collections.yaml`."""
@@ -43,9 +48,11 @@ def run_job(job: str, settings_path: Path, instance: DagsterInstance, log_level:
         ConfigurationError: a setting is wrong; nothing was written.
     """
     environment = Environment(config_file=settings_path.absolute(), config_required=True)
-    definition = build_location(environment).resolve_job_def(job)
+    location = build_location(environment)
+    definition = location.resolve_job_def(job)
     return definition.execute_in_process(
         instance=instance,
         raise_on_error=False,
         run_config={**(definition.run_config or {}), "loggers": {"console": {"config": {"log_level": log_level}}}},
+        tags={LABEL_TAG: f"{location.get_repository_def().name}@{LOCATION}"},
     )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+
 from dagster import (
+    AssetCheckKey,
+    AssetKey,
     DagsterInvalidDefinitionError,
     DagsterRunStatus,
     DefaultScheduleStatus,
@@ -31,25 +36,34 @@ UNFINISHED = [
 ]
 _DEAD_RUNS_INTERVAL_S = 30
 
+Selection = Sequence[tuple[Sequence[AssetKey], Sequence[AssetCheckKey]]]
+"""By collection, the assets that a job materializes, and the checks that it runs."""
 
-def build_schedules(environment: Environment) -> list[ScheduleDefinition]:
+
+def build_schedules(
+    environment: Environment, selections: Mapping[str, Callable[[], Selection]]
+) -> list[ScheduleDefinition]:
     """Build a UTC schedule for each job. Schedules start with the code location only if the environment says so.
+
+    Args:
+        environment: the times, and into how many runs the collections are divided.
+        selections: for each job, a function that gives what each collection contributes to a run.
 
     Raises:
         ConfigurationError: a cron expression is not valid.
     """
     return [
-        _schedule(environment, TICK, "tick_cron", "Keeps every collection up to date with its topic."),
-        _schedule(environment, CURRENT, "current_cron", "Keeps every `current` table up to date with upper."),
-        _schedule(environment, NIGHTLY, "nightly_cron", "Validates and compacts everything at night."),
+        _schedule(environment, selections, TICK, "tick_cron", "Keeps every collection up to date with its topic."),
+        _schedule(environment, selections, CURRENT, "current_cron", "Keeps every table `current` at upper."),
+        _schedule(environment, selections, NIGHTLY, "nightly_cron", "Validates and compacts everything at night."),
     ]
 
 
-def build_sensors() -> list[SensorDefinition]:
+def build_sensors(environment: Environment) -> list[SensorDefinition]:
     """Build the sensor that is always on. It looks only at processes on this host."""
 
     @sensor(
-        name="clear_dead_runs",
+        name=environment.job("clear_dead_runs"),
         minimum_interval_seconds=_DEAD_RUNS_INTERVAL_S,
         default_status=DefaultSensorStatus.RUNNING,
         description="Marks runs as failed if their process was killed, so that the next run does not wait for them.",
@@ -61,15 +75,46 @@ def build_sensors() -> list[SensorDefinition]:
     return [clear_dead_runs]
 
 
-def _schedule(environment: Environment, job: str, field: str, description: str) -> ScheduleDefinition:
-    cron: str = getattr(environment, field)
+def divided(runs: int, selected: Callable[[], Selection], time: Callable[[], datetime]) -> list[RunRequest]:
+    """Return the requests of a job: one for everything, or one for each share of the collections.
 
-    def evaluate(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+    Args:
+        runs: the number of shares; there are no more shares than collections.
+        selected: gives what each collection contributes to a run.
+        time: gives the time of the schedule, which distinguishes these requests from those of other times.
+    """
+    selection = selected() if runs > 1 else ()
+    if len(selection) < 2:
+        return [RunRequest()]
+    shares = [selection[number::runs] for number in range(min(runs, len(selection)))]
+    return [
+        RunRequest(
+            run_key=f"{time().isoformat()}/{number}",
+            asset_selection=[key for assets, _ in share for key in assets],
+            asset_check_keys=[key for _, checks in share for key in checks],
+        )
+        for number, share in enumerate(shares)
+    ]
+
+
+def _schedule(
+    environment: Environment,
+    selections: Mapping[str, Callable[[], Selection]],
+    job: str,
+    field: str,
+    description: str,
+) -> ScheduleDefinition:
+    cron: str = getattr(environment, field)
+    selected = selections[job]
+    job = environment.job(job)
+
+    def evaluate(context: ScheduleEvaluationContext) -> Iterator[RunRequest | SkipReason]:
         # Runs do not queue up behind a slow run: the next tick reads everything that has arrived.
         unfinished = context.instance.get_runs(RunsFilter(job_name=job, statuses=UNFINISHED), limit=1)
         if unfinished:
-            return SkipReason(f"run {unfinished[0].run_id} is not finished")
-        return RunRequest()
+            yield SkipReason(f"run {unfinished[0].run_id} is not finished")
+        else:
+            yield from divided(environment.parallel_runs, selected, lambda: context.scheduled_execution_time)
 
     running = environment.schedules == "running"
     try:

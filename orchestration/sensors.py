@@ -1,90 +1,189 @@
-"""The sensor that starts a tick when topics have new messages, without waiting for the schedule."""
+"""The sensor that observes all topics, and starts a tick when they have new messages, without waiting for the schedule.
+
+Its cursor remembers, for each collection, the ends for which a tick was requested, and since when messages wait.
+"""
 
 from __future__ import annotations
 
 import json
+import time as clock
+from dataclasses import dataclass, field
+from typing import Any
 
 from dagster import (
     AssetKey,
+    AssetObservation,
     DefaultSensorStatus,
     RunRequest,
     RunsFilter,
     SensorDefinition,
     SensorEvaluationContext,
     SensorResult,
-    SkipReason,
     sensor,
 )
 
+from assets.names import Names
+from assets.topics import TopicState, look_at_lake, observation
+from expectations.checks import checks_of
+from orchestration.dead_runs import KILLED_TAG
 from orchestration.jobs import TICK
 from orchestration.schedules import UNFINISHED
 from orchestration.settings import Environment
 from tidelake.errors import TidelakeError
-from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
 
 _INTERVAL_S = 30
+_OBSERVE_AGAIN_S = 300
+"""How often a topic with unread messages is observed again although nothing else has changed."""
+_VERSION = 2
 
 
-def build_new_offsets_sensor(environment: Environment, settings: Settings) -> SensorDefinition:
-    """Build the sensor that requests a tick of collections whose topics have new messages. It starts no JVM.
+@dataclass
+class _Cursor:
+    """What the sensor knows from its earlier evaluations."""
 
-    Messages that a run left unread, because it failed or stopped at a gap, do not start another run. They wait for new
-    messages or for the schedule.
+    requested: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By collection, the ends for which the last tick was requested, by `TOPIC:PARTITION`."""
+    waiting_since: dict[str, float] = field(default_factory=dict)
+    """By collection, when unread messages were first seen after everything had been read, in seconds since 1970."""
+    observed: dict[str, list[Any]] = field(default_factory=dict)
+    """By the key of a topic: its version, its unread messages, and when it was last observed."""
+
+    @classmethod
+    def read(cls, text: str | None) -> _Cursor:
+        """Read a cursor. An older one has only the ends, by collection."""
+        document: dict[str, Any] = json.loads(text or "{}")
+        if document.pop("version", None) == _VERSION:
+            return cls(**document)
+        return cls(requested=document)
+
+    def text(self) -> str:
+        """Return the cursor as text."""
+        return json.dumps({"version": _VERSION, **vars(self)})
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The topics of one collection."""
+
+    states: list[TopicState]
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """The end of each partition, by `TOPIC:PARTITION`."""
+        return {f"{state.name}:{partition}": end for state in self.states for partition, end in state.ends.items()}
+
+    @property
+    def unread(self) -> int:
+        """Number of unread messages."""
+        return sum(state.unread for state in self.states)
+
+
+def build_new_offsets_sensor(names: Names, environment: Environment, settings: Settings) -> SensorDefinition:
+    """Build the sensor that observes topics and requests ticks of collections with new messages. It starts no JVM.
+
+    Messages that a run left unread, because it failed or stopped at a gap, do not start another run: they wait for new
+    messages or for the schedule, and the sensor says so. If the run was killed, they do start another.
     """
     running = environment.schedules == "running"
+    job = environment.job(TICK)
 
     @sensor(
-        name="new_offsets",
-        job_name=TICK,
+        name=environment.job("new_offsets"),
+        job_name=job,
         minimum_interval_seconds=_INTERVAL_S,
         default_status=DefaultSensorStatus.RUNNING if running else DefaultSensorStatus.STOPPED,
-        description="Starts a tick of the collections whose topics have new messages, between the schedule's ticks.",
+        description=(
+            "Observes all topics, and starts a tick of the collections whose topics have new messages, between the "
+            "schedule's ticks."
+        ),
     )
-    def new_offsets(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        unfinished = context.instance.get_runs(RunsFilter(job_name=TICK, statuses=UNFINISHED), limit=1)
-        if unfinished:
-            return SkipReason(f"run {unfinished[0].run_id} is not finished")
-        requested: dict[str, dict[str, int]] = json.loads(context.cursor or "{}")
-        names, problems = [], []
-        for collection in settings.collections:
-            name = collection.name
-            try:
-                ends, unread = _ends_and_unread(settings, collection)
-            except TidelakeError as error:
-                problems.append(f"{name}: {error.fact}")
-                continue
-            if unread and ends != requested.get(name):
-                names.append(name)
-                requested[name] = ends
+    def new_offsets(context: SensorEvaluationContext) -> SensorResult:
+        cursor, now_s = _Cursor.read(context.cursor), clock.time()
+        looks, problems = _look_at_all(settings)
         for problem in problems:
             context.log.warning(problem)
-        if not names:
-            return SkipReason("; ".join(problems) or "no topic has new messages")
-        keys = [AssetKey([name, verb]) for name in names for verb in ("ingest", "seal", "compact")]
-        request = RunRequest(asset_selection=keys, tags={"tidelake/new_offsets": ",".join(names)[:256]})
-        return SensorResult(run_requests=[request], cursor=json.dumps(requested))
+        events = _observations(names, settings, looks, cursor, now_s)
+        unfinished = context.instance.get_runs(RunsFilter(job_name=job, statuses=UNFINISHED), limit=1)
+        if unfinished:
+            reason = f"run {unfinished[0].run_id} is not finished"
+            return SensorResult(skip_reason=reason, cursor=cursor.text(), asset_events=events)
+        chosen, left = _choose(looks, cursor, retries=_was_killed(context, job))
+        if not chosen:
+            reason = "; ".join([*left, *problems]) or "no topic has new messages"
+            return SensorResult(skip_reason=reason, cursor=cursor.text(), asset_events=events)
+        for name in chosen:
+            cursor.requested[name] = looks[name].ends
+        request = RunRequest(
+            asset_selection=[names.collection(name) for name in chosen],
+            asset_check_keys=[key for name in chosen for key in checks_of(names, settings.collection(name))],
+            tags={"tidelake/new_offsets": ",".join(chosen)[:256]},
+        )
+        return SensorResult(run_requests=[request], cursor=cursor.text(), asset_events=events)
 
     return new_offsets
 
 
-def _ends_and_unread(settings: Settings, collection: CollectionSettings) -> tuple[dict[str, int], int]:
-    """Return the end of each partition, by `TOPIC:PARTITION`, and the number of unread messages."""
-    from tidelake.ingest.position import unread
-    from tidelake.store.catalog import Catalog
-    from tidelake.store.commit import OpenTable
-    from tidelake.store.layout import Store
-    from tidelake.topic.open import open_topics
+def _look_at_all(settings: Settings) -> tuple[dict[str, _Look], list[str]]:
+    """Look at the topics of each collection; a topic that cannot be read is a problem of its collection alone."""
+    looks, problems = {}, []
+    for collection in settings.collections:
+        try:
+            looks[collection.name] = _Look(look_at_lake(settings, collection))
+        except TidelakeError as error:
+            problems.append(f"{collection.name}: {error.fact}")
+    return looks, problems
 
-    catalog = Catalog(Store(settings.store))
-    exists = collection.name in {entry.name for entry in catalog.entries()}
-    stored = catalog.find(collection.name) if exists else None
-    topics = open_topics(collection, stored.entry.decisions if stored else ())
-    ends = {topic.name: topic.end_offsets() for topic in topics}
-    if stored is None:
-        count = sum(end for partitions in ends.values() for end in partitions.values())
-    else:
-        table = OpenTable(stored.paths.updates)
-        count = sum(unread(topic, table, stored, ends[topic.name])[0] for topic in topics)
-    by_partition = {f"{name}:{partition}": end for name, own in ends.items() for partition, end in own.items()}
-    return by_partition, count
+
+def _choose(looks: dict[str, _Look], cursor: _Cursor, retries: bool) -> tuple[list[str], list[str]]:
+    """Return the collections to request a tick of, and what is said about other unread messages.
+
+    Args:
+        looks: the topics of each collection.
+        cursor: which ends were already requested.
+        retries: whether to request again what was requested before.
+    """
+    chosen, left = [], []
+    for name, look in looks.items():
+        if not look.unread:
+            continue
+        if retries or look.ends != cursor.requested.get(name):
+            chosen.append(name)
+        else:
+            left.append(
+                f"{name}: {look.unread:,} messages are still unread after the tick that was requested for them; they "
+                "wait for the schedule, or for new messages"
+            )
+    return chosen, left
+
+
+def _was_killed(context: SensorEvaluationContext, job: str) -> bool:
+    """Return whether the process of the newest tick was killed."""
+    newest = context.instance.get_runs(RunsFilter(job_name=job), limit=1)
+    return bool(newest) and KILLED_TAG in newest[0].tags
+
+
+def _observations(
+    names: Names, settings: Settings, looks: dict[str, _Look], cursor: _Cursor, now_s: float
+) -> list[AssetObservation]:
+    """Return an event for each topic that has changed, or whose messages still wait; remember them in the cursor."""
+    seen: dict[AssetKey, tuple[TopicState, float]] = {}
+    for collection in settings.collections:
+        look = looks.get(collection.name)
+        if look is None:
+            continue
+        since = cursor.waiting_since.setdefault(collection.name, now_s) if look.unread else now_s
+        if not look.unread:
+            cursor.waiting_since.pop(collection.name, None)
+        for key, state in zip(names.topics(collection), look.states, strict=True):
+            before = seen.get(key)
+            if before is None or before[0].unread < state.unread:  # the slowest reader counts
+                seen[key] = (state, now_s - since if state.unread else 0.0)
+    events = []
+    for key, (state, lag_s) in seen.items():
+        version, unread, at_s = cursor.observed.get(key.to_user_string(), [None, 0, 0.0])
+        is_due = state.unread > 0 and now_s - at_s >= _OBSERVE_AGAIN_S
+        if (version, unread) != (state.version, state.unread) or is_due:
+            cursor.observed[key.to_user_string()] = [state.version, state.unread, now_s]
+            events.append(observation(key, state, lag_s))
+    return events

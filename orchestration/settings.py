@@ -23,6 +23,7 @@ VARIABLES: dict[str, str] = {
     "TIDELAKE_TICK_CRON": "when to ingest, seal, validate and merge; by default every 5 minutes",
     "TIDELAKE_CURRENT_CRON": "when to rebuild the `current` tables; by default every hour",
     "TIDELAKE_NIGHTLY_CRON": "when to validate and compact everything; by default at 02:30 UTC",
+    "TIDELAKE_PARALLEL_RUNS": "into how many runs a schedule divides the collections, each with a JVM; by default 1",
     "TIDELAKE_LOG_FORMAT": "`json` makes each log line of a job a JSON object; by default it is text",
     "TIDELAKE_LOG_FILE": "a file to which jobs append their log lines, in addition to standard error",
     "TIDELAKE_METRICS_FOLDER": "an existing folder in which each step leaves its last outcome, for node_exporter",
@@ -43,6 +44,17 @@ class Environment(BaseModel):
     tick_cron: str = "*/5 * * * *"
     current_cron: str = "17 * * * *"
     nightly_cron: str = "30 2 * * *"
+    parallel_runs: int = 1
+    """Into how many runs a schedule divides the collections."""
+    prefix: str = ""
+    """What the names of jobs, schedules and sensors begin with, if they share a code location with others."""
+
+    owns_location: bool = True
+    """Whether the lake is the whole code location, so that its executor is the location's."""
+
+    def job(self, name: str) -> str:
+        """Return the name of a job, a schedule or a sensor in this code location."""
+        return f"{self.prefix}{name}"
 
     @property
     def has_config(self) -> bool:
@@ -68,12 +80,21 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
             f"TIDELAKE_SCHEDULES is {schedules!r}, which is neither 'running' nor 'stopped'",
             "write `running` or `stopped`",
         )
+    parallel = present.get("TIDELAKE_PARALLEL_RUNS", "1")
+    if not parallel.isdecimal() or int(parallel) < 1:
+        raise ConfigurationError(
+            "environment",
+            "",
+            f"TIDELAKE_PARALLEL_RUNS is {parallel!r}, which is not a number of runs",
+            "write a whole number, 1 or more",
+        )
     crons = {field: present[name] for field, name in CRON_VARIABLES.items() if name in present}
     return Environment(
         config_file=Path(present.get("TIDELAKE_CONFIG", DEFAULT_CONFIG)).absolute(),
         config_required="TIDELAKE_CONFIG" in present,
         spark_master=present.get("TIDELAKE_SPARK_MASTER"),
         schedules=schedules,
+        parallel_runs=int(parallel),
         **crons,
     )
 

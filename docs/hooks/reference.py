@@ -51,11 +51,16 @@ def top_level_settings() -> str:
 
 
 TOP_LEVEL = (
+    "| `lake` | text | the name of the file's folder, or of the file if that is not `collections.yaml` | The name of "
+    "the lake, which the keys of its assets in Dagster begin with: at most 63 letters, digits and `_`, beginning "
+    "with a letter. |",
     "| `store` | path | `data/store` | The folder of the tables. Only Tidelake writes to it. |",
     "| `topics` | path | `data/topics` | The folder of the file topics. |",
     "| `data_docs` | path | `data/data_docs` | The folder of the [report](../reports.md#the-report). |",
     "| `kafka` | block | none | The cluster of the collections with `source: kafka`: see [Kafka](#kafka). |",
     "| `registry` | block | none | The registry that has the schemas of Avro topics: see [Registry](#registry). |",
+    "| `alerts` | `{env: VARIABLE}` or `{file: PATH}` | none | The place of the URL of a webhook: see "
+    "[Alerts](../operations.md#alerts). |",
     "| `writer` | text, or `{env: VARIABLE}` | none | The name of the processes that write with these settings: see "
     "[Fenced](../operations.md#fenced). |",
     "| `collections` | blocks | none | A block for each collection, under its name: at most 63 lower-case "
@@ -313,7 +318,11 @@ def variables() -> str:
     """Return a table of the environment variables, with their defaults."""
     from orchestration.settings import CRON_VARIABLES, VARIABLES, Environment
 
-    fields = {"TIDELAKE_SCHEDULES": "schedules", **{name: field for field, name in CRON_VARIABLES.items()}}
+    fields = {
+        "TIDELAKE_SCHEDULES": "schedules",
+        "TIDELAKE_PARALLEL_RUNS": "parallel_runs",
+        **{name: field for field, name in CRON_VARIABLES.items()},
+    }
     rows = ["| Variable | Default | Meaning |", "|---|---|---|"]
     for name, text in VARIABLES.items():
         default = f"`{getattr(Environment(), fields[name])}`" if name in fields else "none"

@@ -13,20 +13,22 @@ the package is fast: settings, tables and Spark are imported when they are first
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from tidelake import errors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidelake.lake import Lake
+    from tidelake.lake import Lake as OpenedLake
 
 __all__ = ["errors", "open_lake"]
 __version__ = "0.1.0"
 
 
-def open_lake(file: str | Path | None = None) -> Lake:
+def open_lake(file: str | Path | None = None) -> OpenedLake:
     """Open the lake that a `collections.yaml` describes; nothing is written, and no JVM starts.
 
     Args:
@@ -54,3 +56,14 @@ def open_lake(file: str | Path | None = None) -> Lake:
     from tidelake.lake import Lake
 
     return Lake.open(file)
+
+
+def __getattr__(name: str) -> Any:
+    """Return Dagster's component `tidelake.Lake`, which is loaded with Dagster when a `defs.yaml` names it.
+
+    In a wheel, the application folders are in `tidelake.app`; in a checkout, they are beside `src`.
+    """
+    if name == "Lake":
+        module = "tidelake.app.orchestration" if find_spec("tidelake.app") is not None else "orchestration"
+        return import_module(f"{module}.component").Lake
+    raise AttributeError(f"module 'tidelake' has no attribute {name!r}")

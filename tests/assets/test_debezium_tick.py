@@ -34,7 +34,7 @@ def test_change_events_go_through_the_scheduled_jobs_and_become_rows(
     }
     checks = {evaluation.check_name for evaluation in result.get_asset_check_evaluations()}
     assert ("one_value_a_key" in checks, "sum_of_diffs_is_as_recorded" in checks) == (bool(more), not more)
-    assert metadata(result, "prices", "seal")["upper"] == 7
+    assert metadata(result, "prices")["upper"] == 7
     published = run_current_job(lakes.config, instance)
     assert materialized(published) == {"prices/current"}
     columns = metadata(published, "prices", "current")["dagster/column_schema"].columns

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from expectations.suite import rules_of
 from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
-from tests.lakes.dagster_lakes import RawLakes, failed_checks, materialized, metadata
+from tests.lakes.dagster_lakes import RawLakes, compacted, failed_checks, metadata
 from tests.lakes.published import table_of
 from tidelake.settings.lake import load_settings
 from tidelake.store.commit import OpenTable
@@ -41,12 +41,12 @@ def test_reclocked_collections_go_through_the_scheduled_job(instance: DagsterIns
         "prices/no_key_is_in_error": "ERROR",
         "visits/quarantine_is_explained": "WARN",
     }
-    read = {name: metadata(result, name, "ingest") for name in ("visits", "prices")}
-    assert [read[name]["rows"] for name in read] == [2, 3]
+    read = {name: metadata(result, name) for name in ("visits", "prices")}
+    assert [read[name]["statements_stored"] for name in read] == [2, 3]
     assert read["visits"]["quarantine_reasons"] == {"null_value": 1, "wrong_type": 1}
     assert read["prices"]["values_in_error"] == 1
     assert read["prices"]["upper"] == lakes.upper("prices")
-    sealed = metadata(result, "prices", "seal")
+    sealed = metadata(result, "prices")
     assert "binding to offsets is the proof" in sealed["sealed_by"]
     assert sealed["upper"] == lakes.upper("prices")
     (error_check,) = [
@@ -77,7 +77,7 @@ def test_checks_and_pages_show_a_key_in_error_and_current_is_not_updated(
     lakes.put("people", change("c", 1, 10, lsn=100), change("c", 2, 20, lsn=200))
     result = run_tick_job(lakes.config, instance)
     assert result.success and not failed_checks(result)
-    assert metadata(result, "people", "ingest")["upper"] == lakes.upper("people")
+    assert metadata(result, "people")["upper"] == lakes.upper("people")
     assert current() == (True, {1: 10, 2: 20})
 
     lakes.put("people", change("u", 1, 11, lsn=300), change("u", 2, "dear", lsn=400))
@@ -112,4 +112,4 @@ def test_a_lost_binding_fails_every_check_and_blocks_downstream_assets(
     result = run_nightly_job(lakes.config, instance)
     checks = {rule.name for rule in rules_of(load_settings(lakes.config).collection("visits"))}
     assert {name.partition("/")[2] for name in failed_checks(result)} >= checks
-    assert "visits/compact" not in materialized(result)
+    assert compacted(result) == set()

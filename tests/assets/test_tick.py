@@ -14,7 +14,7 @@ from orchestration.jobs import TICK
 from orchestration.location import build_location
 from orchestration.run_once import run_current_job, run_nightly_job, run_tick_job
 from orchestration.settings import Environment
-from tests.lakes.dagster_lakes import HISTORY, Lakes, failed_checks, materialized, metadata
+from tests.lakes.dagster_lakes import HISTORY, Lakes, compacted, failed_checks, materialized, metadata
 from tests.lakes.lake import RECORD, progress, updates
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import on_reach
@@ -25,7 +25,7 @@ from tidelake.store.table_schema import updates_schema
 pytestmark = pytest.mark.spark
 
 CONTENTS = {(1, 10): 1, (2, 20): 1, (3, 30): 1, (4, 40): 2}
-TICK_ASSETS = {f"{name}/{verb}" for name in ("prices", "visits") for verb in ("ingest", "seal", "compact")}
+BOTH = {"prices", "visits"}
 
 
 def commit_row_at_sealed_time(lakes: Lakes, name: str, time: int) -> None:
@@ -50,25 +50,26 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     result = job.execute_in_process(instance=instance, run_config=request.run_config, tags=request.tags)
 
     assert result.success
-    assert materialized(result) == TICK_ASSETS
+    assert materialized(result) == compacted(result) == BOTH
     assert failed_checks(result) == {}
-    assert len(result.get_asset_check_evaluations()) == 11 + 11
-    ingested = metadata(result, "prices", "ingest")
-    assert ingested["messages"] == 6
-    assert (ingested["rows_read"], ingested["rows"], ingested["copies_dropped"]) == (6, 4, 2)
-    assert (ingested["late_rows"], ingested["quarantined"], ingested["lag_messages"]) == (0, 0, 0)
-    assert ingested["offsets"] == {"0": 6}
-    assert ingested["dagster/row_count"] == 4
-    sealed = metadata(result, "prices", "seal")
-    assert (sealed["lower"], sealed["upper"], sealed["since"]) == (0, 6, 0)
-    assert (sealed["times_sealed"], sealed["rows_pending"], sealed["dagster/row_count"]) == (3, 0, 4)
+    assert len(result.get_asset_check_evaluations()) == 12 + 12
+    sealed = metadata(result, "prices")
+    assert sealed["messages"] == 6
+    assert (sealed["statements_read"], sealed["statements_stored"], sealed["copies_dropped"]) == (6, 4, 2)
+    assert (sealed["late_statements"], sealed["quarantined"], sealed["lag_messages"]) == (0, 0, 0)
+    assert sealed["offsets"] == {"0": 6}
+    assert (sealed["upper"], sealed["times_sealed"], sealed["lag_source_time"]) == (6, 3, 0)
+    assert (sealed["pending_statements"], sealed["stored_statements"]) == (0, 4)
+    assert sealed["ingest_s"] > 0 and sealed["seal_s"] > 0 and sealed["statements_per_s"] > 0
+    # Statements are not rows of the contents, and what never changes is not plotted.
+    assert not {"dagster/row_count", "since", "lower"} & sealed.keys()
     assert [column.name for column in sealed["dagster/column_schema"].columns] == updates_schema(RECORD).names
     assert sealed["dagster/table_name"] == "prices.updates"
     assert sealed["dagster/uri"] == lakes.collection("prices").paths.updates.local.as_uri()
     (event,) = [
         candidate
         for candidate in result.get_asset_materialization_events()
-        if candidate.asset_key.path == ["prices", "seal"]  # type: ignore[union-attr]
+        if candidate.asset_key.path[1:] == ["prices"]  # type: ignore[union-attr]
     ]
     assert (event.materialization.tags or {})["dagster/data_version"] == "6"
     recounted = next(
@@ -95,24 +96,28 @@ def test_a_gap_stops_the_reading_of_its_topic_and_nothing_else(
     lakes.send("visits", *HISTORY)
     result = run_tick_job(lakes.config, instance)
     assert result.success
-    assert materialized(result) == TICK_ASSETS
+    assert materialized(result) == compacted(result) == BOTH
     assert failed_checks(result) == {"prices/topic_complete": "ERROR"}
     (gap,) = [evaluation for evaluation in result.get_asset_check_evaluations() if not evaluation.passed]
     assert "'prices', partition 0: offsets 6 to 9 are missing" in str(gap.description)
     assert gap.metadata["offsets_missing"].value == 3
-    assert metadata(result, "prices", "ingest")["messages"] == 6
+    assert metadata(result, "prices")["messages"] == 6
     assert (lakes.upper("prices"), lakes.upper("visits")) == (6, 6)
     assert lakes.contents(spark, "prices", 5) == CONTENTS
 
 
-def test_an_invalid_setting_stops_the_run_before_anything_is_written(instance: DagsterInstance, lakes: Lakes) -> None:
+def test_an_invalid_setting_stops_its_own_collection_alone(
+    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
+) -> None:
     lakes.send("prices", *HISTORY)
     (lakes.root / "topics" / "visits").rmdir()
     result = run_tick_job(lakes.config, instance)
     assert not result.success
-    assert not (lakes.root / "store").exists()
+    assert materialized(result) == compacted(result) == {"prices"}
     text = "".join(str(event.event_specific_data) for event in result.all_events if event.is_failure)
     assert "collections.visits.topic: the topic 'visits' has no folder" in text
+    assert lakes.upper("prices") == 6
+    assert not any(event.is_step_up_for_retry for event in result.all_events)  # it would be as wrong again
 
 
 def test_errors_of_the_source_fail_only_checks_that_block_nothing(
@@ -128,8 +133,8 @@ def test_errors_of_the_source_fail_only_checks_that_block_nothing(
         "visits/nothing_is_contradicted": "ERROR",
         "visits/quarantine_is_explained": "WARN",
     }
-    assert metadata(result, "prices", "seal")["contradictions"] == 1
-    assert "over_count" in metadata(result, "prices", "seal")["contradicted_by"]
+    assert metadata(result, "prices")["contradictions"] == 1
+    assert "over_count" in metadata(result, "prices")["contradicted_by"]
     shown = run_current_job(lakes.config, instance)
     assert shown.success
     assert metadata(shown, "prices", "current")["as_of"] == 6
@@ -150,7 +155,7 @@ def test_damage_below_upper_blocks_downstream_assets_until_it_is_repaired(
         "prices/sum_of_diffs_is_as_recorded": "ERROR",
         "prices/rows_are_as_recorded": "ERROR",
     }
-    assert materialized(nightly) == {"visits/compact"}
+    assert compacted(nightly) == {"visits"}
     recounted = next(
         evaluation
         for evaluation in nightly.get_asset_check_evaluations()
@@ -164,7 +169,7 @@ def test_damage_below_upper_blocks_downstream_assets_until_it_is_repaired(
     lakes.send("visits", updates(((5, 50), 7, 1)), progress([6], [9], {7: 1}))
     tick = run_tick_job(lakes.config, instance)
     assert not tick.success
-    assert materialized(tick) == TICK_ASSETS - {"prices/compact"}
+    assert (materialized(tick), compacted(tick)) == (BOTH, {"visits"})
     shown = run_current_job(lakes.config, instance)
     assert materialized(shown) == {"visits/current"}
     assert metadata(shown, "visits", "current")["as_of"] == 8
@@ -195,7 +200,7 @@ def test_a_refused_commit_fails_its_step_and_does_not_blame_the_topic(instance: 
     finally:
         on_reach(None)
     assert not tick.success
-    assert materialized(tick) == {asset for asset in TICK_ASSETS if asset.startswith("visits/")}
+    assert materialized(tick) == compacted(tick) == {"visits"}
     assert "prices/topic_complete" not in failed_checks(tick)
 
 
@@ -215,11 +220,11 @@ def test_a_changed_run_file_blocks_downstream_assets(
     pq.write_table(rows.set_column(rows.column_names.index("_time"), "_time", pa.array(times, pa.int64())), file)
     moved = run_nightly_job(lakes.config, instance)
     assert failed_checks(moved) == {"prices/announced_is_recounted": "ERROR"}
-    assert materialized(moved) == {"visits/compact"}
+    assert compacted(moved) == {"visits"}
     _tear(file)
     torn = run_nightly_job(lakes.config, instance)
     assert set(failed_checks(torn)) >= {"prices/announced_is_recounted", "prices/announced_is_counted"}
-    assert materialized(torn) == {"visits/compact"}
+    assert compacted(torn) == {"visits"}
 
 
 def _tear(file: Path) -> None:

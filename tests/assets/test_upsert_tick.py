@@ -30,7 +30,7 @@ def test_an_upsert_collection_goes_through_the_scheduled_job(
     assert result.success
     assert failed_checks(result) == {}
     assert "one_value_a_key" in {evaluation.check_name for evaluation in result.get_asset_check_evaluations()}
-    assert metadata(result, "prices", "seal")["upper"] == 6
+    assert metadata(result, "prices")["upper"] == 6
     assert lakes.contents(spark, "prices", 2) == {(1, 30): 1, (2, 20): 1}
     assert lakes.contents(spark, "prices", 5) == {(1, 30): 1}
     assert materialized(run_current_job(lakes.config, instance)) == {"prices/current"}

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from dagster import ExecuteInProcessResult
+from dagster import DagsterInstance, ExecuteInProcessResult
 from pyspark.sql import SparkSession
 
+from expectations.checks import MERGES_KEEP_CONTENTS
 from tests.lakes.lake import RECORD, progress, updates
 from tidelake.read.snapshot import snapshot
 from tidelake.settings.lake import load_settings
@@ -75,28 +76,43 @@ class Lakes:
 
 
 def metadata(result: ExecuteInProcessResult, *key: str) -> dict[str, Any]:
-    """The metadata of an asset's materialization in a run, as plain values."""
+    """The metadata of an asset's materialization in a run, as plain values; the key is given without the lake."""
     (event,) = [
         candidate
         for candidate in result.get_asset_materialization_events()
-        if candidate.asset_key and candidate.asset_key.path == [*key]
+        if candidate.asset_key and candidate.asset_key.path[1:] == [*key]
     ]
     return {name: getattr(value, "value", value) for name, value in event.materialization.metadata.items()}
 
 
 def materialized(result: ExecuteInProcessResult) -> set[str]:
-    """The assets that a run materialized, as `name/verb`."""
+    """The assets that a run materialized, without the name of the lake: `name`, or `name/current`."""
     keys = [event.asset_key for event in result.get_asset_materialization_events()]
-    return {key.to_user_string() for key in keys if key is not None}
+    return {"/".join(key.path[1:]) for key in keys if key is not None}
+
+
+def compacted(result: ExecuteInProcessResult) -> set[str]:
+    """The collections that a run compacted."""
+    return {
+        evaluation.asset_key.path[1]
+        for evaluation in result.get_asset_check_evaluations()
+        if evaluation.check_name == MERGES_KEEP_CONTENTS
+    }
 
 
 def failed_checks(result: ExecuteInProcessResult) -> dict[str, str]:
     """The checks of a run that did not pass, as `name/check`, with their severity."""
     return {
-        f"{evaluation.asset_key.path[0]}/{evaluation.check_name}": evaluation.severity.value
+        f"{evaluation.asset_key.path[1]}/{evaluation.check_name}": evaluation.severity.value
         for evaluation in result.get_asset_check_evaluations()
         if not evaluation.passed
     }
+
+
+def log_of(instance: DagsterInstance, result: ExecuteInProcessResult, step: str = "") -> str:
+    """The messages that a run, or a step of it, has logged."""
+    entries = instance.all_logs(result.run_id)
+    return "\n".join(entry.user_message for entry in entries if step in (entry.step_key or ""))
 
 
 class RawLakes(Lakes):

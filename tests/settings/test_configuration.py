@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidelake.errors import ConfigurationError
-from tidelake.settings.lake import check_topics, load_settings
+from tidelake.settings.lake import check_topics, load_settings, load_valid_settings
 
 GOOD = """
 store: lake
@@ -37,6 +37,48 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path: Pat
     )
     assert (collection.encoding, collection.keep, collection.envelope) == ("avro", "all", "none")
     assert settings.only(("orders",)) == settings
+
+
+def test_a_lake_is_named_by_its_settings_or_else_by_its_folder_or_file(tmp_path: Path) -> None:
+    folder = tmp_path / "shop.eu-1"
+    folder.mkdir()
+
+    def lake(text: str = "", file: str = "collections.yaml") -> str:
+        (folder / file).write_text(GOOD + text, encoding="utf-8")
+        return load_settings(folder / file).lake
+
+    assert (lake(), lake("lake: Sales\n"), lake(file="web.yaml")) == ("shop_eu_1", "Sales", "web")
+    assert (lake(file="2.yaml"), lake(file="täglich.yaml")) == ("lake_2", "t_glich")
+    assert len(lake(file=f"{'9' * 80}.yaml")) <= 63
+    for wrong in ("2", "a-b", "", "[a]"):
+        with pytest.raises(ConfigurationError, match=r"lake: is not the name of a lake"):
+            lake(f"lake: {wrong}\n")
+
+
+def test_a_collection_has_owners_that_dagster_accepts(tmp_path: Path) -> None:
+    def owners(text: str) -> tuple[str, ...]:
+        (tmp_path / "collections.yaml").write_text(GOOD + f"    owners: {text}\n", encoding="utf-8")
+        return load_settings(tmp_path / "collections.yaml").collection("orders").owners
+
+    assert owners("team:sales") == ("team:sales",)
+    assert owners("[ada@example.com, 'team:a_b']") == ("ada@example.com", "team:a_b")
+    for wrong in ("[sales]", "7", "['ada@']", "[7]"):
+        with pytest.raises(ConfigurationError, match=r"collections\.orders\.owners: should be e-mail addresses"):
+            owners(wrong)
+
+
+def test_the_valid_collections_of_a_file_are_read_although_others_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "collections.yaml"
+    file.write_text(GOOD + "  visits: {family: plein}\n  stock: 7\n", encoding="utf-8")
+    loaded = load_valid_settings(file)
+    assert [collection.name for collection in loaded.settings.collections] == ["orders"]
+    assert list(loaded.refused) == ["visits", "stock"]
+    assert "line 9: collections.visits.family: input should be" in str(loaded.refused["visits"])
+    with pytest.raises(ConfigurationError, match=r"collections\.visits\.family"):
+        load_settings(file)
+    file.write_text(GOOD + "stroe: lake\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="stroe: is not a known key"):
+        load_valid_settings(file)
 
 
 def test_a_writer_gets_its_name_from_the_file_or_from_a_variable(
@@ -75,7 +117,7 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
     [
         (
             ("store: lake", "stor: lake"),
-            r"stor: is not a known key\nhint: did you mean 'store'\? Use one of: collections, data_docs, kafka, ",
+            r"stor: is not a known key\nhint: did you mean 'store'\? Use one of: alerts, collections, data_docs, ",
         ),
         (("family: plain", "family: plian"), r"collections.orders.family: .*not 'plian'"),
         (("    topic: orders", "    tpoic: orders"), r"collections.orders.tpoic: is not a known key"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
@@ -16,6 +17,7 @@ from tidelake.settings.terms import EnvelopeTerms, envelope_terms, framing_terms
 
 Source = Literal["files", "kafka"]
 Encoding = Literal["avro", "confluent"]
+_OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 STALLED_AFTER_S = 86_400
 
 
@@ -83,6 +85,8 @@ class CollectionSettings(Frozen):
     """How many nightly validations it takes to verify every byte of every file; 0 verifies none."""
     show_values: bool = False
     """Whether reports show the keys and values of quarantined messages, or only their sizes."""
+    owners: tuple[str, ...] = ()
+    """Who is responsible, for Dagster: e-mail addresses, and teams as `team:NAME`."""
 
     expectations: tuple[OwnExpectation, ...] = ()
     """What is expected of the contents, besides the checks that every collection has."""
@@ -145,6 +149,16 @@ class CollectionSettings(Frozen):
             ConfigurationError: a field is invalid.
         """
         raise NotImplementedError
+
+    @field_validator("owners", mode="before")
+    @classmethod
+    def _owners_are_addresses_or_teams(cls, owners: Any) -> Any:
+        names = [owners] if isinstance(owners, str) else owners
+        if not isinstance(names, list | tuple) or not all(
+            isinstance(name, str) and _OWNER.fullmatch(name) for name in names
+        ):
+            raise ValueError("should be e-mail addresses, or teams as `team:NAME`")
+        return tuple(names)
 
     @field_validator("keep", mode="before")
     @classmethod

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidelake.errors import ConfigurationError, hint_for_name
 from tidelake.settings.block import Block, Frozen
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.framings import Sources, read_collection
-from tidelake.settings.kafka import KafkaSettings, read_kafka
+from tidelake.settings.kafka import KafkaSettings, Secret, read_kafka, read_secret_place
 from tidelake.settings.place import folder_of
 from tidelake.settings.registry import RegistrySettings, read_registry
 from tidelake.settings.source import is_path_text
 from tidelake.settings.yaml_file import read_yaml
 
-KEYS = ("collections", "data_docs", "kafka", "registry", "store", "topics", "writer")
+KEYS = ("alerts", "collections", "data_docs", "kafka", "lake", "registry", "store", "topics", "writer")
+_DEFAULT_STEM = "collections"
+_LAKE_LENGTH_MAX = 63
+_LAKE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _WRITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 WRITER_RULE = "at most 63 letters, digits, `.`, `_` and `-`, beginning with a letter or a digit"
 
@@ -28,6 +33,8 @@ class Settings(Frozen):
     """All settings of a job: the folders, the servers, and the collections."""
 
     file: Path
+    lake: str
+    """The name of the lake, which the names of its assets in Dagster begin with."""
     store: Path
     topics: Path
     collections: tuple[CollectionSettings, ...]
@@ -38,6 +45,8 @@ class Settings(Frozen):
     """The name of the processes that write with these settings; None if they have none."""
     names: tuple[str, ...] = ()
     """The names of all collections in the file, whichever were chosen with `only`."""
+    alerts: Secret | None = None
+    """The place of the URL of the webhook that alerts go to; None sends none."""
 
     def collection(self, name: str) -> CollectionSettings:
         """Return the settings of one collection.
@@ -73,6 +82,31 @@ def load_settings(file: Path) -> Settings:
 
 def read_settings(document: Block) -> Settings:
     """Read the settings in a document; raises as `load_settings` does."""
+    loaded = _read_valid_settings(document)
+    for error in loaded.refused.values():
+        raise error
+    return loaded.settings
+
+
+@dataclass(frozen=True)
+class LoadedSettings:
+    """The settings without the collections that are refused, and why each of those is."""
+
+    settings: Settings
+    refused: Mapping[str, ConfigurationError]
+    """The error of each refused collection, by name, in the order of the file."""
+
+
+def load_valid_settings(file: Path) -> LoadedSettings:
+    """Read `collections.yaml`, and leave out each collection whose block is invalid.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or something outside the blocks of collections is invalid.
+    """
+    return _read_valid_settings(read_yaml(file))
+
+
+def _read_valid_settings(document: Block) -> LoadedSettings:
     document.check_keys(KEYS)
     topics, store = (_read_folder(document, name) for name in ("topics", "store"))
     _check_store(document.child("store"), store, topics)
@@ -82,18 +116,48 @@ def read_settings(document: Block) -> Settings:
     if blocks.value and not isinstance(blocks.value, dict):
         blocks.fail("is not a mapping of names", "write `collections:` and below it one block per name")
     sources = Sources(topics, kafka, registry)
-    collections = tuple(read_collection(str(name), blocks.child(name), sources) for name in blocks.value or ())
-    return Settings(
+    collections: list[CollectionSettings] = []
+    refused: dict[str, ConfigurationError] = {}
+    for name in blocks.value or ():
+        try:
+            collections.append(read_collection(str(name), blocks.child(name), sources))
+        except ConfigurationError as error:
+            refused[str(name)] = error
+    settings = Settings(
         file=document.file,
+        lake=_read_lake(document.child("lake")) if "lake" in document else default_lake(document.file),
         store=store,
         topics=topics,
         data_docs=document.folder / _read_text(document, "data_docs"),
         writer=_read_writer(document.child("writer")) if "writer" in document else None,
-        collections=collections,
-        names=tuple(collection.name for collection in collections),
+        alerts=read_secret_place(document.child("alerts")) if "alerts" in document else None,
+        collections=tuple(collections),
+        names=tuple(str(name) for name in blocks.value or ()),
         kafka=kafka,
         registry=registry,
     )
+    return LoadedSettings(settings, refused)
+
+
+def default_lake(file: Path) -> str:
+    """Return the name of a lake whose settings give none: the file's name, or its folder's if that says more.
+
+    >>> default_lake(Path("/srv/shop-eu/collections.yaml")), default_lake(Path("/srv/lakes/web.yaml"))
+    ('shop_eu', 'web')
+    """
+    path = file.absolute()
+    text = path.resolve().parent.name if path.stem == _DEFAULT_STEM else path.stem
+    name = re.sub(r"[^A-Za-z0-9_]", "_", text)[:_LAKE_LENGTH_MAX]
+    return name if _LAKE.fullmatch(name) else f"lake_{name}"[:_LAKE_LENGTH_MAX].rstrip("_")
+
+
+def _read_lake(place: Block) -> str:
+    if not isinstance(place.value, str) or not _LAKE.fullmatch(place.value):
+        place.fail(
+            f"is not the name of a lake: {place.value!r}",
+            "give at most 63 letters, digits and `_`, beginning with a letter",
+        )
+    return place.value
 
 
 def _check_store(place: Block, store: Path, topics: Path) -> None:

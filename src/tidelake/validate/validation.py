@@ -120,7 +120,11 @@ class ValidateReport:
 
 
 def validate(
-    spark: SparkSession, collection: Collection, full: bool = False, verify_every_days: int = 0
+    spark: SparkSession,
+    collection: Collection,
+    full: bool = False,
+    verify_every_days: int = 0,
+    again_from: int | None = None,
 ) -> ValidateReport:
     """Recount what was sealed since the last validation that agreed; if `full`, everything that compaction has left.
 
@@ -131,6 +135,7 @@ def validate(
         collection: the collection.
         full: whether to recount everything, and to verify a share of the files.
         verify_every_days: the number of days within which every file is verified once; 0 verifies no file.
+        again_from: a time from which on everything is recounted again, as far as compaction has left it.
 
     Cost: one scan of the range and one exchange of its rows; if `full`, one scan and one exchange of the whole table,
         and one read of the share.
@@ -145,6 +150,8 @@ def validate(
     # Compaction moves times at most up to `compacted`, which no reader can distinguish from the times before it.
     first = compacted + 1 if compacted else 0
     lower = first if full else max(proofs.validated_upper, first)
+    if again_from is not None:
+        lower = max(first, min(lower, again_from))
     report = ValidateReport(lower, upper, since, closed, table.version)
     if full and (verify_every_days or proofs.has_damaged_files):
         _verify_share(collection, report, 1 if proofs.has_damaged_files else verify_every_days)

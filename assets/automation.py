@@ -1,0 +1,19 @@
+"""The automation condition for assets downstream of a lake: they follow the seals."""
+
+from dagster import AssetCheckKey, AssetKey, AutomationCondition
+
+
+def follows_seal() -> AutomationCondition[AssetKey | AssetCheckKey]:
+    """Return the condition that runs an asset after upper of a collection, or the contents of its table, has moved.
+
+    A tick that seals nothing new requests nothing, because the version of a collection's data is its upper. While a
+    blocking check fails, nothing is requested either.
+    """
+    moved = AutomationCondition.any_deps_match(AutomationCondition.data_version_changed())
+    return (
+        (moved | AutomationCondition.newly_missing()).since_last_handled()
+        & ~AutomationCondition.any_deps_missing()
+        & AutomationCondition.all_deps_blocking_checks_passed()
+        & ~AutomationCondition.any_deps_in_progress()
+        & ~AutomationCondition.in_progress()
+    ).with_label("follows_seal")

@@ -1,0 +1,39 @@
+"""The options of one run, which the launchpad shows as typed fields."""
+
+from typing import Optional
+
+from dagster import ConfigurableResource
+from pydantic import Field
+
+
+class RunOptions(ConfigurableResource[None]):
+    """What a run does besides its job's steps."""
+
+    collections: list[str] = Field(default=[], description="Only these collections; if empty, all of the job's.")
+    validate_all: bool = Field(
+        default=False,
+        description="Recount all updates that compaction has kept, not only new times, and write the Data Docs.",
+    )
+    validate_from: Optional[int] = Field(  # noqa: UP045, Dagster does not accept `int | None` here
+        default=None, description="Recount again from this time on, whether or not it was validated before."
+    )
+    compact: bool = Field(default=False, description="Merge runs within a budget if no blocking check has failed.")
+    compact_all: bool = Field(default=False, description="Merge all sealed rows into one run.")
+    retries: int = Field(
+        default=3, ge=0, description="How often a step is tried again if its brokers are away or a commit conflicted."
+    )
+    retry_wait_s: float = Field(
+        default=1.0, ge=0, description="Seconds before the first retry; each further wait is four times as long."
+    )
+
+    def selects(self, name: str) -> bool:
+        """Return whether the run works on a collection."""
+        return not self.collections or name in self.collections
+
+    def wait_s(self, attempt: int) -> float:
+        """Return the seconds before a retry; the first attempt has the number 0.
+
+        >>> RunOptions(retry_wait_s=1).wait_s(2)
+        16.0
+        """
+        return float(self.retry_wait_s * 4**attempt)

@@ -1,0 +1,124 @@
+"""The topics of a lake as external assets, which every tick and a sensor observe: how far they go, and what is unread.
+
+All of this reads only offsets and logs, so it starts no JVM and no run for each topic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dagster import AssetKey, AssetObservation, AssetSpec
+
+from assets.names import Names
+from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.lake import Settings
+
+if TYPE_CHECKING:
+    from tidelake.errors import TopicGap
+    from tidelake.store.entry import Collection
+
+TOPICS_GROUP = "topics"
+_DATA_VERSION_CHARACTERS_MAX = 100
+_POSTGRESQL = "postgresql"
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """How far a topic goes, and what a collection has not read of it."""
+
+    name: str
+    ends: Mapping[int, int]
+    """The offset that the next message will have, by partition."""
+    unread: int = 0
+    """Number of offsets that the collection has not read."""
+    gaps: Sequence[TopicGap] = field(default_factory=tuple)
+    """The missing offsets that stop the collection's ingest."""
+
+    @property
+    def version(self) -> str:
+        """The end offsets as text: the version of the topic's data."""
+        text = ",".join(f"{partition}:{end}" for partition, end in sorted(self.ends.items()))
+        return text if len(text) <= _DATA_VERSION_CHARACTERS_MAX else hashlib.sha256(text.encode()).hexdigest()
+
+
+def topic_specs(names: Names, collections: Iterable[CollectionSettings]) -> list[AssetSpec]:
+    """Return an external asset for each topic that a collection reads; a topic with several readers is one asset."""
+    specs: dict[AssetKey, AssetSpec] = {}
+    for settings in collections:
+        for topic in settings.topics:
+            key = names.topic(settings.source, topic)
+            spec = specs.get(key)
+            kinds = _kinds(settings)
+            specs[key] = AssetSpec(
+                key,
+                group_name=TOPICS_GROUP,
+                description=_description(settings, topic),
+                kinds=kinds if spec is None else kinds | spec.kinds,
+                metadata={"source": settings.source, "topic": topic},
+            )
+    return list(specs.values())
+
+
+def _description(settings: CollectionSettings, topic: str) -> str:
+    if settings.kafka is not None:
+        return f"The topic `{topic}` in Kafka at `{settings.kafka.bootstrap_servers}`. Tidelake only reads it."
+    return f"The folder of messages `{topic}`. Tidelake only reads it."
+
+
+def _kinds(settings: CollectionSettings) -> set[str]:
+    kinds = {settings.source, getattr(settings, "format", "avro")}
+    is_of_postgresql = settings.mints_times and settings.terms.of_changes and not getattr(settings, "position", ())
+    return kinds | {_POSTGRESQL} if is_of_postgresql else kinds
+
+
+def look_at_topics(settings: CollectionSettings, stored: Collection | None) -> list[TopicState]:
+    """Look up how far the topics of a collection go, and what is unread.
+
+    Args:
+        settings: the collection's settings.
+        stored: the collection; None if it does not exist yet, so that everything is unread.
+
+    Raises:
+        TidelakeError: a topic cannot be read.
+    """
+    from tidelake.ingest.position import unread
+    from tidelake.store.commit import OpenTable
+    from tidelake.topic.open import open_topics
+
+    states = []
+    for topic in open_topics(settings, stored.entry.decisions if stored else ()):
+        ends = topic.end_offsets()
+        if stored is None:
+            states.append(TopicState(topic.name, ends, sum(ends.values())))
+        else:
+            count, gaps = unread(topic, OpenTable(stored.paths.updates), stored, ends)
+            states.append(TopicState(topic.name, ends, count, gaps))
+    return states
+
+
+def look_at_lake(settings: Settings, collection: CollectionSettings) -> list[TopicState]:
+    """Look at the topics of a collection that may not exist yet; raises as `look_at_topics` does."""
+    from tidelake.store.catalog import Catalog
+    from tidelake.store.layout import Store
+
+    catalog = Catalog(Store(settings.store))
+    exists = collection.name in {entry.name for entry in catalog.entries()}
+    return look_at_topics(collection, catalog.find(collection.name) if exists else None)
+
+
+def observation(key: AssetKey, state: TopicState, lag_s: float | None = None) -> AssetObservation:
+    """Return what is known of a topic as an event of its asset.
+
+    Args:
+        key: the key of the topic.
+        state: its state.
+        lag_s: how long messages have been waiting, in seconds, if known.
+    """
+    metadata: dict[str, Any] = {"end_offsets_sum": sum(state.ends.values()), "lag_messages": state.unread}
+    if lag_s is not None:
+        metadata["lag_s"] = round(lag_s, 1)
+    metadata["end_offsets"] = {str(partition): end for partition, end in sorted(state.ends.items())}
+    return AssetObservation(key, metadata=metadata, tags={"dagster/data_version": state.version})
