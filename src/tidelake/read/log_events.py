@@ -17,10 +17,9 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Decision, described, replaces
 from tidelake.store.entry import Collection, Entry
 from tidelake.store.layout import RUN, run_of
+from tidelake.store.publication import holds_publication
 from tidelake.store.state import CLOSED, SINCE, UPPER
-from tidelake.store.publication import holds_publication
 from tidelake.store.table_log import Entry as LogEntry
-from tidelake.store.publication import holds_publication
 from tidelake.store.table_log import committed_ms, kept_entries, values_of
 
 _OFFSET = "offset/"
