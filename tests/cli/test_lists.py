@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.cli.commands import call, run
+from tests.cli.commands import call, invoke, run
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tidelake.errors import TidelakeError
 from tidelake.settings.lake import load_settings
@@ -34,7 +34,7 @@ def test_quarantine_shows_each_message_with_its_place_and_reason(contradicted: L
             0,
             "a test message",
         )
-        assert "quarantine: 1 undecodable, 1 of them explained" in call("status", *config)
+        assert "quarantine: 1 undecodable, 1 of them explained" in invoke("status", *config).stdout
         call("resolve", "withdraw", NAME, "--offsets", place, *config)
     assert json.loads(call("quarantine", NAME, "--json", *config))["unexplained"] == 1
 
@@ -48,8 +48,8 @@ def test_a_late_contradiction_is_shown_with_its_offset_and_a_decision_changes_no
     contradicted.send(updates(((1, 6), 2, 3), ((1, 5), 1, 1)), progress([2], [3], {2: 4}))
     contradicted.run()
     compare_late(spark, contradicted.collection)
-    assert "contradicted by late facts" not in call("status", *config)  # what holds upper back comes first
-    shown = call("status", *config)
+    assert "contradicted by late facts" not in invoke("status", *config).stdout  # what holds upper back comes first
+    shown = invoke("status", *config).stdout
     assert "late statements: 1 copies, 1 contradict what was published" in shown
     assert "late contradictions: 2; what was published does not change; see `tidelake late prices`" in shown
     document = json.loads(call("late", NAME, "--json", *config))
@@ -78,7 +78,7 @@ def test_a_late_contradiction_is_shown_with_its_offset_and_a_decision_changes_no
     done = call("resolve", "discard", NAME, "--time", "2", "--reason", "taken back", "--statement", statement, *config)
     assert "prices: settled. What is published stays as it is" in done
     call("resolve", "count", NAME, "--time", "2", "--reason", "one is right", "--count", "1", *config)
-    assert "late contradictions: 2, 2 of them settled by decision" in call("status", *config)
+    assert "late contradictions: 2, 2 of them settled by decision" in invoke("status", *config).stdout
     rows = json.loads(call("late", NAME, "--json", *config))["rows"]
     assert [row["decision"] for row in rows] == ["taken back", "one is right"]
 
@@ -92,7 +92,7 @@ def test_a_table_that_is_not_a_folder_is_reported_without_a_traceback(tmp_path: 
     table.write_text("not a folder")
     done = run("quarantine", NAME, "--config", lake.file)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: [Errno 20] Not a directory")
+    assert "quarantine is damaged: there is no table" in done.stderr
     assert "hint: " in done.stderr
     assert "Traceback" not in done.stderr
 

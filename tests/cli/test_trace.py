@@ -24,6 +24,7 @@ def test_the_exit_status_says_whether_somebody_is_needed(contradicted: Lake) -> 
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
     assert nowhere.stderr == (
         "error: no collection reads the topic 'price'\nhint: did you mean 'prices'? collections read: prices\n"
+        "see: tidelake errors UnknownTopic\n"
     )
 
 

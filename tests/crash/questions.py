@@ -19,7 +19,8 @@ from tidelake.storage.location import Location, locate
 from tidelake.store.commit import OpenTable
 from tidelake.store.state import partitions_value
 
-CLOCKS = ("lag_s", "times_ahead_s")
+NOT_COMPARED = ("lag_s", "times_ahead_s", "upper_age_s", "publication")
+"""What depends on a clock, and the table for other engines, which names the folder of the store."""
 STEPS = ("decide", "ingest", "seal")
 """The next steps of a collection: an operator acknowledges a message, and a tick reads and seals more messages."""
 
@@ -126,7 +127,7 @@ def _status(collection: LakeCollection) -> dict[str, Any]:
     assert status is not None, "an ingested collection has a status"
     if status.damaged is not None or status.late_problem is not None:  # it reports damage, and its numbers mean nothing
         raise TidelakeError
-    return {name: value for name, value in asdict(status).items() if name not in CLOCKS}
+    return {name: value for name, value in asdict(status).items() if name not in NOT_COMPARED}
 
 
 def _times(collection: LakeCollection) -> list[Any]:

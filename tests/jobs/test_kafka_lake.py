@@ -67,7 +67,7 @@ def outcome(lake: Lake) -> dict[str, Any]:
     quarantined = quarantine_rows(lake.collection)
     rows = snapshot(lake.spark, lake.collection, lake.table.value("upper") - 1).contents.collect()
     return {
-        "status": {name: value for name, value in status.items() if name not in ("lag_s", "bytes")},
+        "status": {name: value for name, value in status.items() if name not in ("lag_s", "upper_age_s", "bytes")},
         "quarantine": [
             (row["partition"], row["offset"], row["reason"], row["times"], row["value"]) for row in quarantined
         ],

@@ -211,3 +211,13 @@ def test_updates_that_nothing_announces_are_counted_in_the_sentence(lake: Lake) 
     assert status.sentence == "in order, definite from 0 to before 9; 1 row at or after upper"
     assert not status.needs_somebody
     assert call("status", "--check", "--config", str(lake.file)) == "0 of 1 collection need somebody\n"
+
+
+def test_a_decided_time_does_not_hide_a_problem(lake: Lake) -> None:
+    lake.send(updates((1, 1, 1)), progress([0], [3], {1: 1}), progress([3], [5], {4: 1}), progress([3], [5], {4: 2}))
+    lake.run()
+    lake.send(progress([1], [2], {1: 7}))
+    lake.run()
+    lake.decide("counted again", time=4, count=1)
+    status = status_of(lake)
+    assert (status.state, status.needs_somebody) == ("contradicted by late facts", True)

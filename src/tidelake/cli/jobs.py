@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ from tidelake.cli.job_results import sentence_of
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NamesArgument
 from tidelake.cli.progress import Working, working
 from tidelake.cli.render import print_json, printable, say
+from tidelake.runbook.page import with_reference
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -92,16 +94,25 @@ def run_steps(steps: Sequence[str], names: Sequence[str] | None, config: Path, a
         from jobs import tick
         from jobs.logs import log_to
         from tidelake.spark.session import start_session
+        from tidelake.telemetry.start import start_telemetry
+        from tidelake.telemetry.steps import stop_listening
 
         shown = _Shown(settings, work, as_json)
-        with log_to(shown.hear, is_debugging()):
-            report = tick.run_steps(start_session(), settings, steps, shown)
+        start_telemetry(os.environ)
+        try:
+            with log_to(shown.hear, is_debugging()):
+                report = tick.run_steps(start_session(), settings, steps, shown)
+        finally:
+            stop_listening()
     if as_json:
         print_json(report.as_json())
     for name, error in report.errors.items():
-        say(printable(f"error: {name}: {error}"))
+        say(printable(f"error: {name}: {with_reference(error)}"))
     if not report.ok:
         raise typer.Exit(1)
+
+
+_NOT_SHOWN = frozenset({"event", "level", "collection", "fact", "step", "lower"})
 
 
 class _Shown:
@@ -131,9 +142,7 @@ class _Shown:
             self._messages[str(name)] = self._messages.get(str(name), 0) + event["messages"]
             self._work.show(f"{name}: ingest, {self._messages[str(name)]:,} messages")
         elif event["level"] in ("warning", "error") and not event["event"].endswith(" stopped"):
-            others = [
-                f"{key} {value}" for key, value in event.items() if key not in ("event", "level", "collection", "fact")
-            ]
+            others = [f"{key} {value}" for key, value in event.items() if key not in _NOT_SHOWN]
             parts = [str(part) for part in (name, event["event"], event.get("fact"), ", ".join(others)) if part]
             with self._work.paused():
                 say(printable(f"{event['level']}: {': '.join(parts)}"))

@@ -108,7 +108,7 @@ def check_predicate(spark: SparkSession, where: str, schema: StructType) -> None
         )
         problem = next(problems, None)
     except (AnalysisException, ParseException) as error:
-        raise _misfit(where, str(error).splitlines()[0], schema.names) from error
+        raise _misfit(where, str(error).strip().splitlines()[0], schema.names) from error
     except Py4JJavaError as error:
         if error.java_exception.getClass().getSimpleName() != "StackOverflowError":
             raise

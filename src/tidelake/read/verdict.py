@@ -12,6 +12,9 @@ FINE, WARNING, PROBLEM = "fine", "warning", "problem"
 """Severities. `fine`: nobody has to act. `warning`: somebody should look. `problem`: somebody has to act."""
 
 
+_RANK = {FINE: 0, WARNING: 1, PROBLEM: 2}
+
+
 class Verdict(NamedTuple):
     """The state of a collection in words, the worst problem first."""
 
@@ -26,12 +29,12 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(status: CollectionStatus) -> Verdict:
-    """Return the verdict for the worst problem of a collection."""
-    return next(_verdicts(status))
+    """Return the first of the most severe verdicts on a collection."""
+    return max(_verdicts(status), key=lambda verdict: _RANK[verdict.severity])
 
 
 def _verdicts(status: CollectionStatus) -> Iterator[Verdict]:
-    """Yield the verdicts that apply, the worst first."""
+    """Yield the verdicts that apply; of those with the same severity, the worst first."""
     if status.damaged:
         remedy = "`tidelake repair`, its folder restored from a copy, or a new collection made from its topic"
         yield Verdict("DAMAGED below upper", remedy, f"DAMAGED below upper: {status.damaged}", PROBLEM)
