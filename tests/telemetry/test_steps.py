@@ -31,7 +31,7 @@ STEPS = ("ingest", "seal", "validate", "compact", "current")
 
 @dataclass
 class Told:
-    """What was told about one run of all steps, and about an ingest that failed afterwards."""
+    """What was reported about one run of all steps, and about an ingest that failed afterwards."""
 
     ingested: IngestReport
     sealed: SealReport
