@@ -15,8 +15,9 @@ DEBEZIUM = Family(
         "the newest of each key, or the sum of all rows if the collection has no key."
     ),
     refusal=(
-        "An event is quarantined if it has neither row, or if its diff is not positive. A key that has two rows at "
-        "the same time breaks the envelope. In all these cases, the time stays unsealed until there is a decision."
+        "An event is quarantined if it has neither row, or if its diff is not positive. Two rows for one key at "
+        "one logical time violate the envelope's rules. In all these cases, the time stays unsealed until there is a "
+        "decision."
     ),
 )
 

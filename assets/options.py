@@ -17,10 +17,15 @@ class RunOptions(ConfigurableResource[None]):
     validate_from: Optional[int] = Field(  # noqa: UP045, Dagster does not accept `int | None` here
         default=None, description="Recount again from this time on, whether or not it was validated before."
     )
-    compact: bool = Field(default=False, description="Merge runs within a budget if no blocking check has failed.")
-    compact_all: bool = Field(default=False, description="Merge all sealed rows into one run.")
+    compact: bool = Field(
+        default=False,
+        description="Merge the collections' data files, within a budget, if no blocking check has failed.",
+    )
+    compact_all: bool = Field(default=False, description="Merge all sealed rows into one set of files.")
     retries: int = Field(
-        default=3, ge=0, description="How often a step is tried again if its brokers are away or a commit conflicted."
+        default=3,
+        ge=0,
+        description="How often a step is tried again if its brokers are unreachable or a commit conflicts.",
     )
     retry_wait_s: float = Field(
         default=1.0, ge=0, description="Seconds before the first retry; each further wait is four times as long."
@@ -31,7 +36,7 @@ class RunOptions(ConfigurableResource[None]):
         return not self.collections or name in self.collections
 
     def wait_s(self, attempt: int) -> float:
-        """Return the seconds before a retry; the first attempt has the number 0.
+        """Return how many seconds to wait after a failed attempt; attempts are counted from 0.
 
         >>> RunOptions(retry_wait_s=1).wait_s(2)
         16.0

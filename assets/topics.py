@@ -1,6 +1,6 @@
 """The topics of a lake as external assets, which every tick and a sensor observe: how far they go, and what is unread.
 
-All of this reads only offsets and logs, so it starts no JVM and no run for each topic.
+All of this reads only offsets and logs, so it needs no JVM, and no separate run per topic.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ UPSERT = Family(
     name="upsert",
     statement="From its time on, +1 sets the value of a key and −1 deletes it; both at the same time replace it.",
     refusal=(
-        "Two values of one key at the same time, or a diff other than +1 and −1, break the envelope: the time stays "
-        "unsealed until there is a decision."
+        "Two values of one key at one logical time, or a diff other than +1 and −1, violate the envelope's rules: "
+        "the time stays unsealed until there is a decision."
     ),
 )
 

@@ -13,7 +13,7 @@ class Row:
     against: str
     target: str
     measurement: str
-    """The measurement that fills the row, a name that `--only` takes; empty if no measurement does."""
+    """The measurement that fills the row, a name that `--only` accepts; empty if no measurement does."""
     why_not: str = ""
     """Why it was not measured, if nothing measures it."""
 

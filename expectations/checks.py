@@ -153,7 +153,7 @@ def _build_compact(names: Names, settings: CollectionSettings) -> OpDefinition:
     @op(
         name=names.step(settings.name, "compact"),
         description=(
-            "**Forgets.** Moves `since` by the retention rule, then merges runs: within a budget in every tick, "
+            "**Forgets.** Moves `since` by the retention rule, then merges data files: within a budget in every tick, "
             "and all sealed rows in the nightly job. Reads at or after `since` give the same results as before."
         ),
         ins={_INPUT: In(Nothing)},

@@ -31,7 +31,7 @@ FURTHER_STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
 
 
 class Observer(Protocol):
-    """Is told which step works on which collection."""
+    """Is notified of each step on each collection."""
 
     def begins(self, step: str, name: str) -> None:
         """A step begins."""
@@ -57,7 +57,7 @@ def run_steps(
         spark: the session.
         settings: the settings of the collections.
         steps: names from `STEPS` and `FURTHER_STEPS`, in the order in which they run.
-        observer: is told of each step.
+        observer: is notified of each step.
 
     Returns:
         A report whose results are, for each collection, the results by step, and whose errors are the first of each

@@ -1,7 +1,7 @@
 """A code location of its own beside the lake's: `orders_by_status` follows the demo's table `orders/current`.
 
 It knows the lake only by the key of an asset: where the table is comes from the asset's newest materialization. The SQL
-runs in deltalake's own engine; a dbt model on DuckDB takes the same condition in its `meta.dagster`.
+runs in deltalake's own engine; a dbt model on DuckDB accepts the same condition in its `meta.dagster`.
 """
 
 from pathlib import Path

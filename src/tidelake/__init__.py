@@ -7,8 +7,8 @@
     orders.upper                                     # the first time that is not sealed
     orders.snapshot(spark, as_of=10).contents        # a DataFrame: the contents AS OF 10, and `_diff`
 
-`tidelake.errors` has all errors, and `tidelake.decisions` the decisions that `LakeCollection.decide` takes. Importing
-the package is fast: settings, tables and Spark are imported when they are first used.
+`tidelake.errors` has all errors, and `tidelake.decisions` has the decisions that `LakeCollection.decide` accepts.
+Importing the package is fast: settings, tables and Spark are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def open_lake(file: str | Path | None = None) -> OpenedLake:
 
 
 def __getattr__(name: str) -> Any:
-    """Return Dagster's component `tidelake.Lake`, which is loaded with Dagster when a `defs.yaml` names it.
+    """Return the Dagster component `tidelake.Lake`; it and Dagster are imported only when a `defs.yaml` names it.
 
     In a wheel, the application folders are in `tidelake.app`; in a checkout, they are beside `src`.
     """

@@ -13,7 +13,7 @@
 | `ClockAhead` | the clock of this machine is ahead; nothing was written | whoever runs the machine |
 | `StepFailed` | an engine failed, such as Spark | whoever reads the log |
 
-A class is a row of a table: fields, a `fact` and a `hint`. Annotations declare the fields; the constructor takes them
+A class is a row of a table: fields, a `fact` and a `hint`. Annotations declare the fields; the constructor accepts them
 in that order and keeps them as attributes and as `args`, so that an error can be pickled from an executor to the
 driver. `fact` and `hint` are format strings over the attributes, with three specs in addition to Python's:
 `{time:line}` shows any value on at most one line, `{upper:frontier}` a frontier, `{names:list}` a list or `none`. If a
@@ -753,7 +753,7 @@ class DamagedTable(TidelakeError):
 class DamagedPublication(DamagedTable):
     """The log of a published table cannot be read; the collection itself is not affected."""
 
-    hint = "move the table's folder away: the next run of `current` publishes the contents anew"
+    hint = "move the table's folder elsewhere: the next run of `current` publishes the contents anew"
 
 
 class DamagedFiles(DamagedTable):

@@ -213,7 +213,7 @@ class LakeCollection:
 
         Args:
             spark: the session, as for `snapshot`.
-            first: the time whose contents are taken away.
+            first: the time whose contents are subtracted.
             last: the time whose contents are added; it may also be before `first`.
             columns: the columns to compare; empty means all. Rows that are equal in these columns are added up.
             where: a predicate, as for `snapshot`; other rows are left out on both sides.

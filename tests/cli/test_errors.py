@@ -40,7 +40,7 @@ def test_an_unexpected_error_is_two_lines_and_a_traceback_only_if_asked() -> Non
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         r"error: RuntimeError: something \x07unexpected",
-        "hint: this is a mistake of Tidelake, or of a library; `tidelake --debug …` shows where it happens",
+        "hint: this is a bug in Tidelake or in a library; `tidelake --debug …` shows where it happens",
     ]
     debugged = broken("--debug", "broken")
     assert "Traceback" in debugged.stderr

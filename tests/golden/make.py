@@ -224,7 +224,7 @@ class Collection:
 
 
 def discard(data: Mapping[str, Any], diff: int) -> str:
-    """A statement to discard, as `resolve --discard` takes it."""
+    """A statement to discard, as `resolve --discard` accepts it."""
     return json.dumps({"data": data, "diff": diff})
 
 

@@ -161,7 +161,7 @@ def test_a_repeated_snapshot_becomes_the_difference_as_soon_as_all_partitions_ar
     changes.put(*(changes.event("c", (key, "x", "y"), lsn=2000 + key) for key in (3, 4)), partition=1)
     changes.ingest()
     assert set(changes.table_of()) == {1, 2, 3, 4}
-    # While the connector was away, 2 and 3 were deleted. A transaction that was open when the snapshot was taken had
+    # While the connector was down, 2 and 3 were deleted. A transaction that was open when the snapshot was taken had
     # made its changes before the snapshot, but the events come after the snapshot rows: one is about 1, and one is
     # about 5, in a partition without snapshot rows.
     changes.lsn = 3000

@@ -16,7 +16,7 @@ _TEXTS = ("", "a", "tide", "höchst", "\x00", "語" * 3, "x" * 70)
 
 
 def random_datum(random: Random, kind: Any) -> Any:
-    """A value of a resolved type (`tidelake.schema.avro.resolved_schema`), as the codec takes it."""
+    """A value of a resolved type (`tidelake.schema.avro.resolved_schema`), as the codec accepts it."""
     if isinstance(kind, list):
         branch = random.choice(kind)
         if branch == "null":

@@ -165,7 +165,7 @@ class Script:
 
 
 def as_data(value: Any) -> Any:
-    """The data of a statement, as `tests.lakes.lake.updates` takes it."""
+    """The data of a statement, as `tests.lakes.lake.updates` accepts it."""
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -31,7 +31,7 @@ STEPS = ("ingest", "seal", "validate", "compact", "current")
 
 @dataclass
 class Told:
-    """What was told about one run of all steps, and about an ingest that failed afterwards."""
+    """What was reported about one run of all steps, and about an ingest that failed afterwards."""
 
     ingested: IngestReport
     sealed: SealReport
@@ -169,7 +169,7 @@ def test_nobody_listens_unless_the_environment_asks_for_it(tmp_path: Path) -> No
     start_telemetry({})
     start_telemetry({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "true"})
     assert not has_listeners()
-    with pytest.raises(ConfigurationError, match="which is no folder\nhint: create it"):
+    with pytest.raises(ConfigurationError, match="which is not a folder\nhint: create it"):
         start_telemetry({"TIDELAKE_METRICS_FOLDER": str(tmp_path / "none")})
     assert not has_listeners()
 

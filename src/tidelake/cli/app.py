@@ -52,13 +52,13 @@ def _print_version(is_asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version, and end.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
     ] = False,
     with_tracebacks: Annotated[
         bool, typer.Option("--debug", envvar="TIDELAKE_DEBUG", help="Show errors with tracebacks.")
     ] = False,
 ) -> None:
-    """Take the options that come before the command."""
+    """Apply the options that come before the command."""
     debug(with_tracebacks)
 
 
@@ -111,4 +111,4 @@ def _report(error: Exception) -> int:
     return status
 
 
-_UNKNOWN = "this is a mistake of Tidelake, or of a library; `tidelake --debug …` shows where it happens"
+_UNKNOWN = "this is a bug in Tidelake or in a library; `tidelake --debug …` shows where it happens"

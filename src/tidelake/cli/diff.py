@@ -16,12 +16,12 @@ from tidelake.protocol.order import INT64_MAX, INT64_MIN
 
 
 class TimeType(click.ParamType[int]):
-    """A time, as `--from` and `--to` take it: an int64."""
+    """A time, as `--from` and `--to` accept it: an int64."""
 
     name = "integer"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the time; a value that is none is an error of the command line."""
+        """Return the time; any other value is an error of the command line."""
         return int(click.IntRange(INT64_MIN, INT64_MAX).convert(value, param, ctx))
 
 

@@ -71,7 +71,8 @@ def _validate(result: Any, show: Callable[[int], str]) -> str:
     if result.files_verified:
         text += f", {counted(result.files_verified, 'file')} verified"
     if result.late.contradictions:
-        text += f"; {counted(result.late.contradictions, 'late statement')} contradict what was published"
+        verb = "contradicts" if result.late.contradictions == 1 else "contradict"
+        text += f"; {counted(result.late.contradictions, 'late statement')} {verb} what was published"
     return text
 
 

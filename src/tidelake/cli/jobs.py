@@ -48,12 +48,12 @@ def validate(
 def compact(
     names: NamesArgument = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Merge all sealed rows into one run, as the nightly job does.")
+        bool, typer.Option("--full", help="Merge all sealed rows into one set of files, as the nightly job does.")
     ] = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Move since by the retention rule, and merge runs within the budget of a scheduled run."""
+    """Move since by the retention rule, and merge data files within the budget of a scheduled tick."""
     run_steps(["compact_full" if full else "compact"], names, config, as_json)
 
 

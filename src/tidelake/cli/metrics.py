@@ -24,7 +24,7 @@ def metrics(
             min=0,
             max=_PORT_MAX,
             metavar="PORT",
-            help="Serve the metrics at http://ADDRESS:PORT/metrics until the process is stopped; 0 takes a free port.",
+            help="Serve the metrics at http://ADDRESS:PORT/metrics until the process is stopped; 0 picks a free port.",
         ),
     ] = None,
     address: Annotated[

@@ -16,7 +16,7 @@ class Working:
     """Shows what a command is doing."""
 
     def __init__(self, bar: Progress | None, total: int | None) -> None:
-        """Take the bar; None shows nothing."""
+        """Show progress on this bar; without one, show nothing."""
         self._bar = bar
         self._task = None if bar is None else bar.add_task("", total=total)
 
@@ -27,7 +27,7 @@ class Working:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Take the bar off the terminal while the block prints."""
+        """Remove the bar from the terminal while the block prints."""
         if self._bar is None:
             yield
             return

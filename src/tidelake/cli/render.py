@@ -22,7 +22,7 @@ _UNPRINTABLE = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Return a text that only prints: control characters and marks that reverse the direction are escaped.
+    r"""Return a text that is safe to print: control characters and marks that reverse the direction are escaped.
 
     Line breaks stay, as errors have a second line for the hint.
 
@@ -92,7 +92,7 @@ def _cell(value: Any) -> str:
 
 
 def _nested_cell(value: Any) -> str:
-    """Write JSON for a person, with numbers unchanged and no letter escaped."""
+    """Write JSON for a person, with numbers unchanged and without escaped letters."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_nested_cell(name)}: {_nested_cell(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list):
@@ -104,7 +104,7 @@ def late_note(verdicts: dict[str, int]) -> str:
     """Return the number of late statements with each verdict, in words."""
     words = {
         "copy": "copies",
-        "contradiction": "contradict what was published",
+        "contradiction": "contradicting what was published",
         "settled": "settled by decision",
         "untold": "about times that compaction has merged",
         "late": "not compared yet",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidelake.schema.columns import ColumnType
 
 ROWS_MAX = 2**31 - 1
-"""The greatest limit that Spark takes."""
+"""The greatest limit that Spark accepts."""
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def status(
         bool, typer.Option("--check", help="For monitoring: print only the collections that need somebody.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")] = False,
-    every_s: Annotated[float, typer.Option("--every", min=0.1, help="With --watch: seconds between two looks.")] = 2.0,
+    every_s: Annotated[float, typer.Option("--every", min=0.1, help="With --watch: seconds between updates.")] = 2.0,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -155,7 +155,7 @@ def _notes(status: CollectionStatus) -> list[str]:
     if status.waiting is not None and status.waiting.first_missing is not None:
         notes.append(f"`tidelake explain {status.name}` shows which statement announced them, and what is missing")
     notes += [
-        f"time {time}: a statement is left out; if the rest differs from the announced number, decide the number: "
+        f"time {time}: a statement is left out; if the rest differs from the announced number, decide on the count: "
         f"`tidelake resolve count {status.name} --time {time} --count N --reason …`"
         for time in sorted({c["time"] for c in status.contradictions if c["decided"]} - set(status.decided_counts))
     ]

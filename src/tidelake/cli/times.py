@@ -38,7 +38,7 @@ def read_time(option: str, text: str, name: str, mints_times: bool) -> int:
         mints_times: whether the collection's times are milliseconds since 1970.
 
     Raises:
-        OptionRefused: it is no time, or an ISO time for a collection whose topic states times.
+        OptionRefused: it is not a time, or it is an ISO time for a collection whose topic states times.
     """
     if _NUMBER.fullmatch(text):
         return int(text)

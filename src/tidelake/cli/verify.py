@@ -64,7 +64,7 @@ def repair(
         restored = collection.repair() if apply else []
         left = collection.verify(deep=True).damages
         if apply and any(damage.is_in_data and damage.is_restorable for damage in left):
-            work.show(f"{name}: making files again")
+            work.show(f"{name}: recreating files")
             files, left = collection.repair_files(_session())
             restored += files
     if as_json:

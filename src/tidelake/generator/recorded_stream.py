@@ -82,7 +82,7 @@ class Pipeline:
 def make_streams(folder: Path, streams: int) -> list[Settings]:
     """Create an empty topic for each stream and one `collections.yaml`, and return the settings of each stream.
 
-    The collections are `stream_1`, `stream_2` and so on; every command that takes `--config` can read them later.
+    The collections are `stream_1`, `stream_2` and so on; every command that accepts `--config` can read them later.
 
     Raises:
         GeneratorRefused: the folder exists and is not empty.

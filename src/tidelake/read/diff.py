@@ -62,7 +62,7 @@ def difference(
     Args:
         spark: the session.
         collection: the collection, with its newest catalog entry.
-        times: the time whose contents are taken away, and the time whose contents are added.
+        times: the time whose contents are subtracted, and the time whose contents are added.
         columns: columns of the contents; all if empty. Rows that are equal in these columns are added up.
         where: a Spark SQL predicate on the columns of the contents.
         skip_errors: leave out keys in error.

@@ -60,7 +60,7 @@ def explain(collection: Collection, time: int | None = None) -> Explanation:
 
     Args:
         collection: the collection.
-        time: the time; None means the first time that is not sealed, or the last time if every time is.
+        time: the time; None means the first time that is not sealed or, if all are sealed, the last time.
 
     Raises:
         DamagedTable: a table that the answer depends on is damaged.
@@ -82,7 +82,7 @@ def explain(collection: Collection, time: int | None = None) -> Explanation:
         _explain_proof(collection, found)
     if found.state == "sealed" and (not since or time < since[0]):
         low = f"reads begin at since, {since[0]}" if since else "no time of this collection can be read"
-        found.facts.append(f"its contents can no longer be told apart from later ones: {low}")
+        found.facts.append(f"its contents can no longer be distinguished from later ones: {low}")
     found.facts += [f"decision: {_decision_text(decision)}" for decision in decided]
     return found
 
@@ -135,7 +135,8 @@ def _explain_binding(collection: Collection, table: OpenTable, found: Explanatio
         found.facts.append(f"sealed by the tick that started {iso(binding.at_ms)}: {read}{quarantined}")
     else:
         found.facts.append(
-            f"sealed, and the same as time {binding.time}, whose tick started {iso(binding.at_ms)}: {read}{quarantined}"
+            f"sealed, with the contents of time {binding.time}, whose tick started {iso(binding.at_ms)}: "
+            f"{read}{quarantined}"
         )
     found.facts.append(f"the contents are the records of {ends}; a binding says what was read, not what is missing")
     _add_validations(collection, found)
@@ -147,9 +148,10 @@ def _add_validations(collection: Collection, found: Explanation) -> None:
         found.facts.append(f"a validation has found damage below upper: {proofs.damaged}")
         found.next_steps.append(f"tidelake verify {collection.name} --deep")
     elif proofs.validated_closed or found.time < proofs.validated_upper:
-        found.facts.append(f"recounted independently: {number_of(proofs.validations, 'validation')} agreed in all")
+        validations = number_of(proofs.validations, "validation")
+        found.facts.append(f"recounted independently; {validations} so far found no difference")
     else:
-        found.facts.append("not recounted yet: the next validation compares it")
+        found.facts.append("not recounted yet: the next validation recounts it")
 
 
 # --- open times
@@ -193,7 +195,7 @@ def _explain_open(
     _add_statements(found)
     _add_quarantine(collection, found)
     if waiting is not None and waiting.times and waiting.times[0].time < found.time:
-        found.facts.append(f"an earlier time comes first: {waiting.times[0]}")
+        found.facts.append(f"an earlier time must be sealed first: {waiting.times[0]}")
         found.next_steps.append(f"tidelake explain {collection.name} --time {waiting.times[0].time}")
     elif found.state == "waiting":
         found.next_steps.append(f"tidelake resolve count {collection.name} --time {found.time} --count N --reason …")
@@ -205,7 +207,7 @@ def _is_short(found: Explanation) -> bool:
 
 def _numbers(found: Explanation) -> str:
     here = "an unknown number" if found.counted is None else f"{found.counted:,}"
-    copies = f", besides {number_of(found.copies, 'copy', 'copies')}" if found.copies else ""
+    copies = f", plus {number_of(found.copies, 'copy', 'copies')}" if found.copies else ""
     missing = (found.announced or 0) - (found.counted or 0)
     lacks = (
         f": {number_of(missing, 'update is', 'updates are')} missing" if found.counted is not None and missing else ""
@@ -241,7 +243,7 @@ def _add_statements(found: Explanation) -> None:
 
 
 def _add_quarantine(collection: Collection, found: Explanation) -> None:
-    """Name the quarantined messages that hold the time back, or may."""
+    """Name the quarantined messages that hold the time back, or may do so."""
     columns = ["topic", "partition", "offset", "reason", "times"]
     rows = quarantine_rows(collection, columns)
     about = [row for row in rows if found.time in (row["times"] or ())]

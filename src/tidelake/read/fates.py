@@ -34,7 +34,7 @@ class StatementFate:
     time: int
     diff: int
     data: dict[str, Any]
-    """As JSON, in the form that `tidelake resolve discard` takes."""
+    """As JSON, in the form that `tidelake resolve discard` accepts."""
     fate: str
     """`stored` (its time is not sealed yet), `published`, `merged` (published at a time that compaction has since
     merged with others), `copy` (of another statement of the same message), `late` (its time was sealed before it was

@@ -1,9 +1,9 @@
 """What was done to a collection, with wall-clock times, without a JVM.
 
-The small tables know some events for good: seals of times with updates, validations, contradictions, full compactions,
+The small tables keep some events for good: seals of times with updates, validations, contradictions, full compactions,
 the ticks of reclocked collections, and the decisions in force. All others are known only as long as the logs have their
-entries, which is some hours: ticks of CDCv2 streams, seals of times without updates, merges, moves of `since`,
-withdrawn decisions, fences, new columns and formats.
+entries, for some hours: ticks of CDCv2 streams, seals of times without updates, merges, moves of `since`, withdrawn
+decisions, fences, new columns and formats.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def read_history(collection: Collection, limit: int | None = None, kinds: Names[
 
 
 def _decisions(collection: Collection, catalog: CatalogLog) -> Iterator[Event]:
-    """Yield the decisions in force, and those that were withdrawn as far as the log knows."""
+    """Yield the decisions in force, and those that were withdrawn, as far as the log shows."""
     for decision in (*collection.entry.decisions, *catalog.withdrawn):
         kind, about = described(decision)
         facts = {"decision": kind, "about": about, "reason": decision.reason}
@@ -92,7 +92,7 @@ def _decisions(collection: Collection, catalog: CatalogLog) -> Iterator[Event]:
 
 
 def _ticks(collection: Collection) -> Iterator[Event]:
-    """Yield the ticks of a reclocked collection; idle ticks in succession are one."""
+    """Yield the ticks of a reclocked collection; consecutive idle ticks are one."""
     for binding in read_bindings(collection, OpenTable(collection.paths.updates)):
         yield Event(binding.at_ms, TICK, _described(binding), binding.as_json())
 
@@ -125,7 +125,7 @@ def _seals(collection: Collection, log: TableLog) -> Iterator[Event]:
 
 
 def _seal(proof: ProvenSeal | None, seal: CommittedSeal | None) -> Event:
-    """Describe a seal: the log knows when it was committed, the proofs know what was proven."""
+    """Describe a seal: the log has when it was committed, the proofs have what was proven."""
     stated: ProvenSeal | CommittedSeal | None = seal if seal is not None else proof
     assert stated is not None
     lower = proof.lower if proof is not None else stated.lower

@@ -86,7 +86,9 @@ def _merge(
     after, since = sum(added.values()), values.get(SINCE)
     facts = {"runs": len(runs), "rows_before": before, "rows": after, "since": since}
     had = "" if before is None else f" with {counted(before, 'row')}"
-    return Event(at_ms, MERGE, f"{counted(len(runs), 'run')}{had} became {after:,}, since {since}", facts)
+    return Event(
+        at_ms, MERGE, f"{counted(len(runs), 'run')}{had} became {counted(after, 'row')}; since is {since}", facts
+    )
 
 
 def _tick(at_ms: int, rows: int, values: dict[str, int]) -> Event:
@@ -124,7 +126,7 @@ def read_catalog_log(collection: Collection) -> CatalogLog:
 
     Replaced entries stay for a day, longer than the log, unless a sweep ran with a shorter retention.
 
-    Cost: opens the entry that each commit of the log added, of whichever collection it is.
+    Cost: opens the entry that each commit of the log added, whichever collection it belongs to.
     """
     path = collection.paths.store.catalog
     OpenTable(path)  # verifies the newest entries
@@ -175,7 +177,7 @@ def _compare(log: CatalogLog, before: Entry, after: Entry, at_ms: int) -> None:
     if columns:
         log.events.append(Event(at_ms, COLUMNS, f"columns were added: {', '.join(columns)}", {"columns": columns}))
     if before.tables_format != after.tables_format:
-        what = f"the tables were brought over to format {after.tables_format}"
+        what = f"the tables were upgraded to format {after.tables_format}"
         log.events.append(Event(at_ms, FORMAT, what, {"format": after.tables_format}))
 
 

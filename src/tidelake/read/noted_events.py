@@ -1,4 +1,4 @@
-"""What `proofs/` notes about a collection for good: its seals, validations, contradictions and full compactions."""
+"""What `proofs/` keeps about a collection for good: its seals, validations, contradictions and full compactions."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _event_of(note: dict[str, Any]) -> Event | None:
                 "rows": note["counted"],
             }
             runs, rows = counted(note["copies"], "run"), counted(note["announced"], "row")
-            parts = [f"{runs} with {rows} became {note['counted']:,}"] if note["copies"] else []
+            parts = [f"{runs} with {rows} became {counted(note['counted'], 'row')}"] if note["copies"] else []
             parts += [f"since moved from {lower} to {upper}"] if lower != upper else []
             return Event(at_ms, COMPACTION, "; ".join(parts), facts)
     return None

@@ -90,7 +90,7 @@ class CollectionStatus:
     times_ahead_s: int = 0
     """Reclocked: how far the last minted time is ahead of this machine's clock; 0 if it is less than a day ahead."""
     publication: dict[str, Any] | None = None
-    """Where its contents are for other engines, and what is there; None if they were never published."""
+    """Where its contents are published, and what the table there shows; None if they were never published."""
 
     waiting: Waiting | None = None
     """What the next seal would find; None if that is not known, or if there is nothing to seal."""
@@ -101,7 +101,7 @@ class CollectionStatus:
 
     @property
     def verdict(self) -> Verdict:
-        """What is the matter, and who has to act."""
+        """What is wrong, if anything, and whether somebody has to act."""
         return verdict_of(self)
 
     @property

@@ -1,8 +1,8 @@
 """Finds out what became of one message of a topic in a collection that reads it, without a JVM.
 
 The small tables answer first: the offsets in the commit, the quarantine, the late statements, the pending progress
-statements, the bindings and the decisions. Only the statements of a CDCv2 message have to be decoded, which takes the
-message itself; a topic that no longer has it leaves them unknown.
+statements, the bindings and the decisions. Only the statements of a CDCv2 message have to be decoded, which
+requires the message itself: if the topic no longer has it, they remain unknown.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Trace:
         facts: dict[str, Any] = {"next_offset": self.next}
         if self.stored.later:
             reason = self.stored.later[0].reason
-            summary = f"never read: the topic was accepted again before ingest came to it: {reason}"
+            summary = f"never read: the topic was accepted again before ingest reached it: {reason}"
             return self._fate(NEVER_READ, summary, facts=facts)
         try:
             ends = self.topic.end_offsets()
@@ -163,11 +163,11 @@ class _Trace:
         return next((gap for gap in gaps if gap.partition == self.partition), None)
 
     def _doubt(self) -> str | None:
-        """Return what cannot be known of a message that the topic has, if a decision gave up on its offset."""
+        """Return what cannot be known about a message in the topic if a decision gave up on its offset."""
         gap = self._accepted_gap()
         if gap is None:
             return None
-        return f"whether it was there when ingest passed {gap.offsets}, which was given up: {gap.reason}"
+        return f"whether it was there when ingest passed {gap.offsets}, which were given up: {gap.reason}"
 
     def _accepted_gap(self) -> AcceptGap | None:
         decisions = () if self.collection is None else self.collection.entry.decisions

@@ -69,7 +69,7 @@ class TracedRecord:
         Returns:
             Each row has `means` (`value`, `delete`, `error` or `truncate`), `key` as text, `error`, and
             `is_still_in_error`. An update that changes the key makes two rows. Without a key there are none: the rows
-            of a time are then not told apart.
+            of a time cannot be distinguished then.
 
         Cost: the rows of the record's time, without the columns of the data; if there is an error, those of all errors.
         """

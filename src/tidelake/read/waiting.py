@@ -61,7 +61,7 @@ class WaitingTime:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The state of the times that are not sealed."""
+    """What is known about the times that are not sealed."""
 
     provable_upper: int | None
     """How far the stored facts prove the stream complete; None if they prove all of it."""

@@ -94,7 +94,7 @@ def _marks(marks: Sequence[dict[str, Any]], y: altair.Scale, bars: int) -> list[
 
     layers: list[Any] = []
     for mark in marks:
-        # A label turns to the side on which there is room for it.
+        # A label goes on the side where there is room for it.
         to_left = mark["at"] > 0.62 * max(bars, 8)
         layers.append(_chart([mark]).mark_rule(color=INK, strokeWidth=1.5, strokeDash=[4, 3]).encode(x="at:Q"))
         layers.append(
@@ -197,7 +197,7 @@ def _clock_axis() -> altair.Axis:
 
 
 def _svg(chart: Any, name: str) -> str:
-    """Draw a chart that takes the width that the page gives it; `name` says to those who cannot see it what it is."""
+    """Draw a chart that fills the width that the page gives it; `name` describes it to those who cannot see it."""
     import vl_convert
 
     # Vega would describe every bar in words; the page has the numbers, and names the picture once.
@@ -236,7 +236,7 @@ def _labels(labels: dict[int, str]) -> str:
 
 
 def _short(time: int, is_clock: bool) -> str:
-    """Write a time shortly: a minted time as its moment without the year, any other as it is.
+    """Write a time briefly: a minted time as its moment without the year, any other as it is.
 
     >>> _short(1_700_000_000_123, True), _short(999, False)
     ('11-14 22:13', '999')

@@ -96,7 +96,7 @@ class Facts:
         return self.framing == "reclock"
 
     def add_checks(self, checks: Sequence[CheckResult]) -> None:
-        """Add the results of checks; each failure is a problem, unless the state tells it already."""
+        """Add the results of checks; each failure is a problem, unless the state already shows it."""
         self.checks += checks
         self.problems += [_failed(check) for check in checks if not check.passed and check.check not in _TOLD_BY_STATE]
         self.problems.sort(key=lambda problem: ORDER[problem.level])
@@ -122,13 +122,13 @@ def read_facts(
     status: CollectionStatus,
     validated: ValidateReport | None,
 ) -> Facts:
-    """Gather what a page shows, but for the results of checks; see `Facts.add_checks`.
+    """Gather what a page shows, except the results of checks; see `Facts.add_checks`.
 
     Args:
         collection: the collection.
         settings: its settings, of which only names and limits are used.
         status: its state, read after the validation.
-        validated: the result of the validation; None if it could not be made.
+        validated: the result of the validation; None if it could not be carried out.
 
     Raises:
         DamagedTable: one of its tables cannot be read.

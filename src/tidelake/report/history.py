@@ -96,7 +96,7 @@ def row_of(facts: Facts) -> dict[str, Any]:
 def append_history(data_docs: Path, row: Mapping[str, Any], files_max: int = FILES_MAX) -> None:
     """Append a row, and merge a collection's files if there are many. Only delta-rs commits to the table.
 
-    Writers do not disturb each other: rows are only added, and a merge that loses a race is left to the next.
+    Writers do not disturb each other: rows are only added, and a merge that loses a race is left to the next writer.
     """
     folder = history_path(data_docs)
     rows = pa.Table.from_pylist([dict(row)], schema=SCHEMA)

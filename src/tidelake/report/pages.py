@@ -1,7 +1,7 @@
 """Renders the pages, and writes them with their JSON: one for each collection, and one for the lake.
 
 A page is a single file without scripts, and its security policy forbids it to load anything. Every text on it passes
-`text.shown` and is then escaped.
+through `text.shown` and is then escaped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WORDS = {"alarm": "Somebody is needed", "warning": "Look at this soon", "calm":
 _MARKS = {"alarm": "✗", "warning": "!", "calm": "✓", "none": "–"}
 _LATE_WORDS = {
     "copy": "copies",
-    "contradiction": "contradict what was published",
+    "contradiction": "contradicting what was published",
     "settled": "settled by decision",
     "untold": "about times that compaction has merged",
     "late": "not compared yet",
@@ -49,7 +49,7 @@ def write_report(data_docs: Path, facts: Facts, names: Sequence[str]) -> Path:
     Args:
         data_docs: the folder of the reports; it is created.
         facts: what the page shows.
-        names: the names of all collections of the lake. Others leave the page of the lake.
+        names: the names of all collections of the lake. All others are removed from the page of the lake.
 
     Returns:
         The page of the collection.

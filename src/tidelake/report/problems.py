@@ -57,10 +57,11 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
     found += _more(len(status.topic_gaps), "gap")
     found += _contradictions(status, name)
     if status.late_undecided:
+        verb = "contradicts" if status.late_undecided == 1 else "contradict"
         found.append(
             Problem(
                 "alarm",
-                f"{counted(status.late_undecided, 'late statement')} contradict what was published. What was "
+                f"{counted(status.late_undecided, 'late statement')} {verb} what was published. What was "
                 "published does not change.",
                 (
                     f"tidelake late {name}",
@@ -88,7 +89,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
         found.append(
             Problem(
                 "warning",
-                f"{counted(unexplained, 'message')} could not be used, and nobody has said why.",
+                f"{counted(unexplained, 'message')} could not be used, and no decision says why.",
                 (
                     f"tidelake quarantine {name}",
                     f"tidelake resolve quarantine {name} --offsets {place} {_REASON}",
@@ -106,13 +107,13 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
 
 
 def _waiting(status: CollectionStatus, name: str, missing: WaitingTime) -> Problem:
-    """Say that a time waits: if its topic is read to its end, the source has to send the rest, or somebody decides."""
+    """Say that a time waits: if its topic is read to its end, either the source sends the rest, or somebody decides."""
     is_read = status.lag_messages == 0
     where = ", and the topic is read to its end" if is_read else ""
     time = f"--time {missing.time}"
     return Problem(
         "alarm" if is_read or status.upper_age_s >= status.stalled_after_s else "warning",
-        f"Updates are missing at {missing}{where}. The source sends the rest, or somebody decides the count.",
+        f"Updates are missing at {missing}{where}. Either the source sends the rest, or somebody decides on the count.",
         (f"tidelake explain {name} {time}", f"tidelake resolve count {name} {time} --count N {_REASON}"),
     )
 
@@ -131,7 +132,10 @@ def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:
             text = f"Time {time} is decided; the next seal applies the decision."
             found.append(Problem("warning", text, (f"python -m jobs.seal --collection {name}",)))
         else:
-            text = f"At time {time}, a statement is left out. If the rest differs from the announced number, decide it."
+            text = (
+                f"At time {time}, a statement is left out. If the rest differs from the announced number, decide on "
+                "the count."
+            )
             found.append(Problem("warning", text, (f"python -m jobs.seal --collection {name}", count)))
     return found + _more(len(status.contradictions), "contradiction")
 

@@ -26,7 +26,7 @@ class Sample:
     """A quarantined message."""
 
     place: str
-    """`TOPIC:PARTITION:OFFSET`, as `tidelake resolve quarantine --offsets` takes it."""
+    """`TOPIC:PARTITION:OFFSET`, as `tidelake resolve quarantine --offsets` accepts it."""
     timestamp_ms: int | None
     detail: str | None
     key: str | None

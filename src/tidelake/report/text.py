@@ -1,4 +1,4 @@
-"""Text from outside, made fit for a page: control characters are shown as escapes, and long texts are cut."""
+"""Text from outside, made safe for a page: control characters are shown as escapes, and long texts are cut."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _DISCARD = 'tidelake resolve discard NAME --time T --statement \'{"data": {…},
 ENTRIES: dict[type[TidelakeError], Entry] = {
     # The source contradicts itself, or breaks the protocol.
     errors.MalformedMessage: Entry(
-        "The writer of the stream has a bug, or something that is no message was sent to the topic.",
+        "The writer of the stream has a bug, or something that is not a message was sent to the topic.",
         "The message is in quarantine, and ingest continues. If the updates in it are announced, their times wait: "
         "have the source send a correct message, or decide on the count. Otherwise, acknowledge the message.",
         (
@@ -42,8 +42,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, _DISCARD, _COUNT),
     ),
     errors.ConflictingCount: Entry(
-        "Two progress statements announce different counts for one time. A statement that covers the time and leaves "
-        "it out announces 0.",
+        "Two progress statements announce different counts for one time. A statement that covers the time "
+        "without listing it announces 0.",
         "Ask the owner of the source how many updates there are, then decide on the count.",
         (_STATUS, _COUNT),
     ),
@@ -82,7 +82,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS, "tidelake resolve topic NAME --topic TOPIC --reason …"),
     ),
     errors.TopicMissing: Entry(
-        "The topic was deleted, was never created, or is spelled differently.",
+        "The topic was deleted, was never created, or its name is spelled differently.",
         "Create the topic, or correct `topic` in the settings; then run ingest again.",
         (_STATUS,),
     ),
@@ -107,7 +107,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.TopicUnreachable: Entry(
-        "The brokers are down, a firewall or DNS is in the way, or the settings or credentials are wrong.",
+        "The brokers are down, a firewall or DNS prevents the connection, or the settings or credentials are wrong.",
         "Nothing is lost: the next run continues from here. Check the brokers, then `bootstrap_servers`, the "
         "certificates and the password. Hurry only if retention may delete what was not read yet.",
         (_STATUS,),
@@ -118,7 +118,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake topic --help",),
     ),
     errors.RegistryUnreachable: Entry(
-        "The registry is down, its URL is wrong, or the credentials are.",
+        "The registry is down, or its URL or the credentials are wrong.",
         "Nothing is lost: the next run continues from here. Check the registry, then the settings below `registry:`.",
         (_STATUS,),
     ),
@@ -292,7 +292,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.DamagedPublication: Entry(
         "Something else wrote to the published table, or a file of its log was lost.",
-        "The collection itself is not affected. Move the folder of the table away, and publish the contents anew.",
+        "The collection itself is not affected. Move the folder of the table elsewhere, and publish the contents anew.",
         ("tidelake path NAME", "tidelake current NAME"),
     ),
     errors.DamagedFiles: Entry(
@@ -312,8 +312,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_VERIFY, _REPAIR, _RESTORE),
     ),
     errors.StoreUnreadable: Entry(
-        "A volume is not mounted, rights have changed, or the disk fails.",
-        "Correct the disk, the mount or the rights. Nothing was written.",
+        "A volume is not mounted, permissions have changed, or the disk fails.",
+        "Correct the disk, the mount or the permissions. Nothing was written.",
         (_STATUS, _VERIFY),
     ),
     errors.ClockAhead: Entry(

@@ -45,7 +45,7 @@ class Block:
     node: yaml.Node | None = None
 
     def child(self, key: Any) -> Block:
-        """Return the place of a key, or of a place in a list, whether or not the file has it."""
+        """Return the block at a key or list index, whether or not the file has it."""
         line, node = self.line, None
         if isinstance(self.node, yaml.SequenceNode) and isinstance(key, int) and key < len(self.node.value):
             node = self.node.value[key]
@@ -62,7 +62,7 @@ class Block:
         return isinstance(self.value, dict) and key in self.value
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Return the value of a key, or of a place in a list."""
+        """Return the value at a key or list index."""
         if isinstance(self.value, list) and isinstance(key, int) and key < len(self.value):
             return self.value[key]
         return self.value.get(key, default) if isinstance(self.value, dict) else default

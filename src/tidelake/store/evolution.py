@@ -38,7 +38,9 @@ def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
 
 
 def with_newest_columns(collection: Collection) -> Collection:
-    """Return a collection with the newest columns of the catalog: at least those of a table that was opened before.
+    """Return a collection with the catalog's columns as of now.
+
+    They include every column of any table opened before this call.
 
     Cost: one read of the catalog.
     """

@@ -20,7 +20,7 @@ class LogStream:
     """Standard error, and a file that gets the same lines."""
 
     def __init__(self, file: TextIO | None = None) -> None:
-        """Take the file, which usually stays open until the process ends."""
+        """Write to this file as well, if there is one; it usually stays open until the process ends."""
         self._file = file
 
     def write(self, text: str) -> int:

@@ -26,7 +26,7 @@ class MetricsServer(ThreadingHTTPServer):
 
         Args:
             address: the address of an interface of this machine.
-            port: the port; 0 takes a free one, which `server_port` has.
+            port: the port; 0 picks a free one; `server_port` has its number.
             read: returns the metrics as text.
 
         Raises:

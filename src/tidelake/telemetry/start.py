@@ -11,7 +11,7 @@ from tidelake.telemetry.step_files import StepFiles
 from tidelake.telemetry.steps import has_listeners, listen, stop_listening
 
 FOLDER = "TIDELAKE_METRICS_FOLDER"
-"""The variable with the folder in which each step leaves its last outcome, for node_exporter."""
+"""The variable with the folder to which each step writes its last outcome, for node_exporter."""
 _ENDPOINTS = (
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
@@ -30,7 +30,7 @@ def start_telemetry(variables: Mapping[str, str]) -> None:
     atexit.register(stop_listening)
     if folder := variables.get(FOLDER):
         if not Path(folder).is_dir():
-            raise ConfigurationError("environment", "", f"{FOLDER} names {folder}, which is no folder", "create it")
+            raise ConfigurationError("environment", "", f"{FOLDER} names {folder}, which is not a folder", "create it")
         listen(StepFiles(Path(folder)))
     endpoint = next((name for name in _ENDPOINTS if variables.get(name)), None)
     if endpoint is None or variables.get("OTEL_SDK_DISABLED", "").lower() == "true":

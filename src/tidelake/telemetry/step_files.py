@@ -20,10 +20,10 @@ METRICS = (_SUCCEEDED, _ENDED, _SECONDS, *_COUNTS.values())
 
 
 class StepFiles:
-    """Writes `tidelake-COLLECTION-STEP.prom` after each step; two processes never write the same file by turns."""
+    """Writes `tidelake-COLLECTION-STEP.prom` after each step: each step of a collection has its own file."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder, which has to exist when a step ends."""
+        """Write to this folder, which has to exist when a step ends."""
         self.folder = folder
 
     def record(self, outcome: StepOutcome) -> None:

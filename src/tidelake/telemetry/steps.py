@@ -1,4 +1,4 @@
-"""What a step on a collection tells monitoring: how long it took, what it counted, and whether it failed.
+"""What a step on a collection reports to monitoring: how long it took, what it counted, and whether it failed.
 
 `observed` marks the function of a step. Without a listener, a step costs one more look at its table's log.
 """
@@ -100,7 +100,7 @@ class Listener(Protocol):
     """Receives the outcome of each step."""
 
     def record(self, outcome: StepOutcome) -> None:
-        """Take an outcome. An error is logged, and does not affect the step."""
+        """Receive an outcome. An error is logged, and does not affect the step."""
 
     def close(self) -> None:
         """Send what was not sent yet, before the process ends."""
@@ -110,12 +110,12 @@ _listeners: list[Listener] = []
 
 
 def listen(listener: Listener) -> None:
-    """Tell a listener about every step of this process from now on."""
+    """Notify a listener of every step of this process from now on."""
     _listeners.append(listener)
 
 
 def has_listeners() -> bool:
-    """Whether anybody is told."""
+    """Whether there are listeners."""
     return bool(_listeners)
 
 
@@ -132,7 +132,7 @@ def stop_listening() -> None:
 def observed(
     step: str, report: str | None = None
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """Tell listeners about each call of a function that runs a step, and put its place on each log line.
+    """Notify listeners of each call of a function that runs a step, and put its place on each log line.
 
     Args:
         step: the name of the step, a key of `COUNTS`.
@@ -172,7 +172,7 @@ def observed(
 
 
 def _place_of(collection: Collection) -> dict[str, Any]:
-    """Return what is known of a collection before a step; if its table cannot be read, only its name."""
+    """Return what is known about a collection before a step; if its table cannot be read, only its name."""
     try:
         upper = OpenTable(collection.paths.updates).value(UPPER)
     except (TidelakeError, DeltaError, OSError):  # the step meets the same error, and reports it
@@ -190,7 +190,7 @@ def _counts_of(step: str, report: object) -> dict[str, int]:
 
 
 def _tell(outcome: StepOutcome) -> None:
-    """Tell every listener. Monitoring never stops a step."""
+    """Notify every listener. Monitoring never stops a step."""
     for listener in _listeners:
         try:
             listener.record(outcome)

@@ -55,7 +55,7 @@ def read_avro_changes(raw: DataFrame, shape: ChangeShape, values: Writers, keys:
     parts = []
     for place, (schema_id, record) in enumerate((values.by_id or {-1: _event_of(values.bare)}).items()):
         mine = wrong.isNull() & (F.col(SCHEMA_ID) == schema_id)
-        # The first part also takes refused records and records without a value.
+        # The first part also contains refused records and records without a value.
         belongs = F.coalesce(mine, F.lit(False)) | (wrong.isNotNull() | value.isNull() if place == 0 else F.lit(False))
         parts.append(_read(framed.where(belongs), shape, record, wrong, keys).drop(SCHEMA_ID))
     return reduce(DataFrame.unionByName, parts)
