@@ -1,5 +1,5 @@
 """`python -m tidelake.cli`."""
 
-from tidelake.cli.app import main
+from tidelake.cli.process import run
 
-main()
+run()
