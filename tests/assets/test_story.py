@@ -30,7 +30,7 @@ def test_events_are_told_at_their_level_without_their_collection(
             raise ValueError("torn")
         except ValueError:
             jobs.exception("stopped")
-    assert [(record.levelname, record.message) for record in caplog.records] == [
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("INFO", "ingested: messages=3,000"),
         ("WARNING", "a partition was added: partition=prices:1"),
         ("ERROR", "stopped"),
@@ -57,5 +57,5 @@ def test_afterwards_events_go_where_they_went_before(
         fail()
     jobs.info("too quiet")
     jobs.error("after")
-    assert [record.message for record in caplog.records] == ["inside"]
+    assert [record.getMessage() for record in caplog.records] == ["inside"]
     assert capsys.readouterr().out == "event='after'\n"

@@ -82,7 +82,7 @@ def test_an_invalid_collections_yaml_fails_the_load_with_its_own_error(lakes: La
     assert loaded.returncode != 0
     (line,) = (number for number, text in enumerate(lakes.config.read_text().splitlines(), 1) if "data_dogs" in text)
     assert f"{lakes.config}, line {line}: data_dogs: is not a known key" in loaded.stderr
-    assert "hint: use one of:" in loaded.stderr
+    assert "hint: did you mean 'data_docs'?" in loaded.stderr
 
 
 def test_an_invalid_block_is_shown_with_its_error_and_the_rest_loads(
