@@ -26,16 +26,15 @@ from dagster import (
     op,
 )
 
-from assets.metadata import listed, upper_age_s
+from assets.metadata import listed
 from assets.names import Names
 from assets.options import RunOptions
 from assets.steps import STOPPED, Lake, compact_now, failure_of, lake_of, options_of, step_of
 from assets.topics import TopicState, look_at_topics
-from expectations.data_docs import Notes
-from expectations.evidence import decided_times, evidence_of
-from expectations.frame import result_frame
-from expectations.judge import Verdict, judge
-from expectations.suite import Rule, build_suite, rules_of
+from expectations.data_docs import INDEX
+from expectations.judge import Verdict
+from expectations.sentences import failure_of as what_failed_in
+from expectations.suite import Rule, rules_of
 from tidelake.errors import DamagedTable, SourceError
 from tidelake.settings.collection import CollectionSettings
 
@@ -197,7 +196,7 @@ def _results(
     yield _topic_complete(context, key, topics)
     rules = rules_of(settings)
     try:
-        validated = _validate(lake, settings.name, collection, options, topics.lag_messages)
+        validated = _validate(lake, settings.name, collection, options)
     except _unreadable() as error:
         context.log.exception("the recount could not read the table")
         for rule in rules:
@@ -267,41 +266,38 @@ class _Validated:
     """What the names of the numbers begin with that depend on how much was validated."""
 
 
-def _validate(
-    lake: Lake, name: str, collection: "Collection", options: RunOptions, lag_messages: int | None
-) -> _Validated:
+def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptions) -> _Validated:
     """Recount and judge.
 
     Raises:
         DamagedTable: the proofs cannot be read. The damage is recorded, so `current` stops as well.
     """
+    from jobs.pages import judge_and_report, report_unreadable
     from jobs.validate import validate_collection
-    from tidelake.read.status import read_status
 
     settings, full = lake.settings_of(name), options.validate_all
     started = clock.monotonic()
-    report = validate_collection(lake.session(), collection, full, settings.verify_every_days, options.validate_from)
-    if report.proofs_problem is not None:
+    try:
+        report = validate_collection(
+            lake.session(), collection, full, settings.verify_every_days, options.validate_from
+        )
+    except Exception as error:
+        if full:
+            report_unreadable(lake.settings, settings, collection, error)
+        raise
+    judged = judge_and_report(lake.session(), lake.settings, settings, collection, report, full)
+    if judged is None:
+        assert report.proofs_problem is not None
         raise report.proofs_problem
-    status = read_status(collection, (), settings.stalled_after_s)
-    # A reclocked topic may be idle: upper should have moved only if the topic has unread messages.
-    status.lag_messages = lag_messages
-    frame = result_frame(report, status, frontier_age_s(collection, status))
-    evidence = evidence_of(report, status)
-    decided = decided_times(status)
-    suite = build_suite(settings)
-    if full:
-        verdicts = judge(frame, suite, lake.settings.data_docs, Notes(decided, evidence))
-    else:
-        verdicts = judge(frame, suite)
     prefix = _ALL if full else _AGAIN if options.validate_from is not None else ""
-    numbers = _numbers(report, status, frame, prefix)
+    numbers = _numbers(report, judged.status, judged.judgement.frame, prefix)
     numbers[f"{prefix}validate_s"] = round(clock.monotonic() - started, 3)
-    if decided:
-        numbers["decided"] = listed(decided)
-    if full:
-        numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / "index.html").resolve().as_uri())
-    return _Validated(verdicts, numbers, evidence, prefix)
+    if judged.judgement.decided:
+        numbers["decided"] = listed(judged.judgement.decided)
+    if judged.page is not None:
+        numbers["report"] = MetadataValue.url(judged.page.resolve().as_uri())
+        numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / INDEX).resolve().as_uri())
+    return _Validated(judged.judgement.verdicts, numbers, judged.judgement.evidence, prefix)
 
 
 def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any, prefix: str) -> dict[str, Any]:
@@ -352,17 +348,6 @@ def _shown_by(check: str, validated: _Validated) -> dict[str, Any]:
     return {name: value for name, value in validated.numbers.items() if name not in hidden}
 
 
-def frontier_age_s(collection: "Collection", status: "CollectionStatus") -> int:
-    """Return the seconds since upper last moved, or since the collection was created if upper never did.
-
-    The result is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
-    """
-    is_read = collection.entry.mints_times and status.lag_messages == 0
-    if status.closed or is_read:
-        return 0
-    return upper_age_s(collection, status)
-
-
 def _answered(key: AssetKey, rule: Rule, verdict: Verdict, validated: _Validated) -> AssetCheckResult:
     prefix, evidence = validated.prefix, validated.evidence.get(rule.name, [])
     metadata = {
@@ -370,6 +355,8 @@ def _answered(key: AssetKey, rule: Rule, verdict: Verdict, validated: _Validated
         f"{prefix}rows_failed": verdict.failed,
         **_shown_by(rule.name, validated),
     }
+    if verdict.note is not None:
+        metadata["note"] = verdict.note
     if evidence:
         metadata = {"evidence": listed(evidence), **metadata}
     if verdict.times and rule.blocking:
@@ -387,6 +374,8 @@ def _answered(key: AssetKey, rule: Rule, verdict: Verdict, validated: _Validated
 def _what_failed(rule: Rule, verdict: Verdict, evidence: list[str]) -> str:
     if verdict.problem is not None:
         return f"could not be judged: {verdict.problem}"
+    if rule.is_own:
+        return what_failed_in(rule, verdict)
     at = f" at times {', '.join(map(str, verdict.times))}" if verdict.times and rule.blocking else ""
     return f"failed{at}: {rule.description}" + (f"; first: {evidence[0]}" if evidence else "")
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 SITE = "tidelake"
+INDEX = "validations.html"
+"""The index of the results; `index.html` is the page of the lake."""
 RUN_NAME = "full"
 """The run name of every result: only full validations are written."""
 RESULTS_KEPT = 30
@@ -23,20 +25,38 @@ class Notes:
     """A sentence for each time that was sealed by decision."""
     evidence: dict[str, list[str]] = field(default_factory=dict)
     """The evidence by check."""
+    headline: list[str] = field(default_factory=list)
+    """What the page says first: whether the table can be used, and what it waits for."""
+    numbers: dict[str, str] = field(default_factory=dict)
+    """The numbers below it, by name: since, upper, totals."""
 
 
 def notes_file(data_docs: Path, result: Path) -> Path:
     """Return the file with the notes of a result, given the result or its page."""
+    return (result_file(data_docs, result) or result).with_suffix(".notes")
+
+
+def result_file(data_docs: Path, page: Path) -> Path | None:
+    """Return the stored result that a page shows; None if it is the page of something else."""
     root = data_docs / "validations"
-    if result.is_relative_to(root):
-        result = results_folder(data_docs) / result.relative_to(root)
-    return result.with_suffix(".notes")
+    if not page.is_relative_to(root):
+        return None
+    return (results_folder(data_docs) / page.relative_to(root)).with_suffix(".json")
 
 
 def write_notes(data_docs: Path, suite: str, notes: Notes) -> None:
     """Write notes next to the newest result of a suite. They are removed with it."""
-    newest = max((results_folder(data_docs) / suite).glob("*/*/*.json"), key=lambda path: path.parent.name)
-    notes_file(data_docs, newest).write_text(json.dumps(asdict(notes)), encoding="utf-8")
+    notes_file(data_docs, newest_result(data_docs, suite)).write_text(json.dumps(asdict(notes)), encoding="utf-8")
+
+
+def newest_result(data_docs: Path, suite: str) -> Path:
+    """Return the newest stored result of a suite."""
+    return max((results_folder(data_docs) / suite).glob("*/*/*.json"), key=lambda path: path.parent.name)
+
+
+def suite_file(data_docs: Path, suite: str) -> Path:
+    """Return the stored suite."""
+    return data_docs / ".results" / "suites" / f"{suite}.json"
 
 
 def read_notes(data_docs: Path, result: Path) -> Notes:
@@ -56,7 +76,7 @@ def site_config(data_docs: Path) -> dict[str, Any]:
         "class_name": "SiteBuilder",
         "show_how_to_buttons": False,
         "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(data_docs)},
-        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+        "site_index_builder": {"module_name": f"{__package__}.no_index", "class_name": "NoIndexBuilder"},
     }
 
 

@@ -5,12 +5,14 @@ Spark has already computed all expensive sums. The frame has a few thousand rows
 
 from __future__ import annotations
 
+import time as clock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tidelake.read.status import CollectionStatus
+    from tidelake.store.entry import Collection
     from tidelake.validate.validation import ValidateReport
 
 TIME_ROW = "time"
@@ -85,3 +87,16 @@ def result_frame(report: ValidateReport, status: CollectionStatus, frontier_age_
 def _late_not_compared(report: ValidateReport, status: CollectionStatus) -> int:
     """Return 1 if late statements could not be compared or read: some may be contradictions, so the check must fail."""
     return int(report.late_problem is not None or status.late_problem is not None)
+
+
+def frontier_age_s(collection: Collection, status: CollectionStatus) -> int:
+    """Return the seconds since upper last moved, or since the collection was created if upper never did.
+
+    The result is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
+    """
+    is_read = collection.entry.mints_times and status.lag_messages == 0
+    if status.closed or is_read:
+        return 0
+    if status.lag_s is not None:
+        return max(0, int(status.lag_s))
+    return max(0, int(clock.time() - collection.entry.created_at_ms / 1000))

@@ -13,10 +13,14 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from expectations.data_docs import Notes, read_notes, results_folder
+from expectations.data_docs import INDEX, Notes, read_notes, result_file, results_folder
+from tidelake.report.text import shown
 
 STYLE = "tidelake.css"
+_LISTED_MAX = 1000
+"""Maximum number of results in the index."""
 _REMOTE = re.compile(
     r"""<script[^>]*\ssrc=["']https?:[^>]*>\s*</script>|<link[^>]*\shref=["']https?:[^>]*>"""
     r"""|<img[^>]*\ssrc=["']https?:[^>]*>|<link[^>]*\srel=["']shortcut icon["'][^>]*>"""
@@ -26,10 +30,23 @@ _NO_ASSET = re.compile(r"Data asset: None<br>")
 _CONTENTS = '<div class="container-fluid'
 """The start of a page's contents, below its navigation."""
 _FOOTER = re.compile(r"<footer.*?</footer>", re.DOTALL)
+_STATUS = re.compile(r'(Status:</span>\s*)<i class="[^"]*"[^>]*></i>\s*(?:Failed|Succeeded)')
+"""The mark of a whole result; for the library, a warning that is not met is a failure of the whole."""
+_PERCENT = re.compile(r"<tr>\s*<td[^>]*><div[^>]*>Success Percent</div></td>.*?</tr>", re.DOTALL)
+_CROSS = '<i class="fas fa-times text-danger" ></i>'
+_EXCLAMATION = '<i class="fas fa-exclamation-triangle" ></i>'
+_UNMET_WARNING = re.compile(re.escape(_CROSS) + r"((?:(?!<i |</tr>).)*? \(a warning\): )", re.DOTALL)
+_POLICY = (
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+    "style-src 'self' file: 'unsafe-inline'; img-src 'self' file: data:; base-uri 'none'; form-action 'none'\">"
+)
+"""Forbids scripts, and everything from elsewhere."""
 _INDEX = """<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><title>Data Docs</title><link rel="stylesheet" href="static/styles/{style}"></head>
+<head>{policy}<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Data Docs</title><link rel="stylesheet" href="static/styles/{style}"></head>
 <body class="index">
+<p><a href="index.html">The lake</a></p>
 <h1>Data Docs</h1>
 <p>Full validations, newest first. Each recounts a collection independently of its seals.</p>
 <table>
@@ -74,19 +91,22 @@ class Result:
         return "fa-times" if self.alarming else "fa-exclamation-triangle"
 
 
-def make_readable_offline(data_docs: Path) -> None:
-    """Rewrite every page that still has remote links, and rewrite the index."""
+def make_readable_offline(data_docs: Path, suite: str) -> None:
+    """Rewrite the pages of a suite that still have remote links, and rewrite the index."""
     styles = data_docs / "static" / "styles"
     styles.mkdir(parents=True, exist_ok=True)
     shutil.copy(Path(__file__).with_name(STYLE), styles / STYLE)
-    for page in data_docs.glob("**/*.html"):
+    pages = [data_docs / "expectations" / f"{suite}.html", *(data_docs / "validations" / suite).glob("**/*.html")]
+    for page in pages:
         text = page.read_text(encoding="utf-8")
         if STYLE not in text:
             link = os.path.relpath(styles / STYLE, page.parent)
             text = _FOOTER.sub("", _REMOTE.sub("", text))
             above, contents, below = _NO_ASSET.sub("", text).partition(_CONTENTS)
-            text = above + _section(read_notes(data_docs, page)) + contents + below
-            _write(page, text.replace("</head>", f'<link rel="stylesheet" href="{link}"></head>', 1))
+            text = above + _section(read_notes(data_docs, page)) + _by_severity(data_docs, page, contents + below)
+            above, head, below = text.partition("</head>")
+            style = f'<link rel="stylesheet" href="{link}">'
+            _write(page, re.sub("<head>", f"<head>{_POLICY}", above, count=1) + style + head + below)
     rows = [
         _ROW.format(
             icon=result.icon,
@@ -98,30 +118,70 @@ def make_readable_offline(data_docs: Path) -> None:
             decided=f"{result.decided} {'time' if result.decided == 1 else 'times'}" if result.decided else "",
             page=html.escape(result.page),
         )
-        for result in list_results(data_docs)
+        for result in list_results(data_docs, _LISTED_MAX)
     ]
-    _write(data_docs / "index.html", _INDEX.format(style=STYLE, rows="\n".join(rows)))
+    _write(data_docs / INDEX, _INDEX.format(policy=_POLICY, style=STYLE, rows="\n".join(rows)))
+
+
+def _by_severity(data_docs: Path, page: Path, text: str) -> str:
+    """Let the marks of a result follow the severity of what is not met: a warning is no failure of the whole."""
+    file = result_file(data_docs, page)
+    if file is None:
+        return text
+    unmet = [result["expectation_config"] for result in _read(file)["results"] if not result["success"]]
+    warnings = sum(expectation["severity"] == "warning" for expectation in unmet)
+    errors = len(unmet) - warnings
+    if errors:
+        mark = f"{_CROSS} Failed: {_number(errors, 'error')}, {_number(warnings, 'warning')}"
+    elif warnings:
+        mark = f"{_EXCLAMATION} Passed, with {_number(warnings, 'warning')}"
+    else:
+        mark = '<i class="fas fa-check-circle text-success" ></i> Passed'
+    rows = "".join(f"<tr><td>{name}</td><td>{count}</td></tr>" for name, count in _severities(errors, warnings))
+    text = _PERCENT.sub(lambda _: rows, _STATUS.sub(lambda found: found[1] + mark, text))
+    return _UNMET_WARNING.sub(lambda found: _EXCLAMATION + found[1], text)
+
+
+def _severities(errors: int, warnings: int) -> tuple[tuple[str, int], ...]:
+    return ("Unmet: errors", errors), ("Unmet: warnings", warnings)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
 def _section(notes: Notes) -> str:
     """Return the section with the notes, at the top of a page; empty if there are none."""
+    first = "".join(f"<p>{html.escape(shown(line))}</p>" for line in notes.headline)
+    numbers = "".join(
+        f"<div><dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd></div>" for name, value in notes.numbers.items()
+    )
+    headline = f'<section class="headline">{first}<dl>{numbers}</dl></section>' if first or numbers else ""
+    return headline + _reasons(notes)
+
+
+def _reasons(notes: Notes) -> str:
     parts = {"Sealed by decision": notes.decided, **notes.evidence}
     lists = [
-        f"<h2>{html.escape(title)}</h2><ul>{''.join(f'<li>{html.escape(line)}</li>' for line in lines)}</ul>"
+        f"<h2>{html.escape(title)}</h2><ul>{''.join(f'<li>{html.escape(shown(line))}</li>' for line in lines)}</ul>"
         for title, lines in parts.items()
         if lines
     ]
     return f'<section class="notes">{"".join(lists)}</section>' if lists else ""
 
 
-def list_results(data_docs: Path) -> list[Result]:
-    """Return all stored results, newest first."""
+def list_results(data_docs: Path, limit: int | None = None) -> list[Result]:
+    """Return the stored results, newest first."""
     results = []
     root = results_folder(data_docs)
     # Folder names have microseconds; the time on the page has seconds.
     newest_first = sorted(root.glob("*/*/*/*.json"), key=lambda path: (path.parent.name, path), reverse=True)
-    for path in newest_first:
-        document = json.loads(path.read_text(encoding="utf-8"))
+    for path in newest_first[:limit]:
+        document = _read(path)
         statistics, relative = document["statistics"], path.relative_to(root)
         failed = [result["expectation_config"] for result in document["results"] if not result["success"]]
         results.append(

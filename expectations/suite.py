@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from expectations.frame import TIME_ROW, TOTAL_ROW
+from tidelake.errors import ConfigurationError
 from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.expectations import OwnExpectation
 from tidelake.settings.terms import framing_terms
 
 if TYPE_CHECKING:
@@ -26,10 +28,12 @@ class Rule:
     """Whether a failure means damage below upper, so that nothing may be built on the collection."""
     warning: bool = False
     """Whether a failure is only a warning to look at soon."""
+    is_own: bool = False
+    """Whether the user's settings have the expectation. It is about the contents, and full validations judge it."""
 
 
 def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
-    """Return the rules of a collection: those of its framing, and of its key or its envelope.
+    """Return the rules of a collection: those of its framing, those of its key or its envelope, and the user's own.
 
     Raises:
         LookupError: a framing or an envelope names a check that no rule defines.
@@ -42,22 +46,54 @@ def rules_of(settings: CollectionSettings) -> tuple[Rule, ...]:
             f"{', '.join(sorted(undefined))}"
         )
     chosen = (rule for rule in _RULES if rule.name in names)
-    return tuple(replace(rule, warning=True) if rule.name in envelope.warnings else rule for rule in chosen)
+    fitting = (replace(rule, warning=True) if rule.name in envelope.warnings else rule for rule in chosen)
+    return *fitting, *map(_own_rule, settings.expectations)
 
 
 def build_suite(settings: CollectionSettings) -> ExpectationSuite:
-    """Return the rules as a suite with the name of the collection. The `meta` of each expectation names its check."""
+    """Return the rules about a recount as a suite with the name of the collection."""
+    return _suite(settings.name, settings, [rule for rule in rules_of(settings) if not rule.is_own])
+
+
+def build_own_suite(settings: CollectionSettings) -> ExpectationSuite:
+    """Return the user's own expectations as a suite.
+
+    Raises:
+        ConfigurationError: the library refuses the arguments of one of them.
+    """
+    return _suite(f"{settings.name}-contents", settings, [rule for rule in rules_of(settings) if rule.is_own])
+
+
+def _suite(name: str, settings: CollectionSettings, rules: Sequence[Rule]) -> ExpectationSuite:
+    """Build a suite. The `meta` of each expectation names its check; the description of a warning says so."""
     from great_expectations import ExpectationSuite
 
     expectations = []
-    for rule in rules_of(settings):
+    for rule in rules:
         common = {
-            "description": f"{rule.name}: {rule.description}",
+            "description": f"{rule.name}{' (a warning)' if rule.warning else ''}: {rule.description}",
             "severity": "warning" if rule.warning else "critical",
             "meta": {"check": rule.name},
         }
         expectations.append(rule.build(common, settings))
-    return ExpectationSuite(name=settings.name, expectations=expectations)
+    return ExpectationSuite(name=name, expectations=expectations)
+
+
+def _own_rule(own: OwnExpectation) -> Rule:
+    def build(common: dict[str, Any], settings: CollectionSettings) -> Expectation:
+        from great_expectations.compatibility.pydantic import ValidationError
+        from great_expectations.expectations.registry import get_expectation_impl
+
+        try:
+            return get_expectation_impl(own.type)(**own.arguments, **common)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise ConfigurationError(
+                own.place, own.field, f"{field}: {first['msg']}", "correct the argument"
+            ) from error
+
+    return Rule(own.name, own.text, build, blocking=own.blocking, warning=own.severity == "warning", is_own=True)
 
 
 def _equal(row: str, first: str, second: str) -> Callable[[dict[str, Any], CollectionSettings], Expectation]:

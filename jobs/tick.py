@@ -24,7 +24,7 @@ STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
 """The steps of a tick, in order."""
 FURTHER_STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
     "current": current.run,
-    "validate_full": validate.run_full,
+    "validate_full": validate.run_with_pages,
     "compact_full": compact.run,
 }
 """Steps that are no part of a tick."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
+from jobs.pages import judge_and_report, report_unreadable
 from tidelake.errors import DamagedTable, StepFailed
 from tidelake.read.status import read_late
 from tidelake.settings.collection import CollectionSettings
@@ -19,15 +20,32 @@ from tidelake.validate.validation import ValidateReport, validate
 _LATE_LOGGED_MAX = 5
 
 
-def run(spark: SparkSession, settings: Settings, full: bool = False) -> Report:
+def run(spark: SparkSession, settings: Settings, full: bool = False, writes_pages: bool = False) -> Report:
     """Recount every collection: the times sealed since the last recount that agreed, or all times.
+
+    Args:
+        spark: the session.
+        settings: the settings of the lake.
+        full: whether to recount everything.
+        writes_pages: whether to judge each validation, and to write its page; only for full validations.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
+    lake = settings
 
     def step(collection: Collection, settings: CollectionSettings, report: Report) -> ValidateReport:
-        validated = validate_collection(spark, collection, full, settings.verify_every_days)
+        try:
+            validated = validate_collection(spark, collection, full, settings.verify_every_days)
+        except Exception as error:
+            if writes_pages:
+                report_unreadable(lake, settings, collection, error)
+            raise
+        if writes_pages:
+            judged = judge_and_report(spark, lake, settings, collection, validated)
+            for verdict in judged.judgement.verdicts if judged is not None else ():
+                if not verdict.passed:
+                    log.warning("check failed", collection=collection.name, check=verdict.check)
         if validated.damaged:
             report.errors[collection.name] = validated.proofs_problem or DamagedTable(
                 str(collection.paths.updates), "; ".join(validated.mismatches)
@@ -76,9 +94,14 @@ def run_full(spark: SparkSession, settings: Settings) -> Report:
     return run(spark, settings, full=True)
 
 
+def run_with_pages(spark: SparkSession, settings: Settings) -> Report:
+    """Recount all updates that compaction has kept, judge the result, and write the pages."""
+    return run(spark, settings, full=True, writes_pages=True)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a full recount from spark-submit or the shell."""
-    return run_main(run_full, __doc__ or "", argv)
+    """Run a full recount from spark-submit or the shell, and write the pages."""
+    return run_main(run_with_pages, __doc__ or "", argv)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ TOP_LEVEL = (
     "with a letter. |",
     "| `store` | path | `data/store` | The folder of the tables. Only Tidelake writes to it. |",
     "| `topics` | path | `data/topics` | The folder of the file topics. |",
-    "| `data_docs` | path | `data/data_docs` | The folder of the data-quality report. |",
+    "| `data_docs` | path | `data/data_docs` | The folder of the [report](../reports.md#the-report). |",
     "| `kafka` | block | none | The cluster of the collections with `source: kafka`: see [Kafka](#kafka). |",
     "| `registry` | block | none | The registry that has the schemas of Avro topics: see [Registry](#registry). |",
     "| `alerts` | `{env: VARIABLE}` or `{file: PATH}` | none | The place of the URL of a webhook: see "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -61,14 +62,15 @@ def outputs(ran: list[Ran], part: str) -> list[str]:
 def check_what_the_readme_says(ran: list[Ran]) -> None:
     """Check the README's numbers and words against what was printed."""
     prose = " ".join((PROJECT / "README.md").read_text(encoding="utf-8").split())
-    ingested = report_of(outputs(ran, "jobs.ingest")[0])
-    sentence = f"{ingested['updates_read']:,} updates were read and {ingested['updates_stored']:,} are stored"
-    assert sentence in prose
-    first, second = outputs(ran, "tidelake status")
+    rows, copies = re.findall(r"([0-9,]+) rows stored, ([0-9,]+) copies dropped", outputs(ran, "tidelake ingest")[0])[0]
+    assert f"{rows} rows are stored, {copies} copies were dropped" in prose
+    people, first, second = outputs(ran, "tidelake status")
+    assert "people: in order, definite from 0" in people
+    assert outputs(ran, "tidelake path people")[0].strip().endswith("data/first/data/store/tables/people")
     assert "held back at time 40" in first
     assert "announced with 180 updates and with 181" in first
     assert "in order" in second
-    assert [report_of(output)["upper"] for output in outputs(ran, "jobs.seal")] == [40, 50]
+    assert [re.findall(r"upper is (\d+)", output) for output in outputs(ran, "tidelake seal")] == [["40"], ["50"]]
     quarantined = outputs(ran, "tidelake quarantine")[0]
     assert quarantined.count("undecodable") + quarantined.count("bytes_left_over") == 3
     assert outputs(ran, "--as-of 10")[0] != outputs(ran, "--as-of 39")[0]

@@ -6,7 +6,7 @@ import time as clock
 from dataclasses import replace
 from pathlib import Path
 
-from expectations.checks import frontier_age_s
+from expectations.frame import frontier_age_s
 from tests.expectations.reports import STATUS, settings
 from tidelake.read.status import read_status
 from tidelake.store.catalog import Catalog

@@ -186,15 +186,21 @@ class Shown:
     def _current(self) -> list[str] | None:
         """The table for other engines, read by a plain Delta reader.
 
-        Since the earlier version, the table has moved, and has lost the column `_diff` if the collection has a key.
+        Since the earlier version, the table has moved. It has lost the column `_diff` if the collection has a key;
+        otherwise, this column is the last one now. Both are undone here.
         """
         _, printed = command("path", self.name, "--json", "--config", self.config)
         places = json.loads(printed)
         path = places["older"] if places["publication"] is None else places["publication"]["path"]
         if path is None:
             return None
-        rows = DeltaTable(path).to_pyarrow_table().to_pylist()
-        return _texts(row if "_diff" in row else {**row, "_diff": 1} for row in rows)
+        rows = [{"_diff": 1, **row} for row in DeltaTable(path).to_pyarrow_table().to_pylist()]
+        before = (
+            [] if places["older"] is None else [field.name for field in DeltaTable(places["older"]).schema().fields]
+        )
+        later = [name for row in rows[:1] for name in (*row, "_diff") if name not in before]
+        order = list(dict.fromkeys([*before, *(name for name in later if name != "_diff"), "_diff"]))
+        return _texts({name: row[name] for name in order} for row in rows)
 
 
 def _exact(text: str) -> Any:

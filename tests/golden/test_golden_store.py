@@ -35,6 +35,9 @@ def test_a_collection_of_an_earlier_version_continues_with_the_same_results(
 ) -> None:
     expected = COLLECTIONS[name]
     config = unpack(tmp_path)
-    assert go_on(config, name, expected["decisions"]) == expected["jobs"]
+    done, jobs = go_on(config, name, expected["decisions"]), expected["jobs"]
+    # The first run publishes at the new path, even if the table of the earlier version was up to date.
+    jobs["current"] |= {"rebuilt": jobs["current"]["rebuilt"] if not jobs["current"]["rows"] else True}
+    assert done == jobs
     minted = [row["time"] for row in expected["before"]["times"] or []]
     assert Shown(config, name, expected["folder"], minted, words=False).everything() == expected["after"]

@@ -80,3 +80,5 @@ def test_a_contradiction_fails_its_check_but_stops_nothing_and_is_sealed_by_deci
     text = (docs / page.page).read_text(encoding="utf-8")
     assert f"{DECIDED} with 2 updates: {REASON}" in text
     assert "{&quot;id&quot;:1,&quot;price&quot;:10}: -2" in text
+    report = (docs / "collections" / "prices.html").read_text(encoding="utf-8")
+    assert f"time 7 with 2 updates: {REASON}" in report and "<td>a test message</td>" in report

@@ -97,6 +97,14 @@ def test_each_event_is_shown_once_with_its_numbers_and_the_newest_last(busy: Lak
 
 
 @pytest.mark.spark
+def test_a_publication_in_the_catalog_is_no_event_of_another_kind(lake: Lake) -> None:
+    lake.send(updates((1, 1, 1)), progress([0], [4], {1: 1}))
+    lake.run()
+    before = whats(lake)
+    assert lake.current().ok
+    assert whats(lake) == before
+
+
 def test_a_limit_keeps_the_newest_events_and_counts_the_others(busy: Lake) -> None:
     everything, few = history_of(busy), history_of(busy, limit=2)
     assert (few.events, few.total) == (everything.events[-2:], len(everything.events))

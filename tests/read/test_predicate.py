@@ -180,3 +180,10 @@ def test_a_predicate_is_refused_before_a_row_is_read(
     for where in ("rand() > 0.5", "id in (select 1)", "_diff > 0"):
         with pytest.raises(PredicateRefused):
             snapshot(spark, lake.collection, where=where)
+
+
+def test_a_session_in_another_time_zone_is_refused(spark: SparkSession, schema: StructType) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    with pytest.raises(PredicateRefused, match="this session has the time zone Asia/Tokyo, not UTC"):
+        check_predicate(session, ACCEPTED[0], schema)

@@ -324,3 +324,10 @@ def test_locations_are_compared_by_value_and_convert_to_paths_and_uris(tmp_path:
         _ = (locate("s3://bucket") / "a").local
     with pytest.raises(ValueError, match="not below"):
         table().below(locate(tmp_path) / "d")
+
+
+def test_a_pipe_is_not_read(disk: Location) -> None:
+    blobs.make_folder(disk)
+    os.mkfifo(str(disk / "pipe"))
+    with pytest.raises(OSError, match="not a regular file"):
+        blobs.read(disk / "pipe")

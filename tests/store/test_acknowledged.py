@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
@@ -518,3 +521,59 @@ def verify_all(table: Location) -> None:
     verify_table(table, True, found)
     if found.damages:
         raise DamagedTable(str(table), found.damages[0].problem)
+
+
+READ_ONLY = """
+import os, sys
+from tidelake.storage.location import locate
+from tidelake.store.commit import OpenTable
+OpenTable(locate(sys.argv[1]))  # everything is imported
+if os.geteuid() == 0:
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+opened = OpenTable(locate(sys.argv[2]))
+print(opened.version, opened.value("upper"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "version"),
+    [
+        (lambda table: marker_of(table, 3).unlink(), 2),
+        (lambda table: (marker_of(table, 3).unlink(), entry_of(table, 3).write_bytes(b'{"add')), 2),
+        (lambda table: marker_of(table, 2).unlink(), 3),
+        (lambda table: load_table(table).create_checkpoint(), 3),
+        (lambda table: (table.local / LOG / f"{3:020d}.crc").write_text("{}"), 3),
+    ],
+    ids=["not acknowledged", "torn", "missing marker", "unmarked checkpoint", "stray file"],
+)
+def test_a_reader_that_may_not_write_opens_what_was_acknowledged(
+    table: Location, change: Callable[[Location], object], version: int
+) -> None:
+    with TemporaryDirectory() as folder:
+        sound, changed = Path(folder) / "sound", Path(folder) / "changed"
+        shutil.copytree(table.local, sound)
+        change(table)
+        shutil.copytree(table.local, changed)
+        before = sorted(path.name for path in changed.rglob("*"))
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(sound), str(changed)], capture_output=True, text=True, check=False
+        )
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        assert done.stdout == f"{version} {version}\n", done.stderr
+        assert sorted(path.name for path in changed.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"[" * 100_000, b'{"txn": 5}\n', b'{"add": {"path": "a"}}\n', b'{"commitInfo": {"last": "seq"}}\n{"txn": 5}\n'],
+)
+def test_an_entry_of_an_odd_shape_is_an_error_of_its_table(table: Location, text: bytes) -> None:
+    shutil.rmtree(table.local / ACKED)  # as in stores from before there were markers
+    for version in range(4):
+        forget_before(entry_of(table, version))
+    entry_of(table, 2).write_bytes(text)
+    with pytest.raises(DamagedTable):
+        OpenTable(table)

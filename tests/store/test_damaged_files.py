@@ -10,12 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from tidelake.errors import DamagedTable
 from tidelake.storage.location import Location, locate
 from tidelake.store.commit import OpenTable, create_table, maintain
-from tidelake.store.files import HASHED_BYTES_MAX, RunFile, check_whole, read_rows, write_run
+from tidelake.store.files import HASHED_BYTES_MAX, RunFile, check_whole, describe_run, read_rows, write_run
 from tidelake.store.layout import RUN, TIME
+from tidelake.store.runs import read_files
 from tidelake.store.verification import Verification, verify_table
 
 SCHEMA = pa.schema([pa.field(TIME, pa.int64()), pa.field("word", pa.string()), pa.field(RUN, pa.string())])
@@ -156,3 +160,51 @@ def is_read(table: Location, file: RunFile) -> bool:
 def without_digest(file: RunFile) -> RunFile:
     """A file as logs described it before they stated digests."""
     return replace(file, digest=None)
+
+
+@pytest.mark.spark
+def test_no_flipped_bit_in_what_spark_may_use_to_skip_pages_changes_what_is_read(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Page indexes and dictionaries: no checksum covers the former, and Spark verifies none of the latter."""
+    table, random = locate(tmp_path) / "large", Random(5)
+    create_table(table, SCHEMA)
+    folder = table.local / f"{RUN}=a"
+    rows = spark.range(600_000).selectExpr(
+        f"(id * 7919) % 600000 as {TIME}", "concat('word ', (id * 7919) % 50000) as word"
+    )
+    rows.coalesce(1).write.parquet(str(folder))
+    for checksum in folder.glob(".*.crc"):  # Hadoop's, which no table has
+        checksum.unlink()
+    OpenTable(table).commit({}, describe_run(table, "a"))
+    (file,) = OpenTable(table).files()
+    path = (table / file.path).local
+    assert file.bytes > HASHED_BYTES_MAX
+    footer = file.bytes - 8 - int.from_bytes(path.read_bytes()[-8:-4], "little")
+    groups = pq.read_metadata(path)
+    columns = [groups.row_group(g).column(c) for g in range(groups.num_row_groups) for c in range(2)]
+    starts = [
+        min(column.data_page_offset, column.dictionary_page_offset or column.data_page_offset) for column in columns
+    ]
+    index = max(start + column.total_compressed_size for start, column in zip(starts, columns, strict=True))
+    assert index < footer, "the file has page indexes"
+    dictionaries = [c for c in columns if c.dictionary_page_offset is not None]
+    places = [random.randrange(8 * index, 8 * min(index + 400, footer)) for _ in range(24)]
+    places += [random.randrange(8 * (c.dictionary_page_offset + 40), 8 * c.data_page_offset) for c in dictionaries * 2]
+    session = spark.newSession()  # as if somebody else had started it
+    session.conf.set("parquet.filter.columnindex.enabled", "true")
+
+    def read() -> list[int]:
+        stored = read_files(session, table, [file], SCHEMA)
+        return [stored.where(f"{TIME} <= 300000").count(), stored.where("word = 'word 77'").count()]
+
+    sound, refused = read(), 0
+    for bit in places:
+        flip(path, bit)
+        try:
+            assert read() == sound, bit
+        except (DamagedTable, Py4JJavaError, PySparkException):
+            refused += 1
+        flip(path, bit)
+    assert sound == [300_001, 12]
+    assert refused < len(places)

@@ -6,12 +6,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelake.errors import Conflict, DamagedTable
+from tidelake.errors import Conflict, DamagedLog, DamagedTable
 from tidelake.storage.location import Location, locate
 from tidelake.store.commit import OpenTable, create_table
 from tidelake.store.files import RunFile, write_run
@@ -108,3 +110,18 @@ def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
     table = locate(tmp_path) / "t"
     with pytest.raises(DamagedTable, match="there is no table"):
         OpenTable(table)
+
+
+def test_a_merge_whose_log_changed_since_it_was_planned_commits_nothing(tmp_path: Path) -> None:
+    table = locate(tmp_path) / "t"
+    create_table(table, SCHEMA)
+    OpenTable(table).commit({}, written(OpenTable(table), "old", 2, 0))
+    load_table(table).create_checkpoint()
+    acknowledge_newest_checkpoint(table)
+    planned = OpenTable(table)
+    (checkpoint,) = (table.local / "_delta_log").glob("*.checkpoint.parquet")
+    rows = pq.read_table(checkpoint)
+    pq.write_table(rows.filter(pc.is_null(rows["add"])), checkpoint)
+    with pytest.raises(DamagedLog, match="version 1 has changed since it was verified"):
+        planned.commit({}, written(planned, "new", 2, 0), ["old"])
+    assert not (table.local / "_delta_log" / f"{2:020d}.json").exists()

@@ -64,3 +64,18 @@ def test_a_redirect_to_another_server_does_not_take_the_password_along(
     with serving(own, "/moved") as url:
         ask(url)
     assert [sent for _, sent in own] == [True, True]
+
+
+def test_a_registry_on_this_machine_is_not_asked_through_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "password").write_text("secret", encoding="utf-8")
+    login = {"username": "u", "password": Secret(file=tmp_path / "password")}
+    asked: list[tuple[str, bool]] = []
+    by_proxy: list[tuple[str, bool]] = []
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(by_proxy) as proxy, serving(asked) as url:
+        monkeypatch.setenv("http_proxy", proxy)
+        assert SchemaRegistry(RegistrySettings(url=url, cache=tmp_path, **login)).schemas_of("s") == {}
+    assert (by_proxy, [has_password for _, has_password in asked]) == ([], [True])

@@ -16,7 +16,8 @@ from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import Decision, described, replaces
 from tidelake.store.entry import Collection, Entry
-from tidelake.store.layout import run_of
+from tidelake.store.layout import RUN, run_of
+from tidelake.store.publication import holds_publication
 from tidelake.store.state import CLOSED, SINCE, UPPER
 from tidelake.store.table_log import Entry as LogEntry
 from tidelake.store.table_log import committed_ms, kept_entries, values_of
@@ -131,6 +132,8 @@ def read_catalog_log(collection: Collection) -> CatalogLog:
     version, oldest = commits[0]
     log = CatalogLog(committed_ms(oldest) if version else None)
     for _, commit in commits[1:]:
+        if any(holds_publication(add["partitionValues"][RUN]) for add in _actions(commit, "add")):
+            continue
         after = [_document(path, add) for add in _actions(commit, "add")]
         if len(after) != 1 or after[0] is None or after[0].id != collection.entry.id:
             continue

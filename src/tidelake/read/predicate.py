@@ -97,6 +97,10 @@ def check_predicate(spark: SparkSession, where: str, schema: StructType) -> None
     if len(where) > CHARACTERS_MAX:
         too_long = f"has {len(where)} characters, more than {CHARACTERS_MAX}"
         raise PredicateRefused(where, too_long, "write a shorter one, or filter the frame")
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    if zone != "UTC":
+        depends = f"could give other rows here: this session has the time zone {zone}, not UTC"
+        raise PredicateRefused(where, depends, "set spark.sql.session.timeZone to UTC, or use start_session()")
     try:
         parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(where)
         problems = chain(

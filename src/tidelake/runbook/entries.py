@@ -157,6 +157,16 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Check `store` and the name; then run ingest once.",
         ("tidelake status",),
     ),
+    errors.UnknownTopic: Entry(
+        "The name is spelled differently, or another lake reads the topic.",
+        "Use one of the topics in the hint, or give another file with `--config`.",
+        ("tidelake trace TOPIC PARTITION OFFSET",),
+    ),
+    errors.NotPublished: Entry(
+        "`current` has not run since the collection was created, or nothing is sealed yet.",
+        "Seal the collection, then publish its contents.",
+        (_STATUS, "tidelake current NAME", "tidelake path NAME"),
+    ),
     errors.UnknownColumn: Entry(
         "The name is spelled differently, or the column exists only in the source.",
         "Use one of the columns in the hint.",
@@ -279,6 +289,11 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Act immediately, and run nothing that writes. Find out what is damaged, and repair what can be repaired. "
         "Restore everything else from a copy, or rebuild the collection from its topic under a new name.",
         (_VERIFY, _REPAIR, _RESTORE),
+    ),
+    errors.DamagedPublication: Entry(
+        "Something else wrote to the published table, or a file of its log was lost.",
+        "The collection itself is not affected. Move the folder of the table away, and publish the contents anew.",
+        ("tidelake path NAME", "tidelake current NAME"),
     ),
     errors.DamagedFiles: Entry(
         "Data files were deleted, or the disk returns wrong bytes.",

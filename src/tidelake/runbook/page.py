@@ -90,6 +90,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "problem": "data/topics/orders already holds messages, and its files never change",
         "fix": "record into an empty folder",
     },
+    "DamagedPublication": {"table": "data/store/tables/orders", "detail": "no entry states the schema"},
     "DamagedFiles": {"detail": "the file _run=…/part-0.parquet is missing"},
     "DamagedLog": {"detail": "the entry of version 42 is not the one that was acknowledged"},
     "DamagedTable": {"detail": "time 7: 8 updates were proven, 7 are there"},

@@ -45,8 +45,11 @@ class Block:
     node: yaml.Node | None = None
 
     def child(self, key: Any) -> Block:
-        """Return the place of a key, whether or not the file has the key."""
+        """Return the place of a key, or of a place in a list, whether or not the file has it."""
         line, node = self.line, None
+        if isinstance(self.node, yaml.SequenceNode) and isinstance(key, int) and key < len(self.node.value):
+            node = self.node.value[key]
+            line = node.start_mark.line + 1
         if isinstance(self.node, yaml.MappingNode):
             for at, inner in self.node.value:
                 if at.value == str(key):
@@ -59,7 +62,9 @@ class Block:
         return isinstance(self.value, dict) and key in self.value
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Return the value of a key."""
+        """Return the value of a key, or of a place in a list."""
+        if isinstance(self.value, list) and isinstance(key, int) and key < len(self.value):
+            return self.value[key]
         return self.value.get(key, default) if isinstance(self.value, dict) else default
 
     def elsewhere(self, file: Path, value: Any) -> Block:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, NoReturn
 from pydantic import Field, field_validator
 
 from tidelake.settings.block import Block, Frozen
+from tidelake.settings.expectations import OwnExpectation
 from tidelake.settings.kafka import KafkaSettings
 from tidelake.settings.registry import RegistrySettings, Subject
 from tidelake.settings.terms import EnvelopeTerms, envelope_terms, framing_terms
@@ -82,10 +83,17 @@ class CollectionSettings(Frozen):
 
     verify_every_days: int = Field(default=30, ge=0)
     """How many nightly validations it takes to verify every byte of every file; 0 verifies none."""
+    show_values: bool = False
+    """Whether reports show the keys and values of quarantined messages, or only their sizes."""
     owners: tuple[str, ...] = ()
     """Who is responsible, for Dagster: e-mail addresses, and teams as `team:NAME`."""
 
-    READ_APART: ClassVar[frozenset[str]] = frozenset({"family", "envelope", "topic", "schema", "schema_ids", "key"})
+    expectations: tuple[OwnExpectation, ...] = ()
+    """What is expected of the contents, besides the checks that every collection has."""
+
+    READ_APART: ClassVar[frozenset[str]] = frozenset(
+        {"family", "envelope", "topic", "schema", "schema_ids", "key", "expectations"}
+    )
     """The keys whose values need more than a check of their type."""
 
     @property

@@ -6,17 +6,23 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidelake.schema.change_events import row_record_of
 from tidelake.settings.block import Block
 from tidelake.settings.cdcv2 import Cdcv2Settings
 from tidelake.settings.collection import CollectionSettings
+from tidelake.settings.expectations import read_expectations
 from tidelake.settings.kafka import KafkaSettings
 from tidelake.settings.reclock import ReclockSettings
 from tidelake.settings.registry import RegistrySettings, uses_registry
 from tidelake.settings.source import read_topics
-from tidelake.settings.terms import ENVELOPES, EnvelopeTerms, load_plugin, one_of
+from tidelake.settings.terms import ENVELOPES, EnvelopeTerms, framing_terms, load_plugin, one_of
 
 SETTINGS: dict[str, type[CollectionSettings]] = {"cdcv2": Cdcv2Settings, "reclock": ReclockSettings}
 """The type of a collection's settings, by its framing."""
+_RESERVED = frozenset({"topic_complete", "merges_keep_contents", "sound"})
+"""Names of checks and outputs that belong to the steps of a collection, not to its validation."""
+DIFF = "_diff"
+"""The column of the contents that says how often a row occurs."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _FIX = "see docs/reference/configuration.md"
 
@@ -62,7 +68,27 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
         if sources.kafka is None:
             block.child("source").fail("is 'kafka', but no cluster is given", "add a `kafka:` block")
         values["kafka"] = sources.kafka
-    return block.validate(kind, values, _FIX)
+    settings = block.validate(kind, values, _FIX)
+    if "expectations" not in block:
+        return settings
+    own = read_expectations(block.child("expectations"), _columns_of(settings), _check_names(settings))
+    return settings.model_copy(update={"expectations": own})
+
+
+def _columns_of(settings: CollectionSettings) -> list[str]:
+    """Return the columns of the contents; empty if the source may add some, so that they are not known yet."""
+    record = settings.record_schema
+    if not record or settings.spec().evolves:
+        return []
+    if settings.terms.of_changes and not settings.mints_times:
+        record = row_record_of(record)
+    return [*(column["name"] for column in record["fields"]), DIFF]
+
+
+def _check_names(settings: CollectionSettings) -> set[str]:
+    """Return the names of the checks that collections of this kind have."""
+    framing, terms = framing_terms(settings.framing), settings.terms
+    return {*framing.checks, *framing.key_checks, *terms.checks, *_RESERVED}
 
 
 def _read_envelope(block: Block) -> EnvelopeTerms:

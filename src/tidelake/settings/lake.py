@@ -43,6 +43,8 @@ class Settings(Frozen):
     registry: RegistrySettings | None = None
     writer: str | None = None
     """The name of the processes that write with these settings; None if they have none."""
+    names: tuple[str, ...] = ()
+    """The names of all collections in the file, whichever were chosen with `only`."""
     alerts: Secret | None = None
     """The place of the URL of the webhook that alerts go to; None sends none."""
 
@@ -130,6 +132,7 @@ def _read_valid_settings(document: Block) -> LoadedSettings:
         writer=_read_writer(document.child("writer")) if "writer" in document else None,
         alerts=read_secret_place(document.child("alerts")) if "alerts" in document else None,
         collections=tuple(collections),
+        names=tuple(str(name) for name in blocks.value or ()),
         kafka=kafka,
         registry=registry,
     )

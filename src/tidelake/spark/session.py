@@ -22,12 +22,21 @@ from tidelake.spark.installation import home
 from tidelake.spark.interrupt import keep_handler
 from tidelake.spark.jars import resolve, verify
 
+VERIFIED_READS = {
+    # A flipped bit in a page is an error, not a different value.
+    "parquet.page.verify-checksum.enabled": "true",
+    # Nothing verifies page indexes and dictionaries before they are used to skip pages: a flipped bit would lose rows.
+    "parquet.filter.columnindex.enabled": "false",
+    "parquet.filter.dictionary.enabled": "false",
+    "parquet.filter.bloom.enabled": "false",
+}
+"""The options of every read of a table's files, in a session of this module or any other."""
+
 _EXACT = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
-    # A flipped bit in a page is an error, not a different value.
-    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    **{f"spark.hadoop.{name}": value for name, value in VERIFIED_READS.items()},
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",

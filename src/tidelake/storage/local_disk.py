@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -26,7 +27,10 @@ class LocalDisk:
     """
 
     def read(self, location: Location) -> bytes:
-        with open(str(location), "rb") as file:
+        # Opening a pipe would wait for a writer.
+        with open(os.open(str(location), os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(location))
             return file.read()
 
     def open_file(self, location: Location) -> pa.NativeFile:

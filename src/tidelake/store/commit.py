@@ -17,6 +17,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
@@ -241,7 +242,7 @@ class OpenTable:
                 post_commithook_properties=_NO_HOOKS,
             )
 
-        return self._call(call, values)
+        return self._call(call, values, removes=bool(removes))
 
     def add_columns(self, fields: Sequence[pa.Field], epoch: int | None = None) -> Committed:
         """Add nullable columns at the end, in a separate commit.
@@ -291,7 +292,9 @@ class OpenTable:
             fact = f"{self.path} has the format of an earlier release, which may be writing to it"
             raise CommitRefused(fact, "open the collection for writing: that upgrades its tables")
 
-    def _call(self, call: Callable[[DeltaTable, CommitProperties], None], values: Mapping[str, int]) -> Committed:
+    def _call(
+        self, call: Callable[[DeltaTable, CommitProperties], None], values: Mapping[str, int], removes: bool = False
+    ) -> Committed:
         """Make one call that commits, with the next `seq` and these values; return once the commit is durable."""
         nonce = secrets.token_hex(16)
         transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
@@ -299,6 +302,8 @@ class OpenTable:
         if read_markers(self.path).newest > self.version:  # not decided by the log: its newest entries may be lost
             raise Conflict(str(self.path), self.version + 1, "another commit was acknowledged already")
         table = _load_at(self.path, self.version)
+        if removes:  # delta-rs finds out itself which files it removes
+            self._check_same_files(table)
         try:
             call(
                 table,
@@ -324,6 +329,16 @@ class OpenTable:
             raise DamagedLog(str(self.path), fact)
         reach("commit.after_marker", self.path.name)
         return Committed(self.version + 1, self.seq + 1, nonce)
+
+    def _check_same_files(self, table: DeltaTable) -> None:
+        """Refuse to commit if delta-rs has read other files from the log than those that were verified.
+
+        Raises:
+            DamagedLog: a checkpoint or an entry has changed since it was verified.
+        """
+        actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
+        if {unquote(path) for path in actions["path"].to_pylist()} != set(self._state.files):
+            raise DamagedLog(str(self.path), f"version {self.version} has changed since it was verified")
 
     def _settle(self, nonce: str, error: BaseException) -> None:
         """Find out from the log whether a commit call that raised an error has committed; return only if it has."""

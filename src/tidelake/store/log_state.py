@@ -101,7 +101,10 @@ def entry_steps(text: bytes) -> list[Step]:
 
 def _entry_steps(text: bytes) -> list[Step]:
     # Strings may contain other line separators.
-    return steps_of(json.loads(line) for line in text.split(b"\n") if line.strip())
+    try:
+        return steps_of(json.loads(line) for line in text.split(b"\n") if line.strip())
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 @lru_cache(maxsize=2048)

@@ -21,6 +21,7 @@ from tidelake.errors import DamagedTable
 from tidelake.spark.column_cache import cached
 from tidelake.spark.observation import Observed
 from tidelake.spark.row_hash import hash_sums, row_hash, sum_of_hashes, weighted_sum, weighted_sums
+from tidelake.spark.session import VERIFIED_READS
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable, maintain
@@ -223,7 +224,7 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
     wanted = spark_schema(schema)
     if not paths:
         return spark.createDataFrame([], schema=wanted)
-    return spark.read.schema(wanted).parquet(*paths)
+    return spark.read.options(**VERIFIED_READS).schema(wanted).parquet(*paths)
 
 
 def append_run(

@@ -7,10 +7,12 @@ damage. Entries stay until there are two later checkpoints, so a damaged checkpo
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -297,8 +299,9 @@ def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
         if stated is None and version < min(markers.entries):
             continue
         if stated is None and digest == stated_before(texts[version + 1]):
-            acknowledge_entry(path, version, texts[version])
-            warn("a missing marker was written again", table=str(path), version=version)
+            with _unless_read_only():
+                acknowledge_entry(path, version, texts[version])
+                warn("a missing marker was written again", table=str(path), version=version)
         elif digest != stated:
             raise DamagedLog(str(path), f"the entry of version {version} is not the one that was acknowledged")
     _mark_earlier(path, {version: text for version, text in texts.items() if version < min(markers.entries)})
@@ -309,8 +312,9 @@ def _verify_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
 
 def _mark_earlier(path: Location, texts: dict[int, bytes]) -> None:
     """Mark entries older than all markers, newest first: the marked entries always form an unbroken tail of the log."""
-    for version in sorted(texts, reverse=True):
-        acknowledge_entry(path, version, texts[version])
+    with _unless_read_only():
+        for version in sorted(texts, reverse=True):
+            acknowledge_entry(path, version, texts[version])
 
 
 def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[int]) -> Tip:
@@ -327,8 +331,10 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
         if text is None or not is_whole(text):
             if version != versions[-1]:
                 raise DamagedLog(str(path), f"the entry of version {version} is torn, but later entries follow")
-            _set_torn_entry_aside(path, version)
-            return settle(path)
+            with _unless_read_only():
+                _set_torn_entry_aside(path, version)
+                return settle(path)
+            return tip
         before = before_of(_parse(text))
         if before is None:  # another engine or an earlier release wrote it, which `OpenTable` reports
             for number in versions[index:]:
@@ -336,7 +342,12 @@ def _finish_entries(path: Location, markers: Markers, tip: Tip, versions: list[i
             return tip
         if before != tip.digest:
             raise DamagedLog(str(path), f"version {version} does not follow the acknowledged version before it")
-        tip = tip.followed_by(version, _finish(path, version, text), text)
+        digest = None
+        with _unless_read_only():
+            digest = _finish(path, version, text)
+        if digest is None:  # a reader that cannot acknowledge an entry stops at the newest marker
+            return tip
+        tip = tip.followed_by(version, digest, text)
     return tip
 
 
@@ -366,11 +377,22 @@ def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Ti
     if torn is not None:
         raise DamagedLog(str(path), f"the entry of version {torn} is torn, but later entries follow")
     if marks or before_of(_parse(texts[newest])) is not None:
-        _finish(path, newest, texts[newest])
+        with _unless_read_only():
+            _finish(path, newest, texts[newest])
         _mark_earlier(path, {version: text for version, text in texts.items() if version < newest})
     for version, text in texts.items():
         tip = tip.followed_by(version, digest_of(text), text)
     return tip
+
+
+@contextmanager
+def _unless_read_only() -> Iterator[None]:
+    """Skip the rest of the block if this process may not write to the store: then it only reads."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
 
 
 def _finish(path: Location, version: int, text: bytes) -> str:
@@ -411,8 +433,8 @@ def is_whole(text: bytes) -> bool:
         return False
     if not lines or not all(isinstance(line, dict) and isinstance(line.get("commitInfo", {}), dict) for line in lines):
         return False
-    last = lines[0].get("commitInfo", {}).get("last")
-    return last is None or lines[-1].get("txn", {}).get("appId") == last
+    last, end = lines[0].get("commitInfo", {}).get("last"), lines[-1].get("txn")
+    return last is None or (isinstance(end, dict) and end.get("appId") == last)
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
@@ -446,7 +468,8 @@ def _verified_checkpoint(
             predates_markers = expected is None and not markers.entries
             if predates_markers or stated == expected:
                 if marks:
-                    acknowledge_checkpoint(path, version, digest_of(data))
+                    with _unless_read_only():
+                        acknowledge_checkpoint(path, version, digest_of(data))
                 return version, data
         if expected is None:
             fact = f"the checkpoint of version {version} is damaged, and entries that it sums up are gone"
@@ -500,7 +523,10 @@ def _expected_state(path: Location, version: int, markers: Markers, versions: li
             raise DamagedLog(str(path), f"the entry of version {number} is not the one that was acknowledged")
         if not is_whole(text):
             raise DamagedLog(str(path), f"the entry of version {number} is torn")
-        state.apply(entry_steps(text))
+        try:
+            state.apply(entry_steps(text))
+        except ValueError as error:
+            raise DamagedLog(str(path), f"the entry of version {number} cannot be read: {error}") from error
     return state
 
 
@@ -516,9 +542,11 @@ def _set_aside(path: Location, blob: Location) -> bool:
 
     Such a file is a checkpoint, the hint that names the newest checkpoint, or a file that only other engines write.
     """
-    try:
+    moved = False
+    with suppress(FileNotFoundError), _unless_read_only():  # absent, or another process moved it
         blobs.set_aside(blob, path / LOG / f".torn-{blob.name}-{secrets.token_hex(4)}")
-    except FileNotFoundError:  # absent, or another process moved it
+        moved = True
+    if not moved:
         return False
     warn("a log file that cannot be trusted was set aside", table=str(path), name=blob.name)
     reach("table.after_torn_checkpoint")
@@ -622,4 +650,7 @@ def _parse(text: bytes) -> Entry:
     Raises:
         ValueError: it is not JSON lines.
     """
-    return [json.loads(line) for line in text.split(b"\n") if line.strip()]  # strings may contain other line separators
+    try:  # strings may contain other line separators
+        return [json.loads(line) for line in text.split(b"\n") if line.strip()]
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error

@@ -15,9 +15,10 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from tidelake.errors import RegistryUnreachable
+from tidelake.settings.loopback import is_loopback
 from tidelake.settings.registry import RegistrySettings
 from tidelake.topic.cluster import read_secret
 
@@ -109,6 +110,8 @@ class SchemaRegistry:
             ca_file = self.settings.ca_file
             context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
             handlers.append(urllib.request.HTTPSHandler(context=context))
+        if is_loopback(urlsplit(self.settings.url).hostname or ""):
+            handlers.append(urllib.request.ProxyHandler({}))  # a proxy may be on another machine
         opener = urllib.request.build_opener(*handlers)
         try:
             with opener.open(request, timeout=self.settings.request_timeout_s) as answer:

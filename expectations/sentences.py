@@ -1,0 +1,61 @@
+"""What each check found, as a sentence with its numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelake.report.text import counted, for_how_long
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from expectations.judge import Verdict
+    from expectations.suite import Rule
+
+
+def sentence_of(rule: Rule, verdict: Verdict, frame: pd.DataFrame) -> str:
+    """Return what a check that passed has found.
+
+    Args:
+        rule: the rule of the check.
+        verdict: its result.
+        frame: the frame that was judged; see `result_frame`.
+    """
+    if verdict.note:
+        return _sentence(verdict.note)
+    total = {name: int(value) for name, value in frame.iloc[-1].items() if name != "row"}
+    at = f"at {counted(len(frame) - 1, 'time')}"
+    match rule.name:
+        case "announced_is_counted":
+            return f"{counted(total['announced'], 'update')} announced, {total['counted']:,} counted {at}."
+        case "announced_is_recounted":
+            return f"{counted(total['announced'], 'update')} announced, {total['recounted']:,} recounted {at}."
+        case "sum_of_diffs_is_as_recorded":
+            return f"All diffs add up to {total['diff_sum_found']:,}, as recorded."
+        case "nothing_readable_beyond_upper":
+            return f"Reads at or after {total['time']} are refused."
+        case "frontier_moves":
+            age_s = total["frontier_age_s"]
+            return f"upper moved {for_how_long(age_s)} ago." if age_s else "upper need not move."
+        case _ if rule.is_own:
+            return f"{_sentence(rule.description)}: {counted(verdict.rows, 'row')} checked."
+        case _:
+            return _sentence(f"{rule.description}.")
+
+
+def failure_of(rule: Rule, verdict: Verdict) -> str:
+    """Return what a check that failed has found."""
+    if verdict.problem is not None:
+        return f"Could not be judged: {verdict.problem}"
+    if verdict.note:
+        return _sentence(verdict.note)
+    if rule.is_own:
+        of = f" of {verdict.rows:,}" if verdict.rows else ""
+        found = f": {verdict.failed:,}{of} rows do not" if verdict.failed else f": {verdict.observed}"
+        return f"Expected that {rule.description}{found}."
+    at = f" It fails at times {', '.join(map(str, verdict.times))}." if verdict.times and rule.blocking else ""
+    return f"Expected: {rule.description}.{at}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"

@@ -1,0 +1,101 @@
+"""Judges a validation with Great Expectations; if it was full, writes the pages of its collection and the lake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from jobs.job import log
+from tidelake.errors import TidelakeError
+from tidelake.report.facts import Facts, read_facts, unreadable_facts
+from tidelake.report.pages import write_report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from expectations.judgement import Judgement
+    from tidelake.read.status import CollectionStatus
+    from tidelake.settings.collection import CollectionSettings
+    from tidelake.settings.lake import Settings
+    from tidelake.store.entry import Collection
+    from tidelake.validate.validation import ValidateReport
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A validation that was judged."""
+
+    judgement: Judgement
+    status: CollectionStatus
+    """The state of the collection after the validation."""
+    page: Path | None
+    """The page of the collection; None unless the validation was full."""
+
+
+def judge_and_report(
+    spark: SparkSession,
+    lake: Settings,
+    settings: CollectionSettings,
+    collection: Collection,
+    validated: ValidateReport,
+    full: bool = True,
+) -> Judged | None:
+    """Judge a validation; if it was full, write the page of its collection and that of the lake.
+
+    Returns:
+        The verdicts; None if proofs or files are damaged, so that there is nothing to judge. The page then says so.
+
+    Raises:
+        OSError: the folder of the reports cannot be written to.
+    """
+    if validated.proofs_problem is not None:
+        if full:
+            report_unreadable(lake, settings, collection, validated.proofs_problem, validated)
+        return None
+    from expectations.judgement import check_results, judge_collection
+
+    # A tick asks no broker, unless upper should have moved only if the topic has unread messages.
+    status = status_of(settings, collection, reads_topics=full or settings.mints_times)
+    facts = read_facts(collection, settings, status, validated) if full else None
+    judgement = judge_collection(spark, collection, settings, validated, status, lake.data_docs, facts)
+    if facts is None:
+        return Judged(judgement, status, None)
+    facts.add_checks(check_results(settings, judgement))
+    return Judged(judgement, status, write_report(lake.data_docs, facts, lake.names))
+
+
+def report_unreadable(
+    lake: Settings,
+    settings: CollectionSettings,
+    collection: Collection,
+    error: BaseException,
+    validated: ValidateReport | None = None,
+) -> None:
+    """Write the page of a collection that could not be validated; it begins with the reason.
+
+    If the folder of the reports cannot be written to, that is logged: the reason itself is the error to raise.
+    """
+    problem = str(error).strip() or type(error).__name__
+    facts: Facts
+    try:
+        facts = read_facts(collection, settings, status_of(settings, collection), validated)
+        facts.mark_unreadable(problem)
+    except (TidelakeError, DeltaError, pa.ArrowException, OSError) as second:
+        facts = unreadable_facts(settings, f"{problem}\n{second}" if str(second) != problem else problem)
+    try:
+        write_report(lake.data_docs, facts, lake.names)
+    except OSError as unwritten:
+        log.error("the report was not written", collection=settings.name, reason=str(unwritten))
+
+
+def status_of(settings: CollectionSettings, collection: Collection, reads_topics: bool = True) -> CollectionStatus:
+    """Read the state of a collection, with the lag of its topics if they are read."""
+    from tidelake.read.status import read_status
+    from tidelake.topic.open import open_topics
+
+    topics = open_topics(settings, collection.entry.decisions) if reads_topics else ()
+    return read_status(collection, topics, settings.stalled_after_s)

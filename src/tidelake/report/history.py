@@ -1,0 +1,127 @@
+"""The history of validations: a plain Delta table with a row for each full validation of each collection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from tidelake.report.facts import Facts
+
+COLLECTION = "collection"
+_SUM = pa.decimal128(38, 0)
+"""Sums of counts that a source states may exceed int64."""
+SCHEMA = pa.schema(
+    [
+        pa.field(COLLECTION, pa.string()),
+        pa.field("at_ms", pa.int64()),
+        pa.field("level", pa.string()),
+        pa.field("verdict", pa.string()),
+        pa.field("state", pa.string()),
+        pa.field("since", pa.int64()),
+        pa.field("upper", pa.int64()),
+        pa.field("closed", pa.bool_()),
+        pa.field("times", pa.int64()),
+        pa.field("announced", _SUM),
+        pa.field("counted", _SUM),
+        pa.field("recounted", _SUM),
+        pa.field("copies", pa.int64()),
+        pa.field("pending", pa.int64()),
+        pa.field("outstanding", _SUM),
+        pa.field("open_times", pa.int64()),
+        pa.field("late", pa.int64()),
+        pa.field("late_undecided", pa.int64()),
+        pa.field("quarantine", pa.int64()),
+        pa.field("quarantine_unexplained", pa.int64()),
+        pa.field("contradictions", pa.int64()),
+        pa.field("keys_in_error", pa.int64()),
+        pa.field("lag_messages", pa.int64()),
+        pa.field("lag_s", pa.float64()),
+        pa.field("problems", pa.int64()),
+        pa.field("failed_checks", pa.string()),
+        pa.field("contents_hash", pa.string()),
+        pa.field("version", pa.int64()),
+    ]
+)
+"""Partitioned by `collection`. `at_ms` is in milliseconds since 1970, `lag_s` in seconds; `failed_checks` is a JSON
+list of names."""
+
+ROWS_SHOWN_MAX = 120
+FILES_MAX = 64
+"""A collection with more files than this has them merged into one."""
+
+
+def history_path(data_docs: Path) -> Path:
+    """Return the folder of the table."""
+    return data_docs / "history"
+
+
+def row_of(facts: Facts) -> dict[str, Any]:
+    """Return the row of a validation."""
+    tide, status = facts.tide, facts.status
+    same = ("pending", "late", "late_undecided", "quarantine", "keys_in_error", "lag_messages", "lag_s")
+    return {
+        COLLECTION: facts.name,
+        "at_ms": facts.at_ms,
+        "level": facts.level,
+        "verdict": facts.verdict,
+        "state": facts.state,
+        "since": facts.since,
+        "upper": facts.upper,
+        "closed": facts.closed,
+        "times": tide.times,
+        "announced": Decimal(tide.announced),
+        "counted": Decimal(tide.counted),
+        "recounted": None if facts.recounted is None else Decimal(facts.recounted),
+        "copies": tide.copies,
+        "outstanding": Decimal(tide.outstanding),
+        "open_times": tide.open_times,
+        "quarantine_unexplained": sum(status.get("quarantine_unexplained", {}).values()),
+        "contradictions": len(status.get("contradictions", ())),
+        "problems": len(facts.problems),
+        "failed_checks": json.dumps([check.check for check in facts.checks if not check.passed]),
+        "contents_hash": facts.contents_hash,
+        "version": facts.version,
+    } | {name: status.get(name) for name in same}
+
+
+def append_history(data_docs: Path, row: Mapping[str, Any], files_max: int = FILES_MAX) -> None:
+    """Append a row, and merge a collection's files if there are many. Only delta-rs commits to the table.
+
+    Writers do not disturb each other: rows are only added, and a merge that loses a race is left to the next.
+    """
+    folder = history_path(data_docs)
+    rows = pa.Table.from_pylist([dict(row)], schema=SCHEMA)
+    write_deltalake(str(folder), rows, mode="append", partition_by=[COLLECTION])
+    table = DeltaTable(str(folder))
+    partition = [(COLLECTION, "=", str(row[COLLECTION]))]
+    if len(table.file_uris(file_pruning_predicate=partition)) > files_max:
+        table.optimize.compact(partition_filters=partition)
+
+
+def read_history(data_docs: Path, name: str, limit: int = ROWS_SHOWN_MAX) -> list[dict[str, Any]]:
+    """Return the newest rows of a collection, oldest first; empty if there is no table.
+
+    Raises:
+        DeltaError, ArrowException, OSError: the table is damaged.
+    """
+    try:
+        table = DeltaTable(str(history_path(data_docs)))
+    except TableNotFoundError:
+        return []
+    files = table.file_uris(file_pruning_predicate=[(COLLECTION, "=", name)])
+    names = [field.name for field in SCHEMA if field.name != COLLECTION]
+    parts = [pq.read_table(file, columns=names, partitioning=None) for file in files]
+    if not parts:
+        return []
+    rows = pa.concat_tables(parts, promote_options="default")
+    newest = rows.take(pc.sort_indices(rows, [("at_ms", "ascending")])[-limit:])
+    return [{COLLECTION: name, **row} for row in newest.to_pylist()]

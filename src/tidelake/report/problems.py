@@ -1,0 +1,156 @@
+"""The open problems of a collection, each with the command that solves it or shows more."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tidelake.read.verdict import FINE, PROBLEM, WARNING
+from tidelake.report.text import counted
+
+if TYPE_CHECKING:
+    from tidelake.read.status import CollectionStatus
+    from tidelake.read.waiting import WaitingTime
+
+Level = Literal["alarm", "warning", "calm"]
+"""`alarm`: somebody is needed now; `warning`: somebody should look soon; `calm`: nothing is wrong."""
+LEVELS: dict[str, Level] = {PROBLEM: "alarm", WARNING: "warning", FINE: "calm"}
+"""The level of each severity of a status."""
+ORDER: dict[str, int] = {"alarm": 0, "warning": 1, "calm": 2}
+
+_LISTED_MAX = 20
+_REASON = '--reason "…"'
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that a person has to decide, restore or look at."""
+
+    level: Level
+    text: str
+    commands: tuple[str, ...] = ()
+    """What to run, the best first. A part in capitals or `…` has to be filled in."""
+
+
+def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Problem]:
+    """List the open problems of a collection, the worst first.
+
+    Args:
+        status: the state of the collection.
+        quarantined: the place `TOPIC:PARTITION:OFFSET` of an unexplained message, if there is one.
+    """
+    name = shlex.quote(status.name)
+    found: list[Problem] = []
+    if status.damaged:
+        found.append(
+            Problem(
+                "alarm",
+                f"What is published is not what was proven: {status.damaged}. Do not build anything on this table.",
+                (f"tidelake verify {name} --deep", f"tidelake repair {name} --apply"),
+            )
+        )
+    if status.topic_problem:
+        found.append(Problem("alarm", f"{_sentence(_fact(status.topic_problem))}."))
+    for gap in status.topic_gaps[:_LISTED_MAX]:
+        found.append(Problem("alarm", f"{_sentence(_fact(gap))}.", tuple(_commands_in(gap, name))))
+    found += _more(len(status.topic_gaps), "gap")
+    found += _contradictions(status, name)
+    if status.late_undecided:
+        found.append(
+            Problem(
+                "alarm",
+                f"{counted(status.late_undecided, 'late statement')} contradict what was published. What was "
+                "published does not change.",
+                (
+                    f"tidelake late {name}",
+                    f'tidelake resolve discard {name} --time T --statement \'{{"data": {{…}}, "diff": 1}}\' {_REASON}',
+                    f"tidelake resolve count {name} --time T --count N {_REASON}",
+                ),
+            )
+        )
+    if status.late_problem:
+        found.append(Problem("alarm", f"{_sentence(status.late_problem)}.", (f"tidelake verify {name} --deep",)))
+    if status.keys_in_error:
+        found.append(
+            Problem(
+                "alarm",
+                f"{counted(status.keys_in_error, 'key')} cannot be read: the newest record could not be decoded. A "
+                "good value or a delete from the source clears the error.",
+                (f"tidelake read {name} --skip-errors",),
+            )
+        )
+    if status.times_ahead_s:
+        found.append(Problem("alarm", f"Its times are {status.times_ahead_s:,} s ahead of the clock."))
+    unexplained = sum(status.quarantine_unexplained.values())
+    if unexplained:
+        place = shlex.quote(quarantined) if quarantined else "TOPIC:PARTITION:OFFSET"
+        found.append(
+            Problem(
+                "warning",
+                f"{counted(unexplained, 'message')} could not be used, and nobody has said why.",
+                (
+                    f"tidelake quarantine {name}",
+                    f"tidelake resolve quarantine {name} --offsets {place} {_REASON}",
+                ),
+            )
+        )
+    missing = status.waiting.first_missing if status.waiting is not None else None
+    if missing is not None:
+        found.append(_waiting(status, name, missing))
+    level = LEVELS[status.verdict.severity]
+    if all(ORDER[problem.level] > ORDER[level] for problem in found):
+        # What the state says beyond these, such as an upper that stands still.
+        found.append(Problem(level, f"{_sentence(status.sentence)}.", (f"tidelake explain {name}",)))
+    return sorted((problem for problem in found if problem.level != "calm"), key=lambda found: ORDER[found.level])
+
+
+def _waiting(status: CollectionStatus, name: str, missing: WaitingTime) -> Problem:
+    """Say that a time waits: if its topic is read to its end, the source has to send the rest, or somebody decides."""
+    is_read = status.lag_messages == 0
+    where = ", and the topic is read to its end" if is_read else ""
+    time = f"--time {missing.time}"
+    return Problem(
+        "alarm" if is_read or status.upper_age_s >= status.stalled_after_s else "warning",
+        f"Updates are missing at {missing}{where}. The source sends the rest, or somebody decides the count.",
+        (f"tidelake explain {name} {time}", f"tidelake resolve count {name} {time} --count N {_REASON}"),
+    )
+
+
+def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:
+    found = []
+    for noted in status.contradictions[:_LISTED_MAX]:
+        time = noted["time"]
+        count = f"tidelake resolve count {name} --time {time} --count N {_REASON}"
+        explain = f"tidelake explain {name} --time {time}"
+        if not noted["decided"]:
+            statement = '\'{"data": {…}, "diff": 1}\''
+            discard = f"tidelake resolve discard {name} --time {time} --statement {statement} {_REASON}"
+            found.append(Problem("alarm", f"Time {time} is held back: {noted['detail']}.", (explain, count, discard)))
+        elif time in status.decided_counts:
+            text = f"Time {time} is decided; the next seal applies the decision."
+            found.append(Problem("warning", text, (f"python -m jobs.seal --collection {name}",)))
+        else:
+            text = f"At time {time}, a statement is left out. If the rest differs from the announced number, decide it."
+            found.append(Problem("warning", text, (f"python -m jobs.seal --collection {name}", count)))
+    return found + _more(len(status.contradictions), "contradiction")
+
+
+def _more(count: int, noun: str) -> list[Problem]:
+    more = count - _LISTED_MAX
+    return [Problem("alarm", f"There are {counted(more, f'further {noun}')}.")] if more > 0 else []
+
+
+def _fact(error: str) -> str:
+    """Return the fact of an error's text, without its hint."""
+    return error.partition("\nhint: ")[0].rstrip(".")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _commands_in(error: str, name: str) -> list[str]:
+    """Return the commands that an error's hint names, for this collection."""
+    parts = error.partition("\nhint: ")[2].split("`")[1::2]
+    return [part.replace(" NAME ", f" {name} ", 1) for part in parts if part.startswith("tidelake ")]

@@ -1,0 +1,174 @@
+"""The plain job judges full validations and writes their pages; Dagster writes the same ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from expectations.offline import list_results
+from jobs import validate
+from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.lakes.raw_lake import RawLake
+from tests.lakes.upserts import ITEM, item
+from tidelake.errors import DamagedTable
+from tidelake.report.history import read_history
+from tidelake.settings.lake import load_settings
+from tidelake.store.commit import OpenTable
+
+pytestmark = pytest.mark.spark
+
+OWN: list[dict[str, Any]] = [
+    {"type": "expect_column_values_to_be_unique", "column": "id", "blocking": True},
+    {"type": "expect_column_values_to_not_be_null", "column": "price", "severity": "warning"},
+    {"type": "expect_column_max_to_be_between", "column": "price", "max_value": 15, "name": "prices_are_low"},
+    {"type": "expect_column_values_to_be_in_type_list", "column": "id", "type_list": ["LongType"]},
+    {"type": "unexpected_rows_expectation", "unexpected_rows_query": "SELECT * FROM {batch} WHERE _diff < 1"},
+]
+
+
+def validated(lake: Lake) -> dict[str, Any]:
+    """The JSON of the report that a full validation writes."""
+    report = validate.run_with_pages(lake.spark, lake.settings)
+    assert report.ok, report.errors
+    return facts_of(lake)
+
+
+def facts_of(lake: Lake) -> dict[str, Any]:
+    return dict(json.loads((lake.settings.data_docs / "collections" / f"{NAME}.json").read_text(encoding="utf-8")))
+
+
+def text_of(lake: Lake) -> str:
+    return (lake.settings.data_docs / "collections" / f"{NAME}.html").read_text(encoding="utf-8")
+
+
+def test_a_full_validation_writes_the_page_with_verdict_numbers_checks_and_your_own_expectations(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = Lake(tmp_path, spark, expectations=OWN)
+    lake.send(
+        updates(((1, 10), 0, 1), ((2, 20), 0, 1)),
+        updates(((1, 10), 0, 1), ((3, None), 1, 1)),
+        progress([0], [3], {0: 2, 1: 1}),
+        progress([3], [5], {3: 8}),
+        updates(((4, 40), 3, 1)),
+        b"\x07 garbage",
+    )
+    lake.run()
+    facts = validated(lake)
+    assert facts["verdict"] == "Safe to use up to time 2. 3 updates announced, 3 counted at 2 times."
+    assert facts["ahead"].startswith("Waits at time 3: 8 announced, 1 here, for ")
+    assert (facts["recounted"], facts["tide"]["copies"], facts["level"]) == (3, 1, "alarm")
+    checks = {check["check"]: (check["passed"], check["level"]) for check in facts["checks"]}
+    failed = {name: level for name, (passed, level) in checks.items() if not passed}
+    assert failed == {
+        "quarantine_is_explained": "warning",
+        "price_values_to_not_be_null": "warning",
+        "prices_are_low": "alarm",
+    }
+    assert checks["id_values_to_be_unique"] == checks["id_values_to_be_in_type_list"] == (True, "calm")
+    assert checks["unexpected_rows_expectation"] == (True, "calm")
+    sentences = {check["check"]: check["sentence"] for check in facts["checks"]}
+    assert sentences["announced_is_recounted"] == "3 updates announced, 3 recounted at 2 times."
+    assert "1 of 3 rows do not" in sentences["price_values_to_not_be_null"]
+    assert "the observed value is 20" in sentences["prices_are_low"]
+    shown = text_of(lake)
+    assert "Waits at time 3" in shown and "tidelake resolve quarantine prices --offsets prices:0:5" in shown
+    assert '<a href="../validations.html">' in shown
+    assert {result.suite for result in list_results(lake.settings.data_docs)} == {NAME, f"{NAME}-contents"}
+    lake.send(progress([3], [4], {3: 1}))
+    (row,) = read_history(lake.settings.data_docs, NAME)
+    assert (row["upper"], int(row["counted"]), row["problems"], row["quarantine"]) == (3, 3, 4, 1)
+
+
+def test_a_damaged_table_is_the_first_thing_that_the_page_says(lake: Lake) -> None:
+    lake.send(updates(((1, 10), 0, 1)), progress([0], [1], {0: 1}))
+    lake.run()
+    assert validated(lake)["verdict"].startswith("Safe to use up to time 0.")
+    (entry,) = lake.table.files()
+    file = Path(str(lake.collection.paths.updates)) / entry.path
+    data = file.read_bytes()
+    file.unlink()
+    report = validate.run_with_pages(lake.spark, lake.settings)
+    assert isinstance(report.errors[NAME], DamagedTable)
+    facts = facts_of(lake)
+    assert facts["verdict"].startswith("Do not use this table: ") and file.name in facts["verdict"]
+    assert "tidelake repair prices --apply" in facts["problems"][0]["commands"]
+    assert "Safe to use" not in text_of(lake)
+    index = (lake.settings.data_docs / "index.html").read_text(encoding="utf-8")
+    assert "1 collection needs somebody now." in index
+    file.write_bytes(data)
+    assert validated(lake)["verdict"].startswith("Safe to use up to time 0.")
+
+
+def test_a_table_whose_state_cannot_be_read_has_a_page_nevertheless(lake: Lake) -> None:
+    lake.send(updates(((1, 10), 0, 1)), progress([0], [1], {0: 1}), b"\x07 garbage")
+    lake.run()
+    (entry,) = OpenTable(lake.collection.paths.quarantine).files()
+    (Path(str(lake.collection.paths.quarantine)) / entry.path).write_bytes(b"PAR1")
+    assert NAME in validate.run_with_pages(lake.spark, lake.settings).errors
+    facts = facts_of(lake)
+    assert facts["verdict"].startswith("Do not use this table: ")
+    assert "tidelake verify prices --deep" in facts["problems"][0]["commands"]
+
+
+def test_the_page_of_a_reclocked_collection_counts_records_and_shows_moments(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = RawLake(tmp_path, spark, envelope="upsert", key="id", schema=ITEM)
+    for tick in range(3):
+        lake.put(*(item(key, 10 * tick) for key in range(4)))
+        lake.ingest()
+    facts = validated(lake)
+    assert "12 records read, 12 rows stored at 3 times." in facts["verdict"] and " UTC)" in facts["verdict"]
+    assert facts["ahead"].startswith("In order, definite from ")
+    assert (facts["tide"]["times"], facts["level"]) == (3, "calm")
+    assert "<svg" in text_of(lake)
+
+
+def test_an_argument_that_only_the_library_refuses_names_the_line(tmp_path: Path, spark: SparkSession) -> None:
+    own = [{"type": "expect_column_values_to_be_unique", "column": "id", "mostly": "most"}]
+    lake = Lake(tmp_path, spark, expectations=own)
+    lake.send(updates(((1, 10), 0, 1)), progress([0], [1], {0: 1}))
+    lake.run()
+    error = str(validate.run_with_pages(lake.spark, lake.settings).errors[NAME])
+    assert "collections.yaml, line " in error and "collections.prices.expectations.0: mostly: " in error
+
+
+def test_planted_secrets_are_in_no_page_and_no_json(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = {"PLANTED_BROKER": "broker-hunter2-planted", "PLANTED_REGISTRY": "registry-hunter3-planted"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    lake = Lake(tmp_path, spark)
+    lake.send(updates(((1, 10), 0, 1)), progress([0], [1], {0: 1}), b"\x07 garbage")
+    lake.run()
+    document = yaml.safe_load(lake.file.read_text(encoding="utf-8"))
+    document["kafka"] = {
+        "bootstrap_servers": "127.0.0.1:9",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_username": "reader",
+        "sasl_password": {"env": "PLANTED_BROKER"},
+        "request_timeout_s": 1,
+    }
+    document["registry"] = {
+        "url": "http://127.0.0.1:9",
+        "username": "reader",
+        "password": {"env": "PLANTED_REGISTRY"},
+    }
+    document["collections"][NAME]["source"] = "kafka"
+    lake.file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    lake.settings = load_settings(lake.file)
+    facts = validated(lake)
+    assert "cannot be read from 127.0.0.1:9" in facts["problems"][0]["text"], "the broker was asked"
+    files = [file for file in lake.settings.data_docs.glob("**/*") if file.is_file()]
+    assert len(files) > 8
+    for file in files:
+        data = file.read_bytes()
+        assert not any(value.encode() in data for value in secrets.values()), file

@@ -1,0 +1,115 @@
+"""What a report says about a collection: the verdict, what it waits for, its numbers, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.report.stored import NAME, Stored
+from tidelake.report.facts import summary_of
+from tidelake.store.decision import Acknowledge, Count, Offsets
+
+
+def test_the_verdict_names_the_last_safe_time_with_the_numbers_that_prove_it(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    assert stored.facts().verdict == "Nothing is sealed yet, so there is nothing to read."
+    stored.seal(dict.fromkeys(range(1000), 200), 1000)
+    stored.announce(1000, 1002, {})
+    facts = stored.facts()
+    assert facts.verdict == "Safe to use up to time 999. 200,000 updates announced, 200,000 counted at 1,000 times."
+    sentence = "Not sealed yet: complete before 1002, sealed before 1000; the next seal moves upper."
+    assert (facts.ahead, facts.level, facts.problems) == (sentence, "calm", [])
+    assert facts.tide.copies == 1000
+
+
+def test_a_time_that_waits_is_named_with_what_is_announced_and_what_is_here(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.seal({0: 2, 4: 1}, 5, hours_ago=3.5)
+    assert stored.facts().ahead == "In order, definite from 0 to before 5."
+    stored.announce(5, 9, {5: 8, 7: 2})
+    stored.arrive(5, 7, 7, 30)
+    facts = stored.facts()
+    assert facts.ahead == "Waits at time 5: 8 announced, 1 here, for 3 h."
+    (problem,) = facts.problems
+    assert (facts.level, problem.text.partition(".")[0]) == (
+        "warning",
+        "Updates are missing at time 5: 8 announced, 1 here",
+    )
+    assert problem.commands[1] == f'tidelake resolve count {NAME} --time 5 --count N --reason "…"'
+    stored.arrive(5, 5, 5, 5, 5, 5, 5)
+    assert (stored.facts().level, stored.facts().ahead) == (
+        "calm",
+        "Not sealed yet: complete before 9, sealed before 5; the next seal moves upper.",
+    )
+    tide = facts.tide
+    assert [(open.time, open.announced, open.here) for open in tide.open_first] == [(5, 8, 1), (30, None, 1)]
+    assert (tide.open_times, tide.open_announced, tide.open_here, tide.outstanding) == (3, 10, 4, 7)
+    assert [(step.first, step.part, step.announced, step.counted) for step in tide.bins] == [
+        (0, "sealed", 2, 2),
+        (4, "sealed", 1, 1),
+        (5, "open", 8, 1),
+        (7, "open", 2, 2),
+        (30, "open", 0, 1),
+    ]
+
+
+def test_bars_are_few_and_lose_no_update(tmp_path: Path) -> None:
+    stored = Stored(tmp_path, keep="all")
+    stored.seal({3 * time: time % 7 + 1 for time in range(5000)}, 15_000)
+    stored.announce(15_000, 40_000, dict.fromkeys(range(15000, 15900), 2**62))
+    tide = stored.facts().tide
+    sealed = [step for step in tide.bins if step.part == "sealed"]
+    opened = [step for step in tide.bins if step.part == "open"]
+    assert len(sealed) <= 48 and len(opened) <= 24
+    assert sum(step.counted for step in sealed) == sum(time % 7 + 1 for time in range(5000)) == tide.counted
+    assert sum(step.announced for step in opened) == 900 * 2**62 == tide.outstanding
+
+
+def test_a_time_with_two_proofs_counts_once(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.seal({0: 2, 1: 3}, 2, hours_ago=2)
+    stored.seal({1: 4}, 2)
+    tide = stored.facts().tide
+    assert (tide.times, tide.announced) == (2, 6)
+    assert [upper for _, upper in tide.marks] == [1, 2]
+
+
+def test_unexplained_messages_are_a_warning_with_the_command_that_settles_them(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.refuse([b"\x07 garbage", b"\x07 more"])
+    facts = stored.facts()
+    (problem,) = facts.problems
+    assert (facts.level, problem.level) == ("warning", "warning")
+    assert problem.commands == (
+        f"tidelake quarantine {NAME}",
+        f'tidelake resolve quarantine {NAME} --offsets {NAME}:0:0 --reason "…"',
+    )
+    decision = Acknowledge(offsets=Offsets(NAME, 0, 0, 2), reason="tests of the producer")
+    stored.catalog.decide(NAME, decision)
+    facts = stored.facts()
+    assert (facts.level, facts.problems, summary_of(facts)["quarantine"]) == ("calm", [], 2)
+    assert [(said.kind, said.about, said.reason) for said in facts.decisions] == [
+        ("quarantine", "prices:0:0-2", "tests of the producer")
+    ]
+    assert {sample.explained for sample in facts.quarantine[0].samples} == {"tests of the producer"}
+
+
+def test_samples_show_messages_only_if_the_settings_allow_it(tmp_path: Path) -> None:
+    for shows, value in ((False, "15 bytes, hidden"), (True, '{"card": "4711"}'[:15])):
+        stored = Stored(tmp_path / str(shows), show_values=shows)
+        stored.refuse([b'{"card": "4711"}'[:15]])
+        (reason,) = stored.facts().quarantine
+        assert (reason.samples[0].place, reason.samples[0].value) == ("prices:0:0", value)
+
+
+def test_decisions_are_listed_newest_first_and_their_number_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelake.report.facts.LISTED_MAX", 3)
+    stored = Stored(tmp_path)
+    for time in range(5):
+        stored.catalog.decide(NAME, Count(time=time, count=1, reason=f"reason {time}"))
+    facts = stored.facts()
+    assert (len(facts.decisions), facts.decisions_total) == (3, 5)
+    assert facts.decisions[0].reason == "reason 4"
