@@ -92,7 +92,9 @@ def test_commands_and_the_location_load(foreign: Foreign) -> None:
     assert "--collection" in foreign.run("python", "-m", "tidelake.app.jobs.seal", "--help")
     config = str(foreign.folder / "collections.yaml")
     keys = foreign.run("python", "-c", _KEYS, TIDELAKE_CONFIG=config).split()
-    assert "orders/seal" in keys
+    assert keys == ["work/orders", "work/orders/current", "work/topics/files/orders"]
+    component = foreign.run("python", "-c", "import tidelake; print(tidelake.Lake.__module__)")
+    assert component == "tidelake.app.orchestration.component\n"
     assert foreign.run("python", "-c", _KEYS).split() == keys  # the file in the current folder
 
 

@@ -28,7 +28,7 @@ def publish(instance: DagsterInstance, path: Path, as_of: int) -> None:
 
 
 def test_the_asset_follows_the_versions_of_the_table(instance: DagsterInstance, tmp_path: Path) -> None:
-    path = tmp_path / "a lake" / "current"
+    path = tmp_path / "a lake" / "store" / "tables" / "orders"
     rows = {"customer": ["ada", "ada", "bob"], "price": [10, 20, 5], "_diff": [1, 2, 1]}
     path.mkdir(parents=True)
     write_deltalake(path, pa.table(rows))
@@ -45,7 +45,9 @@ def test_the_asset_follows_the_versions_of_the_table(instance: DagsterInstance, 
     publish(instance, path, 5)
     count, cursor = requested()
     assert materialize([orders_by_customer], instance=instance).success
-    contents = DeltaTable(path.parent / "orders_by_customer").to_pyarrow_dataset().to_table().to_pylist()
+    contents = (
+        DeltaTable(tmp_path / "a lake" / "reports" / "orders_by_customer").to_pyarrow_dataset().to_table().to_pylist()
+    )
     assert contents == [{"customer": "ada", "orders": 3, "total": 50}, {"customer": "bob", "orders": 1, "total": 5}]
     _, cursor = requested(cursor)
 
