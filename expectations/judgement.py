@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,11 @@ from expectations.data_docs import Notes
 from expectations.evidence import decided_times, evidence_of
 from expectations.frame import frontier_age_s, result_frame
 from expectations.judge import Verdict, judge
+from expectations.last_verdicts import last_verdicts
 from expectations.sentences import failure_of, sentence_of
-from expectations.suite import Rule, build_suite, rules_of
+from expectations.suite import build_suite, rules_of
 from tidelake.report.facts import CheckResult, Facts
 from tidelake.report.problems import Level
-from tidelake.report.text import moment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,25 +115,3 @@ def check_results(settings: CollectionSettings, judgement: Judgement) -> list[Ch
             )
         )
     return results
-
-
-def last_verdicts(data_docs: Path, name: str, rules: list[Rule]) -> list[Verdict]:
-    """Return the verdicts of the last full validation on the user's own expectations.
-
-    An expectation that was not judged yet passes, and says so.
-    """
-    if not rules:
-        return []
-    try:
-        report = json.loads((data_docs / "collections" / f"{name}.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        report = {"checks": [], "at_ms": 0}
-    known = {check["check"]: check for check in report["checks"]}
-    verdicts = []
-    for rule in rules:
-        verdict = Verdict(rule.name, True, 0, 0, note="not judged yet: full validations judge it")
-        if (check := known.get(rule.name)) is not None:
-            note = f"as judged at {moment(report['at_ms'])}: {check['sentence']}"
-            verdict = replace(verdict, passed=bool(check["passed"]), note=note, examples=list(check["evidence"]))
-        verdicts.append(verdict)
-    return verdicts

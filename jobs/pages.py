@@ -57,6 +57,8 @@ def judge_and_report(
             report_unreadable(lake, settings, collection, validated.proofs_problem, validated)
         return None
     from expectations.judgement import check_results, judge_collection
+    from expectations.last_verdicts import save_verdicts
+    from expectations.suite import rules_of
 
     # A tick asks no broker, unless upper should have moved only if the topic has unread messages.
     status = status_of(settings, collection, reads_topics=full or settings.mints_times)
@@ -64,7 +66,10 @@ def judge_and_report(
     judgement = judge_collection(spark, collection, settings, validated, status, lake.data_docs, facts)
     if facts is None:
         return Judged(judgement, status, None)
-    facts.add_checks(check_results(settings, judgement))
+    results = check_results(settings, judgement)
+    own = {rule.name for rule in rules_of(settings) if rule.is_own}
+    save_verdicts(lake.data_docs, settings.name, facts.at_ms, [result for result in results if result.check in own])
+    facts.add_checks(results)
     return Judged(judgement, status, write_report(lake.data_docs, facts, lake.names))
 
 
@@ -77,8 +82,11 @@ def report_unreadable(
 ) -> None:
     """Write the page of a collection that could not be validated; it begins with the reason.
 
-    If the folder of the reports cannot be written to, that is logged: the reason itself is the error to raise.
+    The last verdicts on the user's own expectations stay. If the folder of the reports cannot be written to, that is
+    logged: the reason itself is the error to raise.
     """
+    from expectations.last_verdicts import keep_verdicts
+
     problem = str(error).strip() or type(error).__name__
     facts: Facts
     try:
@@ -87,6 +95,7 @@ def report_unreadable(
     except (TidelakeError, DeltaError, pa.ArrowException, OSError) as second:
         facts = unreadable_facts(settings, f"{problem}\n{second}" if str(second) != problem else problem)
     try:
+        keep_verdicts(lake.data_docs, settings.name)
         write_report(lake.data_docs, facts, lake.names)
     except OSError as unwritten:
         log.error("the report was not written", collection=settings.name, reason=str(unwritten))

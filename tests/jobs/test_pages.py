@@ -10,7 +10,9 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from expectations.last_verdicts import last_verdicts
 from expectations.offline import list_results
+from expectations.suite import rules_of
 from jobs import validate
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
@@ -103,6 +105,24 @@ def test_a_damaged_table_is_the_first_thing_that_the_page_says(lake: Lake) -> No
     assert "1 collection needs somebody now." in index
     file.write_bytes(data)
     assert validated(lake)["verdict"].startswith("Safe to use up to time 0.")
+
+
+def test_a_validation_that_fails_keeps_the_last_verdicts_on_your_own_expectations(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = Lake(tmp_path, spark, expectations=OWN[:1])
+    lake.send(updates(((1, 10), 0, 1), ((1, 11), 0, 1)), progress([0], [1], {0: 2}))
+    lake.run()
+    validate.run_with_pages(spark, lake.settings)
+    (settings,) = lake.settings.collections
+    rules = [rule for rule in rules_of(settings) if rule.is_own]
+    (before,) = last_verdicts(lake.settings.data_docs, NAME, rules)
+    assert not before.passed
+    (entry,) = lake.table.files()
+    (Path(str(lake.collection.paths.updates)) / entry.path).unlink()
+    validate.run_with_pages(spark, lake.settings)
+    assert facts_of(lake)["verdict"].startswith("Do not use this table: ")
+    assert last_verdicts(lake.settings.data_docs, NAME, rules) == [before]
 
 
 def test_a_table_whose_state_cannot_be_read_has_a_page_nevertheless(lake: Lake) -> None:
