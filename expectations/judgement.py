@@ -49,6 +49,7 @@ def judge_collection(
     status: CollectionStatus,
     data_docs: Path,
     facts: Facts | None,
+    writes_docs: bool = True,
 ) -> Judgement:
     """Judge a validation.
 
@@ -61,6 +62,10 @@ def judge_collection(
         data_docs: the folder of the reports.
         facts: what the report says, if the validation was full. Then the contents are judged, and Data Docs are
             written; else the user's own expectations keep the verdict of the last full validation.
+        writes_docs: whether Data Docs are written after a full validation.
+
+    Raises:
+        OSError: the table cannot be read, or the Data Docs cannot be written.
 
     Cost: importing the library takes a few seconds, once per process. The contents are read once if there are
         expectations about them.
@@ -74,9 +79,10 @@ def judge_collection(
         verdicts = judge(frame, suite) + last_verdicts(data_docs, settings.name, own)
     else:
         notes = Notes(decided, evidence, [text for text in (facts.verdict, facts.ahead) if text], _numbers(facts))
-        verdicts = judge(frame, suite, data_docs, notes)
+        docs = data_docs if writes_docs else None
+        verdicts = judge(frame, suite, docs, notes)
         if own:
-            verdicts += judge_contents(spark, collection, settings, report, own, data_docs)
+            verdicts += judge_contents(spark, collection, settings, report, own, docs)
     by_check = {verdict.check: verdict for verdict in verdicts}
     return Judgement([by_check[rule.name] for rule in rules], frame, evidence, decided)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ class Judged:
     status: CollectionStatus
     """The state of the collection after the validation."""
     page: Path | None
-    """The page of the collection; None unless the validation was full."""
+    """The page of the collection; None unless the validation was full and the page was written."""
 
 
 def judge_and_report(
@@ -48,9 +49,7 @@ def judge_and_report(
 
     Returns:
         The verdicts; None if proofs or files are damaged, so that there is nothing to judge. The page then says so.
-
-    Raises:
-        OSError: the folder of the reports cannot be written to.
+        If the folder of the reports cannot be written to, that is logged, and changes no verdict.
     """
     if validated.proofs_problem is not None:
         if full:
@@ -63,14 +62,26 @@ def judge_and_report(
     # A tick asks no broker, unless upper should have moved only if the topic has unread messages.
     status = status_of(settings, collection, reads_topics=full or settings.mints_times)
     facts = read_facts(collection, settings, status, validated) if full else None
-    judgement = judge_collection(spark, collection, settings, validated, status, lake.data_docs, facts)
+    judge = partial(judge_collection, spark, collection, settings, validated, status, lake.data_docs, facts)
     if facts is None:
-        return Judged(judgement, status, None)
-    results = check_results(settings, judgement)
-    own = {rule.name for rule in rules_of(settings) if rule.is_own}
-    save_verdicts(lake.data_docs, settings.name, facts.at_ms, [result for result in results if result.check in own])
+        return Judged(judge(), status, None)
+    unwritten: OSError | None = None
+    try:
+        judgement = judge()
+    except OSError as error:
+        # The library writes while it judges. If the error was one of reading, it comes again.
+        judgement, unwritten = judge(writes_docs=False), error
+    results, page = check_results(settings, judgement), None
     facts.add_checks(results)
-    return Judged(judgement, status, write_report(lake.data_docs, facts, lake.names))
+    own = {rule.name for rule in rules_of(settings) if rule.is_own}
+    try:
+        save_verdicts(lake.data_docs, settings.name, facts.at_ms, [result for result in results if result.check in own])
+        page = write_report(lake.data_docs, facts, lake.names)
+    except OSError as error:
+        unwritten = unwritten or error
+    if unwritten is not None:
+        _log_unwritten(settings, unwritten)
+    return Judged(judgement, status, page)
 
 
 def report_unreadable(
@@ -98,7 +109,11 @@ def report_unreadable(
         keep_verdicts(lake.data_docs, settings.name)
         write_report(lake.data_docs, facts, lake.names)
     except OSError as unwritten:
-        log.error("the report was not written", collection=settings.name, reason=str(unwritten))
+        _log_unwritten(settings, unwritten)
+
+
+def _log_unwritten(settings: CollectionSettings, error: OSError) -> None:
+    log.error("the report was not written", collection=settings.name, reason=str(error))
 
 
 def status_of(settings: CollectionSettings, collection: Collection, reads_topics: bool = True) -> CollectionStatus:

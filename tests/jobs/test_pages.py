@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import yaml
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from expectations.last_verdicts import last_verdicts
 from expectations.offline import list_results
 from expectations.suite import rules_of
 from jobs import validate
+from jobs.pages import judge_and_report
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
 from tests.lakes.upserts import ITEM, item
@@ -123,6 +125,36 @@ def test_a_validation_that_fails_keeps_the_last_verdicts_on_your_own_expectation
     validate.run_with_pages(spark, lake.settings)
     assert facts_of(lake)["verdict"].startswith("Do not use this table: ")
     assert last_verdicts(lake.settings.data_docs, NAME, rules) == [before]
+
+
+@pytest.mark.parametrize("blocked", ["docs", "docs/.results", "docs/collections"])
+def test_a_folder_that_cannot_be_written_to_changes_no_verdict(
+    tmp_path: Path, spark: SparkSession, blocked: str
+) -> None:
+    lake = Lake(tmp_path, spark, expectations=OWN[:1])
+    lake.send(updates(((1, 10), 0, 1), ((1, 11), 0, 1)), progress([0], [1], {0: 2}))
+    lake.run()
+    (tmp_path / blocked).parent.mkdir(exist_ok=True)
+    (tmp_path / blocked).write_text("not a folder", encoding="utf-8")
+    (settings,) = lake.settings.collections
+    validated = validate.validate_collection(spark, lake.collection, full=True)
+    with capture_logs() as logged:
+        judged = judge_and_report(spark, lake.settings, settings, lake.collection, validated)
+    assert judged is not None
+    assert [verdict.check for verdict in judged.judgement.verdicts if not verdict.passed] == ["id_values_to_be_unique"]
+    assert [entry["event"] for entry in logged] == ["the report was not written"]
+
+
+def test_an_error_while_judging_does_not_hide_damage(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(*_: object) -> None:
+        raise RuntimeError("the library fails")
+
+    lake.send(updates(((1, 10), 0, 1)), progress([0], [1], {0: 1}))
+    lake.run()
+    (entry,) = lake.table.files()
+    (Path(str(lake.collection.paths.updates)) / entry.path).unlink()
+    monkeypatch.setattr(validate, "judge_and_report", judge)
+    assert isinstance(validate.run_with_pages(lake.spark, lake.settings).errors[NAME], DamagedTable)
 
 
 def test_a_table_whose_state_cannot_be_read_has_a_page_nevertheless(lake: Lake) -> None:
