@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,9 +12,10 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from jobs.job import log
-from tidelake.errors import TidelakeError
+from tidelake.errors import DamagedTable, TidelakeError
 from tidelake.report.facts import Facts, read_facts, unreadable_facts
 from tidelake.report.pages import write_report
+from tidelake.spark.interrupt import is_interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from tidelake.settings.lake import Settings
     from tidelake.store.entry import Collection
     from tidelake.validate.validation import ValidateReport
+
+_NOT_OF_THE_TABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""What the operating system says if this machine lacks something, whatever the table is like."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,28 @@ def judge_and_report(
     return Judged(judgement, status, page)
 
 
+def unreadable_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that reading a damaged table may raise."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    return (PySparkException, Py4JJavaError, DamagedTable, pa.ArrowException, OSError)
+
+
+def is_about_the_table(error: BaseException) -> bool:
+    """Whether an error says that the table is damaged or cannot be read.
+
+    Lost races, a lack of memory or of disk space, a lost JVM, and all that follows an interrupt say nothing about it.
+    """
+    if isinstance(error, DamagedTable):
+        return True
+    if is_interrupted() or isinstance(error, (MemoryError, ConnectionError)) or "OutOfMemoryError" in str(error):
+        return False
+    if isinstance(error, OSError) and error.errno in _NOT_OF_THE_TABLE:
+        return False
+    return isinstance(error, unreadable_errors())
+
+
 def report_unreadable(
     lake: Settings,
     settings: CollectionSettings,
@@ -93,9 +120,12 @@ def report_unreadable(
 ) -> None:
     """Write the page of a collection that could not be validated; it begins with the reason.
 
+    Errors that are not about the table write nothing, see `is_about_the_table`: the last report stays.
     The last verdicts on the user's own expectations stay. If the folder of the reports cannot be written to, that is
     logged: the reason itself is the error to raise.
     """
+    if not is_about_the_table(error):
+        return
     from expectations.last_verdicts import keep_verdicts
 
     problem = str(error).strip() or type(error).__name__
