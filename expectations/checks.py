@@ -190,6 +190,8 @@ def _results(
     context: OpExecutionContext, names: Names, settings: CollectionSettings, key: AssetKey
 ) -> Iterator[AssetCheckResult]:
     """Return the results of all checks of a validation."""
+    from jobs.pages import unreadable_errors
+
     lake, options = lake_of(context, names), options_of(context, names)
     collection = lake.open(settings.name)
     topics = _look(lake.settings_of(settings.name), collection)
@@ -197,7 +199,7 @@ def _results(
     rules = rules_of(settings)
     try:
         validated = _validate(lake, settings.name, collection, options)
-    except _unreadable() as error:
+    except unreadable_errors() as error:
         context.log.exception("the recount could not read the table")
         for rule in rules:
             yield _unanswered(key, rule, error)
@@ -390,14 +392,6 @@ def _unanswered(key: AssetKey, rule: Rule, error: BaseException) -> AssetCheckRe
         description=f"could not be judged: the table cannot be read: {str(error).splitlines()[0]}",
         metadata={"error": MetadataValue.text(str(error)[:4000])},
     )
-
-
-def _unreadable() -> tuple[type[BaseException], ...]:
-    """Return the errors that reading a damaged table may raise."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    return (PySparkException, Py4JJavaError, DamagedTable, OSError)
 
 
 def _severity(rule: Rule) -> AssetCheckSeverity:

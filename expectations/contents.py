@@ -24,7 +24,7 @@ def judge_contents(
     settings: CollectionSettings,
     report: ValidateReport,
     rules: list[Rule],
-    data_docs: Path,
+    data_docs: Path | None,
 ) -> list[Verdict]:
     """Judge the contents at the last time before the upper that was validated.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,11 @@ from expectations.data_docs import Notes
 from expectations.evidence import decided_times, evidence_of
 from expectations.frame import frontier_age_s, result_frame
 from expectations.judge import Verdict, judge
+from expectations.last_verdicts import last_verdicts
 from expectations.sentences import failure_of, sentence_of
-from expectations.suite import Rule, build_suite, rules_of
+from expectations.suite import build_suite, rules_of
 from tidelake.report.facts import CheckResult, Facts
 from tidelake.report.problems import Level
-from tidelake.report.text import moment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +49,7 @@ def judge_collection(
     status: CollectionStatus,
     data_docs: Path,
     facts: Facts | None,
+    writes_docs: bool = True,
 ) -> Judgement:
     """Judge a validation.
 
@@ -62,6 +62,10 @@ def judge_collection(
         data_docs: the folder of the reports.
         facts: what the report says, if the validation was full. Then the contents are judged, and Data Docs are
             written; else the user's own expectations keep the verdict of the last full validation.
+        writes_docs: whether Data Docs are written after a full validation.
+
+    Raises:
+        OSError: the table cannot be read, or the Data Docs cannot be written.
 
     Cost: importing the library takes a few seconds, once per process. The contents are read once if there are
         expectations about them.
@@ -75,9 +79,10 @@ def judge_collection(
         verdicts = judge(frame, suite) + last_verdicts(data_docs, settings.name, own)
     else:
         notes = Notes(decided, evidence, [text for text in (facts.verdict, facts.ahead) if text], _numbers(facts))
-        verdicts = judge(frame, suite, data_docs, notes)
+        docs = data_docs if writes_docs else None
+        verdicts = judge(frame, suite, docs, notes)
         if own:
-            verdicts += judge_contents(spark, collection, settings, report, own, data_docs)
+            verdicts += judge_contents(spark, collection, settings, report, own, docs)
     by_check = {verdict.check: verdict for verdict in verdicts}
     return Judgement([by_check[rule.name] for rule in rules], frame, evidence, decided)
 
@@ -116,25 +121,3 @@ def check_results(settings: CollectionSettings, judgement: Judgement) -> list[Ch
             )
         )
     return results
-
-
-def last_verdicts(data_docs: Path, name: str, rules: list[Rule]) -> list[Verdict]:
-    """Return the verdicts of the last full validation on the user's own expectations.
-
-    An expectation that was not judged yet passes, and says so.
-    """
-    if not rules:
-        return []
-    try:
-        report = json.loads((data_docs / "collections" / f"{name}.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        report = {"checks": [], "at_ms": 0}
-    known = {check["check"]: check for check in report["checks"]}
-    verdicts = []
-    for rule in rules:
-        verdict = Verdict(rule.name, True, 0, 0, note="not judged yet: full validations judge it")
-        if (check := known.get(rule.name)) is not None:
-            note = f"as judged at {moment(report['at_ms'])}: {check['sentence']}"
-            verdict = replace(verdict, passed=bool(check["passed"]), note=note, examples=list(check["evidence"]))
-        verdicts.append(verdict)
-    return verdicts

@@ -59,7 +59,9 @@ class Report:
 
 
 Step = Callable[[Collection, CollectionSettings, Report], Any]
-"""The work of a job on one collection. It returns a result, and may add to the report before it stops."""
+"""The work of a job on one collection. It returns a result, and may add to the report before it stops.
+
+An error that it adds stays, even if it then raises another one."""
 
 
 def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> Report:
@@ -77,7 +79,7 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
         except Exception as error:  # an engine's error stops only this collection, like Tidelake's own
             if is_interrupted():
                 raise KeyboardInterrupt from error
-            report.errors[name] = stopped_by(error, job, name)
+            report.errors.setdefault(name, stopped_by(error, job, name))
     return report
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +12,10 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from jobs.job import log
-from tidelake.errors import TidelakeError
+from tidelake.errors import DamagedTable, TidelakeError
 from tidelake.report.facts import Facts, read_facts, unreadable_facts
 from tidelake.report.pages import write_report
+from tidelake.spark.interrupt import is_interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from tidelake.store.entry import Collection
     from tidelake.validate.validation import ValidateReport
 
+_NOT_OF_THE_TABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""What the operating system says if this machine lacks something, whatever the table is like."""
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -33,7 +39,7 @@ class Judged:
     status: CollectionStatus
     """The state of the collection after the validation."""
     page: Path | None
-    """The page of the collection; None unless the validation was full."""
+    """The page of the collection; None unless the validation was full and the page was written."""
 
 
 def judge_and_report(
@@ -48,24 +54,61 @@ def judge_and_report(
 
     Returns:
         The verdicts; None if proofs or files are damaged, so that there is nothing to judge. The page then says so.
-
-    Raises:
-        OSError: the folder of the reports cannot be written to.
+        If the folder of the reports cannot be written to, that is logged, and changes no verdict.
     """
     if validated.proofs_problem is not None:
         if full:
             report_unreadable(lake, settings, collection, validated.proofs_problem, validated)
         return None
     from expectations.judgement import check_results, judge_collection
+    from expectations.last_verdicts import save_verdicts
+    from expectations.suite import rules_of
 
     # A tick asks no broker, unless upper should have moved only if the topic has unread messages.
     status = status_of(settings, collection, reads_topics=full or settings.mints_times)
     facts = read_facts(collection, settings, status, validated) if full else None
-    judgement = judge_collection(spark, collection, settings, validated, status, lake.data_docs, facts)
+    judge = partial(judge_collection, spark, collection, settings, validated, status, lake.data_docs, facts)
     if facts is None:
-        return Judged(judgement, status, None)
-    facts.add_checks(check_results(settings, judgement))
-    return Judged(judgement, status, write_report(lake.data_docs, facts, lake.names))
+        return Judged(judge(), status, None)
+    unwritten: OSError | None = None
+    try:
+        judgement = judge()
+    except OSError as error:
+        # The library writes while it judges. If the error was one of reading, it comes again.
+        judgement, unwritten = judge(writes_docs=False), error
+    results, page = check_results(settings, judgement), None
+    facts.add_checks(results)
+    own = {rule.name for rule in rules_of(settings) if rule.is_own}
+    try:
+        save_verdicts(lake.data_docs, settings.name, facts.at_ms, [result for result in results if result.check in own])
+        page = write_report(lake.data_docs, facts, lake.names)
+    except OSError as error:
+        unwritten = unwritten or error
+    if unwritten is not None:
+        _log_unwritten(settings, unwritten)
+    return Judged(judgement, status, page)
+
+
+def unreadable_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that reading a damaged table may raise."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    return (PySparkException, Py4JJavaError, DamagedTable, pa.ArrowException, OSError)
+
+
+def is_about_the_table(error: BaseException) -> bool:
+    """Whether an error says that the table is damaged or cannot be read.
+
+    Lost races, a lack of memory or of disk space, a lost JVM, and all that follows an interrupt say nothing about it.
+    """
+    if isinstance(error, DamagedTable):
+        return True
+    if is_interrupted() or isinstance(error, (MemoryError, ConnectionError)) or "OutOfMemoryError" in str(error):
+        return False
+    if isinstance(error, OSError) and error.errno in _NOT_OF_THE_TABLE:
+        return False
+    return isinstance(error, unreadable_errors())
 
 
 def report_unreadable(
@@ -77,8 +120,14 @@ def report_unreadable(
 ) -> None:
     """Write the page of a collection that could not be validated; it begins with the reason.
 
-    If the folder of the reports cannot be written to, that is logged: the reason itself is the error to raise.
+    Errors that are not about the table write nothing, see `is_about_the_table`: the last report stays.
+    The last verdicts on the user's own expectations stay. If the folder of the reports cannot be written to, that is
+    logged: the reason itself is the error to raise.
     """
+    if not is_about_the_table(error):
+        return
+    from expectations.last_verdicts import keep_verdicts
+
     problem = str(error).strip() or type(error).__name__
     facts: Facts
     try:
@@ -87,9 +136,14 @@ def report_unreadable(
     except (TidelakeError, DeltaError, pa.ArrowException, OSError) as second:
         facts = unreadable_facts(settings, f"{problem}\n{second}" if str(second) != problem else problem)
     try:
+        keep_verdicts(lake.data_docs, settings.name)
         write_report(lake.data_docs, facts, lake.names)
     except OSError as unwritten:
-        log.error("the report was not written", collection=settings.name, reason=str(unwritten))
+        _log_unwritten(settings, unwritten)
+
+
+def _log_unwritten(settings: CollectionSettings, error: OSError) -> None:
+    log.error("the report was not written", collection=settings.name, reason=str(error))
 
 
 def status_of(settings: CollectionSettings, collection: Collection, reads_topics: bool = True) -> CollectionStatus:

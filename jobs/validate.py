@@ -41,11 +41,6 @@ def run(spark: SparkSession, settings: Settings, full: bool = False, writes_page
             if writes_pages:
                 report_unreadable(lake, settings, collection, error)
             raise
-        if writes_pages:
-            judged = judge_and_report(spark, lake, settings, collection, validated)
-            for verdict in judged.judgement.verdicts if judged is not None else ():
-                if not verdict.passed:
-                    log.warning("check failed", collection=collection.name, check=verdict.check)
         if validated.damaged:
             report.errors[collection.name] = validated.proofs_problem or DamagedTable(
                 str(collection.paths.updates), "; ".join(validated.mismatches)
@@ -54,6 +49,11 @@ def run(spark: SparkSession, settings: Settings, full: bool = False, writes_page
             report.errors[collection.name] = StepFailed(
                 "validate", collection.name, "late statements could not be compared", validated.late_problem
             )
+        if writes_pages:
+            judged = judge_and_report(spark, lake, settings, collection, validated)
+            for verdict in judged.judgement.verdicts if judged is not None else ():
+                if not verdict.passed:
+                    log.warning("check failed", collection=collection.name, check=verdict.check)
         return validated
 
     return run_step(spark, settings, "validate", step)

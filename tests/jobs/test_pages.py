@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
+from expectations.last_verdicts import last_verdicts
 from expectations.offline import list_results
+from expectations.suite import rules_of
 from jobs import validate
+from jobs.pages import is_about_the_table, judge_and_report
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
 from tests.lakes.upserts import ITEM, item
-from tidelake.errors import DamagedTable
+from tidelake.errors import Conflict, DamagedTable, Fenced
 from tidelake.report.history import read_history
 from tidelake.settings.lake import load_settings
 from tidelake.store.commit import OpenTable
@@ -29,6 +36,20 @@ OWN: list[dict[str, Any]] = [
     {"type": "expect_column_values_to_be_in_type_list", "column": "id", "type_list": ["LongType"]},
     {"type": "unexpected_rows_expectation", "unexpected_rows_query": "SELECT * FROM {batch} WHERE _diff < 1"},
 ]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
+    lake = Lake(tmp_path_factory.mktemp("sealed"), spark)
+    lake.send(updates(((1, 10), 0, 1)), progress([0], [1], {0: 1}))
+    lake.run()
+    return lake
+
+
+@pytest.fixture
+def sealed(template: Lake, tmp_path: Path) -> Lake:
+    """A lake without a report."""
+    return template.copy(tmp_path / "sealed")
 
 
 def validated(lake: Lake) -> dict[str, Any]:
@@ -103,6 +124,89 @@ def test_a_damaged_table_is_the_first_thing_that_the_page_says(lake: Lake) -> No
     assert "1 collection needs somebody now." in index
     file.write_bytes(data)
     assert validated(lake)["verdict"].startswith("Safe to use up to time 0.")
+
+
+def test_a_validation_that_fails_keeps_the_last_verdicts_on_your_own_expectations(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = Lake(tmp_path, spark, expectations=OWN[:1])
+    lake.send(updates(((1, 10), 0, 1), ((1, 11), 0, 1)), progress([0], [1], {0: 2}))
+    lake.run()
+    validate.run_with_pages(spark, lake.settings)
+    (settings,) = lake.settings.collections
+    rules = [rule for rule in rules_of(settings) if rule.is_own]
+    (before,) = last_verdicts(lake.settings.data_docs, NAME, rules)
+    assert not before.passed
+    (entry,) = lake.table.files()
+    (Path(str(lake.collection.paths.updates)) / entry.path).unlink()
+    validate.run_with_pages(spark, lake.settings)
+    assert facts_of(lake)["verdict"].startswith("Do not use this table: ")
+    assert last_verdicts(lake.settings.data_docs, NAME, rules) == [before]
+
+
+@pytest.mark.parametrize("blocked", ["docs", "docs/.results", "docs/collections"])
+def test_a_folder_that_cannot_be_written_to_changes_no_verdict(
+    tmp_path: Path, spark: SparkSession, blocked: str
+) -> None:
+    lake = Lake(tmp_path, spark, expectations=OWN[:1])
+    lake.send(updates(((1, 10), 0, 1), ((1, 11), 0, 1)), progress([0], [1], {0: 2}))
+    lake.run()
+    (tmp_path / blocked).parent.mkdir(exist_ok=True)
+    (tmp_path / blocked).write_text("not a folder", encoding="utf-8")
+    (settings,) = lake.settings.collections
+    validated = validate.validate_collection(spark, lake.collection, full=True)
+    with capture_logs() as logged:
+        judged = judge_and_report(spark, lake.settings, settings, lake.collection, validated)
+    assert judged is not None
+    assert [verdict.check for verdict in judged.judgement.verdicts if not verdict.passed] == ["id_values_to_be_unique"]
+    assert [entry["event"] for entry in logged] == ["the report was not written"]
+
+
+def test_an_error_while_judging_does_not_hide_damage(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(*_: object) -> None:
+        raise RuntimeError("the library fails")
+
+    lake.send(updates(((1, 10), 0, 1)), progress([0], [1], {0: 1}))
+    lake.run()
+    (entry,) = lake.table.files()
+    (Path(str(lake.collection.paths.updates)) / entry.path).unlink()
+    monkeypatch.setattr(validate, "judge_and_report", judge)
+    assert isinstance(validate.run_with_pages(lake.spark, lake.settings).errors[NAME], DamagedTable)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"),
+    [
+        (DamagedTable("updates", "a file is missing"), True),
+        (pa.ArrowInvalid("no footer"), True),
+        (OSError(errno.EIO, "Input/output error"), True),
+        (OSError(errno.ENOSPC, "No space left on device"), False),
+        (ConnectionRefusedError("the JVM is gone"), False),
+        (MemoryError(), False),
+        (PySparkException("java.lang.OutOfMemoryError: Java heap space"), False),
+        (Conflict("updates", 3, "somebody was faster"), False),
+        (Fenced("updates", 1, 2), False),
+    ],
+)
+def test_only_errors_about_the_table_replace_the_report(
+    sealed: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception, is_told: bool
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(validate, "validate_collection", fail)
+    assert NAME in validate.run_with_pages(sealed.spark, sealed.settings).errors
+    page = sealed.settings.data_docs / "collections" / f"{NAME}.html"
+    assert page.exists() == is_told
+    assert len(read_history(sealed.settings.data_docs, NAME) if is_told else []) == is_told
+    assert sealed.settings.data_docs.exists() == is_told
+
+
+def test_what_follows_an_interrupt_is_not_about_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = PySparkException("the job was cancelled")
+    assert is_about_the_table(error)
+    monkeypatch.setattr("jobs.pages.is_interrupted", lambda: True)
+    assert not is_about_the_table(error)
 
 
 def test_a_table_whose_state_cannot_be_read_has_a_page_nevertheless(lake: Lake) -> None:

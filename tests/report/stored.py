@@ -27,6 +27,7 @@ from tidelake.store.layout import (
     new_run,
 )
 from tidelake.store.state import SEALED_AT_MS, UPPER
+from tidelake.validate.validation import ValidateReport
 
 NAME = "prices"
 
@@ -86,9 +87,9 @@ class Stored:
         schema = QUARANTINE_SCHEMA
         self._append(self.collection.paths.quarantine, "quarantine", pa.Table.from_pylist(rows, schema=schema))
 
-    def facts(self) -> Facts:
+    def facts(self, validated: ValidateReport | None = None) -> Facts:
         """What a report would say now."""
-        return read_facts(self.collection, self.settings, read_status(self.collection), None)
+        return read_facts(self.collection, self.settings, read_status(self.collection), validated)
 
     def _append(self, table: Location, kind: str, rows: pa.Table) -> None:
         opened = OpenTable(table)

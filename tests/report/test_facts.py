@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.report.stored import NAME, Stored
-from tidelake.report.facts import summary_of
+from tidelake.report.facts import CheckResult, summary_of
 from tidelake.store.decision import Acknowledge, Count, Offsets
+from tidelake.validate.validation import ValidateReport
 
 
 def test_the_verdict_names_the_last_safe_time_with_the_numbers_that_prove_it(tmp_path: Path) -> None:
@@ -113,3 +114,17 @@ def test_decisions_are_listed_newest_first_and_their_number_is_bounded(
     facts = stored.facts()
     assert (len(facts.decisions), facts.decisions_total) == (3, 5)
     assert facts.decisions[0].reason == "reason 4"
+
+
+def test_late_statements_that_were_not_compared_are_a_problem(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.seal({0: 2}, 1)
+    failed = CheckResult("late_statements_are_copies", False, "alarm", "Expected: copies.", evidence=["no memory"])
+    levels = {}
+    for problem in (None, "no memory"):
+        validated = ValidateReport(lower=0, upper=1, since=0, closed=False, version=1, late_problem=problem)
+        facts = stored.facts(validated)
+        facts.add_checks([failed])
+        levels[problem] = facts.level, [told.text for told in facts.problems]
+    text = "The check late_statements_are_copies failed: no memory. Expected: copies."
+    assert levels == {None: ("calm", []), "no memory": ("alarm", [text])}

@@ -89,6 +89,8 @@ class Facts:
     mismatches: list[str]
     contents_hash: str | None
     version: int | None
+    late_problem: str | None = None
+    """Why the validation could not compare late statements; None if it did, or if there was none."""
 
     @property
     def is_clock(self) -> bool:
@@ -96,9 +98,13 @@ class Facts:
         return self.framing == "reclock"
 
     def add_checks(self, checks: Sequence[CheckResult]) -> None:
-        """Add the results of checks; each failure is a problem, unless the state already shows it."""
+        """Add the results of checks; each failure is a problem, unless the state already shows it.
+
+        The state does not show that late statements could not be compared: only the validation knows.
+        """
+        told = _TOLD_BY_STATE - {"late_statements_are_copies"} if self.late_problem else _TOLD_BY_STATE
         self.checks += checks
-        self.problems += [_failed(check) for check in checks if not check.passed and check.check not in _TOLD_BY_STATE]
+        self.problems += [_failed(check) for check in checks if not check.passed and check.check not in told]
         self.problems.sort(key=lambda problem: ORDER[problem.level])
         self.level = _worst(self.problems)
 
@@ -172,6 +178,7 @@ def read_facts(
         mismatches=list(validated.mismatches) if validated else [],
         contents_hash=validated.contents_hash if validated else None,
         version=validated.version if validated else None,
+        late_problem=validated.late_problem if validated else None,
     )
     # Lists that are shown in full elsewhere would make the JSON of a broken collection large.
     facts.status["contradictions"] = facts.contradictions

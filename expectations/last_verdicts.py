@@ -1,0 +1,91 @@
+"""The last verdicts on the user's own expectations, which ticks repeat until the next full validation.
+
+They have a file of their own: a report about a table that could not be validated says nothing about them, and must not
+end a verdict that blocks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from expectations.judge import Verdict
+from expectations.suite import Rule
+from tidelake.report.facts import CheckResult
+from tidelake.report.files import replace_text
+from tidelake.report.pages import COLLECTIONS
+from tidelake.report.text import moment
+
+
+def verdicts_file(data_docs: Path, name: str) -> Path:
+    """Return the file with the last verdicts on a collection."""
+    return data_docs / ".results" / "verdicts" / f"{name}.json"
+
+
+def save_verdicts(data_docs: Path, name: str, at_ms: int, results: Sequence[CheckResult]) -> None:
+    """Save the verdicts of a full validation.
+
+    Raises:
+        OSError: the folder of the reports cannot be written to.
+    """
+    _save(data_docs, name, json.dumps({"at_ms": at_ms, "checks": [asdict(result) for result in results]}))
+
+
+def keep_verdicts(data_docs: Path, name: str) -> None:
+    """Keep the verdicts that are only in the report, as older versions wrote them, before the report is replaced.
+
+    Raises:
+        OSError: the folder of the reports cannot be written to.
+    """
+    if not verdicts_file(data_docs, name).exists():
+        report = data_docs / COLLECTIONS / f"{name}.json"
+        if report.exists():
+            _save(data_docs, name, report.read_text(encoding="utf-8", errors="replace"))
+
+
+def last_verdicts(data_docs: Path, name: str, rules: Sequence[Rule]) -> list[Verdict]:
+    """Return the verdicts of the last full validation that judged the user's own expectations.
+
+    An expectation that was not judged yet passes, and says so. If the verdicts cannot be read, none passes: the last
+    full validation may have failed.
+    """
+    if not rules:
+        return []
+    try:
+        known = _read(data_docs, name)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        note = (
+            f"the last verdict cannot be read ({type(error).__name__}: {error}), so it does not pass: "
+            "the next full validation judges it again"
+        )
+        return [Verdict(rule.name, False, 0, 0, note=note) for rule in rules]
+    unknown = "not judged yet: full validations judge it"
+    return [known.get(rule.name, Verdict(rule.name, True, 0, 0, note=unknown)) for rule in rules]
+
+
+def _read(data_docs: Path, name: str) -> dict[str, Verdict]:
+    """Read the verdicts by check; none if there is no file. Older versions kept them only in the report."""
+    for file in (verdicts_file(data_docs, name), data_docs / COLLECTIONS / f"{name}.json"):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue
+        saved = json.loads(text)
+        at = moment(saved["at_ms"])
+        return {check["check"]: _verdict(check, at) for check in saved["checks"]}
+    return {}
+
+
+def _verdict(check: dict[str, object], at: str) -> Verdict:
+    name, passed, sentence, evidence = (check[key] for key in ("check", "passed", "sentence", "evidence"))
+    if not isinstance(passed, bool) or not isinstance(evidence, list):
+        raise ValueError(f"{name} has no verdict")
+    return Verdict(str(name), passed, 0, 0, note=f"as judged at {at}: {sentence}", examples=list(map(str, evidence)))
+
+
+def _save(data_docs: Path, name: str, text: str) -> None:
+    file = verdicts_file(data_docs, name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(file, text)
