@@ -257,7 +257,7 @@ def test_a_damaged_table_does_not_hide_the_status(lake: Lake) -> None:
     newest = sorted(log.glob("*.json"))[-1]
     newest.write_text("{")
     shown = json.loads(call("status", "--json", "--config", str(lake.file)))["collections"][NAME]
-    assert shown["state"] == "in order"
+    assert (shown["state"], shown["severity"]) == ("published table is damaged", "warning")
     assert "is torn" in shown["publication"]["problem"] and shown["publication"]["as_of"] is None
     send_more(lake)
     assert isinstance(lake.current().errors[NAME], DamagedPublication)

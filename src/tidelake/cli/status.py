@@ -147,11 +147,15 @@ def _notes(status: CollectionStatus) -> list[str]:
     notes += [status.topic_problem] if status.topic_problem else []
     notes += status.topic_gaps
     notes += [status.late_problem] if status.late_problem else []
+    if status.published_problem is not None:
+        notes.append(f"published table: {status.published_problem}")
     notes += [
         f"{noted['detail']}{' (decided)' if noted['decided'] else ''}" for noted in status.contradictions[:_TIMES_SHOWN]
     ]
     # The sentence has the worst problem, and leaves out the kind of a contradiction.
     notes = [note for note in notes if (note.partition(": ")[2] or note) not in status.sentence]
+    if status.published_problem is not None:
+        notes.append(f"move the folder of the published table away, then run `tidelake current {status.name}`")
     if status.waiting is not None and status.waiting.first_missing is not None:
         notes.append(f"`tidelake explain {status.name}` shows which statement announced them, and what is missing")
     notes += [

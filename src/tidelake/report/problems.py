@@ -95,6 +95,12 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
                 ),
             )
         )
+    if status.published_problem is not None:
+        text = (
+            f"The table for other engines cannot be read: {status.published_problem}. Move its folder away, and "
+            "publish the contents anew."
+        )
+        found.append(Problem("warning", text, (f"tidelake path {name}", f"tidelake current {name}")))
     missing = status.waiting.first_missing if status.waiting is not None else None
     if missing is not None:
         found.append(_waiting(status, name, missing))
