@@ -249,7 +249,7 @@ def test_before_the_first_publication_path_says_what_to_do(tmp_path: Path, spark
     assert published(lake).as_of is None
     done = run("path", NAME, "--config", str(lake.file))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "'prices' is not published yet" in done.stderr and "python -m jobs.current" in done.stderr
+    assert "'prices' is not published yet" in done.stderr and "run `tidelake current prices` once" in done.stderr
 
 
 def test_a_damaged_table_does_not_hide_the_status(lake: Lake) -> None:

@@ -6,10 +6,13 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.cli.commands import invoke
 from tests.expectations.reports import STATUS
 from tests.report.published import configure, published, tear
 from tidelake import open_lake
+from tidelake.errors import NotPublished
 from tidelake.read.publication import contents_rows, publication_of
 from tidelake.read.status import CollectionStatus
 from tidelake.report.pages import render_collection
@@ -56,3 +59,11 @@ def test_a_damaged_publication_is_no_worse_than_what_stops_the_collection() -> N
     assert (decided.state, decided.verdict.severity) == ("published table is damaged", "warning")
     assert replace(decided, damaged="a file is missing").state == "DAMAGED below upper"
     assert replace(STATUS, publication=publication | {"problem": None}).state == "in order"
+
+
+@pytest.mark.parametrize("counts", [[], [9]])
+def test_what_is_to_be_run_is_a_command_that_an_installed_wheel_has(counts: list[int]) -> None:
+    assert "run `tidelake current prices` once" in NotPublished("prices").hint
+    noted = {"time": 9, "detail": "x", "decided": True}
+    (problem,) = problems_of(replace(STATUS, contradictions=[noted], decided_counts=counts), None)
+    assert problem.commands[0] == "tidelake seal prices"

@@ -135,10 +135,10 @@ def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:
             found.append(Problem("alarm", f"Time {time} is held back: {noted['detail']}.", (explain, count, discard)))
         elif time in status.decided_counts:
             text = f"Time {time} is decided; the next seal applies the decision."
-            found.append(Problem("warning", text, (f"python -m jobs.seal --collection {name}",)))
+            found.append(Problem("warning", text, (f"tidelake seal {name}",)))
         else:
             text = f"At time {time}, a statement is left out. If the rest differs from the announced number, decide it."
-            found.append(Problem("warning", text, (f"python -m jobs.seal --collection {name}", count)))
+            found.append(Problem("warning", text, (f"tidelake seal {name}", count)))
     return found + _more(len(status.contradictions), "contradiction")
 
 
