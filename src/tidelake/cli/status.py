@@ -12,7 +12,7 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
 from tidelake.cli.render import console, late_note, print_json, say
-from tidelake.errors import TidelakeError
+from tidelake.errors import OptionRefused, TidelakeError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,6 +41,9 @@ def status(
     The exit status is 1 if a collection needs somebody, because it does not continue, or cannot be trusted, by itself.
     """
     if watch:
+        if as_json or check:
+            option = "--json" if as_json else "--check"
+            raise OptionRefused(f"--watch and {option} cannot be combined", "repeat the command without --watch")
         _watch(config, names or (), every_s)
         return
     statuses = open_lake(config).status(*(names or ()))
