@@ -26,12 +26,14 @@ from assets.options import RunOptions
 from assets.story import told_to
 from assets.topics import look_at_topics, observation
 from tidelake.errors import (
+    ArgumentRefused,
     Conflict,
     Indeterminate,
     RegistryUnreachable,
     SourceError,
     TidelakeError,
     TopicUnreachable,
+    hint_for_name,
 )
 from tidelake.settings.collection import CollectionSettings
 
@@ -80,8 +82,17 @@ def lake_of(context: OpExecutionContext, names: Names) -> Lake:
 
 
 def options_of(context: OpExecutionContext, names: Names) -> RunOptions:
-    """Return the options of the run."""
+    """Return the options of the run.
+
+    Raises:
+        Failure: they name a collection that the lake does not have.
+    """
     options: RunOptions = getattr(context.resources, names.options)
+    known = lake_of(context, names).settings.names
+    unknown = next((name for name in options.collections if name not in known), None)
+    if unknown is not None:
+        rule = "which is no collection of this lake"
+        raise failure_of(ArgumentRefused("collections", unknown, rule, hint_for_name(unknown, known)))
     return options
 
 

@@ -17,7 +17,7 @@ from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
 
 if TYPE_CHECKING:
-    from tidelake.errors import TopicGap
+    from tidelake.errors import TidelakeError, TopicGap
     from tidelake.store.entry import Collection
 
 TOPICS_GROUP = "topics"
@@ -99,14 +99,23 @@ def look_at_topics(settings: CollectionSettings, stored: Collection | None) -> l
     return states
 
 
-def look_at_lake(settings: Settings, collection: CollectionSettings) -> list[TopicState]:
-    """Look at the topics of a collection that may not exist yet; raises as `look_at_topics` does."""
+def look_at_lake(settings: Settings) -> dict[str, list[TopicState] | TidelakeError]:
+    """Look at the topics of each collection, whether or not it exists yet; an error takes the place of the states."""
+    from tidelake.errors import TidelakeError
     from tidelake.store.catalog import Catalog
     from tidelake.store.layout import Store
 
-    catalog = Catalog(Store(settings.store))
-    exists = collection.name in {entry.name for entry in catalog.entries()}
-    return look_at_topics(collection, catalog.find(collection.name) if exists else None)
+    try:
+        stored = Catalog(Store(settings.store)).collections()
+    except TidelakeError as error:
+        return dict.fromkeys((collection.name for collection in settings.collections), error)
+    states: dict[str, list[TopicState] | TidelakeError] = {}
+    for collection in settings.collections:
+        try:
+            states[collection.name] = look_at_topics(collection, stored.get(collection.name))
+        except TidelakeError as error:
+            states[collection.name] = error
+    return states
 
 
 def observation(key: AssetKey, state: TopicState, lag_s: float | None = None) -> AssetObservation:

@@ -88,11 +88,11 @@ def _observe_job(names: Names, environment: Environment) -> JobDefinition:
     @op(name=f"{names.lake}__{OBSERVE}", required_resource_keys={names.resource})
     def observe(context: OpExecutionContext) -> Iterator[Output[None]]:
         lake: LakeResource = getattr(context.resources, names.resource)
+        looks = look_at_lake(lake.settings)
         for collection in lake.settings.collections:
-            try:
-                states = look_at_lake(lake.settings, collection)
-            except TidelakeError as error:
-                context.log.warning(f"{collection.name}: {error.fact}")
+            states = looks[collection.name]
+            if isinstance(states, TidelakeError):
+                context.log.warning(f"{collection.name}: {states.fact}")
                 continue
             for key, state in zip(names.topics(collection), states, strict=True):
                 context.log_event(observation(key, state))

@@ -127,11 +127,11 @@ def build_new_offsets_sensor(names: Names, environment: Environment, settings: S
 def _look_at_all(settings: Settings) -> tuple[dict[str, _Look], list[str]]:
     """Look at the topics of each collection; a topic that cannot be read is a problem of its collection alone."""
     looks, problems = {}, []
-    for collection in settings.collections:
-        try:
-            looks[collection.name] = _Look(look_at_lake(settings, collection))
-        except TidelakeError as error:
-            problems.append(f"{collection.name}: {error.fact}")
+    for name, states in look_at_lake(settings).items():
+        if isinstance(states, TidelakeError):
+            problems.append(f"{name}: {states.fact}")
+        else:
+            looks[name] = _Look(states)
     return looks, problems
 
 

@@ -610,7 +610,7 @@ class NotPublished(InvalidUsage):
 
     collection: str
     fact = "'{collection}' is not published yet"
-    hint = "run `python -m jobs.current` once something is sealed; until then, use `tidelake read {collection}`"
+    hint = "run `tidelake current {collection}` once something is sealed; until then, use `tidelake read {collection}`"
 
 
 class NoCheckout(InvalidUsage):

@@ -79,13 +79,21 @@ class Lake:
 
         Raises:
             ConfigurationError: the file names no such collection.
+
+        Cost: the entries of the catalog are read once, and then what `read_status` reads of each collection.
         """
+        chosen = self.settings.only(names).collections
+        try:
+            with _engine_errors():
+                stored = Catalog(Store(self.settings.store)).collections()
+        except TidelakeError as error:
+            return dict.fromkeys((settings.name for settings in chosen), error)
         found: dict[str, CollectionStatus | TidelakeError | None] = {}
-        for collection in Lake(self.settings.only(names)).collections():
+        for settings in chosen:
             try:
-                found[collection.name] = collection.status()
+                found[settings.name] = _status_of(settings, stored.get(settings.name))
             except TidelakeError as error:
-                found[collection.name] = error
+                found[settings.name] = error
         return found
 
     def trace(self, topic: str, partition: int, offset: int) -> dict[str, list[Fate] | TidelakeError]:
@@ -277,11 +285,7 @@ class LakeCollection:
             TidelakeError: the store cannot be read, or is damaged.
         """
         with _engine_errors():
-            if all(entry.name != self.name for entry in self._catalog.entries()):
-                return None
-            stored = self._stored()
-            topics = open_topics(self.settings, stored.entry.decisions)
-            return read_status(stored, topics, self.settings.stalled_after_s)
+            return _status_of(self.settings, self._catalog.collections().get(self.name))
 
     def explain(self, time: int | None = None) -> Explanation:
         """Explain a time: who proved it and how, or what it waits for. Starts no JVM.
@@ -342,8 +346,7 @@ class LakeCollection:
         from tidelake.read.trace import trace_message  # imported late: only this needs a codec and the topics
 
         with _engine_errors():
-            is_known = any(entry.name == self.name for entry in self._catalog.entries())
-            stored = self._stored() if is_known else None
+            stored = self._catalog.collections().get(self.name)
             fates = trace_message(stored, self.settings, topic, partition, offset)
         if not fates:
             raise UnknownTopic(topic, self.settings.topics)
@@ -483,6 +486,15 @@ class LakeCollection:
 
     def _stored(self) -> Collection:
         return self._catalog.find(self.name)
+
+
+def _status_of(settings: CollectionSettings, stored: Collection | None) -> CollectionStatus | None:
+    """Return the state of a collection; None if it was never ingested."""
+    if stored is None:
+        return None
+    with _engine_errors():
+        topics = open_topics(settings, stored.entry.decisions)
+        return read_status(stored, topics, settings.stalled_after_s)
 
 
 @contextmanager

@@ -31,6 +31,14 @@ def test_status_says_that_a_collection_is_not_ingested_yet_or_does_not_exist(tmp
     assert "collections.yaml" in nothing.stderr
 
 
+@pytest.mark.parametrize("option", ["--json", "--check"])
+def test_watch_refuses_what_it_would_ignore(tmp_path: Path, option: str) -> None:
+    (tmp_path / "collections.yaml").write_text("collections: {}\n")
+    done = run("status", "--watch", option, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--watch and {option} cannot be combined" in done.stderr
+
+
 def test_status_starts_no_jvm_and_imports_no_spark(tmp_path: Path) -> None:
     (tmp_path / "collections.yaml").write_text("collections: {}\n")
     code = (

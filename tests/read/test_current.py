@@ -249,7 +249,7 @@ def test_before_the_first_publication_path_says_what_to_do(tmp_path: Path, spark
     assert published(lake).as_of is None
     done = run("path", NAME, "--config", str(lake.file))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "'prices' is not published yet" in done.stderr and "python -m jobs.current" in done.stderr
+    assert "'prices' is not published yet" in done.stderr and "run `tidelake current prices` once" in done.stderr
 
 
 def test_a_damaged_table_does_not_hide_the_status(lake: Lake) -> None:
@@ -257,7 +257,7 @@ def test_a_damaged_table_does_not_hide_the_status(lake: Lake) -> None:
     newest = sorted(log.glob("*.json"))[-1]
     newest.write_text("{")
     shown = json.loads(call("status", "--json", "--config", str(lake.file)))["collections"][NAME]
-    assert shown["state"] == "in order"
+    assert (shown["state"], shown["severity"]) == ("published table is damaged", "warning")
     assert "is torn" in shown["publication"]["problem"] and shown["publication"]["as_of"] is None
     send_more(lake)
     assert isinstance(lake.current().errors[NAME], DamagedPublication)

@@ -127,6 +127,34 @@ def test_a_torn_log_is_damage_that_names_the_table(table: Location) -> None:
         read_published(table)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["7", "null", "[]", '"add"', '{"commitInfo": 7}', '{"commitInfo": null}', '{"add": 7}', '{"remove": [null]}'],
+)
+def test_a_log_line_of_another_shape_is_damage_that_names_the_version(table: Location, line: str) -> None:
+    publish(table, 1)
+    (table.local / "_delta_log" / f"{1:020d}.json").write_text(line)
+    with pytest.raises(DamagedPublication, match="prices is damaged: the log entry of version 1 is not one of Delta"):
+        read_published(table)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"commitInfo": {"timestamp": ' + "9" * 10_000 + "}}", "\udcff"])
+def test_a_log_line_that_cannot_be_parsed_is_damage(table: Location, line: str) -> None:
+    publish(table, 1)
+    (table.local / "_delta_log" / f"{1:020d}.json").write_text(line, errors="surrogateescape")
+    with pytest.raises(DamagedPublication, match="version 1"):
+        read_published(table)
+
+
+@pytest.mark.parametrize("note", [7, {"as_of": 3}, [], "[" * 100_000, '{"as_of": 1}'])
+def test_metadata_of_another_engine_is_no_note(table: Location, note: object) -> None:
+    publish(table, 1)
+    line = json.dumps({"commitInfo": {"userMetadata": note}})
+    (table.local / "_delta_log" / f"{1:020d}.json").write_text(line)
+    shown = read_published(table)
+    assert shown is not None and shown.as_of == 3
+
+
 def test_replaced_files_stay_for_a_week_from_their_replacement(table: Location) -> None:
     def folders() -> list[Path]:
         return sorted(table.local.glob("publish-*"))

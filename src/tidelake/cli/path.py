@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from tidelake import open_lake
@@ -9,13 +11,30 @@ from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
 from tidelake.cli.render import print_json, say
 from tidelake.errors import NotPublished
 
+if TYPE_CHECKING:
+    from tidelake.lake import Places
+
 
 def path(name: NameArgument, config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
-    """Print where the published contents are: a Delta table for every engine. Starts no JVM."""
+    """Print where the published contents are: a Delta table for every engine. Starts no JVM.
+
+    The exit status is 1 if they cannot be read there.
+    """
     places = open_lake(config).collection(name).places()
+    published = places.published
+    problem = None if published is None else published.problem
     if as_json:
         print_json({"name": name, **places.as_json()})
-        return
+    elif published is not None and problem is not None:
+        typer.echo(str(published.table))
+        say(f"error: {problem}")
+    else:
+        _print_path(name, places)
+    if problem is not None:
+        raise typer.Exit(1)
+
+
+def _print_path(name: str, places: Places) -> None:
     published = places.published
     older = None if places.older is None else str(places.older)
     if published is not None and published.shown is not None:

@@ -12,7 +12,7 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
 from tidelake.cli.render import console, late_note, print_json, say
-from tidelake.errors import TidelakeError
+from tidelake.errors import OptionRefused, TidelakeError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,6 +41,9 @@ def status(
     The exit status is 1 if a collection needs somebody, because it does not continue, or cannot be trusted, by itself.
     """
     if watch:
+        if as_json or check:
+            option = "--json" if as_json else "--check"
+            raise OptionRefused(f"--watch and {option} cannot be combined", "repeat the command without --watch")
         _watch(config, names or (), every_s)
         return
     statuses = open_lake(config).status(*(names or ()))
@@ -147,11 +150,15 @@ def _notes(status: CollectionStatus) -> list[str]:
     notes += [status.topic_problem] if status.topic_problem else []
     notes += status.topic_gaps
     notes += [status.late_problem] if status.late_problem else []
+    if status.published_problem is not None:
+        notes.append(f"published table: {status.published_problem}")
     notes += [
         f"{noted['detail']}{' (decided)' if noted['decided'] else ''}" for noted in status.contradictions[:_TIMES_SHOWN]
     ]
     # The sentence has the worst problem, and leaves out the kind of a contradiction.
     notes = [note for note in notes if (note.partition(": ")[2] or note) not in status.sentence]
+    if status.published_problem is not None:
+        notes.append(f"move the folder of the published table away, then run `tidelake current {status.name}`")
     if status.waiting is not None and status.waiting.first_missing is not None:
         notes.append(f"`tidelake explain {status.name}` shows which statement announced them, and what is missing")
     notes += [

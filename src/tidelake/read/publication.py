@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidelake.errors import DamagedTable
+from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage.location import Location
 from tidelake.store.catalog import Catalog
 from tidelake.store.entry import Collection
@@ -57,6 +58,8 @@ def publication_of(collection: Collection) -> PublishedContents | None:
         shown = read_published(table)
     except DamagedTable as error:
         return PublishedContents(publication, table, None, error.fact)
+    except OSError as error:
+        return PublishedContents(publication, table, None, f"{table} cannot be read: {engine_fact(error)}")
     # After a rebinding, the table shows the contents of the earlier collection until the next commit.
     own = shown if shown is not None and shown.collection_id == collection.entry.id else None
     return PublishedContents(publication, table, own)

@@ -100,6 +100,11 @@ class CollectionStatus:
     """The `upper_age_s` from which somebody should look."""
 
     @property
+    def published_problem(self) -> str | None:
+        """Why its published table cannot be read; None if it can be, or if there is none."""
+        return None if self.publication is None else self.publication.get("problem")
+
+    @property
     def verdict(self) -> Verdict:
         """What is wrong, if anything, and whether somebody has to act."""
         return verdict_of(self)

@@ -30,7 +30,10 @@ class Verdict(NamedTuple):
 
 def verdict_of(status: CollectionStatus) -> Verdict:
     """Return the first of the most severe verdicts on a collection."""
-    return max(_verdicts(status), key=lambda verdict: _RANK[verdict.severity])
+    verdicts = list(_verdicts(status))
+    worst = max(verdicts, key=lambda verdict: _RANK[verdict.severity])
+    # The last one says what is the matter if nothing else is; it may also warn of something beside another state.
+    return verdicts[0]._replace(severity=worst.severity) if worst is verdicts[-1] else worst
 
 
 def _verdicts(status: CollectionStatus) -> Iterator[Verdict]:
@@ -55,6 +58,7 @@ def _verdicts(status: CollectionStatus) -> Iterator[Verdict]:
         remedy = f"the clock: {status.times_ahead_s} s until it reaches the last time"
         sentence = f"times are ahead of the clock, which reaches the last time in {duration(status.times_ahead_s)}"
         yield Verdict("times are ahead of the clock", remedy, sentence, PROBLEM)
+    yield from _published(status)
     yield _in_order(status)
 
 
@@ -102,6 +106,14 @@ def _incomplete(status: CollectionStatus) -> Iterator[Verdict]:
         has_arrived = status.lag_messages == 0
         remedy = f"{number_of(first.missing, 'update')} at time {first.time}, or a decision about the count"
         yield Verdict(state, remedy, sentence, PROBLEM if has_arrived or stands else WARNING)
+
+
+def _published(status: CollectionStatus) -> Iterator[Verdict]:
+    """Yield what is wrong with the table for other engines; the collection itself is not affected."""
+    if status.published_problem is not None:
+        state = "published table is damaged"
+        remedy = f"its folder moved away, or readable again, and then `tidelake current {status.name}`"
+        yield Verdict(state, remedy, f"{state}: {status.published_problem}", WARNING)
 
 
 def _in_order(status: CollectionStatus) -> Verdict:

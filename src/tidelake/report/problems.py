@@ -96,6 +96,12 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
                 ),
             )
         )
+    if status.published_problem is not None:
+        text = (
+            f"The table for other engines cannot be read: {status.published_problem}. Move its folder away, and "
+            "publish the contents anew."
+        )
+        found.append(Problem("warning", text, (f"tidelake path {name}", f"tidelake current {name}")))
     missing = status.waiting.first_missing if status.waiting is not None else None
     if missing is not None:
         found.append(_waiting(status, name, missing))
@@ -130,13 +136,13 @@ def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:
             found.append(Problem("alarm", f"Time {time} is held back: {noted['detail']}.", (explain, count, discard)))
         elif time in status.decided_counts:
             text = f"Time {time} is decided; the next seal applies the decision."
-            found.append(Problem("warning", text, (f"python -m jobs.seal --collection {name}",)))
+            found.append(Problem("warning", text, (f"tidelake seal {name}",)))
         else:
             text = (
                 f"At time {time}, a statement is left out. If the rest differs from the announced number, decide on "
                 "the count."
             )
-            found.append(Problem("warning", text, (f"python -m jobs.seal --collection {name}", count)))
+            found.append(Problem("warning", text, (f"tidelake seal {name}", count)))
     return found + _more(len(status.contradictions), "contradiction")
 
 

@@ -72,10 +72,14 @@ class Catalog:
         Raises:
             UnknownCollection: the store has no such collection.
         """
-        for entry in self.entries():
-            if entry.name == name:
-                return Collection(entry, self.store.collection(entry.id))
-        raise UnknownCollection(str(self.store.root), name)
+        found = self.collections().get(name)
+        if found is None:
+            raise UnknownCollection(str(self.store.root), name)
+        return found
+
+    def collections(self) -> dict[str, Collection]:
+        """Return all collections, by name."""
+        return {entry.name: Collection(entry, self.store.collection(entry.id)) for entry in self.entries()}
 
     def publication(self, name: str) -> Publication | None:
         """Return the publication of this name; None if nothing was ever published under it.

@@ -78,21 +78,33 @@ def read_published(table: Location) -> Published | None:
     Cost: the log is listed, and its newest entry read; earlier entries only after a commit that changes no rows, such
     as a VACUUM.
     """
+    try:
+        return _newest_note(table)
+    except DamagedTable as error:
+        raise DamagedPublication(error.table, error.detail) from error
+
+
+def _newest_note(table: Location) -> Published | None:
     newest = newest_version(table)
     for version in range(newest, max(-1, newest - _NOTE_VERSIONS_MAX), -1):
-        try:
-            entry = read_entry(table, version)
-        except DamagedTable as error:
-            raise DamagedPublication(error.table, error.detail) from error
+        entry = read_entry(table, version)
         if entry is None:
             return None
-        note = _note_of(entry)
-        if note is not None:
+        try:
+            if not all(isinstance(action, dict) for action in entry):
+                raise TypeError("a line that is no object")
+            note = _note_of(entry)
+            changes_rows = note is None and _changes_rows(entry)
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise DamagedTable(str(table), f"the log entry of version {version} is not one of Delta") from error
+        if note is not None or changes_rows:
             return note
-        files = [action[kind] for action in entry for kind in ("add", "remove") if kind in action]
-        if any(file.get("dataChange", True) for file in files):
-            return None
     return None
+
+
+def _changes_rows(entry: Entry) -> bool:
+    files = [action[kind] for action in entry for kind in ("add", "remove") if kind in action]
+    return any(file.get("dataChange", True) for file in files)
 
 
 def _note_of(entry: Entry) -> Published | None:

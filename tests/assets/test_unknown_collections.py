@@ -1,0 +1,30 @@
+"""Options of a run that name no collection of the lake, without a JVM."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dagster import Failure
+
+from assets.names import Names
+from assets.options import RunOptions
+from assets.steps import options_of
+
+NAMES = Names("lakes")
+
+
+def test_a_misspelt_collection_fails_the_run_and_names_the_nearest() -> None:
+    def read(*collections: str) -> RunOptions:
+        lake = SimpleNamespace(settings=SimpleNamespace(names=("prices", "visits")))
+        resources = {NAMES.resource: lake, NAMES.options: RunOptions(collections=list(collections))}
+        context: Any = SimpleNamespace(resources=SimpleNamespace(**resources))
+        return options_of(context, NAMES)
+
+    assert read().selects("visits")
+    assert not read("prices").selects("visits")
+    with pytest.raises(Failure, match="collections is 'prcies', which is no collection of this lake") as caught:
+        read("visits", "prcies")
+    assert "did you mean 'prices'?" in str(caught.value.description)
+    assert not caught.value.allow_retries

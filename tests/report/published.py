@@ -1,0 +1,64 @@
+"""A collection that is published without a JVM."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from tests.expectations.reports import settings
+from tests.report.stored import NAME, Stored
+from tidelake.storage.location import Location
+from tidelake.store.catalog import Catalog
+from tidelake.store.published import Published, StagedRows, published_table
+
+
+def publish(catalog: Catalog, name: str = NAME) -> Location:
+    """Publish two rows AS OF time 4, and return where they are."""
+    collection = catalog.find(name)
+    publication = catalog.publish(collection)
+    staged = StagedRows(published_table(collection, publication))
+    write_deltalake(str(staged.folder), pa.table({"id": [1, 2], "_diff": [1, 1]}))
+    staged.take()
+    note = Published(
+        collection=name,
+        collection_id=collection.entry.id,
+        as_of=4,
+        since=0,
+        upper=5,
+        bound_at_ms=publication.bound_at_ms,
+        published_at_ms=1,
+        proofs_at_ms=0,
+        rows=2,
+        contents_rows=2,
+        columns=("id", "_diff"),
+    )
+    staged.commit(name, "", note)
+    return staged.table
+
+
+def tear(table: Location) -> None:
+    """Damage the newest entry of a published table."""
+    sorted((table.local / "_delta_log").glob("*.json"))[-1].write_text("{")
+
+
+def configure(root: Path, *names: str) -> Path:
+    """Write the settings of a lake whose store is `root / "store"`; its topics are empty."""
+    block = settings("plain").value_schema
+    blocks = {}
+    for name in names or (NAME,):
+        (root / "topics" / name).mkdir(parents=True, exist_ok=True)
+        blocks[name] = {"family": "plain", "topic": name, "schema": block}
+    file = root / "collections.yaml"
+    file.write_text(json.dumps({"store": "store", "topics": "topics", "collections": blocks}))
+    return file
+
+
+def published(root: Path) -> tuple[Stored, Location]:
+    """Return a collection that is sealed before time 5 and published, and where it is published."""
+    stored = Stored(root)
+    stored.seal({4: 0}, 5)
+    configure(root)
+    return stored, publish(stored.catalog)
