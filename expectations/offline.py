@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from expectations.data_docs import INDEX, Notes, read_notes, result_file, results_folder
+from tidelake.report.files import replace_text
 from tidelake.report.text import shown
 
 STYLE = "tidelake.css"
@@ -106,7 +107,7 @@ def make_readable_offline(data_docs: Path, suite: str) -> None:
             text = above + _section(read_notes(data_docs, page)) + _by_severity(data_docs, page, contents + below)
             above, head, below = text.partition("</head>")
             style = f'<link rel="stylesheet" href="{link}">'
-            _write(page, re.sub("<head>", f"<head>{_POLICY}", above, count=1) + style + head + below)
+            replace_text(page, re.sub("<head>", f"<head>{_POLICY}", above, count=1) + style + head + below)
     rows = [
         _ROW.format(
             icon=result.icon,
@@ -120,7 +121,7 @@ def make_readable_offline(data_docs: Path, suite: str) -> None:
         )
         for result in list_results(data_docs, _LISTED_MAX)
     ]
-    _write(data_docs / INDEX, _INDEX.format(policy=_POLICY, style=STYLE, rows="\n".join(rows)))
+    replace_text(data_docs / INDEX, _INDEX.format(policy=_POLICY, style=STYLE, rows="\n".join(rows)))
 
 
 def _by_severity(data_docs: Path, page: Path, text: str) -> str:
@@ -207,10 +208,3 @@ def _readable_time(folder: str) -> str:
     """
     match = re.match(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)", folder)
     return folder if match is None else "{}-{}-{} {}:{}:{}".format(*match.groups())
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a page atomically: somebody may be reading it."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
 from jobs.pages import judge_and_report, report_unreadable
-from tidelake.errors import DamagedTable, StepFailed
+from tidelake.errors import BlockingCheckFailed, DamagedTable, StepFailed
 from tidelake.read.status import read_late
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
@@ -27,7 +27,8 @@ def run(spark: SparkSession, settings: Settings, full: bool = False, writes_page
         spark: the session.
         settings: the settings of the lake.
         full: whether to recount everything.
-        writes_pages: whether to judge each validation, and to write its page; only for full validations.
+        writes_pages: whether to judge each validation, and to write its page; only for full validations. A blocking
+            check that fails is then an error of the collection.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
@@ -50,10 +51,17 @@ def run(spark: SparkSession, settings: Settings, full: bool = False, writes_page
                 "validate", collection.name, "late statements could not be compared", validated.late_problem
             )
         if writes_pages:
+            from expectations.suite import rules_of
+
             judged = judge_and_report(spark, lake, settings, collection, validated)
-            for verdict in judged.judgement.verdicts if judged is not None else ():
-                if not verdict.passed:
-                    log.warning("check failed", collection=collection.name, check=verdict.check)
+            failed = [] if judged is None else [check.check for check in judged.judgement.verdicts if not check.passed]
+            for check in failed:
+                log.warning("check failed", collection=collection.name, check=check)
+            if blocking := [rule.name for rule in rules_of(settings) if rule.blocking and rule.name in failed]:
+                report.errors.setdefault(
+                    collection.name,
+                    BlockingCheckFailed("validate", collection.name, "blocking checks", ", ".join(blocking)),
+                )
         return validated
 
     return run_step(spark, settings, "validate", step)

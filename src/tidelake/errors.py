@@ -829,3 +829,10 @@ class StepFailed(TidelakeError):
     detail: str
     fact = "{step} of '{collection}' failed: {kind}: {detail}"
     hint = "nothing was committed by the step that failed; the full error is in the log"
+
+
+class BlockingCheckFailed(StepFailed):
+    """A check that blocks has failed in a full validation: nothing may be built on the collection until it passes."""
+
+    fact = "blocking checks of '{collection}' failed: {detail}"
+    hint = "correct the data at its source, or the expectation; then run `tidelake validate {collection} --full` again"

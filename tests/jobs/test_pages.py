@@ -17,12 +17,12 @@ from structlog.testing import capture_logs
 from expectations.last_verdicts import last_verdicts
 from expectations.offline import list_results
 from expectations.suite import rules_of
-from jobs import validate
+from jobs import tick, validate
 from jobs.pages import is_about_the_table, judge_and_report
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
 from tests.lakes.upserts import ITEM, item
-from tidelake.errors import Conflict, DamagedTable, Fenced
+from tidelake.errors import BlockingCheckFailed, Conflict, DamagedTable, Fenced
 from tidelake.report.history import read_history
 from tidelake.settings.lake import load_settings
 from tidelake.store.commit import OpenTable
@@ -132,7 +132,10 @@ def test_a_validation_that_fails_keeps_the_last_verdicts_on_your_own_expectation
     lake = Lake(tmp_path, spark, expectations=OWN[:1])
     lake.send(updates(((1, 10), 0, 1), ((1, 11), 0, 1)), progress([0], [1], {0: 2}))
     lake.run()
-    validate.run_with_pages(spark, lake.settings)
+    report = tick.run_steps(spark, lake.settings, ("validate_full", "compact", "current"))
+    error = report.errors[NAME]
+    assert isinstance(error, BlockingCheckFailed) and error.detail == "id_values_to_be_unique"
+    assert list(report.results[NAME]) == ["validate_full"], "nothing is built on the collection"
     (settings,) = lake.settings.collections
     rules = [rule for rule in rules_of(settings) if rule.is_own]
     (before,) = last_verdicts(lake.settings.data_docs, NAME, rules)
@@ -224,8 +227,8 @@ def test_the_page_of_a_reclocked_collection_counts_records_and_shows_moments(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     lake = RawLake(tmp_path, spark, envelope="upsert", key="id", schema=ITEM)
-    for tick in range(3):
-        lake.put(*(item(key, 10 * tick) for key in range(4)))
+    for turn in range(3):
+        lake.put(*(item(key, 10 * turn) for key in range(4)))
         lake.ingest()
     facts = validated(lake)
     assert "12 records read, 12 rows stored at 3 times." in facts["verdict"] and " UTC)" in facts["verdict"]

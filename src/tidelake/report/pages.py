@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import ArrowException
 
 from tidelake.report.facts import Facts, summary_of
+from tidelake.report.files import replace_text
 from tidelake.report.history import append_history, read_history, row_of
 from tidelake.report.problems import ORDER, Level
 from tidelake.report.text import counted, for_how_long, moment, shown, shown_values
@@ -61,8 +62,8 @@ def write_report(data_docs: Path, facts: Facts, names: Sequence[str]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{facts.name}.html"
     history = _with_history(data_docs, facts)
-    _write(folder / f"{facts.name}.json", json.dumps(facts.as_json(), indent=1))
-    _write(page, render_collection(facts, history, (data_docs / CHECKS_PAGE).exists()))
+    replace_text(folder / f"{facts.name}.json", json.dumps(facts.as_json(), indent=1))
+    replace_text(page, render_collection(facts, history, (data_docs / CHECKS_PAGE).exists()))
     write_lake_page(data_docs, names, summary_of(facts))
     return page
 
@@ -79,8 +80,8 @@ def write_lake_page(data_docs: Path, names: Sequence[str], summary: dict[str, An
             known[summary["name"]] = shown_values(summary)
         summaries = [known.get(name, {"name": name, "level": "none", "at_ms": None}) for name in names]
         summaries.sort(key=lambda row: (ORDER.get(row["level"], len(ORDER)), row["name"]))
-        _write(data_docs / LAKE_JSON, json.dumps({"collections": summaries}, indent=1))
-        _write(data_docs / LAKE_PAGE, render_lake(summaries, (data_docs / CHECKS_PAGE).exists()))
+        replace_text(data_docs / LAKE_JSON, json.dumps({"collections": summaries}, indent=1))
+        replace_text(data_docs / LAKE_PAGE, render_lake(summaries, (data_docs / CHECKS_PAGE).exists()))
 
 
 def render_collection(facts: Facts, history: Sequence[dict[str, Any]] = (), has_checks_page: bool = False) -> str:
@@ -211,10 +212,3 @@ def _locked(file: Path) -> Iterator[None]:
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file atomically: somebody may be reading it."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8", errors="backslashreplace")
-    unfinished.replace(path)

@@ -326,5 +326,10 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Nothing was committed by the step. Read the log, then run the step again; it continues from the last commit.",
         ("df -h", "tail -n 100 .logs/spark.log", _STATUS),
     ),
+    errors.BlockingCheckFailed: Entry(
+        "The contents do not meet an expectation with `blocking: true`, or rows below `upper` are not what was proven.",
+        "Look at the check in the report. Correct the data at its source, or the expectation, and validate again.",
+        ("tidelake validate orders --full", _STATUS),
+    ),
 }
 """Every error that may be raised, with its entry."""

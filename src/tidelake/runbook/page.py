@@ -97,6 +97,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "DataRefused": {"problem": "'price' is missing"},
     "DecisionRefused": {"problem": "time 3 of 'orders' is already sealed", "fix": "decide about an open time"},
     "EncodingRefused": {"problem": "a decimal or a timestamp is out of range for its type"},
+    "BlockingCheckFailed": {"kind": "blocking checks", "detail": "id_values_to_be_unique"},
     "EnvelopeBreach": {"detail": '{"id": 1} has diff -1'},
     "GeneratorRefused": {"problem": "data/topics/orders is not empty", "fix": "give an empty folder"},
     "Indeterminate": {"detail": "the log could not be read back"},
