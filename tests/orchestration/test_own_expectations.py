@@ -37,7 +37,7 @@ def test_a_blocking_expectation_stops_what_is_downstream_until_a_full_validation
     nightly = run_nightly_job(lakes.config, instance)
     assert failed_checks(nightly) == {f"prices/{CHECK}": "ERROR"}
     assert "2 of 5 rows do not" in shown(nightly)["description"]
-    assert materialized(nightly) == set()
+    assert compacted(nightly) == set()
     page = lakes.root / "docs" / "collections" / "prices.html"
     assert shown(nightly)["report"] == page.resolve().as_uri()
     assert "failed, blocks what is downstream" in page.read_text(encoding="utf-8")
