@@ -113,10 +113,10 @@ def test_settings_load_an_envelope_that_another_package_provides(
     monkeypatch.syspath_prepend(str(package.parent))
     block = {"topic": "lines", "envelope": "words", "schema": LINE}
     file = tmp_path / "collections.yaml"
-    file.write_text(yaml.safe_dump({"collections": {"lines": block}}), encoding="utf-8")
+    file.write_text(yaml.safe_dump({"lake": "poems", "collections": {"lines": block}}), encoding="utf-8")
     try:
         assert load_settings(file).collection("lines").terms.name == "words"
         definitions = build_location(Environment(config_file=file)).resolve_asset_graph()
-        assert AssetKey(["lines", "ingest"]) in definitions.get_all_asset_keys()
+        assert AssetKey(["poems", "lines"]) in definitions.get_all_asset_keys()
     finally:
         forget_toys()
