@@ -178,7 +178,8 @@ def test_random_histories_in_the_table_agree_with_the_model(
             assert table.read(since) == contents(statements, since).rows
         # The keys in error can also be listed without a JVM, but only at the last time.
         named = [f'{{"id":"{key}"}}: {error}' for key, error in sorted(contents(statements, ticks.time).errors.items())]
-        assert key_errors.keys_in_error(table.collection) == key_errors.KeyErrors(len(named), first=named)
+        found = key_errors.keys_in_error(table.collection)
+        assert (found.count, found.first, len(found.rows)) == (len(named), named, len(named))
     last = max(statement.time for statement in statements)
     for as_of in {since, rng.randint(since, last), last}:
         expected = contents(statements, as_of)
