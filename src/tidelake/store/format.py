@@ -9,7 +9,7 @@ later format. See docs/decisions/format.md.
 from __future__ import annotations
 
 FORMAT, FORMAT_VERSION = "format", 2
-"""The value that states a table's format, and the format that every table is brought over to. A table without the
+"""The value that states a table's format, and the format that every table is upgraded to. A table without the
 value was created before formats were stated. Tables of format 1, which was never released, lack the property."""
 CATALOG_VERSION = 3
 """The format of a catalog from its first publication on. No table has a later format that this release knows."""
