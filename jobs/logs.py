@@ -59,7 +59,7 @@ def log_to(listener: Callable[[Event], None], debug: bool = False) -> Iterator[N
         listener(event)
         raise structlog.DropEvent
 
-    before = structlog.get_config()
+    is_configured, before = structlog.is_configured(), structlog.get_config()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -72,7 +72,10 @@ def log_to(listener: Callable[[Event], None], debug: bool = False) -> Iterator[N
     try:
         yield
     finally:
-        structlog.configure(**before)
+        if is_configured:
+            structlog.configure(**before)
+        else:  # `configure` would make the defaults, which print on standard output, a choice
+            structlog.reset_defaults()
 
 
 def write_traceback(error: BaseException) -> None:
