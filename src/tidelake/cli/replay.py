@@ -110,9 +110,12 @@ def _no_log() -> Iterator[None]:
     """Keep the jobs' log messages out of the output: what the jobs find is printed, and their errors are raised."""
     import structlog
 
-    before = structlog.get_config()
+    is_configured, before = structlog.is_configured(), structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
         yield
     finally:
-        structlog.configure(**before)
+        if is_configured:
+            structlog.configure(**before)
+        else:
+            structlog.reset_defaults()
