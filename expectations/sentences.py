@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelake.report.text import counted, for_how_long
+from tidelake.read.words import counted
+from tidelake.report.text import for_how_long
 
 if TYPE_CHECKING:
     import pandas as pd

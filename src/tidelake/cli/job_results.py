@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidelake.cli.times import with_iso
+from tidelake.read.words import counted
 
 
 def sentence_of(step: str, result: Any, mints_times: bool) -> str:
@@ -19,16 +20,6 @@ def sentence_of(step: str, result: Any, mints_times: bool) -> str:
     show = with_iso if mints_times else str
     verb = step.removesuffix("_full")
     return f"{verb}: {_SENTENCES[verb](result, show)}"
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "time"), counted(2000, "time"), counted(2, "copy")
-    ('1 time', '2,000 times', '2 copies')
-    """
-    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
-    return f"{number:,} {what if number == 1 else plural}"
 
 
 def _ingest(result: Any, show: Callable[[int], str]) -> str:

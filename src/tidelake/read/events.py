@@ -49,13 +49,3 @@ class Event:
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON values, and `at`."""
         return {"at_ms": self.at_ms, "at": self.at, "kind": self.kind, "what": self.what, **self.facts}
-
-
-def counted(number: int, noun: str) -> str:
-    """Write a number with its noun.
-
-    >>> counted(1, "row"), counted(2_000, "copy")
-    ('1 row', '2,000 copies')
-    """
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"

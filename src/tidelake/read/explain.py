@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from tidelake.protocol.order import INT64_MAX
-from tidelake.read.verdict import number_of
 from tidelake.read.waiting import read_waiting, stored_counts
+from tidelake.read.words import counted
 from tidelake.seal.pending import Pending
 from tidelake.store.bindings import read_bindings
 from tidelake.store.commit import OpenTable
@@ -103,7 +103,7 @@ def _explain_proof(collection: Collection, found: Explanation) -> None:
         numbers = f"{proof['announced']:,} announced, {proof['counted']:,} counted"
         if proof["decision"] is not None:
             numbers = f"{proof['announced']:,} by decision, {proof['counted']:,} counted"
-        copies = f", {number_of(proof['copies'], 'surplus copy', 'surplus copies')}" if proof["copies"] else ""
+        copies = f", {counted(proof['copies'], 'surplus copy', 'surplus copies')}" if proof["copies"] else ""
         found.facts.append(
             f"sealed {iso(proof['at_ms'])}, by the seal from {proof['lower']} to {end}: {numbers}{copies}"
         )
@@ -128,7 +128,7 @@ def _explain_binding(collection: Collection, table: OpenTable, found: Explanatio
     binding = bindings[-1]
     found.proof = binding.as_json()
     found.announced = found.counted = binding.rows if binding.time == found.time else 0
-    read = f"{number_of(binding.records, 'record')}, {number_of(binding.rows, 'row')}"
+    read = f"{counted(binding.records, 'record')}, {counted(binding.rows, 'row')}"
     quarantined = f", {binding.quarantined:,} quarantined" if binding.quarantined else ""
     ends = ", ".join(f"{topic}:{partition} before offset {end}" for (topic, partition), end in binding.ends.items())
     if binding.time == found.time:
@@ -148,7 +148,7 @@ def _add_validations(collection: Collection, found: Explanation) -> None:
         found.facts.append(f"a validation has found damage below upper: {proofs.damaged}")
         found.next_steps.append(f"tidelake verify {collection.name} --deep")
     elif proofs.validated_closed or found.time < proofs.validated_upper:
-        validations = number_of(proofs.validations, "validation")
+        validations = counted(proofs.validations, "validation")
         found.facts.append(f"recounted independently; {validations} so far found no difference")
     else:
         found.facts.append("not recounted yet: the next validation recounts it")
@@ -183,7 +183,7 @@ def _explain_open(
         found.next_steps.append(f"tidelake resolve count {collection.name} --time {found.time} --count N --reason …")
     elif not found.statements:
         found.state = "not announced"
-        here = "" if found.counted is None else f"; {number_of(found.counted, 'update')} here"
+        here = "" if found.counted is None else f"; {counted(found.counted, 'update')} here"
         found.facts.append(f"no progress statement that was read covers it{here}")
     elif provable is None or found.time < provable:
         found.state = "complete"
@@ -207,11 +207,9 @@ def _is_short(found: Explanation) -> bool:
 
 def _numbers(found: Explanation) -> str:
     here = "an unknown number" if found.counted is None else f"{found.counted:,}"
-    copies = f", plus {number_of(found.copies, 'copy', 'copies')}" if found.copies else ""
+    copies = f", plus {counted(found.copies, 'copy', 'copies')}" if found.copies else ""
     missing = (found.announced or 0) - (found.counted or 0)
-    lacks = (
-        f": {number_of(missing, 'update is', 'updates are')} missing" if found.counted is not None and missing else ""
-    )
+    lacks = f": {counted(missing, 'update is', 'updates are')} missing" if found.counted is not None and missing else ""
     return f"{found.announced or 0:,} announced, {here} here{copies}{lacks if missing > 0 else ''}"
 
 
@@ -234,12 +232,12 @@ def _add_statements(found: Explanation) -> None:
         end = "the end" if statement["upper"] is None else statement["upper"]
         found.facts.append(
             f"announced by topic '{statement['topic']}', partition {statement['partition']}, offset "
-            f"{statement['offset']}: {number_of(statement['count'], 'update')} at this time, in a statement about "
+            f"{statement['offset']}: {counted(statement['count'], 'update')} at this time, in a statement about "
             f"{statement['lower']} to {end}"
         )
     further = len(found.statements) - _SHOWN_MAX
     if further > 0:
-        found.facts.append(f"and by {number_of(further, 'further statement')}")
+        found.facts.append(f"and by {counted(further, 'further statement')}")
 
 
 def _add_quarantine(collection: Collection, found: Explanation) -> None:
@@ -255,7 +253,7 @@ def _add_quarantine(collection: Collection, found: Explanation) -> None:
         )
     unknown = [row for row in rows if not row["times"] and explanation_of(row, collection.entry.decisions) is None]
     if unknown and found.state == "waiting":
-        messages = number_of(len(unknown), "quarantined message")
+        messages = counted(len(unknown), "quarantined message")
         found.facts.append(f"{messages} may be about it: their times could not be read")
     if (about or unknown) and found.state in ("waiting", "contradicted"):
         found.next_steps.append(f"tidelake quarantine {collection.name}")
@@ -275,5 +273,5 @@ def iso(at_ms: int) -> str:
 
 def _decision_text(decision: Decision) -> str:
     count = getattr(decision, "count", None)
-    what = "a statement is discarded" if count is None else f"{number_of(count, 'update')}"
+    what = "a statement is discarded" if count is None else f"{counted(count, 'update')}"
     return f"{what}, {iso(decision.at_ms)}: {decision.reason}"

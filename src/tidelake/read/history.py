@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidelake.protocol.binding import Binding
-from tidelake.read.events import CREATED, DECISION, SEAL, TICK, Event, counted
+from tidelake.read.events import CREATED, DECISION, SEAL, TICK, Event
 from tidelake.read.log_events import CatalogLog, CommittedSeal, TableLog, read_catalog_log, read_table_log
 from tidelake.read.noted_events import ProvenSeal, noted_events, proven_seals
+from tidelake.read.words import counted
 from tidelake.store.bindings import read_bindings
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import described

@@ -10,7 +10,8 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from tidelake.read.events import COLUMNS, FENCE, FORMAT, MERGE, SINCE_MOVED, TICK, WITHDRAWAL, Event, counted
+from tidelake.read.events import COLUMNS, FENCE, FORMAT, MERGE, SINCE_MOVED, TICK, WITHDRAWAL, Event
+from tidelake.read.words import counted
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.commit import OpenTable

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelake.read.events import COMPACTION, CONTRADICTION, DAMAGE, LATE, VALIDATION, Event, counted
+from tidelake.read.events import COMPACTION, CONTRADICTION, DAMAGE, LATE, VALIDATION, Event
+from tidelake.read.words import counted
 from tidelake.storage.arrow import integers
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection

@@ -16,7 +16,6 @@ from tidelake.ingest.position import plan_next
 from tidelake.ingest.stream_schemas import resolve_stream
 from tidelake.protocol.message import Message, Updates
 from tidelake.protocol.order import INT64_MAX
-from tidelake.read.events import counted
 from tidelake.read.fates import (
     MISSING,
     NEVER_READ,
@@ -33,6 +32,7 @@ from tidelake.read.fates import (
 from tidelake.read.stored_topics import StoredTopic, stored_topics
 from tidelake.read.traced_record import TracedRecord, is_tombstone
 from tidelake.read.traced_stream import TracedStream
+from tidelake.read.words import counted
 from tidelake.settings.collection import CollectionSettings
 from tidelake.store.commit import OpenTable
 from tidelake.store.decision import AcceptGap

@@ -15,7 +15,6 @@ from tidelake.codec.typed import data_as_json, decode_data
 from tidelake.protocol.intervals import merge_intervals
 from tidelake.protocol.message import Update
 from tidelake.protocol.order import INT64_MAX
-from tidelake.read.events import counted
 from tidelake.read.fates import (
     CONTRADICTED,
     COPY,
@@ -31,6 +30,7 @@ from tidelake.read.fates import (
     StatementFate,
 )
 from tidelake.read.same_cells import same_cells
+from tidelake.read.words import counted
 from tidelake.settings.terms import envelope_terms
 from tidelake.storage.arrow import int64_array, integers
 from tidelake.store import late_notes

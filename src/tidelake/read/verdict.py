@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelake.read.words import counted
+
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
 
@@ -50,7 +52,7 @@ def _verdicts(status: CollectionStatus) -> Iterator[Verdict]:
     yield from _late(status)
     yield from _incomplete(status)
     if status.keys_in_error:
-        state = f"{number_of(status.keys_in_error, 'key')} in error"
+        state = f"{counted(status.keys_in_error, 'key')} in error"
         remedy = "a later good value, or a delete, for each key in error"
         sentence = f"{state}: reads refuse them until a later good value, or a delete, arrives"
         yield Verdict(state, remedy, sentence, PROBLEM)
@@ -81,7 +83,7 @@ def _contradicted(status: CollectionStatus) -> Iterator[Verdict]:
 
 def _late(status: CollectionStatus) -> Iterator[Verdict]:
     if status.late_undecided:
-        facts = number_of(status.late_undecided, "late fact")
+        facts = counted(status.late_undecided, "late fact")
         first = f": {status.late_evidence[0]}" if status.late_evidence else ""
         sentence = f"contradicted by {facts}; what was published does not change{first}"
         yield Verdict("contradicted by late facts", f"a decision about {facts}", sentence, PROBLEM)
@@ -104,7 +106,7 @@ def _incomplete(status: CollectionStatus) -> Iterator[Verdict]:
         counts = str(first).partition(": ")[2]
         sentence = f"{state}: {counts}, for {duration(status.upper_age_s)}{_unexplained(status)}{_unread(status)}"
         has_arrived = status.lag_messages == 0
-        remedy = f"{number_of(first.missing, 'update')} at time {first.time}, or a decision about the count"
+        remedy = f"{counted(first.missing, 'update')} at time {first.time}, or a decision about the count"
         yield Verdict(state, remedy, sentence, PROBLEM if has_arrived or stands else WARNING)
 
 
@@ -128,7 +130,7 @@ def _in_order(status: CollectionStatus) -> Verdict:
         definite = f"definite from {status.since} to before {status.upper}"
     parts = [f"in order, {definite}"]
     if status.pending:
-        parts.append(f"{number_of(status.pending, 'row')} at or after upper")
+        parts.append(f"{counted(status.pending, 'row')} at or after upper")
     severity = FINE
     if status.upper_age_s >= status.stalled_after_s:
         parts.append(f"upper has not moved for {duration(status.upper_age_s)}")
@@ -140,20 +142,11 @@ def _in_order(status: CollectionStatus) -> Verdict:
 
 def _unexplained(status: CollectionStatus) -> str:
     unexplained = sum(status.quarantine_unexplained.values())
-    return f"; {number_of(unexplained, 'quarantined message')} without an explanation" if unexplained else ""
+    return f"; {counted(unexplained, 'quarantined message')} without an explanation" if unexplained else ""
 
 
 def _unread(status: CollectionStatus) -> str:
-    return f"; {number_of(status.lag_messages, 'message')} unread" if status.lag_messages else ""
-
-
-def number_of(count: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun.
-
-    >>> number_of(1, "row"), number_of(1_200, "row"), number_of(2, "copy", "copies")
-    ('1 row', '1,200 rows', '2 copies')
-    """
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+    return f"; {counted(status.lag_messages, 'message')} unread" if status.lag_messages else ""
 
 
 def duration(seconds: int) -> str:

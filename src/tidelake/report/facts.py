@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tidelake.read.words import counted
 from tidelake.report.problems import ORDER, Level, Problem, problems_of
 from tidelake.report.samples import Reason, read_reasons
-from tidelake.report.text import CHARACTERS_MAX, counted, shown_values, time_text
+from tidelake.report.text import CHARACTERS_MAX, shown_values, time_text
 from tidelake.report.tide import OPEN_LISTED_MAX, OpenTime, Tide, read_tide
 from tidelake.store.decision import AcceptGap, AcceptTopic, Acknowledge, Count, Decision, Discard
 

@@ -18,11 +18,12 @@ import structlog
 from deltalake.exceptions import DeltaError
 from pyarrow import ArrowException
 
+from tidelake.read.words import counted
 from tidelake.report.facts import Facts, summary_of
 from tidelake.report.files import replace_text
 from tidelake.report.history import append_history, read_history, row_of
 from tidelake.report.problems import ORDER, Level
-from tidelake.report.text import counted, for_how_long, moment, shown, shown_values
+from tidelake.report.text import for_how_long, moment, shown, shown_values
 
 if TYPE_CHECKING:
     from jinja2 import Environment

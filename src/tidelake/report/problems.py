@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tidelake.read.verdict import FINE, PROBLEM, WARNING
-from tidelake.report.text import counted
+from tidelake.read.words import counted
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from tidelake.report.text import counted
+from tidelake.read.words import counted
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import read_rows

@@ -49,15 +49,6 @@ def shown_values(value: Any, limit: int = CHARACTERS_MAX) -> Any:
     return value
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "time"), counted(200_000, "update"), counted(0, "copy", "copies")
-    ('1 time', '200,000 updates', '0 copies')
-    """
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
 def for_how_long(seconds: float) -> str:
     """Return a duration in its largest unit.
 
