@@ -48,7 +48,6 @@ RETENTION_S = 6 * 3600
 LAST = {"last": SEQ}
 """Each entry states how it ends. Nothing else reveals that it was cut off between two lines."""
 _HINT = "_last_checkpoint"
-_ENTRY = re.compile(r"[0-9]{20}\.json")
 _OF_A_VERSION = re.compile(r"[0-9]{20}\.")
 _CHECKPOINT = re.compile(r"[0-9]{20}\.checkpoint\.parquet")
 _UNVERIFIED = re.compile(r"[0-9]{20}\.(crc|[0-9]{20}\.compacted\.json|checkpoint\..+\.(json|parquet))")
