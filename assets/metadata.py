@@ -6,7 +6,6 @@ that stays the same from run to run is a number.
 
 from __future__ import annotations
 
-import time as clock
 from typing import TYPE_CHECKING, Any
 
 from dagster import MetadataValue
@@ -106,9 +105,9 @@ def status_metadata(
 
 def upper_age_s(collection: Collection, status: CollectionStatus) -> int:
     """Return the seconds since upper last moved, or since the collection was created if upper never did."""
-    if status.lag_s is not None:
-        return max(0, int(status.lag_s))
-    return max(0, int(clock.time() - collection.entry.created_at_ms / 1000))
+    from tidelake.read.status import age_of_upper_s
+
+    return age_of_upper_s(collection, closed=False, lag_messages=None, lag_s=status.lag_s)
 
 
 def _lag_source_time(collection: Collection, status: CollectionStatus, upper: int) -> int:

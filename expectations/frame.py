@@ -5,7 +5,6 @@ Spark has already computed all expensive sums. The frame has a few thousand rows
 
 from __future__ import annotations
 
-import time as clock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -94,9 +93,6 @@ def frontier_age_s(collection: Collection, status: CollectionStatus) -> int:
 
     The result is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
     """
-    is_read = collection.entry.mints_times and status.lag_messages == 0
-    if status.closed or is_read:
-        return 0
-    if status.lag_s is not None:
-        return max(0, int(status.lag_s))
-    return max(0, int(clock.time() - collection.entry.created_at_ms / 1000))
+    from tidelake.read.status import age_of_upper_s
+
+    return age_of_upper_s(collection, status.closed, status.lag_messages, status.lag_s)

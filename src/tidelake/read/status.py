@@ -225,13 +225,13 @@ def read_status(
         keys_in_error_first=errors.first,
         times_ahead_s=_times_ahead_s(upper) if collection.entry.mints_times else 0,
         waiting=read_waiting(collection, table, files) if may_wait else None,
-        upper_age_s=_upper_age_s(collection, closed, lag, lag_s),
+        upper_age_s=age_of_upper_s(collection, closed, lag, lag_s),
         stalled_after_s=stalled_after_s,
         publication=None if (published := publication_of(collection)) is None else published.as_json(),
     )
 
 
-def _upper_age_s(collection: Collection, closed: bool, lag_messages: int | None, lag_s: float | None) -> int:
+def age_of_upper_s(collection: Collection, closed: bool, lag_messages: int | None, lag_s: float | None) -> int:
     """Return the seconds since upper last moved, or since the collection was created if upper never did.
 
     The result is 0 if upper need not move: the stream is closed, or a reclocked topic was read to its end.
