@@ -9,9 +9,18 @@ import click
 import typer
 
 from tidelake import open_lake
-from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, NameArgument
+from tidelake.cli.options import (
+    CONFIG,
+    ROWS_SHOWN,
+    ConfigOption,
+    JsonOption,
+    NameArgument,
+    RowsOption,
+    SkipErrorsOption,
+    WhereOption,
+)
 from tidelake.cli.render import print_rows, say
-from tidelake.cli.rows import ROWS_MAX, rows_of, spark_errors, with_bytes
+from tidelake.cli.rows import names_in, rows_of, spark_errors, with_bytes
 from tidelake.protocol.order import INT64_MAX, INT64_MIN
 
 
@@ -32,14 +41,9 @@ def diff(
     ],
     last: Annotated[int, typer.Option("--to", metavar="TIME", click_type=TimeType(), help="A time in [since, upper).")],
     columns: Annotated[str | None, typer.Option(help="The columns to compare, separated by commas.")] = None,
-    where: Annotated[str | None, typer.Option(help="A Spark SQL predicate on the data's columns only.")] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=0, max=ROWS_MAX, help="Maximum number of rows (by default 20, or all with --json)."),
-    ] = None,
-    skip_errors: Annotated[
-        bool, typer.Option("--skip-errors", help="Leave out keys whose newest value could not be decoded.")
-    ] = False,
+    where: WhereOption = None,
+    limit: RowsOption = None,
+    skip_errors: SkipErrorsOption = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,7 +54,7 @@ def diff(
 
     collection = open_lake(config).collection(name)
     kinds = {column.name: column.type for column in collection.columns}
-    wanted = list(dict.fromkeys(filter(None, map(str.strip, columns.split(","))))) if columns else []
+    wanted = names_in(columns)
     rows_max = limit if limit is not None else (None if as_json else ROWS_SHOWN)
     say(f"starting Spark, which logs to {LOG} …")
     session = start_session()

@@ -8,10 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from tidelake import open_lake
-from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption, NameArgument
+from tidelake.cli.options import (
+    CONFIG,
+    ROWS_SHOWN,
+    ConfigOption,
+    JsonOption,
+    NameArgument,
+    RowsOption,
+    SkipErrorsOption,
+    WhereOption,
+)
 from tidelake.cli.progress import shows_progress, working
 from tidelake.cli.render import print_rows, say
-from tidelake.cli.rows import ROWS_MAX, rows_of, spark_errors, with_bytes
+from tidelake.cli.rows import names_in, rows_of, spark_errors, with_bytes
 from tidelake.cli.times import check_number, read_time, with_iso
 from tidelake.protocol.iso_times import iso_of
 
@@ -29,14 +38,9 @@ def read(
         ),
     ] = None,
     columns: Annotated[str | None, typer.Option(help="The columns to read, separated by commas.")] = None,
-    where: Annotated[str | None, typer.Option(help="A Spark SQL predicate on the data's columns only.")] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=0, max=ROWS_MAX, help="Maximum number of rows (by default 20, or all with --json)."),
-    ] = None,
-    skip_errors: Annotated[
-        bool, typer.Option("--skip-errors", help="Leave out keys whose newest value could not be decoded.")
-    ] = False,
+    where: WhereOption = None,
+    limit: RowsOption = None,
+    skip_errors: SkipErrorsOption = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,7 +53,7 @@ def read(
     mints_times = collection.settings.mints_times
     at = None if as_of is None else read_time("--as-of", as_of, name, mints_times)
     kinds = {column.name: column.type for column in collection.columns}
-    wanted = list(dict.fromkeys(filter(None, map(str.strip, columns.split(","))))) if columns else []
+    wanted = names_in(columns)
     rows_max = limit if limit is not None else (None if as_json else ROWS_SHOWN)
     if not shows_progress():
         say(f"starting Spark, which logs to {LOG} …")

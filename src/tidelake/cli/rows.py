@@ -12,8 +12,14 @@ if TYPE_CHECKING:
 
     from tidelake.schema.columns import ColumnType
 
-ROWS_MAX = 2**31 - 1
-"""The greatest limit that Spark accepts."""
+
+def names_in(columns: str | None) -> list[str]:
+    """Return the names in an option, each once.
+
+    >>> names_in(" id, price,id,"), names_in(None)
+    (['id', 'price'], [])
+    """
+    return list(dict.fromkeys(filter(None, map(str.strip, columns.split(","))))) if columns else []
 
 
 @contextmanager
