@@ -1,4 +1,4 @@
-"""The times of reclocked collections, milliseconds since 1970, as ISO 8601 text."""
+"""Milliseconds since 1970, as ISO 8601 text: the times of reclocked collections, and moments by a clock."""
 
 from __future__ import annotations
 
@@ -37,3 +37,12 @@ def iso_of(time_ms: int) -> str | None:
         return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:
         return None
+
+
+def iso_to_the_second(at_ms: int) -> str:
+    """Return a moment by a clock as text in UTC, cut to the second.
+
+    >>> iso_to_the_second(1_700_000_000_123)
+    '2023-11-14T22:13:20Z'
+    """
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection as Names
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from tidelake.protocol.binding import Binding
+from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.read.events import CREATED, DECISION, SEAL, TICK, Event
 from tidelake.read.log_events import CatalogLog, CommittedSeal, TableLog, read_catalog_log, read_table_log
 from tidelake.read.noted_events import ProvenSeal, noted_events, proven_seals
@@ -42,7 +42,7 @@ class History:
     def complete_from(self) -> str | None:
         """From when on every event is known, in ISO 8601, in UTC."""
         start_ms = self.complete_from_ms
-        return None if start_ms is None else datetime.fromtimestamp(start_ms // 1000, UTC).isoformat()
+        return None if start_ms is None else iso_to_the_second(start_ms)
 
     def as_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelake.read.words import counted
+from tidelake.read.words import counted, duration
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
@@ -147,15 +147,3 @@ def _unexplained(status: CollectionStatus) -> str:
 
 def _unread(status: CollectionStatus) -> str:
     return f"; {counted(status.lag_messages, 'message')} unread" if status.lag_messages else ""
-
-
-def duration(seconds: int) -> str:
-    """Return a duration in its largest unit.
-
-    >>> duration(59), duration(3 * 3600), duration(200_000)
-    ('59 s', '3 h', '2 d')
-    """
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length * (2 if unit == "d" else 1):
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"

@@ -18,12 +18,12 @@ import structlog
 from deltalake.exceptions import DeltaError
 from pyarrow import ArrowException
 
-from tidelake.read.words import counted
+from tidelake.read.words import counted, duration
 from tidelake.report.facts import Facts, summary_of
 from tidelake.report.files import replace_text
 from tidelake.report.history import append_history, read_history, row_of
 from tidelake.report.problems import ORDER, Level
-from tidelake.report.text import for_how_long, moment, shown, shown_values
+from tidelake.report.text import moment, shown, shown_values
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -186,7 +186,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"moment": moment, "number": "{:,}".format, "duration": for_how_long, "counted": counted}
+    environment.filters |= {"moment": moment, "number": "{:,}".format, "duration": duration, "counted": counted}
     style = (Path(__file__).parent / "templates" / "report.css").read_text(encoding="utf-8")
     environment.globals |= {
         "style": Markup(style + _theme()),

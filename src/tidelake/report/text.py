@@ -49,20 +49,6 @@ def shown_values(value: Any, limit: int = CHARACTERS_MAX) -> Any:
     return value
 
 
-def for_how_long(seconds: float) -> str:
-    """Return a duration in its largest unit.
-
-    >>> for_how_long(0.4), for_how_long(90), for_how_long(3 * 3600), for_how_long(200_000)
-    ('less than a second', '90 s', '3 h', '2 days')
-    """
-    if seconds < 1:
-        return "less than a second"
-    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{int(seconds // size):,} {unit}"
-    return f"{int(seconds)} s"
-
-
 def moment(ms: int) -> str:
     """Return milliseconds since 1970 as a moment in UTC; the number itself if no calendar has it.
 
