@@ -7,7 +7,7 @@ import re
 import typer
 
 from tidelake.errors import OptionRefused, show
-from tidelake.protocol.iso_times import ISO_RULE, iso_of, parse_iso
+from tidelake.protocol.iso_times import ISO_RULE, MintedTime, parse_iso
 from tidelake.protocol.order import INT64_MAX, INT64_MIN
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -61,5 +61,4 @@ def with_iso(time: int) -> str:
     >>> with_iso(1767225800000)
     '1767225800000 (2026-01-01T00:03:20.000Z)'
     """
-    iso = iso_of(time)
-    return str(time) if iso is None else f"{time} ({iso})"
+    return repr(MintedTime(time))

@@ -39,6 +39,18 @@ def iso_of(time_ms: int) -> str | None:
         return None
 
 
+class MintedTime(int):
+    """A minted time as errors show it: the number, and the same time in UTC.
+
+    >>> MintedTime(1767225800000), MintedTime(2**62)
+    (1767225800000 (2026-01-01T00:03:20.000Z), 4611686018427387904)
+    """
+
+    def __repr__(self) -> str:
+        iso = iso_of(int(self))
+        return str(int(self)) if iso is None else f"{int(self)} ({iso})"
+
+
 def iso_to_the_second(at_ms: int) -> str:
     """Return a moment by a clock as text in UTC, cut to the second.
 

@@ -13,6 +13,7 @@ from tidelake.decode.landing import ROW_TEXT
 from tidelake.errors import KeysInError, SinceError, UnknownColumn, UpperError
 from tidelake.forms.base import split_base
 from tidelake.plugins.envelope import form_of
+from tidelake.protocol.iso_times import MintedTime
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.predicate import check_predicate
 from tidelake.store.commit import OpenTable
@@ -78,10 +79,11 @@ def snapshot(
     table = table if table is not None else OpenTable(collection.paths.updates)
     since, upper, closed = collection.readable_range(table)
     at = as_of if as_of is not None else max(last_time(upper, closed), since[0] if since else 0)
+    shown = MintedTime if collection.entry.mints_times else int
     if not since or at < since[0]:
-        raise SinceError(at, since)
+        raise SinceError(shown(at), [shown(time) for time in since])
     if not closed and at >= upper:
-        raise UpperError(at, [upper])
+        raise UpperError(shown(at), [shown(upper)])
     form = form_of(collection.entry, table)
     names = [field.name for field in form.fields]
     unknown = [name for name in columns if name not in names]
