@@ -6,7 +6,7 @@ Methods that need Spark take a session, and Spark is imported only then; no othe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +16,20 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from tidelake.decisions import Decision, Offsets, check_decision, check_withdrawal
-from tidelake.errors import ArgumentRefused, NotReclocked, StoreUnreadable, TidelakeError, UnknownTopic
+from tidelake.errors import (
+    ArgumentRefused,
+    ConfigurationError,
+    NotReclocked,
+    StoreUnreadable,
+    TidelakeError,
+    UnknownTopic,
+)
 from tidelake.protocol.binding import Binding
 from tidelake.read.publication import PublishedContents, older_table, publication_of
 from tidelake.read.status import CollectionStatus, read_status
 from tidelake.schema.columns import Column
 from tidelake.settings.collection import CollectionSettings
-from tidelake.settings.lake import WRITER_RULE, Settings, is_writer_name, load_settings
+from tidelake.settings.lake import WRITER_RULE, Settings, is_writer_name, load_settings, load_valid_settings
 from tidelake.storage.location import Location
 from tidelake.store.bindings import read_bindings
 from tidelake.store.catalog import Catalog
@@ -49,18 +56,32 @@ CONFIG_VARIABLE, CONFIG_FILE = "TIDELAKE_CONFIG", "collections.yaml"
 class Lake:
     """A store, its topics and its collections."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Take settings that have already been read; nothing is opened yet."""
-        self.settings = settings
+    def __init__(self, settings: Settings, refused: Mapping[str, ConfigurationError] | None = None) -> None:
+        """Take settings that have already been read; nothing is opened yet.
+
+        Args:
+            settings: the settings of the lake and of its valid collections.
+            refused: the error of each collection whose block is invalid, by name.
+        """
+        self.settings, self.refused = settings, dict(refused or {})
 
     @classmethod
-    def open(cls, file: str | Path | None = None) -> Lake:
+    def open(cls, file: str | Path | None = None, *, skip_invalid: bool = False) -> Lake:
         """Read a `collections.yaml`; by default the file that TIDELAKE_CONFIG names, or else ./collections.yaml.
+
+        Args:
+            file: the path.
+            skip_invalid: leave out collections whose block is invalid. `status` gives their errors, and `collection`
+                raises them.
 
         Raises:
             ConfigurationError: the error names the file, the field or line, what is wrong and what to do.
         """
-        return cls(load_settings(Path(file or os.environ.get(CONFIG_VARIABLE) or CONFIG_FILE)))
+        path = Path(file or os.environ.get(CONFIG_VARIABLE) or CONFIG_FILE)
+        if not skip_invalid:
+            return cls(load_settings(path))
+        loaded = load_valid_settings(path)
+        return cls(loaded.settings, loaded.refused)
 
     def collections(self) -> list[LakeCollection]:
         """Return the collections in the order of the file, including those that have never been ingested."""
@@ -70,8 +91,10 @@ class Lake:
         """Return a collection by its name.
 
         Raises:
-            ConfigurationError: the file names no such collection.
+            ConfigurationError: the file names no such collection, or its block is invalid.
         """
+        if name in self.refused:
+            raise self.refused[name]
         return LakeCollection(self, self.settings.collection(name))
 
     def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
@@ -82,7 +105,12 @@ class Lake:
 
         Cost: the entries of the catalog are read once, and then what `read_status` reads of each collection.
         """
-        chosen = self.settings.only(names).collections
+        refused = {name: error for name, error in self.refused.items() if not names or name in names}
+        valid = tuple(name for name in names if name not in refused)
+        chosen = self.settings.only(valid).collections if valid or not names else ()
+        return self._status_of(chosen) | refused
+
+    def _status_of(self, chosen: Sequence[CollectionSettings]) -> dict[str, CollectionStatus | TidelakeError | None]:
         try:
             with _engine_errors():
                 stored = Catalog(Store(self.settings.store)).collections()

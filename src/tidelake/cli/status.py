@@ -12,7 +12,7 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
 from tidelake.cli.render import console, late_note, print_json, say
-from tidelake.errors import OptionRefused, TidelakeError
+from tidelake.errors import ConfigurationError, OptionRefused, TidelakeError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,7 +46,7 @@ def status(
             raise OptionRefused(f"--watch and {option} cannot be combined", "repeat the command without --watch")
         _watch(config, names or (), every_s)
         return
-    statuses = open_lake(config).status(*(names or ()))
+    statuses = open_lake(config, skip_invalid=True).status(*(names or ()))
     if as_json:
         print_json({"collections": {name: _as_json(value) for name, value in statuses.items()}})
     elif check:
@@ -68,6 +68,8 @@ def _as_json(value: Status) -> dict[str, Any] | None:
 
 
 def _sentence(value: Status) -> str:
+    if isinstance(value, ConfigurationError):
+        return f"its settings are invalid: {value.fact}"
     if isinstance(value, TidelakeError):
         return f"UNREADABLE: {value.fact}"
     return "not ingested yet" if value is None else value.sentence
@@ -81,7 +83,7 @@ def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
     screen = console()
     with Live(console=screen, auto_refresh=False, screen=screen.is_terminal) as live:
         while True:
-            statuses = open_lake(config).status(*names)
+            statuses = open_lake(config, skip_invalid=True).status(*names)
             live.update(Group(_table(statuses), *map(_line, statuses, statuses.values())), refresh=True)
             time.sleep(every_s)
 
