@@ -229,7 +229,7 @@ def _seal(context: OpExecutionContext, names: Names, name: str) -> tuple[Metadat
     started = clock.monotonic()
     sealed = seal_collection(lake.session(), collection)
     numbers = seal_metadata(sealed, clock.monotonic() - started)
-    status = read_status(collection, (), settings.stalled_after_s)
+    status = read_status(collection, (), settings.stalled_after_s, counts_waiting=False)
     numbers |= status_metadata(collection, settings, status, sealed.upper)
     numbers |= updates_metadata(collection, settings, sealed.upper)
     return numbers, f"{sealed.upper}, closed" if sealed.closed else str(sealed.upper)
@@ -251,7 +251,7 @@ def compact_now(context: OpExecutionContext, names: Names, name: str, full: bool
     started = clock.monotonic()
     catalog = Catalog(Store(lake.settings.store), lake.settings.writer)
     compacted = compact_collection(lake.session(), catalog, collection, settings, full)
-    status = read_status(collection, (), settings.stalled_after_s)
+    status = read_status(collection, (), settings.stalled_after_s, counts_waiting=False)
     return {
         "merges": compacted.merges,
         "runs": compacted.runs_after,

@@ -7,7 +7,7 @@ the run ask for it. Checks can be run by hand, alone or together; then nothing i
 
 import time as clock
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dagster import (
@@ -36,6 +36,7 @@ from expectations.judge import Verdict
 from expectations.sentences import failure_of as what_failed_in
 from expectations.suite import Rule, rules_of
 from tidelake.errors import DamagedTable, SourceError
+from tidelake.read.verdict import NOT_SEALED, UPDATES_MISSING, problems_of
 from tidelake.settings.collection import CollectionSettings
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 TOPIC_COMPLETE = "topic_complete"
 """The check that fails if offsets are missing, or the last ingest stopped before the end of a topic."""
+UPDATES_ARRIVE = "announced_updates_arrive"
+"""The check that fails if the topic was read to its end, or nothing has moved for long, and announced updates miss."""
 MERGES_KEEP_CONTENTS = "merges_keep_contents"
 """The check of the compaction: a merge that would change the contents commits nothing."""
 _INPUT = "collection"
@@ -78,8 +81,12 @@ def validation_specs(names: Names, settings: CollectionSettings) -> list[AssetCh
     """Return the checks of a collection, in the order in which they are shown."""
     key = names.collection(settings.name)
     complete = "No offset of the topic is missing. If one is, ingest stops before it, and skips nothing."
+    arrive = (
+        "All announced updates have arrived. If one is missing, `upper` waits for it; what is sealed does not change."
+    )
     return [
         AssetCheckSpec(TOPIC_COMPLETE, asset=key, description=complete),
+        *([] if settings.mints_times else [AssetCheckSpec(UPDATES_ARRIVE, asset=key, description=arrive)]),
         *(
             AssetCheckSpec(rule.name, asset=key, description=_sentence(rule), blocking=rule.blocking)
             for rule in rules_of(settings)
@@ -201,9 +208,19 @@ def _results(
         validated = _validate(lake, settings.name, collection, options)
     except unreadable_errors() as error:
         context.log.exception("the recount could not read the table")
+        if not settings.mints_times:
+            yield AssetCheckResult(
+                asset_key=key,
+                check_name=UPDATES_ARRIVE,
+                passed=False,
+                severity=AssetCheckSeverity.ERROR,
+                description=f"could not be judged: {error}",
+            )
         for rule in rules:
             yield _unanswered(key, rule, error)
         return
+    if not settings.mints_times:
+        yield _updates_arrive(key, replace(validated.status, lag_messages=topics.lag_messages))
     by_check = {verdict.check: verdict for verdict in validated.verdicts}
     for rule in rules:
         yield _answered(key, rule, by_check[rule.name], validated)
@@ -249,6 +266,23 @@ def _topic_complete(context: OpExecutionContext, key: AssetKey, topics: _Topics)
     )
 
 
+def _updates_arrive(key: AssetKey, status: "CollectionStatus") -> AssetCheckResult:
+    """Judge whether upper waits for updates that will not come by themselves, or for a seal that does not happen."""
+    missing = next((found for found in problems_of(status) if found.kind in (UPDATES_MISSING, NOT_SEALED)), None)
+    first = None if status.waiting is None else status.waiting.first_missing
+    metadata: dict[str, Any] = {"updates_missing": 0 if first is None else first.missing}
+    if first is not None:
+        metadata["first_time"] = str(first.time)
+    return AssetCheckResult(
+        passed=missing is None,
+        asset_key=key,
+        check_name=UPDATES_ARRIVE,
+        severity=AssetCheckSeverity.ERROR,
+        description=None if missing is None else f"{missing.sentence}. `tidelake explain {status.name}` says more.",
+        metadata=metadata,
+    )
+
+
 def _stopped(context: OpExecutionContext, key: AssetKey) -> str | None:
     """Return why the last ingest stopped, according to the collection's newest materialization."""
     event = context.instance.get_latest_materialization_event(key)
@@ -262,6 +296,7 @@ class _Validated:
     """What a validation found: the verdicts, the numbers that checks show, and the evidence by check."""
 
     verdicts: list[Verdict]
+    status: "CollectionStatus"
     numbers: dict[str, Any]
     evidence: dict[str, list[str]]
     prefix: str
@@ -299,7 +334,7 @@ def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptio
     if judged.page is not None:
         numbers["report"] = MetadataValue.url(judged.page.resolve().as_uri())
         numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / INDEX).resolve().as_uri())
-    return _Validated(judged.judgement.verdicts, numbers, judged.judgement.evidence, prefix)
+    return _Validated(judged.judgement.verdicts, judged.status, numbers, judged.judgement.evidence, prefix)
 
 
 def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any, prefix: str) -> dict[str, Any]:

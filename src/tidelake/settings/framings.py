@@ -19,7 +19,7 @@ from tidelake.settings.terms import ENVELOPES, EnvelopeTerms, framing_terms, loa
 
 SETTINGS: dict[str, type[CollectionSettings]] = {"cdcv2": Cdcv2Settings, "reclock": ReclockSettings}
 """The type of a collection's settings, by its framing."""
-_RESERVED = frozenset({"topic_complete", "merges_keep_contents", "sound"})
+_RESERVED = frozenset({"topic_complete", "announced_updates_arrive", "merges_keep_contents", "sound"})
 """Names of checks and outputs that belong to the steps of a collection, not to its validation."""
 DIFF = "_diff"
 """The column of the contents that says how often a row occurs."""

@@ -9,6 +9,7 @@ from tidelake import __version__
 from tidelake.errors import TidelakeError
 from tidelake.lake import Lake
 from tidelake.read.status import CollectionStatus
+from tidelake.read.verdict import PROBLEM_KINDS, problems_of
 from tidelake.settings.collection import CollectionSettings
 from tidelake.telemetry.exposition import Metric, Sample
 
@@ -84,19 +85,6 @@ METRICS = (
 )  # fmt: skip
 """All metrics of a lake."""
 
-PROBLEMS: dict[str, Callable[[CollectionStatus], bool]] = {
-    "damaged": lambda status: status.damaged is not None,
-    "topic_unreadable": lambda status: status.topic_problem is not None,
-    "topic_gap": lambda status: bool(status.topic_gaps),
-    "held_back": lambda status: bool(_contradicted(status, decided=False)),
-    "late_contradiction": lambda status: status.late_undecided > 0,
-    "late_unreadable": lambda status: status.late_problem is not None,
-    "keys_in_error": lambda status: status.keys_in_error > 0,
-    "clock_ahead": lambda status: status.times_ahead_s > 0,
-    "updates_missing": lambda status: _missing(status) > 0 and status.lag_messages == 0,
-}
-"""The values of the label `problem`, each with whether a collection has it. All of them need somebody."""
-
 
 def _missing(status: CollectionStatus) -> int:
     """Return the number of announced updates that are missing at the first time that is not sealed."""
@@ -123,6 +111,9 @@ def lake_samples(lake: Lake, now_s: float) -> Iterator[Sample]:
     yield Sample(_READ_AT, (), now_s)
     for settings in lake.settings.collections:
         yield from collection_samples(settings, statuses[settings.name], now_s)
+    for name in lake.refused:  # its settings are unknown
+        yield Sample(_READABLE, (name,), 0)
+        yield Sample(_NEEDS_SOMEBODY, (name,), 1)
 
 
 def collection_samples(
@@ -143,10 +134,10 @@ def collection_samples(
     if status is None:
         yield Sample(_NEEDS_SOMEBODY, labels, 0)
         return
-    problems = {problem: has_problem(status) for problem, has_problem in PROBLEMS.items()}
+    problems = {verdict.kind for verdict in problems_of(status)}
     yield Sample(_NEEDS_SOMEBODY, labels, int(status.needs_somebody))
-    for problem, is_there in problems.items():
-        yield Sample(_PROBLEM, (settings.name, problem), int(is_there))
+    for problem in PROBLEM_KINDS:
+        yield Sample(_PROBLEM, (settings.name, problem), int(problem in problems))
     for metric, number_of in _NUMBERS:
         number = number_of(status)
         if number is not None:
