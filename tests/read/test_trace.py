@@ -165,12 +165,15 @@ def test_late_facts_have_the_verdict_of_the_next_validation(
     lake.send(updates((1, 1, 1), ((2, 9), 2, 1), (4, 9, 1)), progress([1], [2], {1: 4}))
     lake.run()
     assert statements_of(lake, 19) == [(1, 1, "late"), (2, 1, "late"), (9, 1, "stored")]
-    assert "the next validation compares it" in fate_of(lake, 19).statements[0].detail
+    assert "the next validation compares the statement" in fate_of(lake, 19).statements[0].detail
     compare_late(spark, lake.collection)
     copied, contradicting, open_statement = fate_of(lake, 19).statements
-    assert (copied.detail, copied.needs) == ("time 1 was already sealed; it is a copy of what was published", None)
+    assert (copied.detail, copied.needs) == (
+        "time 1 was already sealed; the statement is a copy of what was published",
+        None,
+    )
     assert contradicting.detail == (
-        "time 2 was already sealed; it contradicts what was published, which does not have it"
+        "time 2 was already sealed; the statement contradicts what was published, which lacks this update"
     )
     assert contradicting.needs == "a decision about a late fact: `tidelake late prices` shows it"
     assert (open_statement.fate, open_statement.detail) == ("stored", "time 9 is not sealed yet")
@@ -180,7 +183,7 @@ def test_late_facts_have_the_verdict_of_the_next_validation(
 
     lake.decide("not ours", time=2, discard={"data": {"id": 2, "price": 9}, "diff": 1})
     lake.decide("one is right", time=1, count=1)
-    assert fate_of(lake, 19).statements[1].detail.endswith("which does not have it; settled by decision: not ours")
+    assert fate_of(lake, 19).statements[1].detail.endswith("which lacks this update; settled by decision: not ours")
     assert fate_of(lake, 20).counts[0].detail.endswith("settled by decision: one is right")
     assert not fate_of(lake, 19).needs_somebody
     assert not fate_of(lake, 20).needs_somebody
