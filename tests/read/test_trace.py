@@ -58,7 +58,7 @@ PITFALLS = [
     progress([7], [8], {7: 1}),  # 15
     progress([7], [8], {7: 2}),  # 16: two counts for one time
     progress([7], [3]),  # 17: its end comes before its beginning
-    progress([8], [8]),  # 18: about no time
+    progress([8], [8]),  # 18: covers no time
 ]
 
 
@@ -154,7 +154,7 @@ def test_a_message_that_breaks_a_rule_is_quarantined_until_somebody_explains_it(
 @pytest.mark.spark
 def test_a_null_record_and_a_statement_about_no_time_mean_nothing(prepared: Lake) -> None:
     assert (fate_of(prepared, 11).kind, fate_of(prepared, 11).needs_somebody) == ("null", False)
-    assert fate_of(prepared, 18).summary == "read: a progress statement about no time"
+    assert fate_of(prepared, 18).summary == "read: a progress statement that covers no time"
 
 
 @pytest.mark.spark
@@ -252,7 +252,7 @@ def test_a_gap_before_a_message_needs_somebody_and_an_accepted_gap_skips_its_off
     assert statements_of(lake, 25) == [(9, 1, "stored")]
     lake.send(updates((77, 9, 1)), at=20)
     assert fate_of(lake, 20).kind == "skipped"
-    assert fate_of(lake, 20).summary.endswith("; the topic has it again, but ingest had passed it")
+    assert fate_of(lake, 20).summary.endswith("; the topic has this message again, but ingest had already skipped it")
 
 
 @pytest.mark.spark
@@ -353,7 +353,7 @@ def test_a_topic_that_was_accepted_again_answers_under_each_of_its_names(prepare
     assert names(40) == [("prices#1", "not_read")]
     assert names(3, "prices#1") == [("prices#1", "never_read")]
     fates = tidelake.open_lake(lake.file).collection(NAME).trace(NAME, 0, 11)
-    assert fates[0].unknown == "what it states: the topic was accepted again since, and now has other messages"
+    assert fates[0].unknown == "what it states: the topic has since been accepted again, and now has different messages"
 
 
 @pytest.mark.spark
@@ -422,7 +422,7 @@ def test_a_negative_diff_in_an_append_only_collection_is_quarantined_with_its_ti
     assert statements_of(lake, 0) == [(1, 1, "published")]
     fate = fate_of(lake, 1)
     assert (fate.kind, fate.facts["reason"], fate.facts["times"]) == ("quarantined", "append_only_diff", [2])
-    assert next(fate.todo()).startswith("the statements again from the source, or decisions about the times 2;")
+    assert next(fate.todo()).startswith("the source to send the statements again, or decisions about the times 2;")
 
 
 @pytest.mark.spark
