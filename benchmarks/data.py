@@ -141,7 +141,7 @@ def _row(key: str, version: str) -> str:
 def _numbers(message: str, first: int) -> str:
     """Return the numbers of the updates in a message.
 
-    They are a tenth of the updates at each of ten times, so that a copy of the message affects all ten times.
+    A message has a tenth of the updates at each of ten times, so a copy of the message affects all ten times.
     """
     block = UPDATES_PER_TIME * _TIMES_PER_BLOCK
     per_block = block // UPDATES_PER_MESSAGE

@@ -256,8 +256,8 @@ class LakeCollection:
             skip_errors: leave out keys whose newest value could not be decoded, at either time.
 
         Returns:
-            A difference: `rows` has the columns and `_diff` bigint, never 0: how many more of a row there are at `last`
-            than at `first`.
+            A difference: `rows` has the columns and `_diff` bigint, never 0: a row's multiplicity at `last` minus its
+            multiplicity at `first`.
 
         Raises:
             SinceError, UpperError, KeysInError, UnknownColumn, PredicateRefused: as for `snapshot`, at either time.

@@ -37,7 +37,7 @@ def diff(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how the contents differ between two times: how many more of a row there are at the second one."""
+    """Show how the contents differ between two times: `_diff` is the change in the number of equal rows."""
     from tidelake.protocol.json_values import to_text
     from tidelake.read.diff import count_keys
     from tidelake.spark.session import LOG, start_session

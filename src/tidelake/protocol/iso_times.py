@@ -11,7 +11,7 @@ ISO_RULE = "a time with its zone, such as 2026-11-23T10:00:00Z or 2026-11-23T11:
 
 
 def parse_iso(text: str) -> int:
-    """Return the milliseconds since 1970 of a time with a zone; a part of a millisecond is cut off.
+    """Return the milliseconds since 1970 of a time with a zone; fractions of a millisecond are truncated.
 
     Raises:
         ValueError: it is not a time with a zone.

@@ -36,7 +36,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Reason:
-    """The messages with one reason."""
+    """The messages quarantined for one reason."""
 
     reason: str
     messages: int
@@ -118,7 +118,8 @@ def _bytes_text(data: bytes | None, shows_values: bool) -> str | None:
     part = data[:_BYTES_MAX]
     try:
         text = part.decode("utf-8", errors="strict" if len(data) <= _BYTES_MAX else "ignore")
-        if len(data) > _BYTES_MAX and len(text.encode()) < len(part) - 3:  # not only a letter that was cut in half
+        # More than a character cut at the end is invalid.
+        if len(data) > _BYTES_MAX and len(text.encode()) < len(part) - 3:
             text = part.hex(" ")
     except UnicodeDecodeError:
         text = part.hex(" ")

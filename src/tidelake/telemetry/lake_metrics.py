@@ -32,7 +32,7 @@ _UNEXPLAINED = Metric(
     "quarantined_messages_unexplained", "Messages in quarantine that no decision explains, by reason.",
     ("collection", "reason"),
 )  # fmt: skip
-_LATE = Metric("late_rows", "Rows about times that were sealed before, by verdict.", ("collection", "verdict"))
+_LATE = Metric("late_rows", "Rows about times that were already sealed, by verdict.", ("collection", "verdict"))
 
 _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] = (
     (Metric("since", "The first time that can be read."), lambda status: status.since),
@@ -74,7 +74,7 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
     ),
     (Metric("keys_in_error", "Keys whose newest record could not be decoded."), lambda status: status.keys_in_error),
     (
-        Metric("times_ahead_seconds", "How far minted times are ahead of this machine's clock, if over a day."),
+        Metric("times_ahead_seconds", "How far minted times are ahead of this machine's clock, if by more than a day."),
         lambda status: status.times_ahead_s,
     ),
 )
@@ -119,9 +119,10 @@ def lake_samples(lake: Lake, now_s: float) -> Iterator[Sample]:
 def collection_samples(
     settings: CollectionSettings, status: CollectionStatus | TidelakeError | None, now_s: float
 ) -> Iterator[Sample]:
-    """Return the samples of a collection: only flags if its status is an error, or None because it was never ingested.
+    """Return the samples of a collection.
 
-    Numbers that are unknown have no sample.
+    If the status is None (the collection was never ingested) or an error, there are only flags. Unknown numbers have no
+    sample.
     """
     labels = (settings.name,)
     is_readable = not isinstance(status, TidelakeError)
