@@ -30,6 +30,10 @@ class Lake(Component, Model, Resolvable):
         default=Environment().nightly_cron, description="When to validate and compact everything."
     )
 
+    parallel_runs: int = Field(
+        default=Environment().parallel_runs, ge=1, description="Into how many runs a schedule divides the collections."
+    )
+
     def build_defs(self, context: ComponentLoadContext) -> Definitions:
         """Build the definitions.
 
@@ -45,6 +49,7 @@ class Lake(Component, Model, Resolvable):
                 tick_cron=self.tick_cron,
                 current_cron=self.current_cron,
                 nightly_cron=self.nightly_cron,
+                parallel_runs=self.parallel_runs,
                 prefix=self.prefix,
                 owns_location=False,
             )

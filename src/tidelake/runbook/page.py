@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from textwrap import fill, indent
 
-from tidelake.errors import CapabilityError, CommitError, DamagedTable, OptionRefused, TidelakeError
+from tidelake.errors import (
+    CapabilityError,
+    ClockAhead,
+    CommitError,
+    DamagedTable,
+    OptionRefused,
+    StepFailed,
+    StoreUnreadable,
+    TidelakeError,
+)
 from tidelake.runbook.entries import ENTRIES
 
-EXIT_ONE = (CommitError, CapabilityError, DamagedTable)
+EXIT_ONE = (CommitError, CapabilityError, DamagedTable, StoreUnreadable, StepFailed, ClockAhead)
 """The errors after which the command line exits with 1, as they are not the caller's; after all others, with 2."""
 _WIDTH = 78
 _IN_A_COLLECTION = "1 from a job, which continues with the other collections"
