@@ -65,7 +65,7 @@ def build_own_suite(settings: CollectionSettings) -> ExpectationSuite:
 
 
 def _suite(name: str, settings: CollectionSettings, rules: Sequence[Rule]) -> ExpectationSuite:
-    """Build a suite. The `meta` of each expectation names its check; the description of a warning says so."""
+    """Build a suite. The `meta` of each expectation names its check. A warning has `(a warning)` in its description."""
     from great_expectations import ExpectationSuite
 
     expectations = []
@@ -175,7 +175,7 @@ _RULES = (
     ),
     Rule(
         "nothing_accumulates_below_zero",
-        "just before upper, no row has been removed more often than added; checked in full validations",
+        "just before upper, no row has been removed more times than added; checked in full validations",
         _at_most("below_zero", _zero),
     ),
     Rule(

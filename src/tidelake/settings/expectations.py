@@ -1,7 +1,7 @@
-"""Reads a collection's own expectations, against a generated table of Great Expectations' types.
+"""Reads a collection's own expectations, and checks them against a generated list of Great Expectations' types.
 
-Importing the library takes seconds, so the settings do not do it: `expectation_types.json` has its types and their
-arguments, and a test compares the table with the installed library.
+Importing the library takes seconds, so the settings do not import it: `expectation_types.json` has its types and their
+arguments, and a test compares the list with the installed library.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _check_columns(place: Block, columns: Sequence[str]) -> None:
 
 
 def _nearest(name: str, names: Collection[str]) -> str:
-    """Return the hint that offers the nearest names, or all of them if they are few."""
+    """Return a hint with the nearest names, or with all names if there are few."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, names, n=3, cutoff=0.5)
