@@ -25,7 +25,7 @@ class Rule:
     description: str
     build: Callable[[dict[str, Any], CollectionSettings], Expectation]
     blocking: bool = False
-    """Whether a failure means damage below upper, so that nothing may be built on the collection."""
+    """Whether a failure means damage below upper: then nothing may be built on the collection."""
     warning: bool = False
     """Whether a failure is only a warning to look at soon."""
     is_own: bool = False
@@ -198,7 +198,7 @@ _RULES = (
     ),
     Rule(
         "nothing_is_contradicted",
-        "no time waits because its source contradicts itself; `tidelake resolve` settles such a time",
+        "the source does not contradict itself about any unsealed time; `tidelake resolve` settles a contradiction",
         _at_most("contradictions", _zero),
     ),
     Rule(

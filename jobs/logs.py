@@ -79,7 +79,7 @@ def log_to(listener: Callable[[Event], None], debug: bool = False) -> Iterator[N
 
 
 def write_traceback(error: BaseException) -> None:
-    """Append the traceback of an error to `TRACEBACKS`; an unwritable file is not an error of its own."""
+    """Append the traceback of an error to `TRACEBACKS`; an unwritable file raises no error."""
     text = "".join(traceback.format_exception(error))
     try:
         TRACEBACKS.parent.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,7 @@ def judge_and_report(
     """Judge a validation; if it was full, write the page of its collection and that of the lake.
 
     Returns:
-        The verdicts; None if proofs or files are damaged, so that there is nothing to judge. The page then says so.
+        The verdicts; None if proofs or files are damaged: then there is nothing to judge, and the page says so.
         If the folder of the reports cannot be written to, that is logged, and changes no verdict.
     """
     if validated.proofs_problem is not None:

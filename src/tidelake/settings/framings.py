@@ -76,7 +76,7 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
 
 
 def _columns_of(settings: CollectionSettings) -> list[str]:
-    """Return the columns of the contents; empty if the source may add some, so that they are not known yet."""
+    """Return the columns of the contents; empty if they are not known yet, because the source may add some."""
     record = settings.record_schema
     if not record or settings.spec().evolves:
         return []
