@@ -61,7 +61,7 @@ class Report:
 Step = Callable[[Collection, CollectionSettings, Report], Any]
 """The work of a job on one collection. It returns a result, and may add to the report before it stops.
 
-An error that it adds stays, even if it then raises another one."""
+An error that it adds stays, even if it then raises another error."""
 
 
 def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> Report:

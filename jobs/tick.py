@@ -1,4 +1,4 @@
-"""Tick: ingest, seal, validate new times and merge within a budget; for each collection what the scheduled job does."""
+"""Tick: ingest, seal, validate new times and merge within a budget, as the scheduled job does for each collection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FURTHER_STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
     "validate_full": validate.run_with_pages,
     "compact_full": compact.run,
 }
-"""Steps that are no part of a tick."""
+"""Steps that are not part of a tick."""
 
 
 class Observer(Protocol):
@@ -60,8 +60,7 @@ def run_steps(
         observer: is notified of each step.
 
     Returns:
-        A report whose results are, for each collection, the results by step, and whose errors are the first of each
-        collection.
+        A report with the results of each collection by step, and with the first error of each collection.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.

@@ -52,7 +52,7 @@ def show(value: object) -> str:
 
 
 def hint_for_name(name: str, names: Iterable[str], reference: str = "") -> str:
-    """Return the hint about an unknown name: the nearest one, and all of them if they are few.
+    """Return the hint about an unknown name: the nearest name, and all names if there are few.
 
     Args:
         name: what somebody wrote.

@@ -40,7 +40,7 @@ def appends(root: Path, spark: SparkSession) -> Lake:
 
 
 def stream(root: Path, spark: SparkSession) -> Lake:
-    """Ticks of several tasks, with copies and rows of the far future."""
+    """Ticks of several tasks, with copies and rows in the far future."""
     lake = Lake(root, spark)
     for tick in range(2):
         rows = [(row, tick) for row in range(4_500)]

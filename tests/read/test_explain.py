@@ -171,7 +171,7 @@ def test_a_lost_update_is_named_and_needs_somebody(lake: Lake) -> None:
     assert shown.exit_code == 1
     assert "waits at time 5: 8 announced, 1 here" in shown.stdout
     assert "`tidelake explain prices`" in shown.stdout
-    assert invoke("status", "--check", *config).stdout.splitlines()[-1] == "1 of 1 collection needs somebody"
+    assert invoke("status", "--check", *config).stdout.splitlines()[-1] == "1 of 1 collection needs attention"
 
 
 def test_what_may_still_be_unread_needs_nobody_yet(lake: Lake) -> None:
@@ -210,7 +210,7 @@ def test_updates_that_nothing_announces_are_counted_in_the_sentence(lake: Lake) 
     status = status_of(lake)
     assert status.sentence == "in order, definite from 0 to before 9; 1 row at or after upper"
     assert not status.needs_somebody
-    assert call("status", "--check", "--config", str(lake.file)) == "0 of 1 collection need somebody\n"
+    assert call("status", "--check", "--config", str(lake.file)) == "0 of 1 collection need attention\n"
 
 
 def test_a_decided_time_does_not_hide_a_problem(lake: Lake) -> None:

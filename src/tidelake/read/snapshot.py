@@ -29,7 +29,7 @@ _KEYS_NAMED_MAX = 10
 class Snapshot:
     """Contents AS OF a time.
 
-    `contents` has the requested columns and `_diff`, which says how often each row occurs; never 0.
+    `contents` has the requested columns and `_diff`, which says how many times each row occurs; never 0.
     """
 
     as_of: int

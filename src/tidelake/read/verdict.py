@@ -51,7 +51,7 @@ def verdict_of(status: CollectionStatus) -> Verdict:
 
 
 def problems_of(status: CollectionStatus) -> list[Verdict]:
-    """Return the verdicts that need somebody, the worst first."""
+    """Return the verdicts that need attention, the worst first."""
     return [verdict for verdict in _verdicts(status) if verdict.severity == PROBLEM]
 
 

@@ -44,9 +44,9 @@ class Settings(Frozen):
     writer: str | None = None
     """The name of the processes that write with these settings; None if they have none."""
     names: tuple[str, ...] = ()
-    """The names of all collections in the file, whichever were chosen with `only`."""
+    """The names of all collections in the file, even if only some were chosen with `only`."""
     alerts: Secret | None = None
-    """The place of the URL of the webhook that alerts go to; None sends none."""
+    """The place of the URL of the webhook that alerts go to; if None, no alerts are sent."""
 
     def collection(self, name: str) -> CollectionSettings:
         """Return the settings of one collection.
