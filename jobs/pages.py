@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import RLock
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -42,6 +44,24 @@ class Judged:
     """The page of the collection; None unless the validation was full and the page was written."""
 
 
+_judging = RLock()
+"""The library that judges keeps its context for the process, and every collection changes the page of the lake."""
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _one_at_a_time(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Let one thread judge at a time."""
+
+    @wraps(function)
+    def call(*positional: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        with _judging:
+            return function(*positional, **named)
+
+    return call
+
+
+@_one_at_a_time
 def judge_and_report(
     spark: SparkSession,
     lake: Settings,
@@ -111,6 +131,7 @@ def is_about_the_table(error: BaseException) -> bool:
     return isinstance(error, unreadable_errors())
 
 
+@_one_at_a_time
 def report_unreadable(
     lake: Settings,
     settings: CollectionSettings,

@@ -59,6 +59,10 @@ TOP_LEVEL = (
     "| `data_docs` | path | `data/data_docs` | The folder of the [report](../reports.md#the-report). |",
     "| `kafka` | block | none | The cluster of the collections with `source: kafka`: see [Kafka](#kafka). |",
     "| `registry` | block | none | The registry that has the schemas of Avro topics: see [Registry](#registry). |",
+    "| `parallel` | number | 1 | How many collections the jobs work on at a time, at most 64: see "
+    "[Many collections](../operations.md#many-collections). |",
+    "| `collection_limit_s` | seconds | none | How long the jobs may work on one collection in a run. Then it is "
+    "cancelled, and the others continue. |",
     "| `alerts` | `{env: VARIABLE}` or `{file: PATH}` | none | The place of the URL of a webhook: see "
     "[Alerts](../operations.md#alerts). |",
     "| `writer` | text, or `{env: VARIABLE}` | none | The name of the processes that write with these settings: see "

@@ -831,6 +831,16 @@ class StepFailed(TidelakeError):
     hint = "nothing was committed by the step that failed; the full error is in the log"
 
 
+class TookTooLong(StepFailed):
+    """The work on a collection took longer than `collection_limit_s`; the other collections did not wait for it."""
+
+    fact = "{step} of '{collection}' was cancelled: the collection was not done after {detail}"
+    hint = (
+        "what was committed stays, and the next run continues from there; if the work is only long, raise "
+        "`collection_limit_s`"
+    )
+
+
 class BlockingCheckFailed(StepFailed):
     """A check that blocks has failed in a full validation: nothing may be built on the collection until it passes."""
 

@@ -67,6 +67,10 @@ def run(
     with_current: Annotated[
         bool, typer.Option("--current", help="Also bring the `current` tables up to upper, as the hourly job does.")
     ] = False,
+    parallel: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="How many collections at a time; by default the setting `parallel`, or 1."),
+    ] = None,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -76,10 +80,16 @@ def run(
     before is still sealed.
     """
     steps = ["ingest", "seal", "validate", "compact"]
-    run_steps([*steps, "current"] if with_current else steps, names, config, as_json)
+    run_steps([*steps, "current"] if with_current else steps, names, config, as_json, parallel)
 
 
-def run_steps(steps: Sequence[str], names: Sequence[str] | None, config: Path, as_json: bool) -> None:
+def run_steps(
+    steps: Sequence[str],
+    names: Sequence[str] | None,
+    config: Path,
+    as_json: bool,
+    parallel: int | None = None,
+) -> None:
     """Run steps of some collections, or of all, and print a line for each.
 
     Raises:
@@ -89,6 +99,8 @@ def run_steps(steps: Sequence[str], names: Sequence[str] | None, config: Path, a
     from tidelake.settings.lake import load_settings
 
     settings = load_settings(config).only(tuple(names or ()))
+    if parallel is not None:
+        settings = settings.model_copy(update={"parallel": parallel})
     find_jobs()
     with working("starting Spark", len(steps) * len(settings.collections)) as work:
         from jobs import tick

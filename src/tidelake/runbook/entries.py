@@ -326,6 +326,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Nothing was committed by the step. Read the log, then run the step again; it continues from the last commit.",
         ("df -h", "tail -n 100 .logs/spark.log", _STATUS),
     ),
+    errors.TookTooLong: Entry(
+        "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
+        "What was committed stays. Look at the log for the last thing that happened; run the collection alone to see "
+        "whether it goes on, and raise `collection_limit_s` if it only needs longer.",
+        ("tail -n 100 .logs/spark.log", "tidelake run orders", _STATUS),
+    ),
     errors.BlockingCheckFailed: Entry(
         "The contents do not meet an expectation with `blocking: true`, or rows below `upper` are not what was proven.",
         "Look at the check in the report. Correct the data at its source, or the expectation, and validate again.",
