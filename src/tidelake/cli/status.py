@@ -38,7 +38,7 @@ def status(
 ) -> None:
     """Show how far each collection is proven, what it waits for, and whether somebody is needed. Starts no JVM.
 
-    The exit status is 1 if a collection needs somebody, because it does not continue, or cannot be trusted, by itself.
+    The exit status is 1 if a collection needs somebody: it does not continue by itself, or it cannot be trusted.
     """
     if watch:
         if as_json or check:
@@ -76,7 +76,7 @@ def _sentence(value: Status) -> str:
 
 
 def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
-    """Show the table again and again; if the output is not a terminal, one after the other."""
+    """Show the table again and again. If the output is not a terminal, the tables follow one another."""
     from rich.console import Group
     from rich.live import Live
 
