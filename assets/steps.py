@@ -91,7 +91,7 @@ def options_of(context: OpExecutionContext, names: Names) -> RunOptions:
     known = lake_of(context, names).settings.names
     unknown = next((name for name in options.collections if name not in known), None)
     if unknown is not None:
-        rule = "which is no collection of this lake"
+        rule = "which is not a collection of this lake"
         raise failure_of(ArgumentRefused("collections", unknown, rule, hint_for_name(unknown, known)))
     return options
 

@@ -125,7 +125,7 @@ def make_readable_offline(data_docs: Path, suite: str) -> None:
 
 
 def _by_severity(data_docs: Path, page: Path, text: str) -> str:
-    """Let the marks of a result follow the severity of what is not met: a warning is no failure of the whole."""
+    """Let the marks of a result follow the severity of what is not met: a warning does not fail the whole."""
     file = result_file(data_docs, page)
     if file is None:
         return text

@@ -27,7 +27,7 @@ FURTHER_STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
     "validate_full": validate.run_with_pages,
     "compact_full": compact.run,
 }
-"""Steps that are no part of a tick."""
+"""Steps that are not part of a tick."""
 
 
 class Observer(Protocol):
