@@ -699,7 +699,7 @@ class RunSwept(Conflict):
 
 
 class Fenced(CommitError):
-    """Another writer took over: this one can commit nothing more."""
+    """Another writer took over: this writer can commit nothing more."""
 
     table: str
     expected_epoch: int
@@ -709,7 +709,7 @@ class Fenced(CommitError):
 
 
 class WriterFenced(CommitError):
-    """The collection was given to another writer by name: this one stays out, even after a restart."""
+    """The collection was given to another writer by name: this writer stays out, even after a restart."""
 
     collection: str
     writer: str | None

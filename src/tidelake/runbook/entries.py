@@ -276,7 +276,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.WriterFenced: Entry(
         "The collection was handed to another writer with `tidelake fence`.",
-        "Stop this writer, or let it in instead; that keeps out the other one.",
+        "Stop this writer, or let it in instead, which keeps out the other writer.",
         (_STATUS, "tidelake fence NAME --writer WRITER"),
     ),
     errors.Indeterminate: Entry(

@@ -181,7 +181,7 @@ def _registry(place: Path, block: dict[str, Any]) -> Registry:
 
 
 def _collection_name(topic: str, draft: Draft) -> str:
-    """Return a name for the collection: for change events, that of the table."""
+    """Return a name for the collection: for change events, the name of the table."""
     own = topic.rpartition(".")[2] if draft.block["envelope"] == "debezium" else topic
     letters = re.sub(r"[^a-z0-9_]", "_", own.lower())
     return (letters if re.match(r"[a-z]", letters) else f"topic_{letters}")[:_NAME_MAX]

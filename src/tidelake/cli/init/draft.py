@@ -286,7 +286,7 @@ def _stream(topic: str, schema: Any, choices: Choices, encoding: Mapping[str, st
 def _avro_changes(topic: str, choices: Choices, schema: Any, registry: Registry | None) -> Draft:
     """Draft the settings of a topic of Debezium's change events in Avro."""
     block: dict[str, Any] = {"framing": "reclock", "envelope": "debezium", "format": "avro"}
-    remarks = ["the messages are change events in Avro; those of PostgreSQL need no `position`"]
+    remarks = ["the messages are change events in Avro; events from PostgreSQL need no `position`"]
     if registry is None:
         if not choices.key:
             raise OptionRefused(
