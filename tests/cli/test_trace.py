@@ -23,7 +23,7 @@ def test_the_exit_status_says_whether_somebody_has_to_act(contradicted: Lake) ->
     nowhere = run("trace", "price", "0", "0", *config)
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
     assert nowhere.stderr == (
-        "error: no collection reads the topic 'price'\nhint: did you mean 'prices'? collections read: prices\n"
+        "error: no collection reads the topic 'price'\nhint: did you mean 'prices'? These topics are read: prices\n"
         "see: tidelake errors UnknownTopic\n"
     )
 

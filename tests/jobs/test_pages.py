@@ -232,7 +232,7 @@ def test_the_page_of_a_reclocked_collection_counts_records_and_shows_moments(
         lake.ingest()
     facts = validated(lake)
     assert "12 records read, 12 rows stored at 3 times." in facts["verdict"] and " UTC)" in facts["verdict"]
-    assert facts["ahead"].startswith("In order, definite from ")
+    assert facts["ahead"].startswith("In order, definite in [")
     assert (facts["tide"]["times"], facts["level"]) == (3, "calm")
     assert "<svg" in text_of(lake)
 

@@ -191,7 +191,7 @@ def test_an_ingest_that_was_never_sealed_is_not_in_order(lake: Lake) -> None:
     assert status.sentence == "not sealed yet: complete before 9, sealed before 0; the next seal moves upper"
     assert explained(lake).state == "complete"
     lake.seal()
-    assert status_of(lake).sentence == "in order, definite from 0 to before 9"
+    assert status_of(lake).sentence == "in order, definite in [0, 9)"
 
 
 def test_a_missing_data_file_is_damage_with_exit_status_1(lake: Lake) -> None:
@@ -208,7 +208,7 @@ def test_updates_that_nothing_announces_are_counted_in_the_sentence(lake: Lake) 
     lake.send(updates((1, 1, 1), (2, 9, 1)), progress([0], [9], {1: 1}))
     lake.run()
     status = status_of(lake)
-    assert status.sentence == "in order, definite from 0 to before 9; 1 row at or after upper"
+    assert status.sentence == "in order, definite in [0, 9); 1 row at or after upper"
     assert not status.needs_somebody
     assert call("status", "--check", "--config", str(lake.file)) == "0 of 1 collection need attention\n"
 

@@ -76,7 +76,7 @@ def run(
 ) -> None:
     """Ingest, seal, validate new times, and merge within a budget: what the scheduled job `tick` does.
 
-    A collection that fails stops at that step, and the others continue. If only its topic has a problem, what was read
+    If a step fails, its collection stops there, and the others continue. If only its topic has a problem, what was read
     before is still sealed.
     """
     steps = ["ingest", "seal", "validate", "compact"]

@@ -76,7 +76,7 @@ def _sentence(value: Status) -> str:
 
 
 def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
-    """Show the table again and again; if the output is not a terminal, one after the other."""
+    """Show the table again and again. If the output is not a terminal, the tables follow one another."""
     from rich.console import Group
     from rich.live import Live
 

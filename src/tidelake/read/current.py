@@ -125,7 +125,7 @@ def _publish(
         contents_rows=contents_rows,
         columns=tuple(table.columns),
     )
-    # A collection that lost its name while Spark was writing must not overwrite that of its successor.
+    # A collection that lost its name while Spark was writing must not overwrite its successor's table.
     if Catalog(collection.paths.store).publish(collection) != publication:
         raise LostRace
     try:

@@ -194,7 +194,7 @@ def _engine_output_to_log() -> Iterator[None]:
         log = LOG.open("ab")
         if log.tell() > _LOG_BYTES_MAX:
             log.truncate(0)
-    except OSError:  # a checkout that this user may not write to
+    except OSError:  # a checkout that this user cannot write to
         yield
         return
     sys.stderr.flush()

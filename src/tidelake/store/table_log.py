@@ -386,7 +386,7 @@ def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Ti
 
 @contextmanager
 def _unless_read_only() -> Iterator[None]:
-    """Skip the rest of the block if this process may not write to the store: then it only reads."""
+    """Skip the rest of the block if this process has no permission to write to the store: it then only reads."""
     try:
         yield
     except OSError as error:

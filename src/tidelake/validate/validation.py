@@ -89,7 +89,7 @@ class ValidateReport:
     below_zero_first: list[str] = field(default_factory=list)
     """The lowest of these rows, each with its data as JSON and its sum."""
     proofs_problem: DamagedTable | None = None
-    """Why nothing can be compared: a proof or a binding is missing or does not fit the others, or files are damaged."""
+    """Why nothing can be compared: a proof or a binding is missing or contradicts the others, or files are damaged."""
     files_verified: int = 0
     """Number of files of which every byte was verified."""
     bytes_verified: int = 0
