@@ -15,6 +15,8 @@ from tidelake.cli.job_results import sentence_of
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NamesArgument
 from tidelake.cli.progress import Working, working
 from tidelake.cli.render import print_json, printable, say
+from tidelake.cli.times import seconds_of
+from tidelake.errors import OptionRefused
 from tidelake.runbook.page import with_reference
 
 if TYPE_CHECKING:
@@ -71,6 +73,13 @@ def run(
         int | None,
         typer.Option(min=1, max=64, help="How many collections at a time; by default the setting `parallel`, or 1."),
     ] = None,
+    linger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Stay this long, such as 4m or 90s: poll the topics, and ingest and seal what arrives.",
+        ),
+    ] = None,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,7 +89,10 @@ def run(
     before is still sealed.
     """
     steps = ["ingest", "seal", "validate", "compact"]
-    run_steps([*steps, "current"] if with_current else steps, names, config, as_json, parallel)
+    if linger is not None and with_current:
+        raise OptionRefused("--linger and --current cannot be combined", "run `tidelake current` on its own")
+    linger_s = None if linger is None else seconds_of("--linger", linger)
+    run_steps([*steps, "current"] if with_current else steps, names, config, as_json, parallel, linger_s)
 
 
 def run_steps(
@@ -89,8 +101,11 @@ def run_steps(
     config: Path,
     as_json: bool,
     parallel: int | None = None,
+    linger_s: float | None = None,
 ) -> None:
     """Run steps of some collections, or of all, and print a line for each.
+
+    With `linger_s`, stay that long, and repeat the steps of a tick for what arrives.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
@@ -102,8 +117,9 @@ def run_steps(
     if parallel is not None:
         settings = settings.model_copy(update={"parallel": parallel})
     find_jobs()
-    with working("starting Spark", len(steps) * len(settings.collections)) as work:
+    with working("starting Spark", len(steps) * len(settings.collections) if linger_s is None else None) as work:
         from jobs import tick
+        from jobs.linger import linger
         from jobs.logs import log_to
         from tidelake.spark.session import start_session
         from tidelake.telemetry.start import start_telemetry
@@ -113,7 +129,11 @@ def run_steps(
         start_telemetry(os.environ)
         try:
             with log_to(shown.hear, is_debugging()):
-                report = tick.run_steps(start_session(), settings, steps, shown)
+                session = start_session()
+                if linger_s is None:
+                    report = tick.run_steps(session, settings, steps, shown)
+                else:
+                    report = linger(session, settings, linger_s, shown)
         finally:
             stop_listening()
     if as_json:
