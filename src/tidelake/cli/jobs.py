@@ -11,13 +11,11 @@ import typer
 
 from tidelake.cli.application import find_jobs
 from tidelake.cli.debug import is_debugging
-from tidelake.cli.job_results import sentence_of
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NamesArgument
 from tidelake.cli.progress import Working, working
 from tidelake.cli.render import print_json, printable, say
 from tidelake.cli.times import seconds_of
 from tidelake.errors import OptionRefused
-from tidelake.runbook.page import with_reference
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -139,6 +137,8 @@ def run_steps(
     if as_json:
         print_json(report.as_json())
     for name, error in report.errors.items():
+        from tidelake.runbook.page import with_reference
+
         say(printable(f"error: {name}: {with_reference(error)}"))
     if not report.ok:
         raise typer.Exit(1)
@@ -163,6 +163,8 @@ class _Shown:
 
     def ended(self, step: str, name: str, result: Any) -> None:
         """Print what a step did."""
+        from tidelake.cli.job_results import sentence_of
+
         if not self._as_json:
             with self._work.paused():
                 typer.echo(printable(f"{name}: {sentence_of(step, result, self._mints[name])}"))
