@@ -21,7 +21,7 @@ format string is not enough, a property takes its place.
 
 >>> error = OverCount(7, 1, 2)
 >>> error.fact, error.args
-('time 7 is announced with 1 updates, but 2 distinct ones arrived', (7, 1, 2))
+('time 7 has more distinct updates than announced: 2 instead of 1', (7, 1, 2))
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class ConflictingCount(Contradiction):
     kind = "conflicting_count"
     first: int
     second: int
-    fact = "time {time} is announced with {first} updates and with {second}"
+    fact = "time {time} is announced with different counts: {first} and {second}"
 
 
 class OverCount(Contradiction):
@@ -236,7 +236,7 @@ class OverCount(Contradiction):
     kind = "over_count"
     announced: int
     counted: int
-    fact = "time {time} is announced with {announced} updates, but {counted} distinct ones arrived"
+    fact = "time {time} has more distinct updates than announced: {counted} instead of {announced}"
 
 
 TWO_VALUES = "keys with two values"

@@ -93,8 +93,7 @@ def _print_check(statuses: dict[str, Status]) -> None:
     needing = {name: value for name, value in statuses.items() if _needs_somebody(value)}
     for name, value in needing.items():
         typer.echo(f"{name}: {_sentence(value)}")
-    of_all = f"{len(statuses)} {'collection' if len(statuses) == 1 else 'collections'}"
-    typer.echo(f"{len(needing)} of {of_all} {'needs' if len(needing) == 1 else 'need'} attention")
+    typer.echo(f"collections that need attention: {len(needing)} of {len(statuses)}")
 
 
 def _print_status(statuses: dict[str, Status]) -> None:

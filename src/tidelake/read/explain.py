@@ -236,7 +236,7 @@ def _add_statements(found: Explanation) -> None:
         found.facts.append(
             f"announced by topic '{statement['topic']}', partition {statement['partition']}, offset "
             f"{statement['offset']}: {counted(statement['count'], 'update')} at this time, in a statement about "
-            f"{statement['lower']} to {end}"
+            f"the times from {statement['lower']} to {end}"
         )
     further = len(found.statements) - _SHOWN_MAX
     if further > 0:
