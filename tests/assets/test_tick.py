@@ -117,7 +117,7 @@ def test_a_lost_update_fails_a_check_with_its_numbers(
     assert compacted(result) == BOTH
     assert failed_checks(result) == {"prices/announced_updates_arrive": "ERROR"}
     (missing,) = [evaluation for evaluation in result.get_asset_check_evaluations() if not evaluation.passed]
-    assert str(missing.description).startswith("waits at time 7: 3 announced, 1 here; upper has not moved for ")
+    assert str(missing.description).startswith("waits at time 7: 3 announced, 1 here, for ")
     assert (missing.metadata["updates_missing"].value, missing.metadata["first_time"].value) == (2, "7")
 
 

@@ -156,7 +156,7 @@ def test_a_lost_update_is_named_and_needs_somebody(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [9], {1: 1, 5: 8}), updates((5, 5, 1)))
     lake.run()
     status = status_of(lake)
-    assert status.sentence.startswith("waits at time 5: 8 announced, 1 here; upper has not moved for ")
+    assert status.sentence.startswith("waits at time 5: 8 announced, 1 here, for ")
     assert (status.state, status.needs_somebody) == ("waits at time 5", True)
     assert status.waits_for == "7 updates at time 5, or a decision about the count"
     assert status.as_json()["waiting"]["times"][0] == {

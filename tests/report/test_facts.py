@@ -31,7 +31,7 @@ def test_a_time_that_waits_is_named_with_what_is_announced_and_what_is_here(tmp_
     stored.announce(5, 9, {5: 8, 7: 2})
     stored.arrive(5, 7, 7, 30)
     facts = stored.facts()
-    assert facts.ahead == "Waits at time 5: 8 announced, 1 here; upper has not moved for 3 h."
+    assert facts.ahead == "Waits at time 5: 8 announced, 1 here, for 3 h."
     (problem,) = facts.problems
     assert (facts.level, problem.text.partition(".")[0]) == (
         "warning",

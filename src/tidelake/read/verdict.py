@@ -125,8 +125,7 @@ def _incomplete(status: CollectionStatus) -> Iterator[Verdict]:
     elif (first := waiting.first_missing) is not None:
         state = f"waits at time {first.time}"
         counts = str(first).partition(": ")[2]
-        age = f"upper has not moved for {duration(status.upper_age_s)}"
-        sentence = f"{state}: {counts}; {age}{_unexplained(status)}{_unread(status)}"
+        sentence = f"{state}: {counts}, for {duration(status.upper_age_s)}{_unexplained(status)}{_unread(status)}"
         has_arrived = status.lag_messages == 0
         remedy = f"{counted(first.missing, 'update')} at time {first.time}, or a decision about the count"
         severity = PROBLEM if has_arrived or stands else WARNING
