@@ -21,7 +21,7 @@ from tidelake.store.failpoints import on_reach
 
 pytestmark = pytest.mark.spark
 
-NAMES = ("one", "two", "three", "four")
+NAMES = ("four", "one", "three", "two")
 
 
 @pytest.fixture
