@@ -120,9 +120,7 @@ def describe_run(table: Location, run: str, rows_hash: str | None = None) -> lis
         low, high = _time_bounds(metadata)
         path, rows = blob.location.below(table), metadata.num_rows
         described.append(
-            RunFile(
-                path, run, rows, blob.size, low, high, digest, whole, rows_hash=rows_hash, headers_digest=headers
-            )
+            RunFile(path, run, rows, blob.size, low, high, digest, whole, rows_hash=rows_hash, headers_digest=headers)
         )
     return described
 
