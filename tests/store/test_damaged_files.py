@@ -145,19 +145,23 @@ def test_every_flipped_bit_in_a_page_header_of_a_large_file_is_damage(tmp_path: 
     with pa.OSFile(str(path)) as source:
         headers = list(headers_of(source))
     assert len(headers) > 10
-    for position, header in (headers[0], headers[1], headers[len(headers) // 2], headers[-1]):
+    for position, header in (headers[0], headers[-1]):
         for bit in range(8 * position, 8 * (position + len(header))):
             flip(path, bit)
             with pytest.raises(DamagedTable, match="is not the one that was committed: the headers of its pages diffe"):
                 open_verified(table, file)
-            if is_read(table, replace(file, headers_digest=None)):
-                unnoticed += 1
-                deep = Verification()
-                verify_table(table, True, deep)
-                assert [damage.file for damage in deep.damages] == [file.path], bit
-                with pytest.raises(DamagedTable, match="is not the one that was committed: its SHA-256 differs"):
-                    check_whole(table, [file])
             flip(path, bit)
+    first, _ = headers[0]
+    for bit in range(8 * (first + 16), 8 * (first + 27)):
+        flip(path, bit)
+        if is_read(table, replace(file, headers_digest=None)):
+            unnoticed += 1
+            deep = Verification()
+            verify_table(table, True, deep)
+            assert [damage.file for damage in deep.damages] == [file.path], bit
+            with pytest.raises(DamagedTable, match="is not the one that was committed: its SHA-256 differs"):
+                check_whole(table, [file])
+        flip(path, bit)
     assert unnoticed > 0, "without the digest, readers miss bits that no checksum covers"
     assert is_read(table, file)
     check_whole(table, [file])

@@ -132,7 +132,9 @@ def _agreeing_checkpoints(table: Location, entries: dict[int, bytes]) -> dict[in
                 continue
             if _after(table, base, [entries[version] for version in range(older + 1, newer + 1)]) == stated:
                 return {older: written[older], newer: written[newer]}
-    fact = f"{_UNMARKED}, the entries before version {min(entries)} are gone, and no two checkpoints agree"
+    fact = (
+        f"{_UNMARKED}, the entries before version {min(entries)} are gone or not proven, and no two checkpoints agree"
+    )
     raise DamagedLog(str(table), fact)
 
 
