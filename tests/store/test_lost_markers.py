@@ -66,18 +66,25 @@ def table(tmp_path: Path) -> Location:
     return path
 
 
-@pytest.fixture
-def old_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Location:
     """A table whose first entries are gone, because two checkpoints follow them."""
-    monkeypatch.setattr(table_log, "RETENTION_S", -60)
-    path = locate(tmp_path) / "old"
-    create_table(path, SCHEMA, {"upper": 0})
-    for upper in range(1, 90):
-        commit(path, upper)
-        maintain(path)
+    path = locate(tmp_path_factory.mktemp("made")) / "old"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_log, "RETENTION_S", -60)
+        create_table(path, SCHEMA, {"upper": 0})
+        for upper in range(1, 90):
+            commit(path, upper)
+            maintain(path)
     assert not entry_path(path, 0).local.exists()
     assert len(checkpoints(path)) == 2
     return path
+
+
+@pytest.fixture
+def old_table(old: Location, tmp_path: Path) -> Location:
+    shutil.copytree(old.local, tmp_path / "old")
+    return locate(tmp_path) / "old"
 
 
 def test_a_log_without_markers_is_refused_and_the_remedy_says_what_accepting_it_gives_up(table: Location) -> None:
