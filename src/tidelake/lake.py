@@ -461,22 +461,28 @@ class LakeCollection:
             verify_table(self._catalog.store.catalog, deep, found)
             if not found.damages:
                 stored = self._stored()
+                since = next(iter(stored.entry.since), None)
                 for table in stored.tables:
-                    verify_table(table, deep, found)
+                    verify_table(table, deep, found, since=since)
         return found
 
-    def repair(self) -> list[Damage]:
+    def repair(self, accept_newest_entry: bool = False) -> list[Damage]:
         """Restore damaged log entries from acknowledged copies, and copies from entries; return what was restored.
 
         Damaged bytes are set aside. What `verify` still finds afterwards cannot be restored in this way.
+
+        Args:
+            accept_newest_entry: whether a log that has lost all of its markers is marked again. Its newest entry is
+                taken as it is: nothing proves that it is undamaged, or that no later commit is lost.
         """
         with _engine_errors():
             catalog = self._catalog.store.catalog
-            restored, left = repair_log(catalog), Verification()
+            restored, left = repair_log(catalog, accept_newest_entry), Verification()
             verify_table(catalog, False, left)
             if left.damages:  # a damaged catalog does not say where the collection is
                 return restored
-            return restored + [damage for table in self._stored().tables for damage in repair_log(table)]
+            tables = self._stored().tables
+            return restored + [damage for table in tables for damage in repair_log(table, accept_newest_entry)]
 
     def repair_files(self, spark: SparkSession) -> tuple[list[Damage], list[Damage]]:
         """Recreate damaged data files of `updates` from the topic, with the bytes that were committed.
