@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,12 +68,15 @@ def repair(
 
     Every page is read to find damage. Starts a JVM only to restore data files.
     """
+    from tidelake.telemetry.logs import configure_logs
+
     collection = open_lake(config).collection(name)
     with working(f"{name}: reading every page") as work:
         restored = collection.repair(accept_newest_entry) if apply else []
         left = collection.verify(deep=True).damages
         if apply and any(damage.is_in_data and damage.is_restorable for damage in left):
             work.show(f"{name}: recreating files")
+            configure_logs(os.environ)  # standard output is for the result
             files, left = collection.repair_files(_session())
             restored += files
     if as_json:
