@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelake.read.words import fact_of
+
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
     from tidelake.validate.validation import ValidateReport
@@ -15,9 +17,7 @@ def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, l
         "announced_is_recounted": [fact for fact in report.mismatches if fact not in report.hash_mismatches],
         "rows_are_as_recorded": report.hash_mismatches,
         "nothing_is_contradicted": [
-            f"time {contradiction['time']}: {contradiction['detail']}"
-            for contradiction in status.contradictions
-            if not contradiction["decided"]
+            fact_of(noted["detail"]) for noted in status.contradictions if not noted["decided"]
         ],
         "late_statements_are_copies": [
             *([f"late statements could not be compared: {report.late_problem}"] if report.late_problem else []),

@@ -11,3 +11,12 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     """
     many = plural or (f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s")
     return f"{number:,} {noun if number == 1 else many}"
+
+
+def fact_of(detail: str) -> str:
+    """Return what a noted contradiction says, without its kind. The fact names the time.
+
+    >>> fact_of("conflicting_count: time 7 is announced with 2 updates and with 3")
+    'time 7 is announced with 2 updates and with 3'
+    """
+    return detail.partition(": ")[2]

@@ -131,7 +131,7 @@ def render_lake(summaries: Sequence[dict[str, Any]], has_checks_page: bool = Fal
 def _said_shortly(row: dict[str, Any]) -> str:
     if row["level"] == "none":
         return "No report yet: a full validation writes it."
-    return shown(row["problem"] or " ".join(filter(None, (row["verdict"], row["ahead"]))), _SAID_MAX)
+    return shown(row["problem"] or row["verdict"], _SAID_MAX)
 
 
 def _lake_verdict(rows: Sequence[dict[str, Any]]) -> str:
