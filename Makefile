@@ -82,7 +82,7 @@ toolchain:
 
 # Targets for people
 
-# UPDATES=10000 makes the large topics of the demo smaller.
+# UPDATES=2000 makes the large topics of the demo smaller.
 .PHONY: run
 run: setup
 	@$(BIN)/python -m examples.demo $(if $(UPDATES),--updates $(UPDATES))
