@@ -62,8 +62,9 @@ def check_whole(page: Browser, ui: DagsterUi) -> None:
 def test_the_lineage_begins_with_the_topics(page: Browser, ui: DagsterUi, theme: str) -> None:
     page.prefer(theme)
     page.open(f"{ui.address}/assets/shop/orders?view=lineage&lineageScope=neighbors")
-    for key in ("shop/topics/files/orders", "shop/orders", "shop/orders/current"):
-        page.wait_for(f"!!document.querySelector('a[href*=\"/assets/{key}\"]')")
+    for name, state in (("orders", "Observed"), ("orders", "Materialized"), ("current", "Materialized")):
+        shown = f"text => text.trim().startsWith('{name}') && text.includes('{state}')"
+        page.wait_for(f"[...document.querySelectorAll('foreignObject')].map(node => node.textContent).some({shown})")
     check_whole(page, ui)
 
 
