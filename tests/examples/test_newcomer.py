@@ -35,8 +35,8 @@ WAITS = "time 10: 3 announced, 1 here"
 class Newcomer:
     """Somebody with a clone, a shell and a watch."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capsys = folder, capsys
         self.seconds: dict[str, float] = {}
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDELAKE_", "DAGSTER_"))}
         kept.pop("JDK_JAVA_OPTIONS", None)  # the tests' own
@@ -45,10 +45,16 @@ class Newcomer:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Measure a step."""
+        """Measure a step, and print how long it took."""
         started = time.monotonic()
         yield
         self.seconds[name] = time.monotonic() - started
+        self.say(name, self.seconds[name])
+
+    def say(self, what: str, seconds: float) -> None:
+        """Print a time, although the test's output is captured."""
+        with self.capsys.disabled():
+            print(f"\n{seconds:7.1f} s  {what}", end="", flush=True)
 
     def run(self, *command: str, status: int = 0) -> str:
         """Run a command in the clone, and return what it has printed."""
@@ -93,14 +99,14 @@ def send(file: Path, offset: int, *values: bytes) -> None:
 def test_a_newcomer_finds_and_mends_a_lost_message_in_less_than_ten_minutes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    me = Newcomer(tmp_path / "tidelake")
+    me = Newcomer(tmp_path / "tidelake", capsys)
     with me.step("git clone"):
         clone(me.folder)
     with me.step("make run: the main job"):
         assert "all equal" in me.run("make", "--assume-old=setup", "run", "UPDATES=2000")
     config = me.folder / DEMO / "collections.yaml"
     document = yaml.safe_load(config.read_text(encoding="utf-8"))
-    document["collections"]["prices"]["stalled_after_s"] = 5  # warn after seconds, not after a day
+    document["collections"]["prices"]["stalled_after_s"] = 40  # warn after seconds, not after a day
     config.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
 
     port = free_port()
@@ -149,8 +155,5 @@ def test_a_newcomer_finds_and_mends_a_lost_message_in_less_than_ten_minutes(
             assert "time 10: sealed" in explained
             assert "3 announced, 3 counted" in explained
     total = sum(me.seconds.values())
-    with capsys.disabled():
-        print()
-        for name, seconds in (*me.seconds.items(), ("in total", total)):
-            print(f"{seconds:7.1f} s  {name}")
+    me.say("in total", total)
     assert total < SECONDS_MAX
