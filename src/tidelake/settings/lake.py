@@ -15,9 +15,10 @@ from tidelake.errors import ConfigurationError, hint_for_name
 from tidelake.settings.block import Block, Frozen
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.framings import Sources, read_collection
-from tidelake.settings.kafka import KafkaSettings, Secret, read_kafka, read_secret_place
+from tidelake.settings.kafka import KafkaSettings, read_kafka
 from tidelake.settings.place import folder_of
 from tidelake.settings.registry import RegistrySettings, read_registry
+from tidelake.settings.secret import Secret, read_secret_place
 from tidelake.settings.source import is_path_text
 from tidelake.settings.yaml_file import read_yaml
 
