@@ -101,7 +101,7 @@ def run_steps(steps: Sequence[str], names: Sequence[str] | None, config: Path, a
         start_telemetry(os.environ)
         try:
             with log_to(shown.hear, is_debugging()):
-                report = tick.run_steps(start_session(), settings, steps, shown)
+                report = tick.run_steps(start_session(jar_sets=settings.jar_sets), settings, steps, shown)
         finally:
             stop_listening()
     if as_json:

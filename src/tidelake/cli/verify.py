@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelake.lake import LakeCollection
+    from tidelake.settings.lake import Settings
     from tidelake.store.verification import Damage, Verification
 
 _COLUMNS = ["table", "file", "problem", "remedy"]
@@ -65,7 +66,7 @@ def repair(
         left = collection.verify(deep=True).damages
         if apply and any(damage.is_in_data and damage.is_restorable for damage in left):
             work.show(f"{name}: recreating files")
-            files, left = collection.repair_files(_session())
+            files, left = collection.repair_files(_session(collection.lake.settings))
             restored += files
     if as_json:
         print_json({"name": name, "restored": _rows(restored), "left": _rows(left)})
@@ -83,12 +84,12 @@ def repair(
         raise typer.Exit(1)
 
 
-def _session() -> SparkSession:
+def _session(settings: Settings) -> SparkSession:
     from tidelake.spark.session import LOG, start_session
 
     if not shows_progress():
         say(f"starting Spark, which logs to {LOG} …")
-    return start_session()
+    return start_session(jar_sets=settings.jar_sets)
 
 
 def _show(name: str, result: Verification) -> None:
