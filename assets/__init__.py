@@ -1,1 +1,1 @@
-"""The Dagster assets of a collection, with a file for each family of collections; `family` builds them."""
+"""The Dagster assets of a collection. Each family of collections has a file; `assets.family` builds the assets."""

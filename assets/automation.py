@@ -4,7 +4,7 @@ from dagster import AssetCheckKey, AssetKey, AutomationCondition
 
 
 def follows_seal() -> AutomationCondition[AssetKey | AssetCheckKey]:
-    """Return the condition that runs an asset after upper of a collection, or the contents of its table, has moved.
+    """Return the condition that runs an asset after a collection's upper has moved, or its contents have changed.
 
     A tick that seals nothing new requests nothing, because the version of a collection's data is its upper. While a
     blocking check fails, nothing is requested either.

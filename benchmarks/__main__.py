@@ -22,6 +22,7 @@ from benchmarks.measure import Samples, machine
 from benchmarks.raw import GROWTH, measure_raw, measure_raw_ticks
 from benchmarks.reads import measure_reads
 from benchmarks.small import measure_ledger, measure_seal, measure_start
+from benchmarks.tables import measure_tables
 from benchmarks.targets import ROWS
 from benchmarks.ticks import measure_ticks
 from benchmarks.verified import measure_verify
@@ -135,6 +136,7 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("pathway", _M, 60, measure_pathway),
         Task("cluster", _M, 60, measure_cluster),
         Task("many", 1_000, 360, partial(measure_many, updates=1_000)),
+        Task("tables", 200, 300, measure_tables),
     ]
 
 

@@ -75,8 +75,8 @@ def small_ticks(bench: Bench, lake: Lake, root: Path, number: int) -> Ticks:
 def measure_ledger(bench: Bench, times: int) -> Samples:
     """Measure a ledger that has counted one update at each time and then receives a progress statement for each time.
 
-    The statements arrive in order, or in reverse order. The published reader gets only the reverse order, and only
-    once, because it takes minutes.
+    The statements arrive in order, or in reverse order. Differential dataflow's reader gets only the reverse
+    order, and only once, because it takes minutes.
     """
     bench.say(f"ledger over {times:,} times")
     statements = [Progress([time], [time + 1], [(time, 1)]) for time in range(times)]

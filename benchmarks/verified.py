@@ -1,4 +1,4 @@
-"""Deep verification of a table's files, compared with reading them by Arrow, all columns and unverified."""
+"""Deep verification of a table's files, compared with Arrow reading all their columns without verification."""
 
 from __future__ import annotations
 

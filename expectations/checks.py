@@ -1,4 +1,4 @@
-"""Dagster's checks: a validation becomes one asset check of a collection for each expectation, and merges follow it.
+"""Dagster's checks: a validation reports an asset check of a collection for each expectation; merges come after it.
 
 The step `validate` recounts once and reports all checks of a collection. A blocking check that fails stops what is
 downstream of the collection: the step `compact`, `current`, and users' own assets. `compact` merges if the options of
@@ -7,7 +7,7 @@ the run ask for it. Checks can be run by hand, alone or together; then nothing i
 
 import time as clock
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dagster import (
@@ -36,6 +36,7 @@ from expectations.judge import Verdict
 from expectations.sentences import failure_of as what_failed_in
 from expectations.suite import Rule, rules_of
 from tidelake.errors import DamagedTable, SourceError
+from tidelake.read.verdict import NOT_SEALED, UPDATES_MISSING, problems_of
 from tidelake.settings.collection import CollectionSettings
 
 if TYPE_CHECKING:
@@ -45,11 +46,13 @@ if TYPE_CHECKING:
 
 TOPIC_COMPLETE = "topic_complete"
 """The check that fails if offsets are missing, or the last ingest stopped before the end of a topic."""
+UPDATES_ARRIVE = "announced_updates_arrive"
+"""The check that fails if announced updates are missing for too long, or although the topic was read to its end."""
 MERGES_KEEP_CONTENTS = "merges_keep_contents"
 """The check of the compaction: a merge that would change the contents commits nothing."""
 _INPUT = "collection"
 _ALL, _AGAIN = "all_", "again_"
-"""The prefixes of numbers that depend on how much was validated; without one, it was the times that are new."""
+"""The prefixes of numbers that depend on how much was validated. Without a prefix, only new times were validated."""
 _INT64_MAX = 2**63 - 1
 _COUNTS = ("times", "announced", "counted", "recounted")
 _OWN_NUMBERS = {
@@ -71,15 +74,19 @@ _OWN_NUMBERS = {
     "quarantine_is_explained": ("quarantined", "quarantined_unexplained"),
     "frontier_moves": ("frontier_age_s",),
 }
-"""The numbers that not every check shows, by check. The UI sorts them by name; a short list is easier to read."""
+"""The numbers that only some checks show, by check. The UI sorts numbers by name; a short list is easier to read."""
 
 
 def validation_specs(names: Names, settings: CollectionSettings) -> list[AssetCheckSpec]:
     """Return the checks of a collection, in the order in which they are shown."""
     key = names.collection(settings.name)
     complete = "No offset of the topic is missing. If one is, ingest stops before it, and skips nothing."
+    arrive = (
+        "All announced updates have arrived. If one is missing, `upper` waits for it; what is sealed does not change."
+    )
     return [
         AssetCheckSpec(TOPIC_COMPLETE, asset=key, description=complete),
+        *([] if settings.mints_times else [AssetCheckSpec(UPDATES_ARRIVE, asset=key, description=arrive)]),
         *(
             AssetCheckSpec(rule.name, asset=key, description=_sentence(rule), blocking=rule.blocking)
             for rule in rules_of(settings)
@@ -109,7 +116,7 @@ def build_checks(names: Names, settings: CollectionSettings) -> list[AssetChecks
         MERGES_KEEP_CONTENTS,
         asset=names.current(settings.name),
         additional_deps=[key],
-        description="The last merges kept the contents. If one would change them, it commits nothing, and this fails.",
+        description="The last merges kept the contents. A merge that would change them commits nothing and fails.",
     )
     validate: AssetChecksDefinition = AssetChecksDefinition.create(
         keys_by_input_name={_INPUT: key},
@@ -153,8 +160,8 @@ def _build_compact(names: Names, settings: CollectionSettings) -> OpDefinition:
     @op(
         name=names.step(settings.name, "compact"),
         description=(
-            "**Forgets.** Moves `since` by the retention rule, then merges data files: within a budget in every tick, "
-            "and all sealed rows in the nightly job. Reads at or after `since` give the same results as before."
+            "**Forgets.** Moves `since` as the retention rule says, then merges data files: within a budget in every "
+            "tick, and all sealed rows in the nightly job. Reads at or after `since` give the same results as before."
         ),
         ins={_INPUT: In(Nothing)},
         out={MERGES_KEEP_CONTENTS: Out(Nothing, is_required=False)},
@@ -201,9 +208,19 @@ def _results(
         validated = _validate(lake, settings.name, collection, options)
     except unreadable_errors() as error:
         context.log.exception("the recount could not read the table")
+        if not settings.mints_times:
+            yield AssetCheckResult(
+                asset_key=key,
+                check_name=UPDATES_ARRIVE,
+                passed=False,
+                severity=AssetCheckSeverity.ERROR,
+                description=f"could not be judged: {error}",
+            )
         for rule in rules:
             yield _unanswered(key, rule, error)
         return
+    if not settings.mints_times:
+        yield _updates_arrive(key, replace(validated.status, lag_messages=topics.lag_messages))
     by_check = {verdict.check: verdict for verdict in validated.verdicts}
     for rule in rules:
         yield _answered(key, rule, by_check[rule.name], validated)
@@ -249,6 +266,23 @@ def _topic_complete(context: OpExecutionContext, key: AssetKey, topics: _Topics)
     )
 
 
+def _updates_arrive(key: AssetKey, status: "CollectionStatus") -> AssetCheckResult:
+    """Judge whether upper waits for updates that will not come by themselves, or for a seal that does not happen."""
+    missing = next((found for found in problems_of(status) if found.kind in (UPDATES_MISSING, NOT_SEALED)), None)
+    first = None if status.waiting is None else status.waiting.first_missing
+    metadata: dict[str, Any] = {"updates_missing": 0 if first is None else first.missing}
+    if first is not None:
+        metadata["first_time"] = str(first.time)
+    return AssetCheckResult(
+        passed=missing is None,
+        asset_key=key,
+        check_name=UPDATES_ARRIVE,
+        severity=AssetCheckSeverity.ERROR,
+        description=None if missing is None else f"{missing.sentence}. `tidelake explain {status.name}` says more.",
+        metadata=metadata,
+    )
+
+
 def _stopped(context: OpExecutionContext, key: AssetKey) -> str | None:
     """Return why the last ingest stopped, according to the collection's newest materialization."""
     event = context.instance.get_latest_materialization_event(key)
@@ -262,10 +296,11 @@ class _Validated:
     """What a validation found: the verdicts, the numbers that checks show, and the evidence by check."""
 
     verdicts: list[Verdict]
+    status: "CollectionStatus"
     numbers: dict[str, Any]
     evidence: dict[str, list[str]]
     prefix: str
-    """What the names of the numbers begin with that depend on how much was validated."""
+    """The prefix of the names of those numbers that depend on how much was validated."""
 
 
 def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptions) -> _Validated:
@@ -299,14 +334,14 @@ def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptio
     if judged.page is not None:
         numbers["report"] = MetadataValue.url(judged.page.resolve().as_uri())
         numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / INDEX).resolve().as_uri())
-    return _Validated(judged.judgement.verdicts, numbers, judged.judgement.evidence, prefix)
+    return _Validated(judged.judgement.verdicts, judged.status, numbers, judged.judgement.evidence, prefix)
 
 
 def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any, prefix: str) -> dict[str, Any]:
     """Return the numbers of a validation.
 
-    Those that depend on how much was validated have a name of their own in full validations, so that the line that the
-    UI plots does not jump between new times and all times.
+    Numbers that depend on how much was validated have different names in full validations, so that the line that the UI
+    plots does not jump between new times and all times.
     """
     total = frame.iloc[-1]
     numbers: dict[str, Any] = {

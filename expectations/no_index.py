@@ -1,4 +1,7 @@
-"""Keeps Great Expectations from writing `index.html`, which is the page of the lake. The library imports it by name."""
+"""Keeps Great Expectations from writing `index.html`, which is the page of the lake.
+
+The library imports the class by name.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from great_expectations.render.renderer.site_builder import DefaultSiteIndexBuil
 
 
 class NoIndexBuilder(DefaultSiteIndexBuilder):
-    """Builds no index: `offline` writes one."""
+    """Builds no index, because `expectations.offline` writes the page of the lake."""
 
     def build(self, skip_and_clean_missing: bool = True, build_index: bool = True) -> tuple[Any, Any]:
         """Return nothing, as there is no page."""

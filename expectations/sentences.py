@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelake.read.words import counted
-from tidelake.report.text import for_how_long
+from tidelake.read.words import counted, duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +36,7 @@ def sentence_of(rule: Rule, verdict: Verdict, frame: pd.DataFrame) -> str:
             return f"Reads at or after {total['time']} are refused."
         case "frontier_moves":
             age_s = total["frontier_age_s"]
-            return f"upper moved {for_how_long(age_s)} ago." if age_s else "upper need not move."
+            return f"upper moved {duration(age_s)} ago." if age_s else "upper need not move."
         case _ if rule.is_own:
             return f"{_sentence(rule.description)}: {counted(verdict.rows, 'row')} checked."
         case _:

@@ -16,7 +16,7 @@ class Lake(Component, Model, Resolvable):
     config: str = Field(description="The path of collections.yaml, relative to the folder of defs.yaml.")
     prefix: str = Field(
         default="",
-        description="What the names of jobs, schedules and sensors begin with, if the project has others like them.",
+        description="The prefix of the names of jobs, schedules and sensors, if the project already uses these names.",
     )
     schedules: Literal["running", "stopped"] = Field(
         default="stopped", description="Whether schedules and sensors start with the location."
@@ -28,6 +28,10 @@ class Lake(Component, Model, Resolvable):
     current_cron: str = Field(default=Environment().current_cron, description="When to rebuild the `current` tables.")
     nightly_cron: str = Field(
         default=Environment().nightly_cron, description="When to validate and compact everything."
+    )
+
+    parallel_runs: int = Field(
+        default=Environment().parallel_runs, ge=1, description="Into how many runs a schedule divides the collections."
     )
 
     def build_defs(self, context: ComponentLoadContext) -> Definitions:
@@ -45,6 +49,7 @@ class Lake(Component, Model, Resolvable):
                 tick_cron=self.tick_cron,
                 current_cron=self.current_cron,
                 nightly_cron=self.nightly_cron,
+                parallel_runs=self.parallel_runs,
                 prefix=self.prefix,
                 owns_location=False,
             )

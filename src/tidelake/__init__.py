@@ -28,12 +28,14 @@ __all__ = ["errors", "open_lake"]
 __version__ = "0.1.0"
 
 
-def open_lake(file: str | Path | None = None) -> OpenedLake:
+def open_lake(file: str | Path | None = None, *, skip_invalid: bool = False) -> OpenedLake:
     """Open the lake that a `collections.yaml` describes; nothing is written, and no JVM starts.
 
     Args:
         file: the path; by default the file that TIDELAKE_CONFIG names, or else ./collections.yaml, as on the command
             line.
+        skip_invalid: leave out collections whose block is invalid; `status` gives their errors, and `collection` raises
+            them.
 
     Raises:
         ConfigurationError: the file is missing or invalid; the error names the field or line.
@@ -55,7 +57,7 @@ def open_lake(file: str | Path | None = None) -> OpenedLake:
     """
     from tidelake.lake import Lake
 
-    return Lake.open(file)
+    return Lake.open(file, skip_invalid=skip_invalid)
 
 
 def __getattr__(name: str) -> Any:

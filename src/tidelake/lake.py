@@ -6,7 +6,7 @@ Methods that need Spark take a session, and Spark is imported only then; no othe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +16,20 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from tidelake.decisions import Decision, Offsets, check_decision, check_withdrawal
-from tidelake.errors import ArgumentRefused, NotReclocked, StoreUnreadable, TidelakeError, UnknownTopic
+from tidelake.errors import (
+    ArgumentRefused,
+    ConfigurationError,
+    NotReclocked,
+    StoreUnreadable,
+    TidelakeError,
+    UnknownTopic,
+)
 from tidelake.protocol.binding import Binding
 from tidelake.read.publication import PublishedContents, older_table, publication_of
 from tidelake.read.status import CollectionStatus, read_status
 from tidelake.schema.columns import Column
 from tidelake.settings.collection import CollectionSettings
-from tidelake.settings.lake import WRITER_RULE, Settings, is_writer_name, load_settings
+from tidelake.settings.lake import WRITER_RULE, Settings, is_writer_name, load_settings, load_valid_settings
 from tidelake.storage.location import Location
 from tidelake.store.bindings import read_bindings
 from tidelake.store.catalog import Catalog
@@ -49,18 +56,32 @@ CONFIG_VARIABLE, CONFIG_FILE = "TIDELAKE_CONFIG", "collections.yaml"
 class Lake:
     """A store, its topics and its collections."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Take settings that have already been read; nothing is opened yet."""
-        self.settings = settings
+    def __init__(self, settings: Settings, refused: Mapping[str, ConfigurationError] | None = None) -> None:
+        """Take settings that have already been read; nothing is opened yet.
+
+        Args:
+            settings: the settings of the lake and of its valid collections.
+            refused: the error of each collection whose block is invalid, by name.
+        """
+        self.settings, self.refused = settings, dict(refused or {})
 
     @classmethod
-    def open(cls, file: str | Path | None = None) -> Lake:
+    def open(cls, file: str | Path | None = None, *, skip_invalid: bool = False) -> Lake:
         """Read a `collections.yaml`; by default the file that TIDELAKE_CONFIG names, or else ./collections.yaml.
+
+        Args:
+            file: the path.
+            skip_invalid: leave out collections whose block is invalid. `status` gives their errors, and `collection`
+                raises them.
 
         Raises:
             ConfigurationError: the error names the file, the field or line, what is wrong and what to do.
         """
-        return cls(load_settings(Path(file or os.environ.get(CONFIG_VARIABLE) or CONFIG_FILE)))
+        path = Path(file or os.environ.get(CONFIG_VARIABLE) or CONFIG_FILE)
+        if not skip_invalid:
+            return cls(load_settings(path))
+        loaded = load_valid_settings(path)
+        return cls(loaded.settings, loaded.refused)
 
     def collections(self) -> list[LakeCollection]:
         """Return the collections in the order of the file, including those that have never been ingested."""
@@ -70,8 +91,10 @@ class Lake:
         """Return a collection by its name.
 
         Raises:
-            ConfigurationError: the file names no such collection.
+            ConfigurationError: the file names no such collection, or its block is invalid.
         """
+        if name in self.refused:
+            raise self.refused[name]
         return LakeCollection(self, self.settings.collection(name))
 
     def status(self, *names: str) -> dict[str, CollectionStatus | TidelakeError | None]:
@@ -80,9 +103,14 @@ class Lake:
         Raises:
             ConfigurationError: the file names no such collection.
 
-        Cost: the entries of the catalog are read once, and then what `read_status` reads of each collection.
+        Cost: one read of the catalog's entries, and for each collection what `read_status` reads.
         """
-        chosen = self.settings.only(names).collections
+        refused = {name: error for name, error in self.refused.items() if not names or name in names}
+        valid = tuple(name for name in names if name not in refused)
+        chosen = self.settings.only(valid).collections if valid or not names else ()
+        return self._status_of(chosen) | refused
+
+    def _status_of(self, chosen: Sequence[CollectionSettings]) -> dict[str, CollectionStatus | TidelakeError | None]:
         try:
             with _engine_errors():
                 stored = Catalog(Store(self.settings.store)).collections()
@@ -100,7 +128,7 @@ class Lake:
         """Return what became of a message in each collection that reads its topic; an error takes the place of fates.
 
         Args:
-            topic: the topic's name, or a name under which a collection stores it since it was accepted again.
+            topic: the topic's name, or a name under which a collection has stored it since it was accepted again.
             partition: the partition of the message.
             offset: its offset.
 
@@ -191,7 +219,7 @@ class LakeCollection:
         Args:
             spark: the session; `tidelake.spark.session.start_session()` starts a suitable one.
             as_of: a time in [since, upper), or at or after `since` if the stream is closed; by default the last one.
-            columns: the columns to read; empty means all. Rows that are equal in these columns are added up.
+            columns: the columns to read; empty means all. Diffs of rows that are equal in these columns are summed.
             where: a Spark SQL predicate on the columns of the contents, and nothing else.
             skip_errors: leave out keys whose newest value could not be decoded.
 
@@ -202,7 +230,7 @@ class LakeCollection:
         Raises:
             SinceError, UpperError: the time can no longer be read, or cannot be read yet.
             KeysInError: there are keys in error at that time, and `skip_errors` is not set.
-            UnknownColumn, PredicateRefused: a column does not exist, or the predicate does not fit.
+            UnknownColumn, PredicateRefused: a column does not exist, or the predicate is not accepted.
         """
         from tidelake.read.snapshot import snapshot
 
@@ -223,13 +251,13 @@ class LakeCollection:
             spark: the session, as for `snapshot`.
             first: the time whose contents are subtracted.
             last: the time whose contents are added; it may also be before `first`.
-            columns: the columns to compare; empty means all. Rows that are equal in these columns are added up.
+            columns: the columns to compare; empty means all. Diffs of rows that are equal in these columns are summed.
             where: a predicate, as for `snapshot`; other rows are left out on both sides.
             skip_errors: leave out keys whose newest value could not be decoded, at either time.
 
         Returns:
-            A difference: `rows` has the columns and `_diff` bigint, never 0: how many more of a row there are at `last`
-            than at `first`.
+            A difference: `rows` has the columns and `_diff` bigint, never 0: a row's multiplicity at `last` minus its
+            multiplicity at `first`.
 
         Raises:
             SinceError, UpperError, KeysInError, UnknownColumn, PredicateRefused: as for `snapshot`, at either time.
@@ -302,10 +330,10 @@ class LakeCollection:
             return explain(self._stored(), time)
 
     def quarantine(self) -> list[dict[str, Any]]:
-        """Return the messages that could not be used: first the unexplained ones, then the others, each by place.
+        """Return the messages that could not be used: unexplained messages first, then the others, both by place.
 
         Each has `topic`, `partition`, `offset`, `timestamp_ms`, `reason`, `detail`, `times` (those that are known to
-        wait for it), `key` and `value` in bytes, and `explained`: why it needs no attention any more, or None.
+        wait for it), `key` and `value` in bytes, and `explained`: why it no longer needs attention, or None.
         """
         stored = self._stored()
         rows = [{name: value for name, value in row.items() if name != RUN} for row in quarantine_rows(stored)]
@@ -334,14 +362,14 @@ class LakeCollection:
         """Return what became of a message: an answer for each topic of this name that had the offset, oldest first.
 
         Args:
-            topic: the topic's name, or a name under which the collection stores it since it was accepted again.
+            topic: the topic's name, or a name under which the collection has stored it since it was accepted again.
             partition: the partition of the message.
             offset: its offset.
 
         Raises:
             UnknownTopic: the collection does not read this topic.
 
-        Cost: the small tables, and of `updates/` the rows at the times that the message states.
+        Cost: the small tables, and the rows of `updates/` at the times that the message states.
         """
         from tidelake.read.trace import trace_message  # imported late: only this needs a codec and the topics
 
@@ -383,7 +411,7 @@ class LakeCollection:
             The decision as it is stored.
 
         Raises:
-            DecisionRefused, StatementRefused, DataRefused: it cannot have an effect, or does not fit.
+            DecisionRefused, StatementRefused, DataRefused: it cannot have an effect, or does not match the collection.
             TopicChanged, TopicUnreachable: its gap or topic cannot be looked up.
         """
         checked = check_decision(self._stored(), self.settings, decision)
@@ -405,7 +433,7 @@ class LakeCollection:
     # --- who may write to it -----------------------------------------------------------------------------------------
 
     def fence(self, writer: str | None) -> int:
-        """Admit one writer and keep out every other, restarted or not; processes that are running have to restart.
+        """Admit one writer and keep out every other, even after a restart; running processes have to be restarted.
 
         Args:
             writer: the name that the writer has in its settings; None admits any writer.
@@ -446,20 +474,20 @@ class LakeCollection:
             catalog = self._catalog.store.catalog
             restored, left = repair_log(catalog), Verification()
             verify_table(catalog, False, left)
-            if left.damages:  # it does not say where the collection is
+            if left.damages:  # a damaged catalog does not say where the collection is
                 return restored
             return restored + [damage for table in self._stored().tables for damage in repair_log(table)]
 
     def repair_files(self, spark: SparkSession) -> tuple[list[Damage], list[Damage]]:
-        """Make damaged data files of `updates` again from the topic, with the bytes that were committed.
+        """Recreate damaged data files of `updates` from the topic, with the bytes that were committed.
 
-        The log must have the entry of the tick that wrote the file, and the topic what the tick read. Damaged bytes are
-        set aside.
+        The log must still have the entry of the tick that wrote the file, and the topic must still have what the tick
+        read. Damaged bytes are set aside.
 
         Returns:
-            What was restored, and what is left; its remedy says why it could not be restored.
+            What was restored, and what is left; the remedy of each damage says why it could not be restored.
 
-        Cost: what `verify(deep=True)` costs, and each tick that wrote a damaged file once more.
+        Cost: that of `verify(deep=True)`; each tick that wrote a damaged file is also run once more.
         """
         from tidelake.ingest.restoration import restore_files
 

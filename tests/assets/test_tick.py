@@ -52,7 +52,7 @@ def test_a_scheduled_tick_ends_in_sealed_tables_metadata_and_passing_checks(
     assert result.success
     assert materialized(result) == compacted(result) == BOTH
     assert failed_checks(result) == {}
-    assert len(result.get_asset_check_evaluations()) == 12 + 12
+    assert len(result.get_asset_check_evaluations()) == 13 + 13
     sealed = metadata(result, "prices")
     assert sealed["messages"] == 6
     assert (sealed["statements_read"], sealed["statements_stored"], sealed["copies_dropped"]) == (6, 4, 2)
@@ -104,6 +104,21 @@ def test_a_gap_stops_the_reading_of_its_topic_and_nothing_else(
     assert metadata(result, "prices")["messages"] == 6
     assert (lakes.upper("prices"), lakes.upper("visits")) == (6, 6)
     assert lakes.contents(spark, "prices", 5) == CONTENTS
+
+
+def test_a_lost_update_fails_a_check_with_its_numbers(
+    spark: SparkSession, instance: DagsterInstance, lakes: Lakes
+) -> None:
+    lakes.send("prices", *HISTORY)
+    lakes.send("prices", updates(((5, 50), 7, 1)), progress([6], [9], {7: 3}))
+    lakes.send("visits", *HISTORY)
+    result = run_tick_job(lakes.config, instance)
+    assert result.success
+    assert compacted(result) == BOTH
+    assert failed_checks(result) == {"prices/announced_updates_arrive": "ERROR"}
+    (missing,) = [evaluation for evaluation in result.get_asset_check_evaluations() if not evaluation.passed]
+    assert str(missing.description).startswith("waits at time 7: 3 announced, 1 here, for ")
+    assert (missing.metadata["updates_missing"].value, missing.metadata["first_time"].value) == (2, "7")
 
 
 def test_an_invalid_setting_stops_its_own_collection_alone(

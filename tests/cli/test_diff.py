@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.cli.commands import call, invoke
 from tests.lakes.lake import NAME, Lake, progress, updates
-from tidelake.errors import PredicateRefused, UnknownCollection, UpperError
+from tidelake.errors import OptionRefused, PredicateRefused, UnknownCollection, UpperError
 
 
 @pytest.mark.spark
@@ -53,9 +53,14 @@ def test_diff_counts_the_keys_of_a_keyed_collection(tmp_path: Path, spark: Spark
     ]
 
 
-def test_diff_needs_two_times_that_are_integers() -> None:
+def test_diff_needs_two_times(contradicted: Lake) -> None:
     assert "Missing option '--to'" in invoke("diff", NAME, "--from", "1").stderr
-    assert "'soon' is not a valid integer" in invoke("diff", NAME, "--from", "soon", "--to", "2").stderr
+    config = ("--config", str(contradicted.file))
+    with pytest.raises(OptionRefused, match="--from is 'soon', which is not a time of 'prices'"):
+        call("diff", NAME, "--from", "soon", "--to", "2", *config)
+    with pytest.raises(OptionRefused, match="states times as numbers without a unit"):
+        call("explain", NAME, "--time", "2026-11-23T10:00:00Z", *config)
+    assert "is not in the range" in invoke("diff", NAME, "--from", str(2**63), "--to", "2", *config).stderr
 
 
 @pytest.mark.spark

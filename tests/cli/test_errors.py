@@ -132,4 +132,10 @@ def test_a_wrong_predicate_is_a_short_text_also_in_a_process_of_its_own(tmp_path
         assert len(done.stderr) < 800, done.stderr
         assert "org.apache" not in done.stderr
         assert done.stderr.count("\n") <= 4, done.stderr
-        assert "does not fit: \n" not in done.stderr
+        assert "is invalid: \n" not in done.stderr
+
+
+def test_help_describes_arguments_and_options() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["explain", "--help"]).output.replace("│", "").split())
+    assert "The collection's name." in shown
+    assert "The collections.yaml that names the store and the topics." in shown

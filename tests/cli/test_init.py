@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from tests.captures.lake import EVENT, FOLDER, avro_lines, lines
 from tests.cli.commands import call
 from tests.lakes.lake import RECORD, progress, updates
-from tests.services.kafka import Broker, Record
+from tests.services.kafka import PASSWORD, USER, Broker, Record
 from tests.services.registry import Registry
 from tidelake.cli.app import app
-from tidelake.errors import FolderMissing, OptionRefused
+from tidelake.errors import ConfigurationError, FolderMissing, OptionRefused
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
 from tidelake.schema.avro import cdcv2_schema
@@ -85,7 +85,7 @@ def test_events_in_json_become_rows(tmp_path: Path, spark: SparkSession) -> None
     assert rows[1]["tags"] == ["a", None]
     assert "x-y" not in rows[1]
     text = (tmp_path / "collections.yaml").read_text(encoding="utf-8")
-    assert "# the field 'x-y' is left out: a column cannot have its name\n" in text
+    assert "# the field 'x-y' is left out: a column cannot have this name\n" in text
     assert "if a record replaces earlier ones" in text
 
 
@@ -182,6 +182,45 @@ def test_a_kafka_topic_with_schemas_in_a_registry(
     assert [row["id"] for row in contents(tmp_path)] == [1, 2]
 
 
+@pytest.mark.services
+@pytest.mark.spark
+def test_brokers_that_need_tls_and_a_password_are_described_by_a_file(
+    tmp_path: Path, spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INIT_PASSWORD", PASSWORD)
+    (tmp_path / "secure").mkdir()
+    (tmp_path / "secure" / "ca.pem").write_bytes(broker.certificate.read_bytes())
+    kafka = {
+        "bootstrap_servers": broker.secure_bootstrap_servers,
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_username": USER,
+        "sasl_password": {"env": "INIT_PASSWORD"},
+        "ssl_ca_file": "ca.pem",
+    }
+    servers = tmp_path / "secure" / "servers.yaml"
+    servers.write_text(yaml.safe_dump({"kafka": kafka}), encoding="utf-8")
+    name = broker.create_topic()
+    broker.produce(name, [Record(b'{"id": 1}'), Record(b'{"id": 2}')])
+    init(tmp_path, name, "--servers", str(servers))
+    written = yaml.safe_load((tmp_path / "collections.yaml").read_text(encoding="utf-8"))
+    assert written["kafka"] == {**kafka, "ssl_ca_file": str(tmp_path / "secure" / "ca.pem")}
+    assert sorted(row["id"] for row in contents(tmp_path)) == [1, 2]
+
+
+def test_a_file_of_servers_needs_a_block_and_no_other_address(tmp_path: Path) -> None:
+    servers = tmp_path / "servers.yaml"
+    servers.write_text("store: lake\n", encoding="utf-8")
+    with pytest.raises(OptionRefused, match="has neither a `kafka` block nor a `registry` block"):
+        init(tmp_path, "orders", "--servers", str(servers))
+    with pytest.raises(OptionRefused, match="--servers cannot be combined"):
+        init(tmp_path, "orders", "--servers", str(servers), "--kafka", "localhost:9092")
+    servers.write_text("kafka: {bootstrap_servers: 'localhost:9092', sasl_username: x}\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"servers.yaml: kafka.sasl_username: has no effect for PLAINTEXT"):
+        init(tmp_path, "orders", "--servers", str(servers))
+    assert not (tmp_path / "collections.yaml").exists()
+
+
 def test_nothing_is_overwritten_and_nothing_is_left_behind(tmp_path: Path) -> None:
     folder = topic(tmp_path, "visits", {"value": {"page": "/"}})
     file = tmp_path / "collections.yaml"
@@ -207,7 +246,7 @@ def test_nothing_is_overwritten_and_nothing_is_left_behind(tmp_path: Path) -> No
         ([{"value": {"op": "c", "after": {"id": 1}, "source": {"connector": "postgresql"}}}], "have no keys"),
         (
             [{"key": {"id": 1}, "value": {"op": "c", "after": {"id": 1}, "source": {"connector": "db2"}}}],
-            "the connector db2 is not known",
+            "it is not known which fields order the events of the connector db2",
         ),
         ([{"value": {"_": {}, "-": 1}}], "a collection cannot hold these records"),
     ],

@@ -14,7 +14,7 @@ from tests.cli.commands import call
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.lakes.raw_lake import RawLake
 from tidelake.cli.app import app
-from tidelake.errors import ConfigurationError
+from tidelake.errors import ConfigurationError, UpperError
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +35,7 @@ def test_run_does_what_a_scheduled_tick_does_and_says_it_in_sentences(lake: Lake
     assert lines == [
         "prices: ingest: 3 messages: 3 rows stored, 1 message quarantined (1 undecodable)",
         "prices: seal: 2 times sealed, upper is 3, 1 copy cancelled; waits at time 3: 1 announced, 0 here",
-        "prices: validate: 2 times recounted, as announced",
+        "prices: validate: 2 sealed times recounted, as announced",
         "prices: compact: nothing to merge, since is 0",
     ]
     lake.send(updates((3, 3, 1)))
@@ -44,7 +44,7 @@ def test_run_does_what_a_scheduled_tick_does_and_says_it_in_sentences(lake: Lake
     assert call("ingest", NAME, *config) == "prices: ingest: no new messages\n"
     assert call("seal", *config) == "prices: seal: nothing new, upper is 4\n"
     assert call("validate", *config) == "prices: validate: nothing new\n"
-    assert call("validate", "--full", *config).startswith("prices: validate: 3 times recounted, as announced")
+    assert call("validate", "--full", *config).startswith("prices: validate: 3 sealed times recounted, as announced")
     assert call("compact", "--full", *config) == "prices: compact: 3 runs became 1, since is 0\n"
 
 
@@ -110,3 +110,11 @@ def test_minted_times_are_printed_with_the_same_time_in_iso(tmp_path: Path, spar
     document = json.loads(call("read", NAME, "--as-of", str(row["time"]), "--json", *config))
     assert (document["as_of"], document["as_of_iso"]) == (row["time"], row["iso"])
     assert row["iso"] in call("times", NAME, *config)
+    assert f"time {row['time']} ({row['iso']}): sealed" in call("explain", NAME, "--time", row["iso"], *config)
+    lake.put({"id": 1, "page": "/a"})
+    call("run", *config)
+    last = json.loads(call("times", NAME, "--json", *config))["rows"][-1]
+    changed = call("diff", NAME, "--from", row["iso"], "--to", last["iso"], *config)
+    assert f"from {row['time']} ({row['iso']}) to {last['time']} ({last['iso']})" in changed
+    with pytest.raises(UpperError, match=r"time 32503680000000 \(3000-01-01T00:00:00.000Z\) is not before upper"):
+        call("read", NAME, "--as-of", "3000-01-01T00:00:00Z", *config)

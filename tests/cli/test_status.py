@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cli.commands import call, invoke, run
 from tests.lakes.lake import Lake
-from tidelake.errors import TidelakeError
+from tidelake.errors import ConfigurationError, TidelakeError
 
 
 def test_status_says_that_a_collection_is_not_ingested_yet_or_does_not_exist(tmp_path: Path) -> None:
@@ -68,6 +69,28 @@ def test_reading_a_store_does_not_import_the_logging_library() -> None:
     code = "import sys, tidelake.read.status; print('structlog' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.spark
+def test_an_invalid_block_does_not_hide_the_other_collections(contradicted: Lake) -> None:
+    config = ("--config", str(contradicted.file))
+    document = yaml.safe_load(contradicted.file.read_text("utf-8"))
+    document["collections"]["visits"] = {"family": "plein", "topic": "visits"}
+    contradicted.file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    shown = invoke("status", *config)
+    assert shown.exit_code == 1
+    assert "held back at time 3" in shown.stdout
+    assert "visits: its settings are invalid" in shown.stdout
+    assert "collections.visits.family: input should be" in " ".join(shown.stderr.split())
+    assert "contradicted" in call("explain", "prices", *config)
+    with pytest.raises(ConfigurationError, match=r"collections\.visits\.family"):
+        call("explain", "visits", *config)
+    with pytest.raises(ConfigurationError, match=r"collections\.visits\.family"):
+        call("seal", "prices", *config)  # a command that writes refuses invalid settings
+    assert "its settings are invalid" in invoke("status", "visits", *config).stdout
+    metrics = invoke("metrics", *config).stdout
+    assert 'tidelake_collection_readable{collection="visits"} 0' in metrics
+    assert 'tidelake_needs_somebody{collection="visits"} 1' in metrics
 
 
 @pytest.mark.spark

@@ -20,7 +20,7 @@ from tidelake.store.commit import OpenTable
 from tidelake.store.state import partitions_value
 
 NOT_COMPARED = ("lag_s", "times_ahead_s", "upper_age_s", "publication")
-"""What depends on a clock, and the table for other engines, which names the folder of the store."""
+"""Fields of a status that differ without damage: those that depend on a clock, and the path of the published table."""
 STEPS = ("decide", "ingest", "seal")
 """The next steps of a collection: an operator acknowledges a message, and a tick reads and seals more messages."""
 
@@ -38,7 +38,7 @@ class Reader:
     """Asks a collection.
 
     Args:
-        spark: the session; None asks for no contents.
+        spark: the session; if None, contents are not read.
         lake: the store.
         name: the collection.
         known: contents that were read already; the same files are not read again.
@@ -52,7 +52,7 @@ class Reader:
     moments: tuple[int, ...] = (0, 1, 2)
 
     def answers(self, *questions: str) -> dict[str, Any]:
-        """Return the answer to each question, or the error; the fields of status are questions of their own."""
+        """Return the answer to each question, or the error; each field of status counts as a question."""
         found: dict[str, Any] = {}
         collection = self.lake.collection(self.name)
         for question, ask in self._questions(collection).items():

@@ -240,7 +240,9 @@ def test_blocking_checks_lie_between_a_collection_and_everything_downstream(lake
         for name in ("prices", "visits")
     }
     assert checks["visits"] - checks["prices"] == {"contents_never_fall"}
-    assert {"topic_complete", "announced_is_recounted", "merges_keep_contents"} <= checks["prices"]
+    assert {"topic_complete", "announced_updates_arrive", "announced_is_recounted", "merges_keep_contents"} <= checks[
+        "prices"
+    ]
     blocking = {key.name for key in graph.asset_check_keys if graph.get(key).blocking}
     assert blocking == {
         "announced_is_counted",

@@ -58,7 +58,7 @@ PITFALLS = [
     progress([7], [8], {7: 1}),  # 15
     progress([7], [8], {7: 2}),  # 16: two counts for one time
     progress([7], [3]),  # 17: its end comes before its beginning
-    progress([8], [8]),  # 18: about no time
+    progress([8], [8]),  # 18: covers no time
 ]
 
 
@@ -154,7 +154,7 @@ def test_a_message_that_breaks_a_rule_is_quarantined_until_somebody_explains_it(
 @pytest.mark.spark
 def test_a_null_record_and_a_statement_about_no_time_mean_nothing(prepared: Lake) -> None:
     assert (fate_of(prepared, 11).kind, fate_of(prepared, 11).needs_somebody) == ("null", False)
-    assert fate_of(prepared, 18).summary == "read: a progress statement about no time"
+    assert fate_of(prepared, 18).summary == "read: a progress statement that covers no time"
 
 
 @pytest.mark.spark
@@ -165,12 +165,15 @@ def test_late_facts_have_the_verdict_of_the_next_validation(
     lake.send(updates((1, 1, 1), ((2, 9), 2, 1), (4, 9, 1)), progress([1], [2], {1: 4}))
     lake.run()
     assert statements_of(lake, 19) == [(1, 1, "late"), (2, 1, "late"), (9, 1, "stored")]
-    assert "the next validation compares it" in fate_of(lake, 19).statements[0].detail
+    assert "the next validation compares the statement" in fate_of(lake, 19).statements[0].detail
     compare_late(spark, lake.collection)
     copied, contradicting, open_statement = fate_of(lake, 19).statements
-    assert (copied.detail, copied.needs) == ("time 1 was already sealed; it is a copy of what was published", None)
+    assert (copied.detail, copied.needs) == (
+        "time 1 was already sealed; the statement is a copy of what was published",
+        None,
+    )
     assert contradicting.detail == (
-        "time 2 was already sealed; it contradicts what was published, which does not have it"
+        "time 2 was already sealed; the statement contradicts what was published, which lacks this update"
     )
     assert contradicting.needs == "a decision about a late fact: `tidelake late prices` shows it"
     assert (open_statement.fate, open_statement.detail) == ("stored", "time 9 is not sealed yet")
@@ -180,7 +183,7 @@ def test_late_facts_have_the_verdict_of_the_next_validation(
 
     lake.decide("not ours", time=2, discard={"data": {"id": 2, "price": 9}, "diff": 1})
     lake.decide("one is right", time=1, count=1)
-    assert fate_of(lake, 19).statements[1].detail.endswith("which does not have it; settled by decision: not ours")
+    assert fate_of(lake, 19).statements[1].detail.endswith("which lacks this update; settled by decision: not ours")
     assert fate_of(lake, 20).counts[0].detail.endswith("settled by decision: one is right")
     assert not fate_of(lake, 19).needs_somebody
     assert not fate_of(lake, 20).needs_somebody
@@ -249,7 +252,7 @@ def test_a_gap_before_a_message_needs_somebody_and_an_accepted_gap_skips_its_off
     assert statements_of(lake, 25) == [(9, 1, "stored")]
     lake.send(updates((77, 9, 1)), at=20)
     assert fate_of(lake, 20).kind == "skipped"
-    assert fate_of(lake, 20).summary.endswith("; the topic has it again, but ingest had passed it")
+    assert fate_of(lake, 20).summary.endswith("; the topic has this message again, but ingest had already skipped it")
 
 
 @pytest.mark.spark
@@ -306,7 +309,7 @@ def test_a_topic_that_no_collection_reads_is_refused_with_the_nearest_name(tmp_p
     block = {"family": "plain", "topic": "orders", "schema": RECORD}
     (tmp_path / "collections.yaml").write_text(json.dumps({"collections": {"sales": block}}), encoding="utf-8")
     lake = tidelake.open_lake(tmp_path / "collections.yaml")
-    with pytest.raises(UnknownTopic, match=r"did you mean 'orders'\? collections read: orders"):
+    with pytest.raises(UnknownTopic, match=r"did you mean 'orders'\? These topics are read: orders"):
         lake.trace("order", 0, 0)
     with pytest.raises(UnknownTopic, match="no collection reads the topic 'visits'"):
         lake.collection("sales").trace("visits", 0, 0)
@@ -350,7 +353,7 @@ def test_a_topic_that_was_accepted_again_answers_under_each_of_its_names(prepare
     assert names(40) == [("prices#1", "not_read")]
     assert names(3, "prices#1") == [("prices#1", "never_read")]
     fates = tidelake.open_lake(lake.file).collection(NAME).trace(NAME, 0, 11)
-    assert fates[0].unknown == "what it states: the topic was accepted again since, and now has other messages"
+    assert fates[0].unknown == "what it states: the topic has since been accepted again, and now has different messages"
 
 
 @pytest.mark.spark
@@ -419,7 +422,7 @@ def test_a_negative_diff_in_an_append_only_collection_is_quarantined_with_its_ti
     assert statements_of(lake, 0) == [(1, 1, "published")]
     fate = fate_of(lake, 1)
     assert (fate.kind, fate.facts["reason"], fate.facts["times"]) == ("quarantined", "append_only_diff", [2])
-    assert next(fate.todo()).startswith("the statements again from the source, or decisions about the times 2;")
+    assert next(fate.todo()).startswith("the source to send the statements again, or decisions about the times 2;")
 
 
 @pytest.mark.spark
@@ -490,7 +493,7 @@ def test_an_upsert_record_sets_deletes_or_puts_in_error_its_key_unless_a_later_o
     assert fate_of(lake, 1).summary == f'{at}: sets {{"id": 1}}'
     assert fate_of(lake, 4).kind == "quarantined"
     error = fate_of(lake, 3)
-    assert error.summary.startswith(f'{at}: puts in error {{"id": 3}}: the value cannot be used: undecodable')
+    assert error.summary.startswith(f'{at}: puts {{"id": 3}} in error: the value cannot be used: undecodable')
     assert list(error.todo()) == ['a later good value, or a delete, for the key {"id": 3}']
     lake.put(gone(2), item(3, 7))
     lake.ingest()

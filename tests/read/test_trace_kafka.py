@@ -56,12 +56,12 @@ def test_a_message_is_traced_through_retention_and_through_a_recreated_topic(
     with pytest.raises(TopicChanged):
         lake.ingest()
     (recreated,) = traced(0)
-    assert recreated.unknown == "what it states: the topic was deleted and recreated since"
+    assert recreated.unknown == "what it states: the topic has since been deleted and recreated"
     prices.decide(AcceptTopic(topic=lake.name, reason="recreated"))
     lake.ingest()
     earlier, now = traced(0)
     assert (earlier.topic, earlier.kind) == (lake.name, "read")
-    assert earlier.unknown == "what it states: the topic was accepted again since, and now has other messages"
+    assert earlier.unknown == "what it states: the topic has since been accepted again, and now has different messages"
     assert (now.topic, [statement.fate for statement in now.statements]) == (f"{lake.name}#1", ["stored"])
     (under_its_name,) = prices.trace(f"{lake.name}#1", 0, 0)
     assert under_its_name == now

@@ -15,7 +15,7 @@ from tests.cli.commands import call, run
 from tests.docs.blocks import PROJECT
 from tests.docs.hooks import reference
 from tidelake.cli.app import app
-from tidelake.errors import DamagedTable, OptionRefused, TidelakeError, TopicGap, UpperError
+from tidelake.errors import DamagedTable, OptionRefused, StoreUnreadable, TidelakeError, TopicGap, UpperError
 from tidelake.runbook.entries import ENTRIES
 from tidelake.runbook.page import ErrorPage, all_errors, exit_status, find_page, page_of, pages, with_reference
 
@@ -131,7 +131,7 @@ def test_all_errors_are_listed_below_their_family() -> None:
 
 
 def test_the_exit_status_is_that_of_the_command_line() -> None:
-    assert (exit_status(DamagedTable), exit_status(TopicGap)) == (1, 2)
+    assert (exit_status(DamagedTable), exit_status(StoreUnreadable), exit_status(TopicGap)) == (1, 1, 2)
 
 
 def test_the_reference_lists_every_error_with_a_link() -> None:

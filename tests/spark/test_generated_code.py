@@ -45,7 +45,7 @@ def test_a_later_tick_and_its_seal_compile_nothing(tmp_path: Path, compiling: Sp
     for tick in range(4):
         before = compiled(compiling)
         low = 10 * tick
-        # A copy from the tick before is late; an update far ahead gets a file of its own.
+        # A copy from the previous tick is late; an update far ahead gets a file of its own.
         late = [updates((tick - 1, low - 9, 1))] if tick else []
         lake.send(updates((tick, low + 1, 1), (99, 10**6 + tick, 1)), *late, progress([low], [low + 10], {low + 1: 1}))
         assert lake.run().upper == low + 10

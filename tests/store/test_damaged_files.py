@@ -74,7 +74,7 @@ def test_a_file_without_a_digest_must_have_the_stated_size(table: Location, chan
     path = (table / file.path).local
     assert callable(change)
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(DamagedTable, match=f"bytes, but {file.bytes} are stated"):
+    with pytest.raises(DamagedTable, match=f"bytes, but {file.bytes} were committed"):
         read_rows(table, [file], SCHEMA)
 
 

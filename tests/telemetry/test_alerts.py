@@ -19,9 +19,9 @@ from tests.docs.blocks import PROJECT
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.services.process import Server
 from tests.services.prometheus import prometheus, tool
+from tidelake.read.verdict import PROBLEM_KINDS
 from tidelake.telemetry import lake_metrics, step_files
 from tidelake.telemetry.exposition import PREFIX
-from tidelake.telemetry.lake_metrics import PROBLEMS
 
 FOLDER = PROJECT / "deploy" / "prometheus"
 RULES: list[dict[str, Any]] = [
@@ -47,7 +47,7 @@ def test_prometheus_accepts_the_rules_and_their_tests(arguments: tuple[str, ...]
 
 def test_every_problem_has_an_alert() -> None:
     expressions = " ".join(rule["expr"] for rule in RULES)
-    assert set(re.findall(r'tidelake_problem\{problem="(\w+)"\}', expressions)) == set(PROBLEMS)
+    assert set(re.findall(r'tidelake_problem\{problem="(\w+)"\}', expressions)) == set(PROBLEM_KINDS)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule["alert"]))

@@ -16,8 +16,10 @@ from tests.expectations.reports import STATUS, settings
 from tests.telemetry.exposed import exposed
 from tidelake.errors import DamagedTable, OptionRefused, TidelakeError
 from tidelake.read.status import CollectionStatus
+from tidelake.read.verdict import PROBLEM_KINDS
+from tidelake.read.waiting import Waiting, WaitingTime
 from tidelake.telemetry.exposition import Metric, Sample, exposition, write_textfile
-from tidelake.telemetry.lake_metrics import PROBLEMS, collection_samples
+from tidelake.telemetry.lake_metrics import collection_samples
 
 NOW_S = 1_000_000.0
 SERIES_MAX = 80
@@ -95,6 +97,8 @@ def test_the_upper_of_minted_times_is_also_a_point_in_time() -> None:
         ("late_unreadable", {"late_problem": "a file is missing"}),
         ("keys_in_error", {"keys_in_error": 2}),
         ("clock_ahead", {"times_ahead_s": 90_000}),
+        ("updates_missing", {"waiting": Waiting(11, True, [WaitingTime(11, 8, 1)]), "lag_messages": 0}),
+        ("not_sealed", {"waiting": Waiting(12, False), "upper_age_s": 10**9}),
     ],
 )
 def test_each_problem_is_a_flag_and_needs_somebody(problem: str, change: dict[str, Any]) -> None:
@@ -105,7 +109,7 @@ def test_each_problem_is_a_flag_and_needs_somebody(problem: str, change: dict[st
 
 def test_a_collection_in_order_has_every_flag_at_zero() -> None:
     found = metrics_of(STATUS)
-    assert {series[1] for series in found if series[0] == "problem"} == set(PROBLEMS)
+    assert {series[1] for series in found if series[0] == "problem"} == set(PROBLEM_KINDS)
     assert problems_in(found) == set()
     assert (found[("needs_somebody",)], found[("waiting",)], found[("collection_readable",)]) == (0, 0, 1)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any
+from typing import Annotated
 
-import click
 import typer
 
 from tidelake import open_lake
@@ -21,25 +20,16 @@ from tidelake.cli.options import (
 )
 from tidelake.cli.render import print_rows, say
 from tidelake.cli.rows import names_in, rows_of, spark_errors, with_bytes
-from tidelake.protocol.order import INT64_MAX, INT64_MIN
+from tidelake.cli.times import check_number, read_time, with_iso
+from tidelake.protocol.iso_times import iso_of
 
-
-class TimeType(click.ParamType[int]):
-    """A time, as `--from` and `--to` accept it: an int64."""
-
-    name = "integer"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the time; any other value is an error of the command line."""
-        return int(click.IntRange(INT64_MIN, INT64_MAX).convert(value, param, ctx))
+TIME_HELP = "A time in [since, upper). For reclocked collections, also 2026-11-23T10:00:00Z."
 
 
 def diff(
     name: NameArgument,
-    first: Annotated[
-        int, typer.Option("--from", metavar="TIME", click_type=TimeType(), help="A time in [since, upper).")
-    ],
-    last: Annotated[int, typer.Option("--to", metavar="TIME", click_type=TimeType(), help="A time in [since, upper).")],
+    start: Annotated[str, typer.Option("--from", metavar="TIME", callback=check_number, help=TIME_HELP)],
+    end: Annotated[str, typer.Option("--to", metavar="TIME", callback=check_number, help=TIME_HELP)],
     columns: Annotated[str | None, typer.Option(help="The columns to compare, separated by commas.")] = None,
     where: WhereOption = None,
     limit: RowsOption = None,
@@ -47,12 +37,14 @@ def diff(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how the contents differ between two times: how many more of a row there are at the second one."""
+    """Show how the contents differ between two times: `_diff` is the change in the number of equal rows."""
     from tidelake.protocol.json_values import to_text
     from tidelake.read.diff import count_keys
     from tidelake.spark.session import LOG, start_session
 
-    collection = open_lake(config).collection(name)
+    collection = open_lake(config, skip_invalid=True).collection(name)
+    mints_times = collection.settings.mints_times
+    first, last = (read_time(option, text, name, mints_times) for option, text in (("--from", start), ("--to", end)))
     kinds = {column.name: column.type for column in collection.columns}
     wanted = names_in(columns)
     rows_max = limit if limit is not None else (None if as_json else ROWS_SHOWN)
@@ -77,11 +69,14 @@ def diff(
             "version": difference.version,
             "keys": None if keys is None else {"set": keys.set, "changed": keys.changed, "deleted": keys.deleted},
         }
+        if mints_times:
+            about |= {"from_iso": iso_of(first), "to_iso": iso_of(last)}
         shown = [with_bytes(row, kinds, lambda text: {"b64": text}) for row in rows]
         typer.echo(to_text(about | {"rows": shown}))
         return
     shown = [with_bytes(row, kinds, base64.b64decode) for row in rows]
-    print_rows(f"{name} from {first} to {last}", difference.rows.columns, shown)
+    shown_from, shown_to = (with_iso(time) if mints_times else time for time in (first, last))
+    print_rows(f"{name} from {shown_from} to {shown_to}", difference.rows.columns, shown)
     if total is not None and total > len(rows):
         say(f"{len(rows)} of {total} rows; --limit shows more")
     if keys is not None:

@@ -9,24 +9,31 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
 from tidelake.cli.render import print_json
-from tidelake.protocol.order import INT64_MAX
+from tidelake.cli.times import check_number, read_time, with_iso
 
 
 def explain(
     name: NameArgument,
     time: Annotated[
-        int | None,
-        typer.Option(min=0, max=INT64_MAX, help="The time; by default the first one that is not sealed."),
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            callback=check_number,
+            help="The time; by default the first one that is not sealed. For reclocked collections, also "
+            "2026-11-23T10:00:00Z.",
+        ),
     ] = None,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Explain a time: who proved it and how, or which updates it waits for. Starts no JVM."""
-    found = open_lake(config).collection(name).explain(time)
+    collection = open_lake(config, skip_invalid=True).collection(name)
+    mints_times = collection.settings.mints_times
+    found = collection.explain(None if time is None else read_time("--time", time, name, mints_times))
     if as_json:
         print_json(found.as_json())
         return
-    typer.echo(f"{name}, time {found.time}: {found.state}")
+    typer.echo(f"{name}, time {with_iso(found.time) if mints_times else found.time}: {found.state}")
     for fact in found.facts:
         typer.echo(f"  {fact}")
     for step in found.next_steps:

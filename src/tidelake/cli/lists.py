@@ -21,7 +21,7 @@ def quarantine(
     as_json: JsonOption = False,
 ) -> None:
     """Show the messages that could not be used, why, and where they are in the topic. Starts no JVM."""
-    rows = open_lake(config).collection(name).quarantine()
+    rows = open_lake(config, skip_invalid=True).collection(name).quarantine()
     if reason is not None:
         reasons = {str(row["reason"]) for row in rows}
         if reason not in reasons:
@@ -47,7 +47,7 @@ def times(
     as_json: JsonOption = False,
 ) -> None:
     """Show the times of a reclocked collection, each with its offsets. Starts no JVM."""
-    bound = open_lake(config).collection(name).times()
+    bound = open_lake(config, skip_invalid=True).collection(name).times()
     newest = bound[len(bound) - min(limit, len(bound)) :]
     rows = [binding.as_json() | {"iso": iso_of(binding.time)} for binding in newest]
     if as_json:
@@ -67,7 +67,7 @@ def late(
     """Show late statements that contradict sealed times. Starts no JVM."""
     from tidelake.protocol.json_values import to_text
 
-    report = open_lake(config).collection(name).late(limit)
+    report = open_lake(config, skip_invalid=True).collection(name).late(limit)
     rows = [contradiction.as_json() for contradiction in report.first]
     if as_json:
         about = {"name": name, "statements": report.verdicts, "contradictions": report.contradictions, "rows": rows}

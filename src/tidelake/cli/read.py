@@ -23,6 +23,7 @@ from tidelake.cli.render import print_rows, say
 from tidelake.cli.rows import names_in, rows_of, spark_errors, with_bytes
 from tidelake.cli.times import check_number, read_time, with_iso
 from tidelake.protocol.iso_times import iso_of
+from tidelake.read.words import counted
 
 
 def read(
@@ -49,7 +50,7 @@ def read(
     from tidelake.read.snapshot import describe_unknown
     from tidelake.spark.session import LOG, start_session
 
-    collection = open_lake(config).collection(name)
+    collection = open_lake(config, skip_invalid=True).collection(name)
     mints_times = collection.settings.mints_times
     at = None if as_of is None else read_time("--as-of", as_of, name, mints_times)
     kinds = {column.name: column.type for column in collection.columns}
@@ -82,5 +83,5 @@ def read(
         if total is not None and total > len(rows):
             say(f"{len(rows)} of {total} rows; --limit shows more")
     if lacking:
-        rows_lack = "1 row lacks" if lacking == 1 else f"{lacking} rows lack"
+        rows_lack = counted(lacking, "row lacks", "rows lack")
         say(f"{rows_lack} values that were never stated; they are null here: {'; '.join(named)}")

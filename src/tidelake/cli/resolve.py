@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +13,7 @@ from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NameArgument
 from tidelake.cli.render import print_json, print_rows, say
 from tidelake.errors import OptionRefused
+from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.protocol.order import INT64_MAX
 
 if TYPE_CHECKING:
@@ -279,5 +279,5 @@ def _row_of(decision: Decision) -> dict[str, Any]:
     from tidelake.store.decision import described
 
     kind, about = described(decision)
-    at = datetime.fromtimestamp(decision.at_ms // 1000, UTC).isoformat()
+    at = iso_to_the_second(decision.at_ms)
     return {"decision": kind, "about": about, "reason": decision.reason, "at": at}

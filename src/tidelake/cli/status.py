@@ -12,7 +12,7 @@ import typer
 from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
 from tidelake.cli.render import console, late_note, print_json, say
-from tidelake.errors import OptionRefused, TidelakeError
+from tidelake.errors import ConfigurationError, OptionRefused, TidelakeError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,16 +29,16 @@ _COLORS = {"fine": "green", "warning": "yellow", "problem": "bold red"}
 def status(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these collections.")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="For monitoring: print only the collections that need somebody.")
+        bool, typer.Option("--check", help="For monitoring: print only the collections that need attention.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")] = False,
     every_s: Annotated[float, typer.Option("--every", min=0.1, help="With --watch: seconds between updates.")] = 2.0,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how far each collection is proven, what it waits for, and whether somebody is needed. Starts no JVM.
+    """Show how far each collection is proven, what it waits for, and whether it needs attention. Starts no JVM.
 
-    The exit status is 1 if a collection needs somebody, because it does not continue, or cannot be trusted, by itself.
+    The exit status is 1 if a collection needs attention: it cannot continue, or cannot be trusted, until somebody acts.
     """
     if watch:
         if as_json or check:
@@ -46,7 +46,7 @@ def status(
             raise OptionRefused(f"--watch and {option} cannot be combined", "repeat the command without --watch")
         _watch(config, names or (), every_s)
         return
-    statuses = open_lake(config).status(*(names or ()))
+    statuses = open_lake(config, skip_invalid=True).status(*(names or ()))
     if as_json:
         print_json({"collections": {name: _as_json(value) for name, value in statuses.items()}})
     elif check:
@@ -68,31 +68,32 @@ def _as_json(value: Status) -> dict[str, Any] | None:
 
 
 def _sentence(value: Status) -> str:
+    if isinstance(value, ConfigurationError):
+        return f"its settings are invalid: {value.fact}"
     if isinstance(value, TidelakeError):
         return f"UNREADABLE: {value.fact}"
     return "not ingested yet" if value is None else value.sentence
 
 
 def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
-    """Show the table again and again; if the output is not a terminal, one after the other."""
+    """Show the table again and again. If the output is not a terminal, the tables follow one another."""
     from rich.console import Group
     from rich.live import Live
 
     screen = console()
     with Live(console=screen, auto_refresh=False, screen=screen.is_terminal) as live:
         while True:
-            statuses = open_lake(config).status(*names)
+            statuses = open_lake(config, skip_invalid=True).status(*names)
             live.update(Group(_table(statuses), *map(_line, statuses, statuses.values())), refresh=True)
             time.sleep(every_s)
 
 
 def _print_check(statuses: dict[str, Status]) -> None:
-    """Print a line for each collection that needs somebody, and a last line with their number."""
+    """Print a line for each collection that needs attention, and a last line with their number."""
     needing = {name: value for name, value in statuses.items() if _needs_somebody(value)}
     for name, value in needing.items():
         typer.echo(f"{name}: {_sentence(value)}")
-    of_all = f"{len(statuses)} {'collection' if len(statuses) == 1 else 'collections'}"
-    typer.echo(f"{len(needing)} of {of_all} {'needs' if len(needing) == 1 else 'need'} somebody")
+    typer.echo(f"collections that need attention: {len(needing)} of {len(statuses)}")
 
 
 def _print_status(statuses: dict[str, Status]) -> None:

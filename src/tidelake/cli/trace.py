@@ -10,6 +10,7 @@ from tidelake import open_lake
 from tidelake.cli.options import CONFIG, ROWS_SHOWN, ConfigOption, JsonOption
 from tidelake.cli.render import print_rows, say
 from tidelake.errors import TidelakeError
+from tidelake.protocol.iso_times import iso_to_the_second
 
 if TYPE_CHECKING:
     from tidelake.read.fates import Fate
@@ -32,7 +33,7 @@ def trace(
     """
     from tidelake.protocol.json_values import to_text
 
-    found = open_lake(config).trace(topic, partition, offset)
+    found = open_lake(config, skip_invalid=True).trace(topic, partition, offset)
     shown = limit if limit is not None else (None if as_json else ROWS_SHOWN)
     if as_json:
         collections = {name: _as_json(fates, shown) for name, fates in found.items()}
@@ -56,11 +57,9 @@ def _as_json(fates: list[Fate] | TidelakeError, limit: int | None) -> Any:
 
 
 def _show(fate: Fate, limit: int | None) -> None:
-    from datetime import UTC, datetime
-
     typer.echo(f"{fate.collection}: {fate.topic}:{fate.partition}:{fate.offset}: {fate.summary}")
     if (at_ms := fate.facts.get("at_ms")) is not None:
-        typer.echo(f"  read at: {datetime.fromtimestamp(at_ms // 1000, UTC).isoformat()}")
+        typer.echo(f"  read at: {iso_to_the_second(at_ms)}")
     if fate.unknown is not None:
         typer.echo(f"  not known: {fate.unknown}")
     for needed in fate.todo():

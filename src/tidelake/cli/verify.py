@@ -30,7 +30,7 @@ def verify(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify that log entries and files are what was committed. The exit status is 1 if any is not. Starts no JVM."""
+    """Verify that log entries and files are what was committed. The exit status is 1 if not. Starts no JVM."""
     lake = open_lake(config)
     chosen = [lake.collection(name)] if name is not None else lake.collections()
     results = {}

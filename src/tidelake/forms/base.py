@@ -25,7 +25,10 @@ _LATER_BYTES_MAX = 64 << 20
 
 
 def split_base(files: Sequence[RunFile]) -> tuple[list[RunFile], list[RunFile]]:
-    """Split files into those of the base and all others; the base is empty unless the others are all later and few."""
+    """Split files into those of the base and all others.
+
+    The base is empty unless all other files are later than its files, and small enough for every task to hold.
+    """
     base = [file for file in files if _FOLDER in f"/{file.path}"]
     later = [file for file in files if _FOLDER not in f"/{file.path}"]
     is_one_run = len({file.run for file in base}) == 1

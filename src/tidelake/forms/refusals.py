@@ -1,4 +1,4 @@
-"""The statements that an envelope refuses, whatever else is stated."""
+"""The statements that an envelope refuses, regardless of all other statements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_negative(statement: Column) -> Column:
 
 
 def reason_against(refusals: Sequence[Refusal], statement: Column) -> Column:
-    """Return why a statement is refused, by the first kind that holds; null if it is not refused."""
+    """Return the reason of the first refusal that applies to a statement; null if none applies."""
     if not refusals:
         return F.lit(None).cast("string")
     return F.coalesce(*(F.when(refusal.holds(statement), F.lit(refusal.reason)) for refusal in refusals))

@@ -68,7 +68,7 @@ def unread(
 ) -> tuple[int, list[TopicGap]]:
     """Count the unread offsets before these ends, and find the gaps that stop ingest.
 
-    Accepted offsets are counted only while a gap stops ingest.
+    Offsets in accepted gaps are counted only while another gap stops ingest.
 
     Raises: what `plan_next` raises. The range is planned only if the ends differ from the offsets that were read.
     """
@@ -85,7 +85,7 @@ def unread(
 def values_after(table: OpenTable, topic: str, offsets: OffsetRange) -> dict[str, int]:
     """Return the values that the commit of a range sets for its topic: next offsets, number of partitions, identity.
 
-    Values only rise. A recreated topic that was accepted has a different name in the values.
+    Values never decrease, so a recreated topic that was accepted has its values under a different name.
     """
     values = {offset_value(topic, partition): end for partition, (_, end) in offsets.intervals.items()}
     values[partitions_value(topic)] = max(table.value(partitions_value(topic)) or 0, 1 + max(offsets.intervals))

@@ -46,9 +46,9 @@ def resolve_records(settings: ReclockSettings, entry: Entry, messages: Callable[
         messages: returns the records of the tick; called only if embedded schemas may add columns.
 
     Raises:
-        RegistryUnreachable: the registry does not answer, so no id can be judged.
+        RegistryUnreachable: the registry does not answer, so schema ids cannot be resolved.
     """
-    # Old entries have no schema of values: their settings have all columns.
+    # Old entries lack a value schema; their settings list all columns.
     table = entry.record_schema if entry.value_schema else settings.record_schema
     known = _known_values(settings, entry, table)
     if settings.format == "json":
@@ -94,14 +94,16 @@ def resolve_spec(spark: SparkSession, settings: CollectionSettings, is_known: bo
         if row is not None:
             return _described(settings, row, place)
     except SchemaRefused as error:
-        place.child("schema").fail(f"the schema of {settings.topic} {error.fact}", "give the schema of a row")
+        place.child("schema").fail(
+            f"the schema of '{settings.topic}' cannot be used: {error.fact}", "give the schema of a row"
+        )
     if settings.registry is not None:
         problem = f"is missing, and the registry has no schema under '{settings.topics[0]}-value' yet"
     else:
         problem = f"is missing, and no message of {settings.topic} has an embedded schema"
     place.child("schema").fail(
         problem,
-        "add `schema:`, the record of a row, or have the converter write it (`value.converter.schemas.enable=true`)",
+        "add `schema:` with the schema of a row, or let the converter write it (`value.converter.schemas.enable=true`)",
     )
 
 
@@ -162,7 +164,7 @@ def _row_of(of_changes: bool, schema: Any) -> Record:
 
 
 def _look_up(settings: ReclockSettings, known: Values) -> _Resolved:
-    """Resolve the schemas of the registry. A schema is registered before the first message with its id."""
+    """Resolve the schemas in the registry, which has a schema before the first message with its id is written."""
     of_changes = known.of_changes
     row_of = partial(_row_of, of_changes)
     values = separate_writers(known, registered(settings, settings.value_schema, "value"), settings.evolves, row_of)
@@ -200,7 +202,7 @@ def _newest_row(settings: ReclockSettings) -> Record | None:
 
 
 def _read_messages(known: Values, raw: DataFrame) -> _Resolved:
-    """Resolve the schemas embedded in JSON messages. Schemas that are not additive are refused, by hash."""
+    """Resolve the schemas embedded in JSON messages. Schemas that are not additive are refused."""
     if not known.of_changes:
         names = [column["name"] for column in known.record["fields"]]
         raw = raw.where(is_wrapped(F.col("value").cast("string"), names))
@@ -220,8 +222,8 @@ def _row_of_message(known: Values, schema: Any) -> Record:
     """Return the row in a message's schema.
 
     Raises:
-        SchemaRefused: the schema has no row, has types that differ from the known change events, or has a column with
-            which wrapped values could not be distinguished from bare values.
+        SchemaRefused: the schema has no row, has types that differ from those of the known change events, or has a
+            column that would make wrapped values look like bare values.
     """
     if known.of_changes:
         differing_wire_types(known.record, schema)
@@ -236,7 +238,7 @@ def _row_of_message(known: Values, schema: Any) -> Record:
 
 
 def _row_in_messages(spark: SparkSession, settings: ReclockSettings) -> Record | None:
-    """Return the row in the first schema found in the messages of a topic's first tick; None if there is none."""
+    """Return the row of the first schema embedded in the messages of a first tick; None if none has a schema."""
     for topic in open_topics(settings):
         starts = dict.fromkeys(topic.end_offsets(), 0)
         offsets, gaps = topic.plan(starts, settings.messages_per_tick_max)

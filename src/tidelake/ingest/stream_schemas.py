@@ -19,7 +19,7 @@ def resolve_stream(settings: CollectionSettings, record: dict[str, Any]) -> Sour
     """Resolve the schemas of a CDCv2 stream: each has exactly the collection's columns, in any order.
 
     Raises:
-        RegistryUnreachable: the registry does not answer, so no id can be judged.
+        RegistryUnreachable: the registry does not answer, so schema ids cannot be resolved.
     """
     writers = Writers(record, settings.schema_ids if settings.encoding == "confluent" else None)
     if settings.registry is not None:

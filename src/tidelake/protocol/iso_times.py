@@ -1,4 +1,4 @@
-"""The times of reclocked collections, milliseconds since 1970, as ISO 8601 text."""
+"""Milliseconds since 1970, as ISO 8601 text: the times of reclocked collections, and moments by a clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ISO_RULE = "a time with its zone, such as 2026-11-23T10:00:00Z or 2026-11-23T11:
 
 
 def parse_iso(text: str) -> int:
-    """Return the milliseconds since 1970 of a time with a zone; a part of a millisecond is cut off.
+    """Return the milliseconds since 1970 of a time with a zone; fractions of a millisecond are truncated.
 
     Raises:
         ValueError: it is not a time with a zone.
@@ -37,3 +37,24 @@ def iso_of(time_ms: int) -> str | None:
         return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:
         return None
+
+
+class MintedTime(int):
+    """A minted time as errors show it: the number, and the same time in UTC.
+
+    >>> MintedTime(1767225800000), MintedTime(2**62)
+    (1767225800000 (2026-01-01T00:03:20.000Z), 4611686018427387904)
+    """
+
+    def __repr__(self) -> str:
+        iso = iso_of(int(self))
+        return str(int(self)) if iso is None else f"{int(self)} ({iso})"
+
+
+def iso_to_the_second(at_ms: int) -> str:
+    """Return a moment by a clock as text in UTC, cut to the second.
+
+    >>> iso_to_the_second(1_700_000_000_123)
+    '2023-11-14T22:13:20Z'
+    """
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -22,8 +22,8 @@ from tidelake.store.runs import read_files
 class Difference:
     """The difference between the contents AS OF two times.
 
-    `rows` has the compared columns and `_diff`: how many more of a row there are at `last` than at `first`; never 0. A
-    row whose value has changed is two rows: the former with `_diff` -1, the present one with 1.
+    `rows` has the compared columns and `_diff`: a row's multiplicity at `last` minus its multiplicity at `first`, never
+    0. A changed row appears twice: the old row with `_diff` -1, and the new row with 1.
     """
 
     first: int
@@ -34,7 +34,7 @@ class Difference:
     version: int
     rows: DataFrame
     key: tuple[str, ...]
-    """The columns that identify a row; empty if the collection has no key, or if a column of it is not compared."""
+    """The columns that identify a row; empty if the collection has no key, or if a key column is not compared."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def difference(
         spark: the session.
         collection: the collection, with its newest catalog entry.
         times: the time whose contents are subtracted, and the time whose contents are added.
-        columns: columns of the contents; all if empty. Rows that are equal in these columns are added up.
+        columns: columns of the contents; all if empty. Diffs of rows that are equal in these columns are summed.
         where: a Spark SQL predicate on the columns of the contents.
         skip_errors: leave out keys in error.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
+
+from tidelake.protocol.iso_times import iso_to_the_second
 
 CREATED, TICK, SEAL, VALIDATION, DAMAGE = "created", "tick", "seal", "validation", "damage"
 CONTRADICTION, LATE, DECISION, WITHDRAWAL = "contradiction", "late", "decision", "withdrawal"
@@ -44,7 +45,7 @@ class Event:
     @property
     def at(self) -> str:
         """When, in ISO 8601, in UTC."""
-        return datetime.fromtimestamp(self.at_ms // 1000, UTC).isoformat()
+        return iso_to_the_second(self.at_ms)
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON values, and `at`."""

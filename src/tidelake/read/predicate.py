@@ -92,14 +92,14 @@ def check_predicate(spark: SparkSession, where: str, schema: StructType) -> None
     Cost: one parse and one analysis on the driver; no rows.
 
     Raises:
-        PredicateRefused: the error names what does not fit.
+        PredicateRefused: the error says what is wrong.
     """
     if len(where) > CHARACTERS_MAX:
         too_long = f"has {len(where)} characters, more than {CHARACTERS_MAX}"
         raise PredicateRefused(where, too_long, "write a shorter one, or filter the frame")
     zone = spark.conf.get("spark.sql.session.timeZone")
     if zone != "UTC":
-        depends = f"could give other rows here: this session has the time zone {zone}, not UTC"
+        depends = f"could give different rows here: this session has the time zone {zone}, not UTC"
         raise PredicateRefused(where, depends, "set spark.sql.session.timeZone to UTC, or use start_session()")
     try:
         parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(where)
@@ -119,7 +119,7 @@ def check_predicate(spark: SparkSession, where: str, schema: StructType) -> None
 
 def _misfit(where: str, fact: str, names: Sequence[str], wrong: str = "") -> PredicateRefused:
     hint = hint_for_name(wrong, names, "the columns are those of `tidelake read` without --columns")
-    return PredicateRefused(where, f"does not fit: {fact}", hint)
+    return PredicateRefused(where, f"is invalid: {fact}", hint)
 
 
 def _problems_of_syntax(spark: SparkSession, parsed: Any, where: str, names: Sequence[str]) -> Iterator[str]:

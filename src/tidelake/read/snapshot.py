@@ -13,6 +13,7 @@ from tidelake.decode.landing import ROW_TEXT
 from tidelake.errors import KeysInError, SinceError, UnknownColumn, UpperError
 from tidelake.forms.base import split_base
 from tidelake.plugins.envelope import form_of
+from tidelake.protocol.iso_times import MintedTime
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.predicate import check_predicate
 from tidelake.store.commit import OpenTable
@@ -28,7 +29,7 @@ _KEYS_NAMED_MAX = 10
 class Snapshot:
     """Contents AS OF a time.
 
-    `contents` has the requested columns and `_diff`, which says how often each row occurs; never 0.
+    `contents` has the requested columns and `_diff`, which says how many times each row occurs; never 0.
     """
 
     as_of: int
@@ -38,7 +39,7 @@ class Snapshot:
     version: int
     contents: DataFrame
     unknown: DataFrame | None = None
-    """The keys of rows with a value that was never stated, and, in `_unavailable`, the columns without one.
+    """The keys of rows with a value that was never stated, and, in `_unavailable`, the columns that lack a value.
 
     None if no row ever lacked a value."""
 
@@ -63,7 +64,7 @@ def snapshot(
         spark: the session.
         collection: the collection, with its newest catalog entry.
         as_of: a time in [since, upper); any time at or after since if the stream is closed.
-        columns: columns of the contents; all if empty. Rows that are equal in these columns are added up.
+        columns: columns of the contents; all if empty. Diffs of rows that are equal in these columns are summed.
         where: a Spark SQL predicate on the columns of the contents. If diffs are summed, it is pushed down.
         skip_errors: leave out keys in error, whose newest record could not be decoded.
         table: the updates table at the version to read; by default the newest one.
@@ -78,21 +79,22 @@ def snapshot(
     table = table if table is not None else OpenTable(collection.paths.updates)
     since, upper, closed = collection.readable_range(table)
     at = as_of if as_of is not None else max(last_time(upper, closed), since[0] if since else 0)
+    shown = MintedTime if collection.entry.mints_times else int
     if not since or at < since[0]:
-        raise SinceError(at, since)
+        raise SinceError(shown(at), [shown(time) for time in since])
     if not closed and at >= upper:
-        raise UpperError(at, [upper])
+        raise UpperError(shown(at), [shown(upper)])
     form = form_of(collection.entry, table)
     names = [field.name for field in form.fields]
     unknown = [name for name in columns if name not in names]
     if unknown:
         raise UnknownColumn(collection.name, unknown[0], names)
     if where is not None:
-        # Only on the columns of the contents: a predicate on `_time` or `_diff` would not commute with adding up.
+        # Only on the columns of the contents: a predicate on `_time` or `_diff` would not commute with summing.
         check_predicate(spark, where, spark_schema(pa.schema(form.fields)))
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
     schema = collection.updates_schema()
-    # A column added after the entry was read is unknown here: rows that differ only in that column are added up.
+    # A column added after the entry was read is unknown here: diffs of rows that differ only in that column are summed.
     has_all_columns = len(schema) == len(table.schema())
     whole, later = split_base(files) if form.makes_base and has_all_columns else ([], files)
     rows = _rows_until(spark, collection, later, schema, at)
@@ -136,7 +138,7 @@ def _rows_until(
 ) -> DataFrame:
     """Read the rows of these files at or before a time, without a comparison if no file reaches beyond it.
 
-    Spark compiles a comparison again for each number.
+    The comparison is avoided because Spark compiles it again for each number.
     """
     rows = read_files(spark, collection.paths.updates, files, schema)
     if all(file.time_max is not None and file.time_max <= at for file in files):

@@ -158,7 +158,11 @@ def sealed_by_decision(collection: Collection) -> list[dict[str, Any]]:
 
 
 def read_status(
-    collection: Collection, topics: Sequence[Topic] = (), stalled_after_s: int = STALLED_AFTER_S
+    collection: Collection,
+    topics: Sequence[Topic] = (),
+    stalled_after_s: int = STALLED_AFTER_S,
+    *,
+    counts_waiting: bool = True,
 ) -> CollectionStatus:
     """Read what `status` shows, without a JVM.
 
@@ -166,6 +170,7 @@ def read_status(
         collection: the collection.
         topics: its topics; if there are none, the lag is None.
         stalled_after_s: for how long upper may stand still.
+        counts_waiting: whether unsealed rows may be read to find what upper waits for; if not, `waiting` is None.
 
     Cost: the logs of five tables, the notes in `proofs`, the small tables `progress` and `quarantine`, and one column
     of the files that hold both sealed and unsealed rows. If no contradiction holds the collection back, the unsealed
@@ -191,7 +196,7 @@ def read_status(
     ]
     damaged = proofs.damaged or _missing(paths.updates, files)
     is_held_back = damaged or not all(noted["decided"] for noted in contradictions)
-    may_wait = (pending or statements) and not is_held_back
+    may_wait = counts_waiting and (pending or statements) and not is_held_back
     lag_s = None if sealed_at_ms is None else round(clock.time() - sealed_at_ms / 1000, 1)
     return CollectionStatus(
         name=collection.name,
@@ -279,7 +284,7 @@ def read_late(collection: Collection) -> LateFacts:
 
 
 def _rows_from(table: Location, files: list[RunFile], upper: int) -> int:
-    """Count rows at or after upper; of files with rows on both sides of upper, one column is read."""
+    """Count rows at or after upper; one column is read from files with rows on both sides of upper."""
     rows = 0
     for file in files:
         if file.time_min is not None and file.time_min >= upper:

@@ -57,13 +57,13 @@ def trace_message(
         offset: its offset.
 
     Returns:
-        An answer for each name under which the message was read, oldest first; if it was not read, for the newest name.
-        Empty if the collection reads no such topic.
+        An answer for each name under which the message was read, oldest first; if it was not read, one answer for the
+        newest name. Empty if the collection does not read the topic.
 
     Raises:
         DamagedTable: a table of the collection is damaged.
 
-    Cost: the small tables; of `updates/`, the rows at the times that the message states.
+    Cost: reads the small tables, and from `updates/` the rows at the times that the message states.
     """
     decisions = () if collection is None else collection.entry.decisions
     names = stored_topics(asked, settings.topics, decisions)
@@ -97,7 +97,7 @@ class _Trace:
 
     @property
     def was_read(self) -> bool:
-        """Whether the offset is before the next one to read under this name, and not before the first one."""
+        """Whether the offset is at or after the first offset under this name, and before the next offset to read."""
         return self.stored.starts.get(self.partition, 0) <= self.offset < self.next
 
     def fate(self) -> Fate:
@@ -121,12 +121,12 @@ class _Trace:
     def _not_read(self) -> Fate:
         first = self.stored.starts.get(self.partition, 0)
         if self.offset < first:
-            summary = f"never read: this topic was accepted from offset {first} on, as {self.stored.name}"
+            summary = f"never read: the topic was accepted as {self.stored.name}, beginning with offset {first}"
             return self._fate(NEVER_READ, summary, facts={"first_offset": first})
         facts: dict[str, Any] = {"next_offset": self.next}
         if self.stored.later:
             reason = self.stored.later[0].reason
-            summary = f"never read: the topic was accepted again before ingest reached it: {reason}"
+            summary = f"never read: the topic was accepted again before ingest reached this offset: {reason}"
             return self._fate(NEVER_READ, summary, facts=facts)
         try:
             ends = self.topic.end_offsets()
@@ -167,7 +167,7 @@ class _Trace:
         gap = self._accepted_gap()
         if gap is None:
             return None
-        return f"whether it was there when ingest passed {gap.offsets}, which were given up: {gap.reason}"
+        return f"whether the message was there when ingest skipped {gap.offsets}, by decision: {gap.reason}"
 
     def _accepted_gap(self) -> AcceptGap | None:
         decisions = () if self.collection is None else self.collection.entry.decisions
@@ -193,7 +193,9 @@ class _Trace:
             )
             if row["times"]:
                 times = ", ".join(map(str, row["times"]))
-                needs = f"the statements again from the source, or decisions about the times {times}; otherwise {needs}"
+                needs = (
+                    f"the source to send the statements again, or decisions about the times {times}; otherwise {needs}"
+                )
         facts = {name: row[name] for name in ("timestamp_ms", "reason", "detail", "times")} | {"explained": explained}
         if collection.entry.mints_times and self.table is not None:
             facts |= TracedRecord(collection, self.table, place).facts
@@ -211,17 +213,17 @@ class _Trace:
         return record, "the topic has no message at this offset any more"
 
     def _other_topic(self) -> str | None:
-        """Return why the topic that exists now is not the one of the message; None if it is."""
+        """Return why the message is not from the topic that exists now; None if it is."""
         if any(self.offset >= decision.starts.get(self.partition, 0) for decision in self.stored.later):
-            return "the topic was accepted again since, and now has other messages"
+            return "the topic has since been accepted again, and now has different messages"
         read = None if self.table is None else self.table.value(topic_identity_value(self.stored.name))
         now = None if read is None else self.topic.current_identity()
         if read is not None and now is not None and read != now:
-            return "the topic was deleted and recreated since"
+            return "the topic has since been deleted and recreated"
         return None
 
     def _skipped(self, again: str = "") -> Fate | None:
-        """Return that the message was skipped, if a decision gave up on its offset."""
+        """Return the fate of a skipped message; None if no decision gave up on its offset."""
         gap = self._accepted_gap()
         if gap is None:
             return None
@@ -259,9 +261,10 @@ class _Trace:
         return self._fate(RECORD, summary, facts=facts)
 
     def _rows(self, at: str, rows: Sequence[Mapping[str, Any]], traced: TracedRecord, record: Record | None) -> Fate:
-        means = {"value": "sets", "delete": "deletes", "error": "puts in error"}
+        means = {"value": "sets {}", "delete": "deletes {}", "error": "puts {} in error"}
         texts = [
-            "empties the table" if row["means"] == "truncate" else f"{means[row['means']]} {row['key']}" for row in rows
+            "empties the table" if row["means"] == "truncate" else means[row["means"]].format(row["key"])
+            for row in rows
         ]
         error = next((row for row in rows if row["error"] is not None), None)
         summary, needs = f"{at}: {', '.join(texts)}", None
@@ -292,13 +295,13 @@ class _Trace:
         except (CodecError, MalformedMessage, SourceError) as error:
             why = f"what it states, because it cannot be decoded now: {error.fact}"
             hint = error.hint if isinstance(error, SourceError) else None
-            needs = hint or "the schemas with which it was read: the message was accepted then"
+            needs = hint or "the schemas that were in use when it was read, because they could decode it"
             return self._fate(READ, "read, and not quarantined", unknown=why, needs=needs)
         unknown = self._doubt()
         if isinstance(message, Updates):
             statements = stream.statements(message.batch, place)
             if unknown is not None and statements and all(statement.fate == MISSING for statement in statements):
-                skipped = self._skipped("; the topic has it again, but ingest had passed it")
+                skipped = self._skipped("; the topic has this message again, but ingest had already skipped it")
                 assert skipped is not None
                 return skipped
             return self._fate(
@@ -336,7 +339,7 @@ class _Trace:
         return message
 
     def _remembered(self, stream: TracedStream, gone: str) -> Fate:
-        """Return what the small tables have about a message that cannot be read any more."""
+        """Return what the small tables still say about a message that cannot be read any more."""
         place = (self.stored.name, self.partition, self.offset)
         pending = stream.pending_rest(place)
         if pending is not None:
@@ -371,9 +374,11 @@ def _of_progress(stream: TracedStream, row: Mapping[str, Any]) -> str:
     """Describe a progress statement, and how far it is sealed, in a sentence."""
     lower, upper = row["lower"], row["upper"]
     if not lower or (upper and min(upper) <= min(lower)):
-        return "read: a progress statement about no time"
+        return "read: a progress statement that covers no time"
     first, end = min(lower), min(upper) if upper else None
-    about = f"about all times from {first} on, which closes the stream" if end is None else f"about [{first}, {end})"
+    about = f"about the times [{first}, {end})"
+    if end is None:
+        about = f"about all times from {first} on, which closes the stream"
     if stream.closed or (end is not None and end <= stream.upper):
         state = "all of them are sealed"
     elif first > stream.upper:

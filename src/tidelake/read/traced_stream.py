@@ -62,9 +62,9 @@ class TracedStream:
         self.upper, self.closed = table.value(UPPER) or 0, bool(table.value(CLOSED))
         compacted = table.value(SINCE) or 0
         self.first = compacted + 1 if compacted else 0
-        """The first time that no merge has changed."""
+        """The earliest time that compaction has not merged with other times."""
         self.is_keyed = envelope_terms(collection.entry.envelope).key == "required"
-        """Whether rows are statements about keys, which merges drop but never move; if not, diffs are summed."""
+        """Whether rows are statements about keys, which merges may drop but never move. Otherwise, diffs are summed."""
         self.codec = AvroCodec(self.schema)
         self.reasons = reasons_in(collection.entry.decisions)
         self._blocked: defaultdict[int, list[str]] = defaultdict(list)
@@ -87,8 +87,8 @@ class TracedStream:
         Raises:
             DamagedTable: a file is not what was committed, or cannot be read.
 
-        Cost: of the files of `updates/` that may hold the times of the statements, the rows at these times; the places
-            of all late rows.
+        Cost: reads the rows at the times of the statements, from those files of `updates/` that may hold them, and the
+            places of all late rows.
         """
         keys: list[_Key] = [(self.codec.identity(data), time) for data, time, _ in batch]  # type: ignore[misc]
         late = {(self._identity_of_row(row), row[TIME], row[DIFF]): row[RUN] for row in self._late_rows(place)}
@@ -137,7 +137,7 @@ class TracedStream:
         return STORED, detail + held, needs
 
     def _sealed(self, time: int, diff: int, rows: list[tuple[int, str]], proof: Proven | None) -> _Judged:
-        """Judge a statement at a sealed time that was not late: it had an effect when its time was sealed."""
+        """Judge a statement that was not late, at a sealed time: it had an effect when its time was sealed."""
         diffs = [stored for stored, _ in rows]
         if (diff in diffs) if self.is_keyed else (sum(diffs) == diff):
             detail = f"time {time} was sealed" + (f" with {counted(proof.counted, 'update')}" if proof else "")
@@ -151,19 +151,21 @@ class TracedStream:
     def _missing(self, diffs: list[int]) -> _Judged:
         others = ", ".join(map(str, sorted(set(diffs))))
         detail = f"the table has this update with diff {others}" if others else "the table does not have it"
-        return MISSING, detail, "a comparison of the topic and the table: the topic may have had another message here"
+        needs = "a comparison of the topic and the table: the topic may have had a different message at this offset"
+        return MISSING, detail, needs
 
     def _late(self, whole: tuple[bytes, int, int], verdict: str) -> _Judged:
         time = whole[1]
         match verdict:
             case late_notes.COPY:
-                return LATE, f"time {time} was already sealed; it is a copy of what was published", None
+                return LATE, f"time {time} was already sealed; the statement is a copy of what was published", None
             case late_notes.SETTLED:
-                return LATE, f"time {time} was already sealed; it has no effect, by decision", None
+                return LATE, f"time {time} was already sealed; the statement has no effect, by decision", None
             case late_notes.UNTOLD:
-                return LATE, f"time {time} was already sealed, and merged with others, so it cannot be compared", None
+                detail = f"time {time} was already sealed, and compaction has since merged it with other times"
+                return LATE, f"{detail}; the statement can no longer be verified", None
             case late_notes.NOT_COMPARED:
-                return LATE, f"time {time} was already sealed; the next validation compares it", None
+                return LATE, f"time {time} was already sealed; the next validation compares the statement", None
         note = next(
             (
                 note
@@ -172,15 +174,15 @@ class TracedStream:
             ),
             None,
         )
-        detail = f"time {time} was already sealed; it contradicts what was published"
+        detail = f"time {time} was already sealed; the statement contradicts what was published"
         if note is not None:
-            detail += f" with diff {note.published}" if note.published else ", which does not have it"
+            detail += f": the same update with diff {note.published}" if note.published else ", which lacks this update"
         if note is not None and note.decision is not None:
             return LATE, f"{detail}; settled by decision: {note.decision}", None
         return LATE, detail, f"a decision about a late fact: `tidelake late {self.collection.name}` shows it"
 
     def _held(self, time: int) -> tuple[str, str | None]:
-        """Return what holds back an open time, as the end of a sentence, and what somebody has to do about it."""
+        """Return what holds back an open time, worded to end a sentence, and what somebody has to do about it."""
         if time in self.reasons:
             return f"; decided: {self.reasons[time]}", None
         if time not in self._blocked:
@@ -243,9 +245,9 @@ class TracedStream:
             statement: `lower`, `upper`, `count_times` and `count_values`, as in a row of `progress/`.
 
         Returns:
-            The counts by time, and a count of 0 for each further sealed time that the statement contradicts.
+            The counts by time. A sealed time that is not listed has a count of 0, if 0 contradicts what was published.
 
-        Cost: the proofs of the sealed times that it covers.
+        Cost: the proofs of the sealed times that the statement covers.
         """
         stated = dict(zip(statement["count_times"], statement["count_values"], strict=True))
         fates = {time: self._open_count(time, count) for time, count in stated.items() if not self._is_sealed(time)}
@@ -259,7 +261,7 @@ class TracedStream:
         decided = counts_in(self.collection.entry.decisions).get(time)
         detail = f"time {time} is not sealed yet"
         if decided is not None and decided.count != count:
-            detail += f"; {decided.count} are decided instead"
+            detail += f"; the count is {decided.count}, by decision"
         return CountFate(time, count, CONTRADICTED if needs else PENDING, detail + held, needs)
 
     def _sealed_counts(self, statement: Mapping[str, Any], stated: dict[int, int], end: int) -> dict[int, CountFate]:
@@ -291,7 +293,7 @@ class TracedStream:
         return CountFate(time, count, CONTRADICTED, detail, needs)
 
     def pending_rest(self, place: Place) -> dict[str, Any] | None:
-        """Return what seals still need of the progress statement at a place; None if they need nothing of it."""
+        """Return the part of the progress statement at a place that later seals still need; None if there is none."""
         path = self.collection.paths.progress
         rows = read_rows(path, OpenTable(path).files(), PROGRESS_SCHEMA).to_pylist()
         return next((row for row in rows if (row["topic"], row["partition"], row["offset"]) == place), None)

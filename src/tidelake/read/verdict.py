@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelake.read.words import counted
+from tidelake.read.words import counted, duration
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
@@ -14,12 +14,24 @@ FINE, WARNING, PROBLEM = "fine", "warning", "problem"
 """Severities. `fine`: nobody has to act. `warning`: somebody should look. `problem`: somebody has to act."""
 
 
+DAMAGED, TOPIC_UNREADABLE, TOPIC_GAP, HELD_BACK = "damaged", "topic_unreadable", "topic_gap", "held_back"
+LATE_CONTRADICTION, LATE_UNREADABLE, NOT_SEALED = "late_contradiction", "late_unreadable", "not_sealed"
+UPDATES_MISSING, KEYS_IN_ERROR, CLOCK_AHEAD = "updates_missing", "keys_in_error", "clock_ahead"
+PUBLISHED_DAMAGED, DECIDED, IN_ORDER = "published_damaged", "decided", "in_order"
+PROBLEM_KINDS = (
+    *(DAMAGED, TOPIC_UNREADABLE, TOPIC_GAP, HELD_BACK, LATE_CONTRADICTION, LATE_UNREADABLE, NOT_SEALED),
+    *(UPDATES_MISSING, KEYS_IN_ERROR, CLOCK_AHEAD),
+)
+"""The kinds of verdicts that can be problems."""
+
 _RANK = {FINE: 0, WARNING: 1, PROBLEM: 2}
 
 
 class Verdict(NamedTuple):
     """The state of a collection in words, the worst problem first."""
 
+    kind: str
+    """What is the matter, as a name for programs."""
     state: str
     """A few words."""
     waits_for: str | None
@@ -34,20 +46,27 @@ def verdict_of(status: CollectionStatus) -> Verdict:
     """Return the first of the most severe verdicts on a collection."""
     verdicts = list(_verdicts(status))
     worst = max(verdicts, key=lambda verdict: _RANK[verdict.severity])
-    # The last one says what is the matter if nothing else is; it may also warn of something beside another state.
+    # `in_order` is last. If it is the worst, it warns of something that the words of an earlier verdict do not mention.
     return verdicts[0]._replace(severity=worst.severity) if worst is verdicts[-1] else worst
+
+
+def problems_of(status: CollectionStatus) -> list[Verdict]:
+    """Return the verdicts that need attention, the worst first."""
+    return [verdict for verdict in _verdicts(status) if verdict.severity == PROBLEM]
 
 
 def _verdicts(status: CollectionStatus) -> Iterator[Verdict]:
     """Yield the verdicts that apply; of those with the same severity, the worst first."""
     if status.damaged:
         remedy = "`tidelake repair`, its folder restored from a copy, or a new collection made from its topic"
-        yield Verdict("DAMAGED below upper", remedy, f"DAMAGED below upper: {status.damaged}", PROBLEM)
+        yield Verdict(DAMAGED, "DAMAGED below upper", remedy, f"DAMAGED below upper: {status.damaged}", PROBLEM)
     if status.topic_problem:
-        yield Verdict("topic cannot be read", "the topic", f"topic cannot be read: {status.topic_problem}", PROBLEM)
+        sentence = f"topic cannot be read: {status.topic_problem}"
+        yield Verdict(TOPIC_UNREADABLE, "topic cannot be read", "the topic", sentence, PROBLEM)
     if status.topic_gaps:
         remedy = "the missing offsets, or a decision to continue without them"
-        yield Verdict("a gap in the topic", remedy, f"a gap in the topic: {status.topic_gaps[0]}", PROBLEM)
+        sentence = f"a gap in the topic: {status.topic_gaps[0]}"
+        yield Verdict(TOPIC_GAP, "a gap in the topic", remedy, sentence, PROBLEM)
     yield from _contradicted(status)
     yield from _late(status)
     yield from _incomplete(status)
@@ -55,11 +74,11 @@ def _verdicts(status: CollectionStatus) -> Iterator[Verdict]:
         state = f"{counted(status.keys_in_error, 'key')} in error"
         remedy = "a later good value, or a delete, for each key in error"
         sentence = f"{state}: reads refuse them until a later good value, or a delete, arrives"
-        yield Verdict(state, remedy, sentence, PROBLEM)
+        yield Verdict(KEYS_IN_ERROR, state, remedy, sentence, PROBLEM)
     if status.times_ahead_s:
         remedy = f"the clock: {status.times_ahead_s} s until it reaches the last time"
         sentence = f"times are ahead of the clock, which reaches the last time in {duration(status.times_ahead_s)}"
-        yield Verdict("times are ahead of the clock", remedy, sentence, PROBLEM)
+        yield Verdict(CLOCK_AHEAD, "times are ahead of the clock", remedy, sentence, PROBLEM)
     yield from _published(status)
     yield _in_order(status)
 
@@ -70,7 +89,7 @@ def _contradicted(status: CollectionStatus) -> Iterator[Verdict]:
         time = undecided["time"]
         state = f"held back at time {time}"
         fact = undecided["detail"].partition(": ")[2]  # without the kind of the contradiction
-        yield Verdict(state, f"a decision about time {time}", f"{state}: {fact}", PROBLEM)
+        yield Verdict(HELD_BACK, state, f"a decision about time {time}", f"{state}: {fact}", PROBLEM)
     elif status.contradictions:
         time = status.contradictions[0]["time"]
         if time in status.decided_counts:
@@ -78,7 +97,7 @@ def _contradicted(status: CollectionStatus) -> Iterator[Verdict]:
         else:
             state = f"time {time} is decided, and the next seal counts the rest"
             remedy = "the next seal, or a count of the rest"
-        yield Verdict(state, remedy, state, FINE)
+        yield Verdict(DECIDED, state, remedy, state, FINE)
 
 
 def _late(status: CollectionStatus) -> Iterator[Verdict]:
@@ -86,9 +105,11 @@ def _late(status: CollectionStatus) -> Iterator[Verdict]:
         facts = counted(status.late_undecided, "late fact")
         first = f": {status.late_evidence[0]}" if status.late_evidence else ""
         sentence = f"contradicted by {facts}; what was published does not change{first}"
-        yield Verdict("contradicted by late facts", f"a decision about {facts}", sentence, PROBLEM)
+        remedy = f"a decision about {facts}"
+        yield Verdict(LATE_CONTRADICTION, "contradicted by late facts", remedy, sentence, PROBLEM)
     if status.late_problem:
-        yield Verdict("late facts cannot be read", "the notes about late facts", status.late_problem, PROBLEM)
+        remedy = "the notes about late facts"
+        yield Verdict(LATE_UNREADABLE, "late facts cannot be read", remedy, status.late_problem, PROBLEM)
 
 
 def _incomplete(status: CollectionStatus) -> Iterator[Verdict]:
@@ -100,14 +121,15 @@ def _incomplete(status: CollectionStatus) -> Iterator[Verdict]:
     if not waiting.is_sealed:
         end = "to its end" if waiting.provable_upper is None else f"before {waiting.provable_upper}"
         sentence = f"not sealed yet: complete {end}, sealed before {status.upper}; the next seal moves upper"
-        yield Verdict("not sealed yet", "the next seal", sentence, PROBLEM if stands else FINE)
+        yield Verdict(NOT_SEALED, "not sealed yet", "the next seal", sentence, PROBLEM if stands else FINE)
     elif (first := waiting.first_missing) is not None:
         state = f"waits at time {first.time}"
         counts = str(first).partition(": ")[2]
         sentence = f"{state}: {counts}, for {duration(status.upper_age_s)}{_unexplained(status)}{_unread(status)}"
         has_arrived = status.lag_messages == 0
         remedy = f"{counted(first.missing, 'update')} at time {first.time}, or a decision about the count"
-        yield Verdict(state, remedy, sentence, PROBLEM if has_arrived or stands else WARNING)
+        severity = PROBLEM if has_arrived or stands else WARNING
+        yield Verdict(UPDATES_MISSING, state, remedy, sentence, severity)
 
 
 def _published(status: CollectionStatus) -> Iterator[Verdict]:
@@ -115,7 +137,7 @@ def _published(status: CollectionStatus) -> Iterator[Verdict]:
     if status.published_problem is not None:
         state = "published table is damaged"
         remedy = f"its folder moved away, or readable again, and then `tidelake current {status.name}`"
-        yield Verdict(state, remedy, f"{state}: {status.published_problem}", WARNING)
+        yield Verdict(PUBLISHED_DAMAGED, state, remedy, f"{state}: {status.published_problem}", WARNING)
 
 
 def _in_order(status: CollectionStatus) -> Verdict:
@@ -127,7 +149,7 @@ def _in_order(status: CollectionStatus) -> Verdict:
     elif status.upper == status.since:
         definite = "but nothing is sealed yet"
     else:
-        definite = f"definite from {status.since} to before {status.upper}"
+        definite = f"definite in [{status.since}, {status.upper})"
     parts = [f"in order, {definite}"]
     if status.pending:
         parts.append(f"{counted(status.pending, 'row')} at or after upper")
@@ -137,7 +159,7 @@ def _in_order(status: CollectionStatus) -> Verdict:
         severity = WARNING
     unexplained = _unexplained(status)
     severity = WARNING if unexplained else severity
-    return Verdict("in order", None, "; ".join(parts) + unexplained + _unread(status), severity)
+    return Verdict(IN_ORDER, "in order", None, "; ".join(parts) + unexplained + _unread(status), severity)
 
 
 def _unexplained(status: CollectionStatus) -> str:
@@ -147,15 +169,3 @@ def _unexplained(status: CollectionStatus) -> str:
 
 def _unread(status: CollectionStatus) -> str:
     return f"; {counted(status.lag_messages, 'message')} unread" if status.lag_messages else ""
-
-
-def duration(seconds: int) -> str:
-    """Return a duration in its largest unit.
-
-    >>> duration(59), duration(3 * 3600), duration(200_000)
-    ('59 s', '3 h', '2 d')
-    """
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length * (2 if unit == "d" else 1):
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"

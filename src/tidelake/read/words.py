@@ -1,4 +1,4 @@
-"""Numbers in sentences."""
+"""Numbers and durations in sentences."""
 
 from __future__ import annotations
 
@@ -11,3 +11,17 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     """
     many = plural or (f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s")
     return f"{number:,} {noun if number == 1 else many}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the largest unit of which there are at least two.
+
+    >>> duration(0.4), duration(90), duration(3 * 3600), duration(200_000)
+    ('less than a second', '90 s', '3 h', '2 days')
+    """
+    if seconds < 1:
+        return "less than a second"
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size):,} {unit}"
+    return f"{int(seconds)} s"

@@ -18,12 +18,12 @@ import structlog
 from deltalake.exceptions import DeltaError
 from pyarrow import ArrowException
 
-from tidelake.read.words import counted
+from tidelake.read.words import counted, duration
 from tidelake.report.facts import Facts, summary_of
 from tidelake.report.files import replace_text
 from tidelake.report.history import append_history, read_history, row_of
 from tidelake.report.problems import ORDER, Level
-from tidelake.report.text import for_how_long, moment, shown, shown_values
+from tidelake.report.text import moment, shown, shown_values
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,7 +34,7 @@ LAKE_PAGE, LAKE_JSON, COLLECTIONS = "index.html", "lake.json", "collections"
 CHECKS_PAGE = "validations.html"
 """The index of the Data Docs, which other code writes."""
 _SAID_MAX = 150
-_WORDS = {"alarm": "Somebody is needed", "warning": "Look at this soon", "calm": "In order", "none": "No report yet"}
+_WORDS = {"alarm": "Needs attention", "warning": "Look at this soon", "calm": "In order", "none": "No report yet"}
 _MARKS = {"alarm": "✗", "warning": "!", "calm": "✓", "none": "–"}
 _LATE_WORDS = {
     "copy": "copies",
@@ -138,7 +138,7 @@ def _lake_verdict(rows: Sequence[dict[str, Any]]) -> str:
     parts = [
         f"{counted(levels.count(level), 'collection')} {words}"
         for level, words in (
-            ("alarm", "need somebody now" if levels.count("alarm") != 1 else "needs somebody now"),
+            ("alarm", "need attention now" if levels.count("alarm") != 1 else "needs attention now"),
             ("warning", "should be looked at soon"),
             ("calm", "are in order" if levels.count("calm") != 1 else "is in order"),
             ("none", "have no report yet" if levels.count("none") != 1 else "has no report yet"),
@@ -186,7 +186,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"moment": moment, "number": "{:,}".format, "duration": for_how_long, "counted": counted}
+    environment.filters |= {"moment": moment, "number": "{:,}".format, "duration": duration, "counted": counted}
     style = (Path(__file__).parent / "templates" / "report.css").read_text(encoding="utf-8")
     environment.globals |= {
         "style": Markup(style + _theme()),

@@ -36,7 +36,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Reason:
-    """The messages with one reason."""
+    """The messages quarantined for one reason."""
 
     reason: str
     messages: int
@@ -52,7 +52,7 @@ def read_reasons(collection: Collection, shows_values: bool) -> list[Reason]:
         collection: the collection.
         shows_values: whether samples show keys and values; if not, only their sizes are shown.
 
-    Cost: the quarantine without its messages, and the row groups of the samples.
+    Cost: reads the quarantine without its messages, and the row groups of the samples.
     """
     rows = quarantine_rows(collection, [*_PLACE, "timestamp_ms", "reason", "detail", "times"])
     by_reason: dict[str, list[dict[str, Any]]] = {}
@@ -118,7 +118,8 @@ def _bytes_text(data: bytes | None, shows_values: bool) -> str | None:
     part = data[:_BYTES_MAX]
     try:
         text = part.decode("utf-8", errors="strict" if len(data) <= _BYTES_MAX else "ignore")
-        if len(data) > _BYTES_MAX and len(text.encode()) < len(part) - 3:  # not only a letter that was cut in half
+        # More than a character cut at the end is invalid.
+        if len(data) > _BYTES_MAX and len(text.encode()) < len(part) - 3:
             text = part.hex(" ")
     except UnicodeDecodeError:
         text = part.hex(" ")

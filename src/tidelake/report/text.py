@@ -49,22 +49,8 @@ def shown_values(value: Any, limit: int = CHARACTERS_MAX) -> Any:
     return value
 
 
-def for_how_long(seconds: float) -> str:
-    """Return a duration in its largest unit.
-
-    >>> for_how_long(0.4), for_how_long(90), for_how_long(3 * 3600), for_how_long(200_000)
-    ('less than a second', '90 s', '3 h', '2 days')
-    """
-    if seconds < 1:
-        return "less than a second"
-    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{int(seconds // size):,} {unit}"
-    return f"{int(seconds)} s"
-
-
 def moment(ms: int) -> str:
-    """Return milliseconds since 1970 as a moment in UTC; the number itself if no calendar has it.
+    """Return milliseconds since 1970 as a moment in UTC; the number itself if it is negative or past the year 9999.
 
     >>> moment(1_700_000_000_123), moment(-(2**62))
     ('2023-11-14 22:13:20 UTC', '-4611686018427387904')
@@ -75,7 +61,7 @@ def moment(ms: int) -> str:
 
 
 def time_text(time: int, is_clock: bool) -> str:
-    """Return a time of a collection; minted times are milliseconds, and get their moment.
+    """Return a time of a collection as text. A minted time is followed by its date and time of day in UTC.
 
     >>> time_text(999, False), time_text(1_700_000_000_123, True)
     ('999', '1700000000123 (2023-11-14 22:13:20 UTC)')

@@ -8,11 +8,20 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from textwrap import fill, indent
 
-from tidelake.errors import CapabilityError, CommitError, DamagedTable, OptionRefused, TidelakeError
+from tidelake.errors import (
+    CapabilityError,
+    ClockAhead,
+    CommitError,
+    DamagedTable,
+    OptionRefused,
+    StepFailed,
+    StoreUnreadable,
+    TidelakeError,
+)
 from tidelake.runbook.entries import ENTRIES
 
-EXIT_ONE = (CommitError, CapabilityError, DamagedTable)
-"""The errors after which the command line exits with 1, as they are not the caller's; after all others, with 2."""
+EXIT_ONE = (CommitError, CapabilityError, DamagedTable, StoreUnreadable, StepFailed, ClockAhead)
+"""After these errors, which the caller did not cause, the command line exits with 1; after all others, with 2."""
 _WIDTH = 78
 _IN_A_COLLECTION = "1 from a job, which continues with the other collections"
 
@@ -119,6 +128,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "fix": 'write it as {"data": {…}, "diff": 1}',
     },
     "StepFailed": {"kind": "OutOfMemoryError", "detail": "Java heap space"},
+    "TookTooLong": {"kind": "limit", "detail": "600 s"},
     "StoreUnreadable": {"detail": "data/store/catalog: permission denied"},
     "BucketMissing": {"detail": "NoSuchBucket", "store": "s3://lake/shop"},
     "ConditionalWritesMissing": {"detail": "a second put replaced the first one", "store": "s3://lake/shop"},
@@ -129,7 +139,7 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "TopicUnreachable": {"detail": "connection refused"},
     "TopicUnwritable": {"detail": "not authorized"},
 }
-"""Examples for the fields of single errors."""
+"""Examples for the fields of individual errors."""
 _BY_KIND: dict[str, object] = {"int": 7, "str": "…", "object": "…", "_Time": 7}
 
 

@@ -1,7 +1,7 @@
 """Reads the settings of a Kafka cluster.
 
-Only the options of `KafkaSettings` can be set. They never hold a secret itself: they name its place, which is read when
-a connection is opened.
+Only the options of `KafkaSettings` can be set. They never contain secrets: for each secret, they name the environment
+variable or the file that holds it, which is read when a connection is opened.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Secret(Frozen):
 
 
 def read_secret_place(place: Block) -> Secret:
-    """Read the place of a secret. A secret in plain text is refused and not repeated."""
+    """Read the place of a secret. A secret in plain text is refused, and the error does not show it."""
     fix = "write `{env: NAME_OF_A_VARIABLE}` or `{file: PATH}`"
     if not isinstance(place.value, dict):
         place.fail("is a secret in plain text", fix)

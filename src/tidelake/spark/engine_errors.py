@@ -13,7 +13,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether an error is a panic of an engine in Rust, which `except Exception` does not catch."""
+    """Whether an error is a panic of an engine written in Rust, which `except Exception` does not catch."""
     return type(error).__name__ == "PanicException"
 
 

@@ -206,7 +206,7 @@ def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
         raise DamagedTable(str(table), fact) from error
     problem = None
     if source.size() != file.bytes:
-        problem = f"has {source.size()} bytes, but {file.bytes} are stated"
+        problem = f"has {source.size()} bytes, but {file.bytes} were committed"
     elif digest != (file.digest or digest):
         part = "its SHA-256" if file.bytes <= HASHED_BYTES_MAX else "the SHA-256 of its footer"
         problem = f"is not the one that was committed: {part} differs"
@@ -311,7 +311,9 @@ def check_file(table: Location, file: RunFile, schema: pa.Schema) -> None:
     with open_verified(table, file) as source:
         metadata = pq.read_metadata(source)
     if metadata.num_rows != file.rows:
-        raise CommitRefused(f"{path} has {metadata.num_rows} rows, but {file.rows} are stated", "describe it again")
+        raise CommitRefused(
+            f"{path} has {metadata.num_rows} rows, but its description says {file.rows}", "describe it again"
+        )
     expected = [field for field in schema if field.name != RUN]
     stored = list(metadata.schema.to_arrow_schema())
     if [(f.name, _shape(f.type)) for f in stored] != [(f.name, _shape(f.type)) for f in expected]:

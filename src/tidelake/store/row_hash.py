@@ -197,7 +197,7 @@ def _fold(value: Any, kind: pa.DataType, seed: int) -> int:
 
 
 def _encoded(value: Any, kind: pa.DataType) -> bytes:
-    """Return the bytes that Spark hashes: 4 if Java holds the type in an int, 8 if Java holds it in a long."""
+    """Return the bytes that Spark hashes. A number has 4 bytes if Java holds its type in an int, and 8 if in a long."""
     if pa.types.is_floating(kind):
         value = math.nan if math.isnan(value) else value + 0.0
         return struct.pack("<f" if pa.types.is_float32(kind) else "<d", value)

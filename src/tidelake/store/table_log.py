@@ -386,7 +386,7 @@ def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Ti
 
 @contextmanager
 def _unless_read_only() -> Iterator[None]:
-    """Skip the rest of the block if this process may not write to the store: then it only reads."""
+    """Skip the rest of the block if this process has no permission to write to the store: it then only reads."""
     try:
         yield
     except OSError as error:
@@ -506,7 +506,7 @@ def clean_up(path: Location) -> None:
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # From the oldest on, up to the first that is too young: there must be no gap.
     limit = min((version_of(blob.location) for blob in old if blob.changed_s >= oldest_s), default=limits[0])
-    forget_before(path, limit)  # first: an old entry without a marker is no damage, but a marker without an entry is
+    forget_before(path, limit)  # first: an old entry without a marker is not damage, but a marker without an entry is
     for blob in old:
         if version_of(blob.location) < limit:
             blobs.delete(blob.location)

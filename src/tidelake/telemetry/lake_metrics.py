@@ -9,13 +9,14 @@ from tidelake import __version__
 from tidelake.errors import TidelakeError
 from tidelake.lake import Lake
 from tidelake.read.status import CollectionStatus
+from tidelake.read.verdict import PROBLEM_KINDS, problems_of
 from tidelake.settings.collection import CollectionSettings
 from tidelake.telemetry.exposition import Metric, Sample
 
 _REASONS_MAX = 20
 """Maximum number of reasons per collection; the messages of all others count as `other`."""
 
-_INFO = Metric("info", "The version of Tidelake that read this.", ("version",))
+_INFO = Metric("info", "The version of Tidelake that read the status.", ("version",))
 _READ_AT = Metric("status_timestamp_seconds", "When the status was read, in Unix time.", ())
 _READABLE = Metric("collection_readable", "1 if the collection's status could be read, otherwise 0.")
 _INGESTED = Metric("collection_ingested", "1 if the collection was ever ingested, otherwise 0.")
@@ -31,7 +32,7 @@ _UNEXPLAINED = Metric(
     "quarantined_messages_unexplained", "Messages in quarantine that no decision explains, by reason.",
     ("collection", "reason"),
 )  # fmt: skip
-_LATE = Metric("late_rows", "Rows about times that were sealed before, by verdict.", ("collection", "verdict"))
+_LATE = Metric("late_rows", "Rows about times that were already sealed, by verdict.", ("collection", "verdict"))
 
 _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] = (
     (Metric("since", "The first time that can be read."), lambda status: status.since),
@@ -73,7 +74,7 @@ _NUMBERS: tuple[tuple[Metric, Callable[[CollectionStatus], float | None]], ...] 
     ),
     (Metric("keys_in_error", "Keys whose newest record could not be decoded."), lambda status: status.keys_in_error),
     (
-        Metric("times_ahead_seconds", "How far minted times are ahead of this machine's clock, if over a day."),
+        Metric("times_ahead_seconds", "How far minted times are ahead of this machine's clock, if by more than a day."),
         lambda status: status.times_ahead_s,
     ),
 )
@@ -83,19 +84,6 @@ METRICS = (
     *(metric for metric, _ in _NUMBERS), _UPPER_MOVED, _UPPER_TIME, _QUARANTINED, _UNEXPLAINED, _LATE,
 )  # fmt: skip
 """All metrics of a lake."""
-
-PROBLEMS: dict[str, Callable[[CollectionStatus], bool]] = {
-    "damaged": lambda status: status.damaged is not None,
-    "topic_unreadable": lambda status: status.topic_problem is not None,
-    "topic_gap": lambda status: bool(status.topic_gaps),
-    "held_back": lambda status: bool(_contradicted(status, decided=False)),
-    "late_contradiction": lambda status: status.late_undecided > 0,
-    "late_unreadable": lambda status: status.late_problem is not None,
-    "keys_in_error": lambda status: status.keys_in_error > 0,
-    "clock_ahead": lambda status: status.times_ahead_s > 0,
-    "updates_missing": lambda status: _missing(status) > 0 and status.lag_messages == 0,
-}
-"""The values of the label `problem`, each with whether a collection has it. All of them need somebody."""
 
 
 def _missing(status: CollectionStatus) -> int:
@@ -123,14 +111,18 @@ def lake_samples(lake: Lake, now_s: float) -> Iterator[Sample]:
     yield Sample(_READ_AT, (), now_s)
     for settings in lake.settings.collections:
         yield from collection_samples(settings, statuses[settings.name], now_s)
+    for name in lake.refused:  # its settings are unknown
+        yield Sample(_READABLE, (name,), 0)
+        yield Sample(_NEEDS_SOMEBODY, (name,), 1)
 
 
 def collection_samples(
     settings: CollectionSettings, status: CollectionStatus | TidelakeError | None, now_s: float
 ) -> Iterator[Sample]:
-    """Return the samples of a collection: only flags if its status is an error, or None because it was never ingested.
+    """Return the samples of a collection.
 
-    Numbers that are unknown have no sample.
+    If the status is None (the collection was never ingested) or an error, there are only flags. Unknown numbers have no
+    sample.
     """
     labels = (settings.name,)
     is_readable = not isinstance(status, TidelakeError)
@@ -143,10 +135,10 @@ def collection_samples(
     if status is None:
         yield Sample(_NEEDS_SOMEBODY, labels, 0)
         return
-    problems = {problem: has_problem(status) for problem, has_problem in PROBLEMS.items()}
+    problems = {verdict.kind for verdict in problems_of(status)}
     yield Sample(_NEEDS_SOMEBODY, labels, int(status.needs_somebody))
-    for problem, is_there in problems.items():
-        yield Sample(_PROBLEM, (settings.name, problem), int(is_there))
+    for problem in PROBLEM_KINDS:
+        yield Sample(_PROBLEM, (settings.name, problem), int(problem in problems))
     for metric, number_of in _NUMBERS:
         number = number_of(status)
         if number is not None:

@@ -158,7 +158,7 @@ class FileTopic:
             MalformedTopic: a file is not a valid topic file.
             RepeatedOffset: two messages have this offset.
 
-        Cost: of a Parquet file, the row groups whose statistics allow the offset; of lines, all of them.
+        Cost: reads the row groups of Parquet files whose statistics allow the offset, and whole hand-written files.
         """
         files, wanted = self._files(), (offset, offset + 1)
         _refuse_repeated(self.name, partition, wanted, files)

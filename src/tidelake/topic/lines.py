@@ -152,8 +152,8 @@ def _headers_of(headers: Any) -> list[dict[str, Any]] | None:
 
 def _header_of(header: Any) -> dict[str, Any]:
     if not isinstance(header, dict) or not isinstance(header.get("key"), str) or set(header) - _HEADER_FIELDS:
-        raise ValueError(f"the header {show(header)} has no key, or more than a key and a value")
+        raise ValueError(f"the header {show(header)} lacks a text key, or has fields other than key and value")
     fields = {name: (value, "") for name, value in header.items() if name != "key"}
     if isinstance(header.get("value"), dict):
-        raise ValueError(f"the header {show(header['key'])} is not text")
+        raise ValueError(f"the value of the header {show(header['key'])} is not text")
     return {"key": header["key"], "value": _bytes_of(fields, "value")}

@@ -27,11 +27,23 @@ def init(
     topic: Annotated[
         str, typer.Argument(metavar="TOPIC", help="The folder of a file topic or, with --kafka, a topic's name.")
     ],
-    name: Annotated[str | None, typer.Option(help="The collection's name; by default from the topic's.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The collection's name; by default, it comes from the topic's.")
+    ] = None,
     kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The brokers that have the topic.")] = None,
-    registry: Annotated[str | None, typer.Option(metavar="URL", help="The registry that has its schemas.")] = None,
+    registry: Annotated[
+        str | None, typer.Option(metavar="URL", help="The registry that has the topic's schemas.")
+    ] = None,
+    servers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A file with the blocks `kafka` and `registry`, as in collections.yaml, for servers that need TLS or "
+            "a password.",
+        ),
+    ] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="The Avro schema of its values, for messages without the id of a schema.")
+        Path | None, typer.Option(help="The Avro schema of the topic's values, for messages without a schema id.")
     ] = None,
     envelope: Annotated[
         str | None, typer.Option(help="What a message means; by default what the first messages suggest.")
@@ -54,14 +66,20 @@ def init(
         )
     if envelope is not None and envelope not in ENVELOPES:
         raise OptionRefused(f"'{envelope}' is not an envelope", hint_for_name(envelope, ENVELOPES))
+    if servers is not None and (kafka is not None or registry is not None):
+        raise OptionRefused("--servers cannot be combined with --kafka or --registry", "put the address into its file")
+    blocks = _server_blocks(servers, kafka, registry)
+    is_kafka, place = "kafka" in blocks, servers or Path("the command line")
     chosen = Choices(envelope, _columns(key), None if schema is None else _read_schema(schema))
     with working(f"reading {topic}"):
-        samples, settings = _kafka_topic(topic, kafka) if kafka is not None else _file_topic(Path(topic), config)
-        if registry is not None:
-            settings["registry"] = {"url": registry}
-        draft = draft_of(Path(topic).name, samples, chosen, None if registry is None else _registry(registry))
+        samples, settings = (
+            _kafka_topic(place, topic, blocks["kafka"]) if is_kafka else _file_topic(Path(topic), config)
+        )
+        settings |= blocks
+        found = _registry(place, blocks["registry"]) if "registry" in blocks else None
+        draft = draft_of(Path(topic).name, samples, chosen, found)
     collection = name or _collection_name(Path(topic).name, draft)
-    source = {"source": "kafka"} if kafka is not None else {}
+    source = {"source": "kafka"} if is_kafka else {}
     block = {**draft.block, "topic": Path(topic).name, **source}
     if "schema" in block:  # the longest part comes last
         block["schema"] = block.pop("schema")
@@ -98,7 +116,7 @@ def _file_topic(folder: Path, config: Path) -> tuple[list[Sample], dict[str, Any
     store = next((store for store in ("data/store", "store") if not _overlap(base / store, topics)), None)
     if store is None:
         raise OptionRefused(
-            f"{topics} has the topic, so the store cannot be in {base}, inside it",
+            f"the topic is in {topics}, so the store cannot be in {base}, which is inside that folder",
             f"move the topic into a folder of topics: `mkdir topics && mv {folder.name} topics`",
         )
     return samples, {"store": store, **settings}
@@ -110,30 +128,60 @@ def _overlap(one: Path, other: Path) -> bool:
     return first.is_relative_to(second) or second.is_relative_to(first)
 
 
-def _kafka_topic(topic: str, servers: str) -> tuple[list[Sample], dict[str, Any]]:
-    """Return the samples of a Kafka topic, and the settings that name the brokers."""
+def _server_blocks(servers: Path | None, kafka: str | None, registry: str | None) -> dict[str, Any]:
+    """Return the blocks `kafka` and `registry` for the settings; paths in them are absolute."""
+    if servers is None:
+        blocks = {"kafka": {"bootstrap_servers": kafka}, "registry": {"url": registry}}
+        return {name: block for name, block in blocks.items() if None not in block.values()}
+    from tidelake.settings.yaml_file import read_yaml
+
+    document = read_yaml(servers)
+    found = {name: document.value[name] for name in ("kafka", "registry") if document.value.get(name) is not None}
+    if not found:
+        raise OptionRefused(f"{servers} has neither a `kafka` block nor a `registry` block", "see docs/kafka.md")
+    return {name: _with_absolute_paths(block, document.folder) for name, block in found.items()}
+
+
+def _with_absolute_paths(block: Any, folder: Path) -> Any:
+    """Return a block with absolute paths, so that it means the same in any folder."""
+    if not isinstance(block, dict):
+        return block
+    return {
+        key: str(folder / value)
+        if isinstance(value, str) and (key in ("file", "cache") or str(key).endswith("_file"))
+        else _with_absolute_paths(value, folder)
+        for key, value in block.items()
+    }
+
+
+def _kafka_topic(place: Path, topic: str, block: dict[str, Any]) -> tuple[list[Sample], dict[str, Any]]:
+    """Return the samples of a Kafka topic, and the setting of the store; `place` is for errors about the block."""
     from tidelake.cli.init.samples import samples_of_kafka
-    from tidelake.settings.kafka import KafkaSettings
+    from tidelake.settings.block import Block
+    from tidelake.settings.kafka import read_kafka
 
-    samples = samples_of_kafka(KafkaSettings(bootstrap_servers=servers), topic)
-    return samples, {"store": "data/store", "kafka": {"bootstrap_servers": servers}}
+    samples = samples_of_kafka(read_kafka(Block(place, Path(), block, "kafka")), topic)
+    return samples, {"store": "data/store"}
 
 
-def _registry(url: str) -> Registry:
-    """Return the registry; nothing that it answers is cached beyond this command."""
+def _registry(place: Path, block: dict[str, Any]) -> Registry:
+    """Return the registry; its answers are not cached beyond this command."""
     from tidelake.cli.init.draft import Registry
-    from tidelake.settings.registry import RegistrySettings
+    from tidelake.settings.block import Block
+    from tidelake.settings.registry import read_registry
     from tidelake.topic.schema_registry import SchemaRegistry
+
+    settings = read_registry(Block(place, Path(), block, "registry"))
 
     def schemas_of(subject: str) -> dict[int, Any]:
         with tempfile.TemporaryDirectory(prefix="tidelake-init-") as cache:
-            return SchemaRegistry(RegistrySettings(url=url, cache=Path(cache))).schemas_of(subject)
+            return SchemaRegistry(settings.model_copy(update={"cache": Path(cache)})).schemas_of(subject)
 
     return Registry(schemas_of)
 
 
 def _collection_name(topic: str, draft: Draft) -> str:
-    """Return a name for the collection: for change events, that of the table."""
+    """Return a name for the collection: for change events, the name of the table."""
     own = topic.rpartition(".")[2] if draft.block["envelope"] == "debezium" else topic
     letters = re.sub(r"[^a-z0-9_]", "_", own.lower())
     return (letters if re.match(r"[a-z]", letters) else f"topic_{letters}")[:_NAME_MAX]
