@@ -40,6 +40,7 @@ setup: .venv/.project | toolchain
 .PHONY: services
 services: setup prometheus
 	@$(BIN)/python -m tidelake.spark.jars --services
+	@$(BIN)/python -m tidelake.spark.jars --set s3
 
 # Debian's Prometheus evaluates the alert rules in the tests. It is unpacked, as its installation would start a server.
 # Without it, the tests that need it are skipped.

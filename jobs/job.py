@@ -120,7 +120,7 @@ def run_main(
         start_telemetry(os.environ)
         with interruptible():
             settings = load_settings(arguments.config).only(tuple(arguments.collection))
-            report = run(start_session(), settings)
+            report = run(start_session(jar_sets=settings.jar_sets), settings)
     except (TidelakeError, JarError) as error:
         print(f"error: {with_reference(error)}", file=sys.stderr)
         return 2

@@ -29,8 +29,8 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from orchestration.settings import Environment
 from tidelake.errors import TidelakeError
-from tidelake.settings.kafka import Secret
 from tidelake.settings.lake import Settings
+from tidelake.settings.secret import Secret
 
 _INTERVAL_S = 60
 _TIMEOUT_S = 10.0
@@ -124,7 +124,7 @@ def _send(webhook: Secret, text: str) -> None:
         OSError: the webhook cannot be reached, or refuses the message.
         TidelakeError: the URL is not where the settings say.
     """
-    from tidelake.topic.cluster import read_secret
+    from tidelake.settings.secret import read_secret
 
     url = read_secret(webhook, "alerts")
     if not url.startswith(("https://", "http://")):

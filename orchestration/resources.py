@@ -30,7 +30,10 @@ class SparkResource(ConfigurableResource[None]):
         """Return the Spark session. The first call takes a few seconds, as it starts the session."""
         from tidelake.spark.session import start_session  # imported here, because loading the location needs no Spark
 
-        return start_session("tidelake", self.master)
+        return start_session("tidelake", self.master, jar_sets=self._jar_sets())
+
+    def _jar_sets(self) -> tuple[str, ...]:
+        return ()
 
 
 class LakeResource(SparkResource):
@@ -57,6 +60,9 @@ class LakeResource(SparkResource):
         """The valid settings in `collections.yaml` when the run began."""
         assert self._loaded is not None, "the resource was not set up"
         return self._loaded.settings
+
+    def _jar_sets(self) -> tuple[str, ...]:
+        return self.settings.jar_sets
 
     @property
     def refused(self) -> Mapping[str, ConfigurationError]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.lakes.lake import Lake
     from tests.services.connect import Connect
     from tests.services.kafka import Broker
+    from tests.services.object_store import ObjectStore
     from tests.services.postgres import Postgres
     from tests.services.registry import Registry
 
@@ -69,7 +70,7 @@ def spark() -> Iterator[SparkSession]:
     settings = {"spark.sql.shuffle.partitions": "2"}
     if not os.environ.get("TIDELAKE_TEST_CODEGEN"):
         settings |= INTERPRETED
-    session = start_session("tidelake-tests", "local[2]", settings)
+    session = start_session("tidelake-tests", "local[2]", settings, jar_sets=["s3"])
     yield session
     session.stop()
 
@@ -151,6 +152,15 @@ def registry() -> Iterator[Registry]:
     from tests.services.registry import schema_registry
 
     with _service_folder("registry") as folder, schema_registry(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[ObjectStore]:
+    """The S3 server that all tests share; each test creates its own bucket."""
+    from tests.services.object_store import object_store_server
+
+    with _service_folder("object-store") as folder, object_store_server(folder) as running:
         yield running
 
 

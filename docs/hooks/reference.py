@@ -54,7 +54,11 @@ TOP_LEVEL = (
     "| `lake` | text | the name of the file's folder; if the file is not `collections.yaml`, the file's own name | The "
     "name of the lake, which the keys of its assets in Dagster begin with: at most 63 letters, digits and `_`, "
     "beginning with a letter. |",
-    "| `store` | path | `data/store` | The folder of the tables. Only Tidelake writes to it. |",
+    "| `store` | path or URI | `data/store` | The folder of the tables: on this machine, or in S3 "
+    "(`s3://bucket/folder`). Only Tidelake writes to it. |",
+    "| `s3` | block | none | How S3 is reached: see [S3](#s3). |",
+    "| `untested_stores` | `allow` | none | Accept `gs:`, `az:` and `abfss:` stores, on which "
+    "[no test has ever run](../guides/s3.md#other-object-stores). |",
     "| `topics` | path | `data/topics` | The folder of the file topics. |",
     "| `data_docs` | path | `data/data_docs` | The folder of the [report](../reports.md#the-report). |",
     "| `kafka` | block | none | The cluster of the collections with `source: kafka`: see [Kafka](#kafka). |",
@@ -108,6 +112,13 @@ def registry_settings() -> str:
     from tidelake.settings.registry import RegistrySettings
 
     return settings_table(RegistrySettings)
+
+
+def s3_settings() -> str:
+    """Return a table of the keys of the `s3` block."""
+    from tidelake.settings.object_store import S3Settings
+
+    return settings_table(S3Settings)
 
 
 _HEAD = ("| Key | Value | Default | Meaning |", "|---|---|---|---|")
@@ -340,6 +351,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings.collection": collection_settings,
     "settings.kafka": kafka_settings,
     "settings.registry": registry_settings,
+    "settings.object_store": s3_settings,
     "commands": commands,
     "errors": errors,
     "errors.families": families,

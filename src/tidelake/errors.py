@@ -605,6 +605,18 @@ class DataRefused(InvalidUsage):
     hint = "give every column as JSON, as `tidelake read --json` prints it"
 
 
+class SparkLacksStore(InvalidUsage):
+    """A Spark session was started without the jars that read and write the store."""
+
+    store: str
+    detail: str
+    fact = "this Spark session cannot read {store}: {detail}"
+    hint = (
+        "start the session with `start_session(jar_sets=settings.jar_sets)`, or give spark-submit the jars in "
+        "`.jars/s3` as well"
+    )
+
+
 class NotReclocked(InvalidUsage):
     """The collection mints no times, so it has no bindings."""
 
@@ -798,6 +810,55 @@ class StoreUnreadable(TidelakeError):
     hint = (
         "fix the problem with the file, or restore the store's folder from a copy; run nothing that writes until then"
     )
+
+
+class StoreUnreachable(StoreUnreadable):
+    """An object store did not answer in time, or answered with an error of its own, each time it was asked."""
+
+    store: str
+    """The URI of the object or the folder."""
+    fact = "the object store does not serve {store}: {detail}"
+    hint = (
+        "nothing is lost, and the next run continues from here; check the network, and `endpoint` and `allow_http` in "
+        "the `s3:` block"
+    )
+
+
+class BucketMissing(StoreUnreadable):
+    """The object store has no bucket of this name."""
+
+    store: str
+    fact = "the bucket of {store} does not exist: {detail}"
+    hint = "create the bucket, or correct `store`, or `endpoint` in the `s3:` block"
+
+
+class StoreAccessDenied(StoreUnreadable):
+    """An object store refuses a request because of its credentials."""
+
+    store: str
+    access: str
+    """What was refused: `read`, `write`, `list` or `delete`."""
+    fact = "the object store does not let these credentials {access} {store}: {detail}"
+    hint = (
+        "give the credentials this right, or renew them if they have expired; a wrong clock of this machine also makes "
+        "requests invalid. Nothing is lost, and the next run continues from here"
+    )
+
+
+class WrongRegion(StoreUnreadable):
+    """A bucket is in a different region than requests are sent to."""
+
+    store: str
+    fact = "the bucket of {store} is in a different region: {detail}"
+    hint = "set `region` in the `s3:` block, or AWS_REGION, to the region of the bucket"
+
+
+class ConditionalWritesMissing(StoreUnreadable):
+    """A bucket lets two writers create one object, so no commit to it would be safe; nothing was committed."""
+
+    store: str
+    fact = "{store} has no conditional writes: {detail}"
+    hint = "use a service and a version that supports `If-None-Match: *` for puts; docs/guides/s3.md has a list"
 
 
 class ClockAhead(TidelakeError):

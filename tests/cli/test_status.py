@@ -58,7 +58,7 @@ def test_status_of_a_proven_collection_imports_no_pandas(contradicted: Lake) -> 
         f"import sys; sys.argv = ['tidelake', 'status', '--config', {str(contradicted.file)!r}]\n"
         "from tidelake.cli.app import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print([name for name in ('pandas', 'fastavro', 'pyarrow.dataset') if name in sys.modules])"
+        "print([name for name in ('pandas', 'fastavro', 'pyarrow.dataset', 'obstore') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "held back at time 3" in done.stdout

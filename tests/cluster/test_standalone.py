@@ -18,10 +18,12 @@ from pyspark.sql import SparkSession
 
 from jobs import compact, current, ingest, seal, validate
 from tests.cluster.standalone import Standalone, standalone
+from tests.crash.harness import state_of
 from tests.docs.blocks import PROJECT, blocks_of
 from tests.docs.shell import link_checkout, run_by_bash
 from tests.lakes.change_events import EVENT, events
-from tests.lakes.lake import RECORD, progress, updates
+from tests.lakes.lake import RECORD, Lake, progress, updates
+from tests.services.object_store import ObjectStore
 from tidelake.generator.generate import generate
 from tidelake.generator.options import GenerateOptions
 from tidelake.read.publication import publication_of
@@ -230,3 +232,31 @@ def test_a_process_needs_only_the_address_of_the_master_to_use_a_cluster(tmp_pat
     with standalone(tmp_path, workers=1, memory="600m") as running:
         done = run_by_bash(PROJECT, f'exec {sys.executable} -c "{script}" {running.url}')
     assert (done.returncode, done.stdout.strip()) == (0, "1000"), done.stderr
+
+
+@pytest.mark.sweep
+@pytest.mark.services
+def test_executors_read_and_write_a_store_in_s3(tmp_path: Path, spark: SparkSession, object_store: ObjectStore) -> None:
+    lakes = [
+        Lake(tmp_path / name, spark, lake=store) for name, store in (("s3", object_store.settings()), ("disk", {}))
+    ]
+    for lake in lakes:
+        lake.send(*[updates(*((key, time, 1) for key in range(50))) for time in range(6)])
+        lake.send(updates((1, 3, 1)), progress([0], [6], dict.fromkeys(range(6), 50)))
+    script = (
+        "import sys; from pathlib import Path; from jobs import compact, current, ingest, seal, validate;"
+        " from tidelake.settings.lake import load_settings; from tidelake.spark.session import start_session;"
+        " settings = load_settings(Path(sys.argv[2]));"
+        " chosen = {'spark.executor.memory': '512m', 'spark.sql.shuffle.partitions': '4'};"
+        " session = start_session(master=sys.argv[1], settings=chosen, jar_sets=settings.jar_sets);"
+        " reports = [run(session, settings) for run in"
+        " (ingest.run, seal.run, validate.run_full, compact.run, current.run, validate.run_full)];"
+        " assert all(report.ok for report in reports), [report.as_json() for report in reports]"
+    )
+    with standalone(tmp_path, workers=2, memory="600m") as running:
+        done = run_by_bash(PROJECT, f'exec {sys.executable} -c "{script}" {running.url} {lakes[0].file}')
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(list(worker.glob("app-*")) for worker in running.workers)
+    run_in_local_mode(spark, lakes[1].settings, STEPS)
+    assert state_of(lakes[0]) == state_of(lakes[1])
+    assert lakes[0].contents(5) == lakes[1].contents(5) != {}

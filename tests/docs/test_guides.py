@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.docs.blocks import PROJECT, blocks_of
 from tests.docs.shell import Shell, write_file
+from tests.services.object_store import ObjectStore
 
 pytestmark = pytest.mark.spark
 
@@ -32,9 +33,27 @@ def test_a_guide_works_as_written(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shell = Shell(folder, monkeypatch, capsys)
-    printed = ""
+    check_guide(page, Shell(folder, monkeypatch, capsys))
+
+
+@pytest.mark.services
+def test_the_guide_to_s3_works_as_written(
+    folder: Path,
+    one_session: SparkSession,
+    object_store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    object_store.create_bucket("lake")
+    check_guide(PROJECT / "docs" / "guides" / "s3.md", Shell(folder, monkeypatch, capsys))
+
+
+def check_guide(page: Path, shell: Shell) -> None:
+    """Write the files of a guide, run its commands, and compare the output."""
+    folder, printed = shell.folder, ""
     for block in blocks_of(page):
+        if block.marker == "not run":
+            continue
         if block.marker == "file":
             write_file(folder, block)
         elif block.language == "output":

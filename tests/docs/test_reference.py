@@ -17,6 +17,7 @@ from tidelake.cli.app import app
 from tidelake.errors import ConfigurationError
 from tidelake.settings.kafka import KafkaSettings
 from tidelake.settings.lake import load_settings
+from tidelake.settings.object_store import S3Settings
 from tidelake.settings.registry import RegistrySettings
 
 _EVENT = """{"type": "record", "name": "event", "fields": [
@@ -96,7 +97,8 @@ def test_the_top_level_defaults_are_those_of_the_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "settings"), [("settings.kafka", KafkaSettings), ("settings.registry", RegistrySettings)]
+    ("table", "settings"),
+    [("settings.kafka", KafkaSettings), ("settings.registry", RegistrySettings), ("settings.object_store", S3Settings)],
 )
 def test_every_setting_of_a_server_is_in_its_table_with_its_default(table: str, settings: type[BaseModel]) -> None:
     rows = {key: cells[1].strip("`") for key, cells in rows_of(reference.TABLES[table]()).items()}

@@ -136,7 +136,7 @@ def test_a_read_warns_on_stderr_about_rows_that_lack_a_value(
     changes.ingest()
     changes.put(changes.event("u", (3, UNAVAILABLE, UNAVAILABLE)))
     changes.ingest()
-    monkeypatch.setattr("tidelake.spark.session.start_session", lambda: changes.spark)
+    monkeypatch.setattr("tidelake.spark.session.start_session", lambda **_: changes.spark)
     one_row, two_rows = (
         f"{rows} values that were never stated; they are null here: {named}\n"
         for rows, named in (("1 row lacks", '{"id":2}: a'), ("2 rows lack", '{"id":2}: a; {"id":3}: a, b'))

@@ -108,7 +108,7 @@ def test_a_later_good_value_or_a_delete_heals_a_key(history: History) -> None:
 def test_the_command_line_skips_keys_in_error_on_request(
     history: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tidelake.spark.session.start_session", lambda: history.lake.spark)
+    monkeypatch.setattr("tidelake.spark.session.start_session", lambda **_: history.lake.spark)
     at = ["--as-of", str(history.times[0])]
     command = ["tidelake", "read", "prices", "--json", "--config", str(history.lake.file), *at]
     for more, status, text in (([], 2, "in error"), (["--skip-errors"], 0, '"price":11')):

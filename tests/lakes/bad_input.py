@@ -74,7 +74,7 @@ def check_refused(
     (tmp_path / "topics" / NAME).mkdir(parents=True, exist_ok=True)
     file = tmp_path / "collections.yaml"
     file.write_text(text, encoding="utf-8")
-    monkeypatch.setattr("jobs.job.start_session", lambda: spark)
+    monkeypatch.setattr("jobs.job.start_session", lambda **_: spark)
     status = ingest.main(["--config", str(file)])
     structlog.reset_defaults()
     assert status == 2

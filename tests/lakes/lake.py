@@ -6,7 +6,7 @@ import base64
 import io
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -61,15 +61,31 @@ def progress(lower: Iterable[int], upper: Iterable[int], counts: dict[int, int] 
 
 
 class Lake:
-    """One collection on one topic with one partition, in its own folder."""
+    """One collection on one topic with one partition, in its own folder.
 
-    def __init__(self, root: Path, spark: SparkSession, family: str = "plain", **more: Any) -> None:
+    Args:
+        root: the folder.
+        spark: the session.
+        family: the family of the collection.
+        lake: settings of the lake, such as those of a store elsewhere.
+        more: further settings of the collection.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        spark: SparkSession,
+        family: str = "plain",
+        lake: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
         self.root, self.spark = root, spark
         self.topic = root / "topics" / NAME
         self.topic.mkdir(parents=True, exist_ok=True)
         self.offset = 0
         block = {"family": family, "topic": NAME, "schema": RECORD, **more}
-        document = {"store": "store", "topics": "topics", "data_docs": "docs", "collections": {NAME: block}}
+        document = {"store": "store", "topics": "topics", "data_docs": "docs", **(lake or {})}
+        document["collections"] = {NAME: block}
         self.file = root / "collections.yaml"
         self.file.write_text(yaml.safe_dump(document), encoding="utf-8")
         self.settings: Settings = load_settings(self.file)

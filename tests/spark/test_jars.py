@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from tests.docs.blocks import PROJECT
@@ -50,6 +52,26 @@ def test_a_jar_with_a_known_name_is_verified_wherever_it_is(tmp_path: Path) -> N
         with pytest.raises(JarError, match=rf"^io\.delta:storage:1\.0 has sha256 .*{path}.*hint: do not use this file"):
             verify([link, path], [jar])
         assert verify([path], [jar], verified={path}) == {path}
+
+
+def test_a_set_of_jars_is_apart_from_those_that_every_session_loads(tmp_path: Path) -> None:
+    lock = tmp_path / "jars.lock"
+    lock.write_text(f"# all\na:one:1 {'0' * 64}\n\n[s3]\n# some\nb:two:2 {'1' * 64}\nb:three:3 {'2' * 64}\n")
+    assert [jar.artifact for jar in locked_jars(lock)] == ["one"]
+    assert [jar.artifact for jar in locked_jars(lock, "s3")] == ["two", "three"]
+    with pytest.raises(JarError, match=r"no set of jars 'gs'. hint: use one of these: s3"):
+        locked_jars(lock, "gs")
+
+
+def test_the_jars_for_s3_are_locked_and_none_of_them_hides_one_of_spark() -> None:
+    own = {re.sub(r"-[0-9][\w.]*$", "", path.stem) for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
+    jars = locked_jars(name="s3")
+    assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in jars)
+    assert {"hadoop-aws", "s3", "spark-hadoop-cloud_2.13"} <= {jar.artifact for jar in jars}
+    shared = own & {
+        jar.artifact for jar in jars if (jar.group, jar.artifact) != ("software.amazon.awssdk", "annotations")
+    }
+    assert not shared, "the class path has these jars before Spark's own"
 
 
 def check_refused(done: subprocess.CompletedProcess[str], folder: Path) -> None:

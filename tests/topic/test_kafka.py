@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from tests.services.kafka import MECHANISMS, PASSWORD, USER, WAIT_S, Broker, Record
 from tidelake.errors import ConfigurationError, TopicChanged, TopicGap, TopicMissing, TopicUnreachable
-from tidelake.settings.kafka import KafkaSettings, Secret
+from tidelake.settings.kafka import KafkaSettings
+from tidelake.settings.secret import Secret
 from tidelake.store.decision import AcceptTopic
 from tidelake.topic.cluster import KafkaCluster
 from tidelake.topic.kafka import KafkaTopic

@@ -10,8 +10,8 @@ from threading import Thread
 
 import pytest
 
-from tidelake.settings.kafka import Secret
 from tidelake.settings.registry import RegistrySettings
+from tidelake.settings.secret import Secret
 from tidelake.topic.schema_registry import SchemaRegistry
 
 

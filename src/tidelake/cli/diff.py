@@ -49,7 +49,7 @@ def diff(
     wanted = names_in(columns)
     rows_max = limit if limit is not None else (None if as_json else ROWS_SHOWN)
     say(f"starting Spark, which logs to {LOG} …")
-    session = start_session()
+    session = start_session(jar_sets=collection.lake.settings.jar_sets)
     with spark_errors("diff", name, where):
         difference = collection.diff(session, first, last, wanted, where, skip_errors)
         found = difference.rows.persist()

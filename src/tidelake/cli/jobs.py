@@ -127,7 +127,7 @@ def run_steps(
         start_telemetry(os.environ)
         try:
             with log_to(shown.hear, is_debugging()):
-                session = start_session()
+                session = start_session(jar_sets=settings.jar_sets)
                 if linger_s is None:
                     report = tick.run_steps(session, settings, steps, shown)
                 else:

@@ -59,7 +59,7 @@ def read(
     if not shows_progress():
         say(f"starting Spark, which logs to {LOG} …")
     with working("starting Spark") as work, spark_errors("read", name, where):
-        session = start_session()
+        session = start_session(jar_sets=collection.lake.settings.jar_sets)
         work.show(f"{name}: reading")
         snapshot = collection.snapshot(session, at, wanted, where, skip_errors)
         rows = rows_of(snapshot.contents, rows_max)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidelake.lake import LakeCollection
+    from tidelake.settings.lake import Settings
     from tidelake.store.verification import Damage, Verification
 
 _COLUMNS = ["table", "file", "problem", "lost", "remedy"]
@@ -77,7 +78,7 @@ def repair(
         if apply and any(damage.is_in_data and damage.is_restorable for damage in left):
             work.show(f"{name}: recreating files")
             configure_logs(os.environ)  # standard output is for the result
-            files, left = collection.repair_files(_session())
+            files, left = collection.repair_files(_session(collection.lake.settings))
             restored += files
     if as_json:
         print_json({"name": name, "restored": _rows(restored), "left": _rows(left)})
@@ -95,12 +96,12 @@ def repair(
         raise typer.Exit(1)
 
 
-def _session() -> SparkSession:
+def _session(settings: Settings) -> SparkSession:
     from tidelake.spark.session import LOG, start_session
 
     if not shows_progress():
         say(f"starting Spark, which logs to {LOG} …")
-    return start_session()
+    return start_session(jar_sets=settings.jar_sets)
 
 
 def _show(name: str, result: Verification) -> None:

@@ -12,6 +12,7 @@ from tidelake.errors import Conflict, DamagedTable
 from tidelake.plugins.envelope import form_of
 from tidelake.read.snapshot import Snapshot, last_time, snapshot
 from tidelake.spark.observation import Observed
+from tidelake.storage import blobs
 from tidelake.store.catalog import Catalog
 from tidelake.store.column_docs import column_docs
 from tidelake.store.commit import OpenTable
@@ -104,6 +105,7 @@ def _publish(
     contents = Observed(latest.contents, F.sum(F.col(DIFF).cast("decimal(38,0)")).alias("contents_rows"))
     table = _described(contents.frame, collection)
     reach("current.before_write")
+    blobs.prepare_spark(spark, staged.folder)
     table.write.format("delta").save(str(staged.folder))
     rows = staged.take()
     reach("current.after_files")

@@ -17,6 +17,7 @@ class Entry(NamedTuple):
 
 
 _STATUS = "tidelake status NAME"
+_DOCTOR = "tidelake doctor"
 _VERIFY = "tidelake verify NAME --deep"
 _REPAIR = "tidelake repair NAME"
 _RESTORE = "tidelake repair NAME --apply"
@@ -317,6 +318,38 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "A volume is not mounted, permissions have changed, or the disk is failing.",
         "Correct the disk, the mount or the permissions. Nothing was written.",
         (_STATUS, _VERIFY),
+    ),
+    errors.StoreUnreachable: Entry(
+        "The network or the object store is down or overloaded, or the endpoint is wrong.",
+        "Nothing is lost: each commit is there or not, and the next run finds out. Check the network, then `endpoint`, "
+        "`allow_http` and `ca_file` in the `s3:` block.",
+        (_STATUS, _DOCTOR),
+    ),
+    errors.BucketMissing: Entry(
+        "The bucket was never created, was deleted, or its name or the endpoint is spelled differently.",
+        "Create the bucket, or correct `store` or `endpoint` in the settings.",
+        (_STATUS, _DOCTOR),
+    ),
+    errors.StoreAccessDenied: Entry(
+        "A policy lacks the named right, the credentials have expired or are missing, or the clock of this machine is "
+        "wrong.",
+        "Give the right, renew the credentials, or correct the clock; then run the job again. Jobs need to read, "
+        "write, list and delete below the URI of the store; `tidelake status` and reads need to read and list.",
+        (_DOCTOR, "date --utc"),
+    ),
+    errors.WrongRegion: Entry(
+        "`region` in the `s3:` block, or AWS_REGION, is not the region in which the bucket was created.",
+        "Correct the region.",
+        (_DOCTOR,),
+    ),
+    errors.ConditionalWritesMissing: Entry(
+        "The service is too old, or a gateway in front of it drops the header `If-None-Match`.",
+        "Update the service, go around the gateway, or use another bucket. Nothing was committed.",
+        (_DOCTOR,),
+    ),
+    errors.SparkLacksStore: Entry(
+        "The session was started for lakes on a disk, or by spark-submit without the jars for S3.",
+        "Start the session with these jars. Nothing was written.",
     ),
     errors.ClockAhead: Entry(
         "The clock of the machine that runs ingest is wrong, or a topic with old timestamps is read rarely.",

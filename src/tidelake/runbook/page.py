@@ -130,6 +130,12 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
     "StepFailed": {"kind": "OutOfMemoryError", "detail": "Java heap space"},
     "TookTooLong": {"kind": "limit", "detail": "600 s"},
     "StoreUnreadable": {"detail": "data/store/catalog: permission denied"},
+    "BucketMissing": {"detail": "NoSuchBucket", "store": "s3://lake/shop"},
+    "ConditionalWritesMissing": {"detail": "a second put replaced the first one", "store": "s3://lake/shop"},
+    "SparkLacksStore": {"detail": "it has no S3AFileSystem", "store": "s3://lake/shop"},
+    "StoreAccessDenied": {"detail": "AccessDenied", "store": "s3://lake/shop/catalog", "access": "list"},
+    "StoreUnreachable": {"detail": "connection refused", "store": "s3://lake/shop/catalog"},
+    "WrongRegion": {"detail": "PermanentRedirect", "store": "s3://lake/shop"},
     "TopicUnreachable": {"detail": "connection refused"},
     "TopicUnwritable": {"detail": "not authorized"},
 }

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from tidelake.settings.block import Block, Frozen
 from tidelake.settings.loopback import is_loopback
+from tidelake.settings.secret import Secret, read_secret_place
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -25,13 +26,6 @@ _PORT_MAX = 65_535
 
 _FILES = ("ssl_ca_file", "ssl_certificate_file", "ssl_key_file")
 _SECRETS = ("sasl_password", "ssl_key_password")
-
-
-class Secret(Frozen):
-    """The place of a secret, not the secret itself, so that no report, log or error can show it."""
-
-    env: str | None = Field(default=None, min_length=1)
-    file: Path | None = None
 
 
 class KafkaSettings(Frozen):
@@ -117,17 +111,6 @@ def _check_clear_text(block: Block, settings: KafkaSettings, hosts: Sequence[str
             f"PLAIN would send the password to {remote} over SASL_PLAINTEXT, where anyone in between can read it",
             "use SASL_SSL or SCRAM, or set `allow_plaintext_password: true` in the `kafka:` block",
         )
-
-
-def read_secret_place(place: Block) -> Secret:
-    """Read the place of a secret. A secret in plain text is refused, and the error does not show it."""
-    fix = "write `{env: NAME_OF_A_VARIABLE}` or `{file: PATH}`"
-    if not isinstance(place.value, dict):
-        place.fail("is a secret in plain text", fix)
-    env, path = place.get("env"), place.get("file")
-    if set(place.value) not in ({"env"}, {"file"}) or not isinstance(env or path, str):
-        place.fail("does not name the place of the secret", fix)
-    return Secret(env=env) if path is None else Secret(file=place.folder / path)
 
 
 def _check_together(block: Block, settings: KafkaSettings) -> None:

@@ -15,16 +15,20 @@ from tidelake.errors import ConfigurationError, hint_for_name
 from tidelake.settings.block import Block, Frozen
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.framings import Sources, read_collection
-from tidelake.settings.kafka import KafkaSettings, Secret, read_kafka, read_secret_place
+from tidelake.settings.kafka import KafkaSettings, read_kafka
+from tidelake.settings.object_store import ObjectStorePlace, read_object_store
 from tidelake.settings.place import folder_of
 from tidelake.settings.registry import RegistrySettings, read_registry
+from tidelake.settings.secret import Secret, read_secret_place
 from tidelake.settings.source import is_path_text
 from tidelake.settings.yaml_file import read_yaml
 
 KEYS = (
-    *("alerts", "collection_limit_s", "collections", "data_docs", "kafka", "lake", "parallel", "registry", "store"),
-    *("topics", "writer"),
+    *("alerts", "collection_limit_s", "collections", "data_docs", "kafka", "lake", "parallel", "registry", "s3"),
+    *("store", "topics", "untested_stores", "writer"),
 )
+STORE_KEYS = ("s3", "store", "topics", "untested_stores")
+"""Keys that can only be judged together: how the store is reached, and that no folder is inside another."""
 PARALLEL_MAX = 64
 INT32_MAX = 2**31 - 1
 _DEFAULT_STEM = "collections"
@@ -35,12 +39,12 @@ WRITER_RULE = "at most 63 letters, digits, `.`, `_` and `-`, beginning with a le
 
 
 class Settings(Frozen):
-    """All settings of a job: the folders, the servers, and the collections."""
+    """All settings of a job: the store, the folders, the servers, and the collections."""
 
     file: Path
     lake: str
     """The name of the lake, which the names of its assets in Dagster begin with."""
-    store: Path
+    store: Path | ObjectStorePlace
     topics: Path
     collections: tuple[CollectionSettings, ...]
     data_docs: Path
@@ -56,6 +60,11 @@ class Settings(Frozen):
     """How many collections the jobs work on at a time."""
     collection_limit_s: int | None = None
     """How long the jobs may work on one collection in a run; None means as long as it takes."""
+
+    @property
+    def jar_sets(self) -> tuple[str, ...]:
+        """The sets of jars that Spark needs for the store, besides those that it always needs."""
+        return ("s3",) if isinstance(self.store, ObjectStorePlace) and self.store.scheme == "s3" else ()
 
     def collection(self, name: str) -> CollectionSettings:
         """Return the settings of one collection.
@@ -117,8 +126,10 @@ def load_valid_settings(file: Path) -> LoadedSettings:
 
 def _read_valid_settings(document: Block) -> LoadedSettings:
     document.check_keys(KEYS)
-    topics, store = (_read_folder(document, name) for name in ("topics", "store"))
-    _check_store(document.child("store"), store, topics)
+    topics = _read_folder(document, "topics")
+    store = read_object_store(document) or _read_folder(document, "store")
+    if isinstance(store, Path):
+        _check_store(document.child("store"), store, topics)
     kafka = read_kafka(document.child("kafka")) if "kafka" in document else None
     registry = read_registry(document.child("registry")) if "registry" in document else None
     blocks = document.child("collections")

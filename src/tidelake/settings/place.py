@@ -1,4 +1,4 @@
-"""The place of a store or of topics: a path, or a `file:` URI. Other URIs have no backend yet and are refused."""
+"""The place of a folder on this machine: a path, or a `file:` URI. `object_store` has the places of other stores."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=//)|(file):")
+
+
+def scheme_of(text: str) -> str | None:
+    """Return the scheme of a URI in lower case; None if the text is a path.
+
+    >>> scheme_of("S3://bucket/lake"), scheme_of("file:lake"), scheme_of("data:/x"), scheme_of("s3:bucket")
+    ('s3', 'file', None, None)
+    """
+    scheme = _SCHEME.match(text)
+    return None if scheme is None else (scheme[1] or scheme[2]).lower()
 
 
 def folder_of(text: str, base: Path) -> Path:
@@ -18,11 +28,11 @@ def folder_of(text: str, base: Path) -> Path:
     >>> folder_of("data/store", Path("/lake")), folder_of("file:///data/my%20store", Path("/lake"))
     (PosixPath('/lake/data/store'), PosixPath('/data/my store'))
     """
-    scheme = _SCHEME.match(text)
+    scheme = scheme_of(text)
     if scheme is None:
         return base / text
-    if (name := (scheme[1] or scheme[2]).lower()) != "file":
-        raise ValueError(f"is a URI with the scheme '{name}', but only 'file' is supported")
+    if scheme != "file":
+        raise ValueError(f"is a URI with the scheme '{scheme}', but only 'file' is supported")
     parts = urlsplit(text)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:

@@ -8,11 +8,8 @@ from pathlib import Path
 
 from tidelake.errors import ConfigurationError
 from tidelake.settings.block import Block
-from tidelake.settings.lake import KEYS, Settings, check_topics, read_settings
+from tidelake.settings.lake import KEYS, STORE_KEYS, Settings, check_topics, read_settings
 from tidelake.settings.yaml_file import read_yaml
-
-_FOLDERS = ("store", "topics")
-"""Keys that can only be judged together: neither folder may be inside the other."""
 
 
 def find_problems(file: Path) -> tuple[Settings | None, list[ConfigurationError]]:
@@ -40,7 +37,7 @@ def find_problems(file: Path) -> tuple[Settings | None, list[ConfigurationError]
         if key not in KEYS:
             accepts(_part(document, [key]))
     good: list[str] = []
-    for group in (_FOLDERS, *((key,) for key in KEYS if key not in (*_FOLDERS, "collections"))):
+    for group in (STORE_KEYS, *((key,) for key in KEYS if key not in (*STORE_KEYS, "collections"))):
         keys = [key for key in group if key in document]
         if accepts(_part(document, keys)):
             good += keys

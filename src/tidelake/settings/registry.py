@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from tidelake.settings.block import Block, Frozen
-from tidelake.settings.kafka import Secret, read_secret_place
 from tidelake.settings.loopback import is_loopback
+from tidelake.settings.secret import Secret, read_secret_place
 
 Subject = Literal["topic", "record", "topic_record"]
 

@@ -6,6 +6,9 @@ import re
 
 from py4j.protocol import Py4JJavaError
 
+_ANSWER = re.compile(r"<\?xml.*?<Code>(\w+)</Code>(?:.*?<Message>([^<]*)</Message>)?.*?</Error>", re.DOTALL)
+"""The answer of an object store to a request that it refuses; it may repeat the request with its signature."""
+_OF_OBJECT_STORE = re.compile(r"(software\.amazon\.awssdk\.[\w.]+|fs\.s3a\.AWS\w+|java\.net\.\w+)Exception\b")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -14,16 +17,28 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
+def is_of_object_store(error: BaseException) -> bool:
+    """Whether Spark failed because an object store refused a request or did not answer, not because of its data.
+
+    >>> is_of_object_store(OSError("Caused by: java.net.ConnectException: Connection refused"))
+    True
+    """
+    return _OF_OBJECT_STORE.search(str(error)) is not None
+
+
 def engine_fact(error: BaseException) -> str:
     r"""Return the fact in an engine's error: Spark's innermost cause, or all lines joined for other engines.
 
     >>> engine_fact(OSError("Generic error\n   \x1b[31m↳\x1b[0m No space left on device\n"))
     'Generic error: No space left on device'
+    >>> engine_fact(OSError("403: <?xml version='1.0'?><Error><Code>AccessDenied</Code><Id>x</Id></Error>"))
+    '403: AccessDenied'
     """
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()
         return str(cause.toString()).partition("\n")[0]
-    lines = (line.strip(" ↳") for line in _COLOURS.sub("", str(error)).splitlines())
+    text = _ANSWER.sub(r"\1 \2", _COLOURS.sub("", str(error)))
+    lines = (line.strip(" ↳") for line in text.splitlines())
     return ": ".join(line for line in lines if line) or type(error).__name__

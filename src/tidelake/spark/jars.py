@@ -1,9 +1,14 @@
-"""Fetch the jars that a lock file lists and check their sha256; by default, those in `jars.lock` into `.jars`."""
+"""Fetch the jars that a lock file lists and check their sha256; by default, those in `jars.lock` into `.jars`.
+
+A line `[name]` begins a set: jars that only some lakes need, such as `s3`. They are fetched into `.jars/<name>`, when a
+session needs them.
+"""
 
 import argparse
 import hashlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,6 +22,7 @@ from tidelake.spark.jar_error import JarError
 SERVICES_LOCK = jars_lock().with_name("services.lock")
 SERVICES_FOLDER = home() / ".jars" / "services"
 """The jars of the services that tests start: a broker, Connect and Debezium. The product does not need them."""
+_SET = re.compile(r"\[([a-z0-9]+)\]")
 ATTEMPTS_MAX = 3
 RESOLVE_TIMEOUT_S = 900.0
 _IVY_SETTINGS = """<ivysettings>
@@ -61,18 +67,54 @@ def jars_folder(folder: Path | None = None) -> Path:
     return home() / ".jars" if folder is None else folder
 
 
-def locked_jars(lock: Path | None = None) -> list[Jar]:
-    """Read the lock, by default `jars.lock`, in its order.
+def locked_jars(lock: Path | None = None, name: str = "") -> list[Jar]:
+    """Read the jars of one set, in the order of the lock.
+
+    Args:
+        lock: the lock file; by default `jars.lock`.
+        name: the name of the set; empty for the jars before the first set.
 
     Raises:
-        JarError: the lock is missing, or a line is not `group:artifact:version sha256`.
+        JarError: the lock is missing, has no such set, or a line is not `group:artifact:version sha256`.
     """
+    sets = jar_sets(lock)
+    if name not in sets:
+        known = ", ".join(sorted(filter(None, sets))) or "none"
+        raise JarError(f"the lock has no set of jars '{name}'. hint: use one of these: {known}")
+    return sets[name]
+
+
+def jar_sets(lock: Path | None = None) -> dict[str, list[Jar]]:
+    """Read all jars of a lock, by the name of their set; the jars before the first set have an empty name."""
     lock = jars_lock() if lock is None else lock
     try:
         lines = lock.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
         raise JarError(f"no lock file at {lock}. hint: install Tidelake again") from error
-    return [_jar_of(line, lock) for line in lines if line.strip() and not line.startswith("#")]
+    sets: dict[str, list[Jar]] = {"": []}
+    name = ""
+    for line in lines:
+        if header := _SET.fullmatch(line.strip()):
+            name = header[1]
+            sets[name] = []
+        elif line.strip() and not line.startswith("#"):
+            sets[name].append(_jar_of(line, lock))
+    return sets
+
+
+def resolve_sets(names: Iterable[str]) -> list[Path]:
+    """Ensure that the jars of these sets are in place, and return their paths; raises as `resolve` does."""
+    paths = []
+    for name in names:
+        folder = jars_folder() / name
+        try:
+            paths += resolve(folder, java=java_command(), jars=locked_jars(name=name))
+        except PermissionError as error:
+            raise JarError(
+                f"this user cannot write the jars of the set '{name}' to {folder}. hint: as a user who can, run "
+                f"python -m tidelake.spark.jars --set {name}; or let TIDELAKE_HOME name another folder"
+            ) from error
+    return paths
 
 
 def resolve(folder: Path | None = None, *, java: str = "java", jars: Sequence[Jar] | None = None) -> list[Path]:
@@ -113,7 +155,7 @@ def verify(paths: Iterable[Path], jars: Sequence[Jar] | None = None, verified: S
 
     Args:
         paths: the paths; they may include folders, and paths that do not exist.
-        jars: the locked jars; by default `locked_jars()`.
+        jars: the locked jars; by default those of all sets.
         verified: files that need no second check, as paths without symbolic links.
 
     Returns:
@@ -122,7 +164,7 @@ def verify(paths: Iterable[Path], jars: Sequence[Jar] | None = None, verified: S
     Raises:
         JarError: a jar's sha256 differs from the lock.
     """
-    jars = locked_jars() if jars is None else jars
+    jars = [jar for locked in jar_sets().values() for jar in locked] if jars is None else jars
     known = {name: jar for jar in jars for name in (jar.file_name, f"{jar.group}_{jar.file_name}")}
     named = [path for path in paths if path.name in known and path.is_file()]
     for path in named:
@@ -136,7 +178,7 @@ def relock(lock: Path, java: str = "java") -> None:
 
     Comment lines and the order of lines are preserved.
     """
-    jars = locked_jars(lock)
+    jars = [jar for locked in jar_sets(lock).values() for jar in locked]
     with tempfile.TemporaryDirectory(prefix="relock-") as scratch:
         fetched = _fetch(jars, Path(scratch), java)
         sums = {jar.coordinate: _sha256(fetched[jar]) for jar in jars}
@@ -152,13 +194,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tidelake.spark.jars", description=__doc__)
     parser.add_argument("--relock", action="store_true", help="rewrite the sha256 of every jar in the lock")
     parser.add_argument("--services", action="store_true", help="use services.lock and .jars/services")
+    parser.add_argument("--set", default="", help="fetch the jars of this set, such as s3, into .jars/SET")
     arguments = parser.parse_args(argv)
     lock, folder = (SERVICES_LOCK, SERVICES_FOLDER) if arguments.services else (jars_lock(), jars_folder())
+    folder = folder / arguments.set
     java = java_command()
     try:
         if arguments.relock:
             relock(lock, java)
-        jars = locked_jars(lock)
+        jars = locked_jars(lock, arguments.set)
         before = sum((folder / jar.file_name).exists() for jar in jars)
         paths = resolve(folder, java=java, jars=jars)
     except JarError as error:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from tidelake.spark.class_archive import options_to_use
 from tidelake.spark.installation import home
 from tidelake.spark.interrupt import keep_handler
-from tidelake.spark.jars import resolve, verify
+from tidelake.spark.jars import resolve, resolve_sets, verify
 
 VERIFIED_READS = {
     # A flipped bit in a page is an error, not a different value.
@@ -93,7 +93,10 @@ _OPTION_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "
 
 
 def start_session(
-    app_name: str = "tidelake", master: str | None = None, settings: Mapping[str, str] | None = None
+    app_name: str = "tidelake",
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    jar_sets: Iterable[str] = (),
 ) -> SparkSession:
     """Return the process's Spark session, and start it if there is none.
 
@@ -103,6 +106,8 @@ def start_session(
         app_name: the name in the Spark UI.
         master: the master's URL; None means the choice of spark-submit or, without spark-submit, `local[*]`.
         settings: Spark settings that override the defaults.
+        jar_sets: the sets of jars that the lakes of the session need: `jar_sets` of their settings. Jars that are
+            missing are fetched. Only the call that starts the JVM can add them.
 
     Raises:
         JarError: a locked jar has a different sha256, wherever the driver's JVM loads it from: `--jars`, `--packages`,
@@ -120,7 +125,7 @@ def start_session(
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         chosen |= {"spark.executor.extraJavaOptions": f"{_submitted_executor_options()} {_JAVA_OPTIONS}".strip()}
     else:
-        jars = [str(jar) for jar in resolve()]
+        jars = [str(jar) for jar in (*resolve(), *resolve_sets(jar_sets))]
         verified |= {Path(jar).resolve() for jar in jars}
         is_local = master is None or master.startswith("local")
         options = [_JAVA_OPTIONS, *(collector_options(settings or {}) if is_local else []), *options_to_use()]

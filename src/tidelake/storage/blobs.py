@@ -4,7 +4,8 @@ A blob is whole or absent: it is written once, under a name of its own. Folders 
 more than an object store offers: no rename, no link, no append. `local_disk` makes files as safe as objects; `objects`
 serves every other store. Only this module calls these two.
 
-An absent blob raises `FileNotFoundError` and a name in use `FileExistsError`, whatever the store.
+An absent blob raises `FileNotFoundError` and a name in use `FileExistsError`, whatever the store. Errors of an object
+store as a whole are `StoreUnreadable`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
+from tidelake.errors import StoreUnreadable
+from tidelake.settings.object_store import ObjectStorePlace, canonical_uri
 from tidelake.storage.local_disk import LocalDisk
 from tidelake.storage.location import Blob, Listing, Location
-from tidelake.storage.objects import Objects
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+    from pyspark.sql import SparkSession
+
+    from tidelake.storage.objects import Objects
 
 # --- bytes
 
@@ -82,6 +87,11 @@ def delete(location: Location) -> None:
 def delete_folder(folder: Location) -> None:
     """Delete everything below a folder, if it exists."""
     _backend(folder).delete_folder(folder)
+
+
+def may_be_torn(location: Location) -> bool:
+    """Return whether a blob may be there in part, after a loss of power. An object is whole or absent."""
+    return location.is_local
 
 
 def set_aside(location: Location, aside: Location) -> None:
@@ -176,20 +186,107 @@ def renew(folder: Location) -> None:
 # --- stores
 
 
+def remember(place: ObjectStorePlace) -> Location:
+    """Let this process reach a store as its settings say, and return its root; nothing is opened yet.
+
+    A process that is only given a root finds everything else in its environment.
+    """
+    if _places.get(place.uri) != place:
+        _places[place.uri] = place
+        _mounted.pop(place.uri, None)
+    return Location(place.uri)
+
+
 def mount(root: str, store: ObjectStore) -> Location:
     """Serve a root, such as `memory://here`, from this store in this process."""
+    from tidelake.storage.objects import Objects  # imported late: most lakes are on a disk
+
     _mounted[root] = Objects(store)
     return Location(root)
+
+
+def check_conditional_writes(location: Location) -> None:
+    """Check that of two writers of one object exactly one succeeds. `create` and `write` do so by themselves.
+
+    Raises:
+        ConditionalWritesMissing: no commit to this store would be safe.
+
+    Cost: nothing on a local disk; in an object store, one request for each process, and two for a new store.
+    """
+    backend = _backend(location)
+    if not isinstance(backend, LocalDisk):
+        backend.check_conditional_writes(location)
+
+
+def engine_error(location: Location, error: BaseException, access: str = "read") -> StoreUnreadable:
+    """Return the error for an engine that could not read or write a table in an object store."""
+    from tidelake.storage.store_errors import store_error
+
+    return store_error(str(location), access, error)
+
+
+def delta_options(location: Location) -> dict[str, str] | None:
+    """Return the storage options with which delta-rs reaches a table; they contain secrets. None: it needs none."""
+    if not location.root.startswith(_S3):
+        return None
+    from tidelake.storage import s3
+
+    return s3.delta_options(s3.access_of(_place_of(location)))
+
+
+def prepare_spark(spark: SparkSession, location: Location) -> None:
+    """Let a session read and write a store.
+
+    Raises:
+        SparkLacksStore: the session was started without the jars that this takes.
+    """
+    if location.root.startswith(_S3):
+        from tidelake.storage.spark_store import prepare
+
+        prepare(spark, _place_of(location))
+
+
+def spark_write_options(location: Location) -> dict[str, str]:
+    """Return the options with which Spark writes Parquet files that appear only if the whole job succeeds."""
+    if not location.root.startswith(_S3):
+        return {}
+    from tidelake.storage.spark_store import WRITE_OPTIONS
+
+    return WRITE_OPTIONS
+
+
+_S3 = "s3://"
+
+
+def _place_of(location: Location) -> ObjectStorePlace:
+    return _places.get(location.root) or ObjectStorePlace(uri=location.root)
 
 
 def _backend(location: Location) -> LocalDisk | Objects:
     if location.is_local:
         return _LOCAL_DISK
-    try:
-        return _mounted[location.root]
-    except KeyError:
-        raise ValueError(f"no store is mounted at {location.root}") from None
+    mounted = _mounted.get(location.root)
+    if mounted is None:
+        mounted = _mounted[location.root] = _connect(location.root)
+    return mounted
+
+
+def _connect(root: str) -> Objects:
+    """Open an object store by its URI."""
+    from tidelake.storage.objects import Objects
+
+    place = _places.get(root)
+    if root.startswith(_S3):
+        from tidelake.storage import s3
+
+        return Objects(s3.open_store(s3.access_of(place or ObjectStorePlace(uri=canonical_uri(root)))), is_remote=True)
+    if place is None:
+        raise ValueError(f"no store is mounted at {root}")
+    from obstore.store import from_url
+
+    return Objects(from_url(root), is_remote=True)
 
 
 _LOCAL_DISK = LocalDisk()
 _mounted: dict[str, Objects] = {}
+_places: dict[str, ObjectStorePlace] = {}

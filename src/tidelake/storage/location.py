@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from urllib.parse import quote
 
+from tidelake.settings.object_store import canonical_uri
 from tidelake.settings.place import folder_of
 
 UNFINISHED = "_unfinished-"
@@ -138,20 +139,20 @@ class Listing:
 
 
 Place = Location | PathLike[str] | str
-"""How a caller names a store or a topic: a path, a `file:` URI, or the URI of a mounted store."""
+"""How a caller names a store or a topic: a path, a `file:` URI, or the URI of an object store."""
 
 
 def locate(place: Place) -> Location:
     """Return the root that a path or a URI names.
 
     Raises:
-        ValueError: a `file:` URI names another machine, or is not absolute.
+        ValueError: a `file:` URI names another machine, or is not absolute, or the URI of an object store is not one.
 
-    >>> [locate(place).root for place in ("data/store/", "file:///data/my%20store", "s3://bucket/lake/")]
+    >>> [locate(place).root for place in ("data/store/", "file:///data/my%20store", "s3://bucket//lake/")]
     ['data/store', '/data/my store', 's3://bucket/lake']
     """
     if isinstance(place, Location):
         return place
     if isinstance(place, str) and "://" in place and not place.startswith("file:"):
-        return Location(place.rstrip("/"))
+        return Location(canonical_uri(place) if place[:3].lower() == "s3:" else place.rstrip("/"))
     return Location(str(folder_of(place, Path()) if isinstance(place, str) else Path(place)))

@@ -3,60 +3,145 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, BaseError
 
+from tidelake.errors import ConditionalWritesMissing, StoreUnreachable
 from tidelake.storage.location import HIDDEN, UNFINISHED, Blob, Listing, Location
+from tidelake.storage.store_errors import is_bucket_missing, store_error
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
+PROBE = "_conditional_writes"
+"""The object in the folder of each store that shows whether an object can be created twice."""
 _STREAM_BYTES = 1 << 20
+_NONCE = "tidelake-nonce"
+_CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.6, 6.4)
+"""How long to wait before each attempt to create an object."""
 
 
 class Objects:
-    """An object store; `blobs` documents each method. What the store acknowledges is durable."""
+    """An object store; `blobs` documents each method. What the store acknowledges is durable.
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    Errors of a remote store are `StoreUnreadable`: the store does not answer, has no such bucket, or refuses access.
+    obstore repeats requests, except those whose outcome is unknown.
+    """
+
+    def __init__(self, store: ObjectStore, is_remote: bool = False) -> None:
+        """Take the store.
+
+        Args:
+            store: the store.
+            is_remote: whether answers may be lost, and conditional writes missing.
+        """
+        self._store, self._is_remote = store, is_remote
+        self._has_conditional_writes = not is_remote
+
+    def check_conditional_writes(self, location: Location) -> None:
+        """Create one object twice, unless this process did so before. A store that was used before has the object."""
+        if self._has_conditional_writes:
+            return
+        probe = Location(location.root) / PROBE
+        nonces = [secrets.token_hex(16) for _ in range(2)]
+        created = [self._created(probe, nonces[0], nonces[0].encode())]
+        if created[0]:
+            created.append(self._created(probe, nonces[1], nonces[1].encode()))
+        if all(created):
+            self.delete(probe)
+            raise ConditionalWritesMissing("a second put replaced an object", location.root)
+        self._has_conditional_writes = True
 
     def read(self, location: Location) -> bytes:
-        return bytes(obstore.get(self._store, location.path).bytes())
+        with _errors_named(location, "read"):
+            return bytes(obstore.get(self._store, location.path).bytes())
 
     def open_file(self, location: Location) -> pa.NativeFile:
-        return pa.PythonFile(_Ranges(self._store, location.path), mode="r")
+        return pa.PythonFile(_Ranges(self._store, location), mode="r")
 
     def open_stream(self, location: Location) -> BinaryIO:
-        return io.BufferedReader(_Ranges(self._store, location.path), _STREAM_BYTES)
+        return io.BufferedReader(_Ranges(self._store, location), _STREAM_BYTES)
 
     def create(self, location: Location, data: bytes) -> None:
+        self.check_conditional_writes(location)
+        if not self._created(location, secrets.token_hex(16), data):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(location))
+
+    def _created(self, location: Location, nonce: str, data: bytes) -> bool:
+        """Create an object, and return whether it is this caller's.
+
+        A put without an answer may have happened, and may still happen. The nonce in the object's metadata tells: if
+        the object has it, the put happened; if it has another one, somebody else came first; if there is no object,
+        another put with the same nonce is safe.
+
+        Raises:
+            StoreUnreachable: the outcome is still unknown after all attempts.
+        """
+        lost: StoreUnreachable | None = None
+        for wait_s in _CREATE_WAITS_S:
+            time.sleep(wait_s)
+            try:
+                self._put_if_absent(location, nonce, data)
+                return True
+            except AlreadyExistsError:
+                if not self._is_remote:
+                    return False
+            except StoreUnreachable as error:
+                lost = error
+            with suppress(StoreUnreachable):
+                owner = self._owner_of(location)
+                if owner is not None:
+                    return owner == nonce
+        raise lost or StoreUnreachable("an object appears and disappears", str(location))
+
+    def _put_if_absent(self, location: Location, nonce: str, data: bytes) -> None:
+        attributes = {_NONCE: nonce} if self._is_remote else None
         try:
-            obstore.put(self._store, location.path, data, mode="create")
-        except AlreadyExistsError as error:
-            raise FileExistsError(str(location)) from error
+            obstore.put(self._store, location.path, data, mode="create", use_multipart=False, attributes=attributes)
+        except AlreadyExistsError:
+            raise
+        except (BaseError, OSError) as error:
+            if "NotImplemented" in str(error):
+                raise ConditionalWritesMissing("it does not implement them", location.root) from error
+            raise store_error(str(location), "write", error) from error
+
+    def _owner_of(self, location: Location) -> str | None:
+        """Return the nonce of the put that created an object, empty if it has none; None if there is no object."""
+        try:
+            with _errors_named(location, "read"):
+                found = obstore.get(self._store, location.path, options={"head": True})
+        except FileNotFoundError:
+            return None
+        return str(found.attributes.get(_NONCE, ""))
 
     @contextmanager
     def writing(self, location: Location) -> Iterator[pa.NativeFile]:
+        self.check_conditional_writes(location)
         sink = pa.BufferOutputStream()
         yield sink
-        obstore.put(self._store, location.path, sink.getvalue().to_pybytes())
+        with _errors_named(location, "write"):
+            obstore.put(self._store, location.path, sink.getvalue().to_pybytes())
 
     def delete(self, location: Location) -> None:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), _errors_named(location, "delete"):
             obstore.delete(self._store, location.path)
 
     def delete_folder(self, folder: Location) -> None:
         paths = [blob.location.path for blob in self.list_blobs(folder)]
         if paths:
-            obstore.delete(self._store, paths)
+            with _errors_named(folder, "delete"):
+                obstore.delete(self._store, paths)
 
     def set_aside(self, location: Location, aside: Location) -> None:
         self.create(aside, self.read(location))
@@ -64,7 +149,8 @@ class Objects:
 
     def exists(self, location: Location) -> bool:
         try:
-            obstore.head(self._store, location.path)
+            with _errors_named(location, "read"):
+                obstore.head(self._store, location.path)
         except FileNotFoundError:
             return False
         return True
@@ -80,7 +166,8 @@ class Objects:
         return [*(blob.location.name for blob in listing.blobs), *(below.name for below in listing.folders)]
 
     def list_folder(self, folder: Location, hidden: bool) -> Listing:
-        listed = obstore.list_with_delimiter(self._store, folder.path or None)
+        with _errors_named(folder, "list"):
+            listed = obstore.list_with_delimiter(self._store, folder.path or None)
         blobs = [_blob_of(folder.root, meta) for meta in listed["objects"]]
         folders = [Location(folder.root, path) for path in listed["common_prefixes"]]
         return Listing(
@@ -89,8 +176,9 @@ class Objects:
         )
 
     def list_blobs(self, folder: Location) -> list[Blob]:
-        chunks = obstore.list(self._store, folder.path or None)
-        return [_blob_of(folder.root, meta) for chunk in chunks for meta in chunk]
+        with _errors_named(folder, "list"):
+            chunks = obstore.list(self._store, folder.path or None)
+            return [_blob_of(folder.root, meta) for chunk in chunks for meta in chunk]
 
     def make_durable(self, location: Location) -> None:
         pass
@@ -100,26 +188,30 @@ class Objects:
 
     def now_s(self, folder: Location) -> float:
         """Write a blob and read its modification time: the store's clock may differ from this machine's."""
-        probe = (folder / f"{UNFINISHED}{secrets.token_hex(16)}").path
-        obstore.put(self._store, probe, b"")
+        probe = folder / f"{UNFINISHED}{secrets.token_hex(16)}"
+        with _errors_named(probe, "write"):
+            obstore.put(self._store, probe.path, b"")
         try:
-            return obstore.head(self._store, probe)["last_modified"].timestamp()
+            with _errors_named(probe, "read"):
+                return obstore.head(self._store, probe.path)["last_modified"].timestamp()
         finally:
-            obstore.delete(self._store, probe)
+            self.delete(probe)
 
     def last_change_s(self, folder: Location) -> float:
         return max((blob.changed_s for blob in self.list_blobs(folder)), default=0.0) or self.now_s(folder)
 
     def renew(self, folder: Location) -> None:
-        obstore.put(self._store, (folder / "_renewed").path, b"")
+        with _errors_named(folder, "write"):
+            obstore.put(self._store, (folder / "_renewed").path, b"")
 
 
 class _Ranges(io.RawIOBase):
     """A blob as a file; each read requests one range."""
 
-    def __init__(self, store: ObjectStore, path: str) -> None:
-        self._store, self._path, self._at = store, path, 0
-        self._size = obstore.head(store, path)["size"]
+    def __init__(self, store: ObjectStore, location: Location) -> None:
+        self._store, self._location, self._at = store, location, 0
+        with _errors_named(location, "read"):
+            self._size = obstore.head(store, location.path)["size"]
 
     def readable(self) -> bool:
         return True
@@ -138,9 +230,23 @@ class _Ranges(io.RawIOBase):
         length = min(len(buffer), self._size - self._at)
         if length <= 0:
             return 0
-        buffer[:length] = obstore.get_range(self._store, self._path, start=self._at, length=length)
+        with _errors_named(self._location, "read"):
+            buffer[:length] = obstore.get_range(self._store, self._location.path, start=self._at, length=length)
         self._at += length
         return length
+
+
+@contextmanager
+def _errors_named(location: Location, access: str) -> Iterator[None]:
+    """Raise an error of obstore as Tidelake's own, and an absent object as `FileNotFoundError`."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if is_bucket_missing(error):
+            raise store_error(str(location), access, error) from error
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(location)) from error
+    except (BaseError, OSError) as error:
+        raise store_error(str(location), access, error) from error
 
 
 def _blob_of(root: str, meta: ObjectMeta) -> Blob:

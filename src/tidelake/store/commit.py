@@ -21,6 +21,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
 from tidelake.errors import (
@@ -32,6 +33,8 @@ from tidelake.errors import (
     Indeterminate,
     NewerFormat,
     RunSwept,
+    StoreUnreachable,
+    StoreUnreadable,
 )
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
@@ -88,6 +91,7 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
     if is_table(path):
         return
     log = path / LOG
+    blobs.check_conditional_writes(path)
     blobs.make_folder(log)
     reach("table.after_folder")
     nonce = secrets.token_hex(16)
@@ -104,12 +108,17 @@ def create_table(path: Location, schema: pa.Schema, values: Mapping[str, int] | 
                 app_transactions=transactions, custom_metadata={"nonce": nonce, BEFORE: ""} | LAST
             ),
             post_commithook_properties=_NO_HOOKS,
+            storage_options=blobs.delta_options(apart),
         )
         reach("table.after_entry")
         with suppress(FileExistsError):
             blobs.create(entry_path(path, 0), blobs.read(entry_path(apart, 0)))
+    except (OSError, DeltaError) as error:
+        if path.is_local:
+            raise
+        raise blobs.engine_error(path, error, "write") from error
     finally:
-        with suppress(OSError):
+        with suppress(OSError, StoreUnreadable):
             blobs.delete_folder(apart)  # a sweep deletes leftovers
     blobs.make_durable([entry_path(path, 0)])
     blobs.make_names_durable([log, path, *path.parents])
@@ -299,6 +308,7 @@ class OpenTable:
         nonce = secrets.token_hex(16)
         transactions = [*(Transaction(name, value) for name, value in values.items()), Transaction(SEQ, self.seq + 1)]
         reach("commit.before_call", self.path.name)
+        blobs.check_conditional_writes(self.path)
         if read_markers(self.path).newest > self.version:  # not decided by the log: its newest entries may be lost
             raise Conflict(str(self.path), self.version + 1, "another commit was acknowledged already")
         table = _load_at(self.path, self.version)
@@ -345,11 +355,17 @@ class OpenTable:
         version = self.version + 1
         for wait_s in (0.0, 0.05, 0.2, 1.0):
             time.sleep(wait_s)
-            entry = read_entry(self.path, version)
+            entry = None
+            with suppress(StoreUnreachable):
+                entry = read_entry(self.path, version)
             if entry is not None:
                 if nonce_of(entry) == nonce:
                     return
                 raise Conflict(str(self.path), version, engine_fact(error)) from error
+        if not self.path.is_local:
+            refused = blobs.engine_error(self.path, error, "write")
+            if not isinstance(refused, StoreUnreachable):  # the store has answered that it did nothing
+                raise refused from error
         raise Indeterminate(str(self.path), version, nonce, engine_fact(error)) from error
 
     def _check_chain(self) -> None:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tidelake.settings.object_store import ObjectStorePlace
+from tidelake.storage import blobs
 from tidelake.storage.location import Location, Place, locate
 
 RUN = "_run"
@@ -189,9 +191,9 @@ class CollectionPaths:
 class Store:
     """A folder, local or in an object store, that holds a catalog and its collections."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place | ObjectStorePlace) -> None:
         """Take the store's location; nothing is opened."""
-        self.root = locate(place)
+        self.root = blobs.remember(place) if isinstance(place, ObjectStorePlace) else locate(place)
 
     @property
     def catalog(self) -> Location:

@@ -192,7 +192,8 @@ def _stored(frame: DataFrame, schema: pa.Schema, split_by: Sequence[str]) -> Dat
 
 def _write(stored: DataFrame, table: Location, run: str, split_by: Sequence[str]) -> list[RunFile]:
     folder = table / f"{RUN}={run}"
-    writer = stored.write.mode("errorifexists").options(**_NO_DICTIONARIES)
+    blobs.prepare_spark(stored.sparkSession, table)
+    writer = stored.write.mode("errorifexists").options(**_NO_DICTIONARIES, **blobs.spark_write_options(table))
     if split_by:
         writer = writer.partitionBy(*split_by)
     writer.parquet(str(folder))
@@ -217,6 +218,7 @@ def read_files(spark: SparkSession, table: Location, files: Iterable[RunFile], s
 
     Cost: the driver reads small files whole, and only the end of larger files.
     """
+    blobs.prepare_spark(spark, table)
     paths = []
     for file in files:
         open_verified(table, file).close()

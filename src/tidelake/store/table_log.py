@@ -21,7 +21,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidelake.errors import DamagedLog, DamagedTable
+from tidelake.errors import DamagedLog, DamagedTable, StoreAccessDenied
 from tidelake.spark.engine_errors import engine_fact, is_panic
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
@@ -392,6 +392,9 @@ def _unless_read_only() -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
+    except StoreAccessDenied as error:
+        if error.access not in ("write", "delete"):
+            raise
 
 
 def _finish(path: Location, version: int, text: bytes) -> str:
@@ -402,7 +405,13 @@ def _finish(path: Location, version: int, text: bytes) -> str:
 
 
 def _set_torn_entry_aside(path: Location, version: int) -> None:
-    """Move a torn newest entry, which was never acknowledged, to another name."""
+    """Move a torn newest entry, which was never acknowledged, to another name.
+
+    Raises:
+        DamagedLog: the store never tears an entry, so something else has changed it.
+    """
+    if not blobs.may_be_torn(entry_path(path, version)):
+        raise DamagedLog(str(path), f"the entry of version {version} is not the one that was written")
     entry, aside = entry_path(path, version), path / LOG / f".torn-{version:020d}-{secrets.token_hex(4)}"
     try:
         blobs.set_aside(entry, aside)
@@ -569,8 +578,10 @@ def load_table(path: Location) -> DeltaTable:
         DamagedTable: there is no table, or delta-rs cannot read its log.
     """
     try:
-        return DeltaTable(str(path))
+        return DeltaTable(str(path), storage_options=blobs.delta_options(path))
     except BaseException as error:
+        if isinstance(error, OSError) and not path.is_local:
+            raise blobs.engine_error(path, error) from error
         if not isinstance(error, DeltaError) and not is_panic(error):
             raise
         if _set_aside(path, path / LOG / _HINT):  # everything except the hint is verified

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tidelake.errors import ConfigurationError, SourceError, TopicMissing, TopicUnreachable
 from tidelake.protocol.order import INT64_MAX
-from tidelake.settings.kafka import KafkaSettings, Secret
+from tidelake.settings.kafka import KafkaSettings
+from tidelake.settings.secret import read_secret
 
 _UNKNOWN = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -198,27 +198,6 @@ def java_settings(settings: KafkaSettings) -> dict[str, str]:
     if settings.ssl_key_password is not None:
         options["ssl.key.password"] = read_secret(settings.ssl_key_password, "kafka.ssl_key_password")
     return options
-
-
-def read_secret(secret: Secret, field: str) -> str:
-    """Read a secret from its environment variable, or from its file without the last line break.
-
-    Raises:
-        ConfigurationError: the secret cannot be read; the error names the place, never the content.
-    """
-    if secret.env is not None:
-        value = os.environ.get(secret.env)
-        if not value:
-            raise ConfigurationError(
-                "environment", secret.env, f"is not set, but {field} is read from it", "set it for this process"
-            )
-        return value
-    assert secret.file is not None
-    try:
-        return secret.file.read_text(encoding="utf-8").removesuffix("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        problem = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigurationError(str(secret.file), field, f"cannot be read: {problem}", "correct the path") from None
 
 
 def _quoted(text: str) -> str:

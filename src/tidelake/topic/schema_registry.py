@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 from tidelake.errors import RegistryUnreachable
 from tidelake.settings.loopback import is_loopback
 from tidelake.settings.registry import RegistrySettings
-from tidelake.topic.cluster import read_secret
+from tidelake.settings.secret import read_secret
 
 _NOT_FOUND = 404
 

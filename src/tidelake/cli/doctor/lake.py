@@ -16,6 +16,7 @@ from tidelake.errors import TidelakeError, TopicUnreachable
 if TYPE_CHECKING:
     from tidelake.settings.collection import CollectionSettings
     from tidelake.settings.lake import Settings
+    from tidelake.settings.object_store import ObjectStorePlace
     from tidelake.store.catalog import Catalog
 
 _SKEW_WARN_S, _SKEW_FAIL_S = 2.0, 60.0
@@ -38,14 +39,35 @@ def lake_findings(config: Path) -> Iterator[Finding]:
     if not problems:
         names = "1 collection" if len(settings.collections) == 1 else f"{len(settings.collections)} collections"
         yield Finding("settings", "ok", f"{config}: {names}")
-    yield from _store(settings)
+    if isinstance(settings.store, Path):
+        yield from _folder(settings.store)
+    else:
+        yield from _object_store(settings.store)
     yield from _servers(settings)
     yield from _collections(settings)
 
 
-def _store(settings: Settings) -> Iterator[Finding]:
+def _object_store(place: ObjectStorePlace) -> Iterator[Finding]:
+    """Check an object store: whether it answers, whether it can be written to, its conditional writes, and its clock.
+
+    The object that shows whether the store has conditional writes stays in it; jobs create the same one.
+    """
+    from tidelake.storage import blobs
+
+    root = blobs.remember(place)
+    try:
+        ahead_s = blobs.now_s(root) - clock.time()
+        blobs.check_conditional_writes(root)
+    except TidelakeError as error:
+        yield failed("store", error)
+        return
+    yield Finding("store", "ok", f"{place} can be written to, and has conditional writes")
+    yield _clock(ahead_s)
+
+
+def _folder(store: Path) -> Iterator[Finding]:
     """Check the store's folder: whether this user may write to it, its disk, and its clock."""
-    nearest = next(above for above in (settings.store, *settings.store.absolute().parents) if above.exists())
+    nearest = next(above for above in (store, *store.absolute().parents) if above.exists())
     if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
         fact = f"this user has no permission to read and write {nearest}"
         yield Finding("store", "fail", fact, "give the user permission, or run as the owner of the folder")
@@ -61,11 +83,8 @@ def _store(settings: Settings) -> Iterator[Finding]:
         fact = f"{nearest} cannot be written to: {(error.strerror or str(error)).lower()}"
         yield Finding("store", "fail", fact, "mount it for writing, or free some space")
         return
-    exists = settings.store.exists()
-    yield Finding(
-        "store", "ok", f"{settings.store}" if exists else f"{settings.store} will be created by the first job"
-    )
-    yield disk_space("disk", settings.store)
+    yield Finding("store", "ok", f"{store}" if store.exists() else f"{store} will be created by the first job")
+    yield disk_space("disk", store)
     yield _clock(ahead_s)
 
 

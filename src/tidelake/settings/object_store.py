@@ -1,0 +1,179 @@
+"""The place of a store in an object store, and how that object store is reached."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from tidelake.settings.block import Block, Frozen
+from tidelake.settings.loopback import is_loopback
+from tidelake.settings.place import scheme_of
+from tidelake.settings.secret import Secret, read_secret_place
+
+UNTESTED = ("gs", "az", "abfss")
+"""Schemes of object stores that the tests have never run on."""
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
+_SEGMENT = re.compile(r"[A-Za-z0-9._=+-]+")
+_SECRETS = ("access_key_id", "secret_access_key", "session_token")
+
+
+class S3Settings(Frozen):
+    """How the bucket of the store is reached."""
+
+    endpoint: str | None = Field(default=None, pattern=r"^https?://[^@/\s?#]+/?$")
+    """The URL of the service, such as `https://minio.example:9000`; by default AWS_ENDPOINT_URL, else Amazon S3."""
+    region: str | None = Field(default=None, pattern=r"^[A-Za-z0-9-]+$")
+    """The region of the bucket; by default AWS_REGION or AWS_DEFAULT_REGION, else `us-east-1`."""
+    path_style: bool | None = None
+    """Whether requests name the bucket in the path, not in the host; by default with an `endpoint` only."""
+    ca_file: Path | None = None
+    """Certificate authorities to trust as well, in PEM."""
+    allow_http: bool = False
+    """Whether data may be sent over `http://` to another machine, where anyone in between can read it."""
+    access_key_id: Secret | None = None
+    """The place of the access key's id; without it, credentials come from the environment or the machine's role."""
+    secret_access_key: Secret | None = None
+    """The place of the secret access key."""
+    session_token: Secret | None = None
+    """The place of the token of temporary credentials."""
+    request_timeout_s: int = Field(default=30, ge=1)
+    """Maximum time to wait for a response; a request is repeated for at most as long."""
+
+
+class ObjectStorePlace(Frozen):
+    """A store in an object store: its canonical URI, and how the object store is reached."""
+
+    uri: str
+    s3: S3Settings = S3Settings()
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the URI."""
+        return self.uri.partition("://")[0]
+
+    @property
+    def bucket(self) -> str:
+        """The name of the bucket."""
+        return bucket_and_prefix(self.uri)[0]
+
+    @property
+    def prefix(self) -> str:
+        """What the names of all objects begin with, without slashes at its ends; empty for the whole bucket."""
+        return bucket_and_prefix(self.uri)[1]
+
+    def __str__(self) -> str:
+        """The URI."""
+        return self.uri
+
+
+def bucket_and_prefix(uri: str) -> tuple[str, str]:
+    """Return the bucket and the prefix of a canonical URI.
+
+    >>> bucket_and_prefix("s3://lake/shop/eu"), bucket_and_prefix("s3://lake")
+    (('lake', 'shop/eu'), ('lake', ''))
+    """
+    bucket, _, prefix = uri.partition("://")[2].partition("/")
+    return bucket, prefix
+
+
+def canonical_uri(text: str) -> str:
+    """Return the one URI of an object store's folder: its scheme in lower case, and no empty segments.
+
+    Raises:
+        ValueError: the bucket or a segment has characters that a URI and a path would write in different ways.
+
+    >>> canonical_uri("S3://lake//shop/"), canonical_uri("s3://lake")
+    ('s3://lake/shop', 's3://lake')
+    """
+    scheme, _, rest = text.partition("://")
+    bucket, *segments = rest.split("/")
+    if not _BUCKET.fullmatch(bucket) and not (scheme.lower() == "abfss" and "@" in bucket):
+        raise ValueError(f"does not name a bucket: {bucket!r}")
+    names = [segment for segment in segments if segment]
+    for name in names:
+        if name in (".", "..") or not _SEGMENT.fullmatch(name):
+            raise ValueError(f"has other characters than letters, digits and `._=+-` in the name {name!r}")
+    return "/".join([f"{scheme.lower()}://{bucket}", *names])
+
+
+def read_object_store(document: Block) -> ObjectStorePlace | None:
+    """Read `store` if it is the URI of an object store, with the block that says how it is reached.
+
+    Returns:
+        None if the store is a folder on this machine.
+
+    Raises:
+        ConfigurationError: the URI or the block is invalid, or the object store is not supported.
+    """
+    place, text = document.child("store"), document.get("store")
+    scheme = scheme_of(text) if isinstance(text, str) else None
+    allows_untested = _read_untested(document.child("untested_stores")) if "untested_stores" in document else False
+    if scheme in UNTESTED and not allows_untested:
+        place.fail(
+            f"is a URI with the scheme '{scheme}', and Tidelake was never tested on such stores",
+            "use an s3: or file: URI, or a path; or set `untested_stores: allow`",
+        )
+    if "s3" in document and scheme != "s3":
+        document.child("s3").fail("has no effect: the store has no s3: URI", "remove it, or write `store: s3://…`")
+    if scheme is None or scheme == "file":
+        return None
+    if scheme != "s3" and scheme not in UNTESTED:
+        _refuse_scheme(place, scheme)
+    try:
+        uri = canonical_uri(str(text))
+    except ValueError as error:
+        place.fail(str(error), f"write it as `{scheme}://bucket/folder`")
+    return ObjectStorePlace(uri=uri, s3=_read_s3(document.child("s3")) if "s3" in document else S3Settings())
+
+
+def _refuse_scheme(place: Block, scheme: str) -> NoReturn:
+    fix = "write `s3://bucket/folder`" if scheme in ("s3a", "s3n") else "give a path, or a file: or s3: URI"
+    place.fail(f"is a URI with the scheme '{scheme}', but only 'file' and 's3' are supported", fix)
+
+
+def _read_untested(place: Block) -> bool:
+    if place.value != "allow":
+        place.fail(f"is not `allow`: {place.value!r}", "write `untested_stores: allow`, or remove it")
+    return True
+
+
+def _read_s3(block: Block) -> S3Settings:
+    if not isinstance(block.value, dict):
+        block.fail("is not a mapping", "give at least one setting, such as `region: eu-central-1`")
+    block.check_keys(S3Settings.model_fields)
+    values: dict[str, Any] = dict(block.value)
+    if isinstance(values.get("ca_file"), str):
+        values["ca_file"] = block.folder / values["ca_file"]
+    for name in _SECRETS:
+        if name in block:
+            values[name] = read_secret_place(block.child(name))
+    if (values.get("access_key_id") is None) != (values.get("secret_access_key") is None):
+        block.child("secret_access_key").fail(
+            "access_key_id and secret_access_key must be set together", "set both, or neither"
+        )
+    if values.get("session_token") is not None and values.get("access_key_id") is None:
+        block.child("session_token").fail("has no effect without access_key_id", "set all three, or remove it")
+    # An address may contain a password.
+    settings = block.validate(S3Settings, values, "see docs/guides/s3.md", shows_value=False)
+    _check_clear_text(block, settings)
+    return settings
+
+
+def _check_clear_text(block: Block, settings: S3Settings) -> None:
+    """Refuse to send data in the clear to another machine, unless the settings explicitly allow it."""
+    is_clear = settings.endpoint is not None and settings.endpoint.startswith("http:")
+    if settings.allow_http and not is_clear:
+        block.child("allow_http").fail("has no effect: no data is sent over http", "remove it")
+    try:
+        host = urlsplit(settings.endpoint or "").hostname or ""
+    except ValueError:  # brackets that do not enclose an address
+        block.child("endpoint").fail("is not the address of a service", "write it as `https://host:9000`")
+    if is_clear and not settings.allow_http and not is_loopback(host):
+        block.child("endpoint").fail(
+            f"data would go to {host} over http, where anyone in between can read it",
+            "use https, or set `allow_http: true` in the `s3:` block",
+        )

@@ -1,0 +1,188 @@
+"""How S3 is reached, for each of the three engines that do so: obstore, delta-rs, and Spark's S3A.
+
+All three get the same endpoint, region and credentials. The environment says what the settings leave out. What this
+module returns contains secrets: it must not be logged, put into an error, or stored.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidelake.errors import ConfigurationError
+from tidelake.settings.loopback import is_loopback
+from tidelake.settings.object_store import ObjectStorePlace
+from tidelake.settings.secret import read_secret
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+_CONNECT_TIMEOUT_S = 5
+_SOCKET_TIMEOUT_S_MIN = 15
+"""The shortest timeout that S3A accepts without a warning."""
+_RETRIES_MAX = 5
+_REGION = "us-east-1"
+_CREDENTIALS = ("access_key_id", "secret_access_key", "session_token")
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a bucket is reached, with the settings and the environment taken together."""
+
+    bucket: str
+    prefix: str
+    endpoint: str | None
+    region: str
+    path_style: bool
+    allow_http: bool
+    timeout_s: int
+    credentials: dict[str, str] = field(repr=False)
+    """By the names in `S3Settings`, if the settings give any; else each engine finds them in its environment."""
+    ca_file: Path | None = None
+
+    @property
+    def host_endpoint(self) -> str | None:
+        """The endpoint that requests go to: the bucket is part of its host unless it is part of the path."""
+        if self.endpoint is None or self.path_style:
+            return self.endpoint
+        scheme, _, host = self.endpoint.partition("://")
+        return f"{scheme}://{self.bucket}.{host}"
+
+
+def access_of(place: ObjectStorePlace) -> Access:
+    """Read what the settings name, and what the environment has for the rest.
+
+    Raises:
+        ConfigurationError: a secret or the file of the certificate authorities cannot be read.
+    """
+    settings, environment = place.s3, os.environ
+    endpoint = settings.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    endpoint = endpoint.rstrip("/") if endpoint else None
+    path_style = settings.path_style
+    if path_style is None:  # a dot in the name of a bucket would not fit the certificate of its host
+        path_style = endpoint is not None or "." in place.bucket
+    credentials = {name: secret for name in _CREDENTIALS if (secret := getattr(settings, name)) is not None}
+    return Access(
+        bucket=place.bucket,
+        prefix=place.prefix,
+        endpoint=endpoint,
+        region=settings.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or _REGION,
+        path_style=path_style,
+        allow_http=settings.allow_http or _is_of_this_machine(endpoint) or environment.get("AWS_ALLOW_HTTP") == "true",
+        timeout_s=settings.request_timeout_s,
+        credentials={name: read_secret(secret, f"s3.{name}") for name, secret in credentials.items()},
+        ca_file=settings.ca_file,
+    )
+
+
+def open_store(access: Access) -> S3Store:
+    """Open the bucket for obstore; nothing is sent yet."""
+    from obstore.store import S3Store
+
+    config: dict[str, Any] = {
+        "region": access.region,
+        "virtual_hosted_style_request": not access.path_style,
+        "conditional_put": "etag",
+        **access.credentials,
+    }
+    if access.host_endpoint is not None:
+        config["endpoint"] = access.host_endpoint
+    options: dict[str, Any] = {
+        "allow_http": access.allow_http,
+        "timeout": timedelta(seconds=access.timeout_s),
+        "connect_timeout": timedelta(seconds=min(_CONNECT_TIMEOUT_S, access.timeout_s)),
+    }
+    if access.ca_file is not None:
+        options["root_certificate"] = _read_ca(access.ca_file)
+    return S3Store(
+        access.bucket,
+        prefix=access.prefix or None,
+        config=config,  # type: ignore[arg-type]
+        client_options=options,  # type: ignore[arg-type]
+        retry_config={
+            "max_retries": _RETRIES_MAX,
+            "retry_timeout": timedelta(seconds=access.timeout_s),
+            "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2},
+        },
+    )
+
+
+def delta_options(access: Access) -> dict[str, str]:
+    """Return the storage options of delta-rs."""
+    options = {
+        "aws_conditional_put": "etag",
+        "aws_region": access.region,
+        "aws_virtual_hosted_style_request": str(not access.path_style).lower(),
+        "aws_allow_http": str(access.allow_http).lower(),
+        "timeout": f"{access.timeout_s}s",
+        "connect_timeout": f"{min(_CONNECT_TIMEOUT_S, access.timeout_s)}s",
+        "max_retries": str(_RETRIES_MAX),
+        "retry_timeout": f"{access.timeout_s}s",
+        **{f"aws_{name}": value for name, value in access.credentials.items()},
+    }
+    if access.host_endpoint is not None:
+        options["aws_endpoint_url"] = access.host_endpoint
+    if access.ca_file is not None:
+        _trust(access.ca_file)
+    return options
+
+
+def hadoop_options(access: Access) -> dict[str, str]:
+    """Return the options of S3A for the bucket. Spark must not get them on a command line: anybody could read it."""
+    options = {
+        "endpoint.region": access.region,
+        "path.style.access": str(access.path_style).lower(),
+        "connection.ssl.enabled": str(not (access.endpoint or "").startswith("http:")).lower(),
+        "connection.timeout": f"{max(_SOCKET_TIMEOUT_S_MIN, access.timeout_s)}s",
+        "attempts.maximum": str(_RETRIES_MAX),
+        "retry.limit": str(_RETRIES_MAX),
+        # Only files of tasks that succeeded appear, each under its final name, when the whole job succeeds.
+        "committer.name": "magic",
+        "committer.magic.enabled": "true",
+    }
+    if access.endpoint is not None:
+        options["endpoint"] = access.endpoint
+    for name, value in access.credentials.items():
+        options[_HADOOP_NAMES[name]] = value
+    if access.credentials:
+        kind = "Temporary" if "session_token" in access.credentials else "Simple"
+        options["aws.credentials.provider"] = f"org.apache.hadoop.fs.s3a.{kind}AWSCredentialsProvider"
+    return {f"fs.s3a.bucket.{access.bucket}.{name}": value for name, value in options.items()}
+
+
+_HADOOP_NAMES = {"access_key_id": "access.key", "secret_access_key": "secret.key", "session_token": "session.token"}
+
+
+def _is_of_this_machine(endpoint: str | None) -> bool:
+    host = (endpoint or "").partition("://")[2]
+    return bool(host) and is_loopback(host.rpartition(":")[0] or host)
+
+
+def _read_ca(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "not PEM"
+        raise ConfigurationError(str(file), "s3.ca_file", f"cannot be read: {problem}", "correct the path") from None
+
+
+_trusted: set[Path] = set()
+
+
+def _trust(ca_file: Path) -> None:
+    """Let delta-rs trust these authorities besides those of the machine: it only knows the variable SSL_CERT_FILE."""
+    if ca_file in _trusted:
+        return
+    known = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().cafile
+    parts = [Path(known).read_text(encoding="utf-8")] if known and Path(known).is_file() else []
+    with tempfile.NamedTemporaryFile("w", prefix="tidelake-ca-", suffix=".pem", delete=False) as bundle:
+        bundle.write("\n".join([*parts, _read_ca(ca_file)]))
+    atexit.register(Path(bundle.name).unlink, missing_ok=True)
+    os.environ["SSL_CERT_FILE"] = bundle.name
+    _trusted.add(ca_file)

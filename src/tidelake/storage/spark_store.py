@@ -1,0 +1,74 @@
+"""Lets a Spark session read and write an S3 store, through Hadoop's S3A."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelake.errors import SparkLacksStore
+from tidelake.settings.object_store import ObjectStorePlace
+from tidelake.storage.s3 import access_of, hadoop_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_COMMITTER = "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter"
+WRITE_OPTIONS = {"spark.sql.parquet.output.committer.class": _COMMITTER}
+"""The options of a write of Parquet files: without a rename, which an object store would do by copying."""
+_ALL_BUCKETS = {
+    "fs.s3.impl": _FILE_SYSTEM,
+    "mapreduce.outputcommitter.factory.scheme.s3": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory",
+}
+_PASSWORD = "changeit"
+"""The password of Java's own certificate authorities, which are public."""
+_prepared: dict[str, tuple[object, ObjectStorePlace]] = {}
+"""By URI: the Spark context that was prepared last, and how it reaches the store."""
+
+
+def prepare(spark: SparkSession, place: ObjectStorePlace) -> None:
+    """Give a session the options for a store. They are not part of Spark's own configuration, which its UI shows.
+
+    Raises:
+        SparkLacksStore: the session was started without the jars.
+    """
+    context = spark.sparkContext
+    if _prepared.get(place.uri) == (context, place):
+        return
+    hadoop: Any = context._jsc.hadoopConfiguration()
+    for name in (_FILE_SYSTEM, _COMMITTER):
+        if hadoop.getClassByNameOrNull(name) is None:
+            raise SparkLacksStore(place.uri, f"it has no class {name.rpartition('.')[2]}")
+    access = access_of(place)
+    for name, value in _ALL_BUCKETS.items():
+        hadoop.setIfUnset(name, value)  # a platform may have a file system of its own for S3
+    for name, value in hadoop_options(access).items():
+        hadoop.set(name, value)
+    if access.ca_file is not None:
+        _trust(context._gateway, str(access.ca_file))
+    _prepared[place.uri] = context, place
+
+
+def _trust(gateway: Any, ca_file: str) -> None:
+    """Let the driver's JVM trust certificate authorities besides its own; executors elsewhere need the same setting."""
+    jvm = gateway.jvm
+    authorities = jvm.java.io.File(jvm.java.lang.System.getProperty("java.home"), "lib/security/cacerts")
+    password = gateway.new_array(jvm.char, len(_PASSWORD))
+    for number, character in enumerate(_PASSWORD):
+        password[number] = character
+    store = jvm.java.security.KeyStore.getInstance(authorities, password)
+    stream = jvm.java.io.FileInputStream(ca_file)
+    try:
+        certificates = jvm.java.security.cert.CertificateFactory.getInstance("X.509").generateCertificates(stream)
+    finally:
+        stream.close()
+    for number, certificate in enumerate(certificates):
+        store.setCertificateEntry(f"tidelake-{number}", certificate)
+    file = jvm.java.io.File.createTempFile("tidelake-trust-", ".store")
+    file.deleteOnExit()
+    output = jvm.java.io.FileOutputStream(file)
+    try:
+        store.store(output, password)
+    finally:
+        output.close()
+    for name, value in {"": file.getPath(), "Password": _PASSWORD, "Type": store.getType()}.items():
+        jvm.java.lang.System.setProperty(f"javax.net.ssl.trustStore{name}", value)

@@ -1,0 +1,187 @@
+"""A lake whose store is in S3 does what a lake on a disk does, and survives the same kills."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from tests.crash.harness import Nursery, check_acknowledged, said, state_of
+from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.services.object_store import ObjectStore, object_store_server
+from tidelake import open_lake
+from tidelake.cli.app import app
+from tidelake.errors import TidelakeError
+from tidelake.settings.object_store import ObjectStorePlace
+from tidelake.storage import blobs
+from tidelake.storage.objects import PROBE
+from tidelake.storage.s3 import access_of, open_store
+
+pytestmark = [pytest.mark.spark, pytest.mark.services]
+
+
+@pytest.fixture
+def on_s3(tmp_path: Path, spark: SparkSession, object_store: ObjectStore) -> Lake:
+    """A plain collection on an empty topic."""
+    return Lake(tmp_path, spark, lake=object_store.settings())
+
+
+def send_first(lake: Lake) -> None:
+    lake.send(
+        updates(((1, 10), 0, 1), ((2, None), 0, 1)),
+        updates(((1, 10), 0, 1), ((3, 30), 1, 2)),  # the first is a copy
+        progress([0], [2], {0: 2, 1: 1}),
+        b"\x07 not a message",
+    )
+
+
+def send_second(lake: Lake) -> None:
+    lake.send(updates(((2, None), 2, -1), ((4, 40), 3, 1)), progress([2], [4], {2: 1, 3: 1}), updates(((5, 5), 4, 1)))
+
+
+def story_of(lake: Lake) -> dict[str, Any]:
+    """What every step says and shows, apart from random names."""
+    send_first(lake)
+    first = lake.run()
+    send_second(lake)
+    lake.send(updates(((9, 9), 0, 1)))  # late
+    ingested, second = lake.ingest(), lake.seal()
+    contents = {as_of: lake.contents(as_of) for as_of in range(4)}
+    validated = lake.validate(full=True)
+    published = lake.current().results[NAME]
+    compacted = lake.compact()
+    again = lake.validate(full=True)
+    return {
+        "sealed": [(sealed.upper, sealed.closed) for sealed in (first, second)],
+        "ingested": (ingested.ticks, ingested.copies_dropped),
+        "contents": contents,
+        "validated": [(report.damaged, report.mismatches, report.upper) for report in (validated, again)],
+        "published": (published.rows, published.contents_rows, published.as_of),
+        "compacted": (compacted.merges, compacted.rows_before, compacted.rows_after),
+        "contents after": lake.contents(3),
+        "quarantined": lake.quarantined(),
+        "state": {name: value for name, value in state_of(lake).items() if name != "proofs"},
+        "runs": sorted(file.run.partition("-")[0] for file in lake.table.files()),
+        "hashes": sorted((file.rows, file.rows_hash) for file in lake.table.files()),
+    }
+
+
+def test_a_lake_on_s3_equals_the_same_lake_on_a_disk(on_s3: Lake, tmp_path: Path, spark: SparkSession) -> None:
+    on_disk = Lake(tmp_path / "disk", spark)
+    assert story_of(on_s3) == story_of(on_disk)
+    assert not (tmp_path / "store").exists()
+    root = on_s3.catalog.store.root
+    names = {blob.location.path.partition("/")[0] for blob in blobs.list_blobs(root)}
+    assert names == {PROBE, "c", "catalog", "tables"}
+    left = [blob.location.path for blob in blobs.list_blobs(root) if "__magic" in blob.location.path]
+    assert left == [], "Spark leaves nothing unfinished behind"
+
+    done = CliRunner().invoke(app, ["status", "--config", str(on_s3.file)])
+    assert "upper 4" in done.stdout.replace("│", "") or "4" in done.stdout, done.stdout
+    lake = open_lake(on_s3.file)
+    assert lake.collection(NAME).upper == 4
+    assert not lake.collection(NAME).verify(deep=True).damages
+    found = CliRunner().invoke(app, ["doctor", "--config", str(on_s3.file)])
+    assert "has conditional writes" in found.stdout, found.stdout
+
+
+def test_a_flipped_bit_in_an_object_is_an_error_and_no_other_value(on_s3: Lake) -> None:
+    send_first(on_s3)
+    on_s3.run()
+    (file,) = [file for file in on_s3.table.files() if file.run.startswith("ingest-")]
+    location = on_s3.table.path / file.path
+    whole = bytearray(blobs.read(location))
+    column = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(0).column(0)
+    first = column.dictionary_page_offset or column.data_page_offset
+    whole[first + column.total_compressed_size - 1] ^= 1
+    place = on_s3.settings.store
+    assert isinstance(place, ObjectStorePlace)
+    obstore.put(open_store(access_of(place)), location.path, bytes(whole))
+    frame = on_s3.spark.read.parquet(str(location))
+    with pytest.raises(Exception, match=r"CRC|checksum|could not verify|corrupt"):
+        frame.select("_time").collect()
+    with pytest.raises(TidelakeError, match=r"is not the one that was committed"):
+        on_s3.contents(0)
+
+
+def test_large_runs_are_written_in_several_files_without_a_rename(on_s3: Lake) -> None:
+    from tidelake.store.files import check_whole, describe_run, open_verified
+    from tidelake.store.runs import read_files, write_updates
+
+    schema = pa.schema([("_time", pa.int64()), ("_diff", pa.int64()), ("text", pa.string()), ("_run", pa.string())])
+    frame = on_s3.spark.range(120_000, numPartitions=3).selectExpr(
+        "id AS _time", "1L AS _diff", "sha2(cast(id AS string), 512) AS text", "id % 2 = 0 AS even"
+    )
+    table = on_s3.catalog.store.root / "c" / "test" / "updates"
+    written = write_updates(frame, table, "ingest-0-0", schema, ["even"])
+    assert len(written.files) == 6
+    assert sum(file.rows for file in written.files) == 120_000
+    assert max(file.bytes for file in written.files) > 1 << 20, "the digests of these files cover the footer"
+    assert [file.path for file in describe_run(table, "ingest-0-0")] == [file.path for file in written.files]
+    for file in written.files:
+        open_verified(table, file).close()
+    check_whole(table, written.files)
+    rows = read_files(on_s3.spark, table, written.files, schema)
+    assert rows.selectExpr("count(*)", "count(DISTINCT text)", "sum(_time)").first() == (
+        120_000,
+        120_000,
+        7_199_940_000,
+    )
+
+
+def test_all_engines_trust_the_authorities_in_the_settings(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", os.environ.get("SSL_CERT_FILE", ""))  # restores it after the test
+    with object_store_server(tmp_path, uses_tls=True) as server:
+        lake = Lake(tmp_path / "lake", spark, lake=server.settings())
+        send_first(lake)
+        assert lake.run().upper == 2
+        assert lake.contents(1) == {(1, 10): 1, (2, None): 1, (3, 30): 2}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, nursery: Nursery) -> dict[str, Any]:
+    """How a life on a disk ends without a kill."""
+    return life_of(tmp_path_factory.mktemp("undisturbed"), spark, nursery, {}, None)
+
+
+@pytest.mark.parametrize("stop", ["commit.after_call.updates", "compact.after_write"])
+@pytest.mark.parametrize("place", ["file", "s3"])
+def test_a_kill_changes_nothing(
+    place: str,
+    stop: str,
+    undisturbed: dict[str, Any],
+    tmp_path: Path,
+    spark: SparkSession,
+    nursery: Nursery,
+    request: pytest.FixtureRequest,
+) -> None:
+    store = request.getfixturevalue("object_store").settings() if place == "s3" else {}
+    assert life_of(tmp_path, spark, nursery, store, stop) == undisturbed
+
+
+def life_of(
+    root: Path, spark: SparkSession, nursery: Nursery, store: dict[str, Any], stop: str | None
+) -> dict[str, Any]:
+    """Run a schedule in a process that is killed at a failpoint, then once more; return the state of all tables."""
+    lake = Lake(root, spark, lake=store, keep=1)
+    send_first(lake)
+    send_second(lake)
+    words = root / "said.jsonl"
+    order = {"config": str(lake.file), "said": str(words), "steps": ["ingest", "seal", "compact"]}
+    if stop is not None:
+        assert nursery.run(order | {"stop": stop}) == -9, words.with_suffix(".log").read_text()
+        assert {"stopped": stop} in said(words)
+    assert nursery.run(order) == 0, words.with_suffix(".log").read_text()
+    check_acknowledged(lake, said(words))
+    assert not lake.validate().damaged
+    return state_of(lake)

@@ -1,0 +1,360 @@
+"""Commits to a store in S3, and what goes wrong on the way there; without a JVM."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from tests.services.faulty_proxy import Fault, FaultyProxy, faulty_proxy, refusal
+from tests.services.object_store import ENVIRONMENT, ObjectStore
+from tidelake.errors import (
+    BucketMissing,
+    ConditionalWritesMissing,
+    Conflict,
+    DamagedLog,
+    Indeterminate,
+    StoreAccessDenied,
+    StoreUnreachable,
+    StoreUnreadable,
+    TidelakeError,
+    WrongRegion,
+)
+from tidelake.lake import Lake
+from tidelake.settings.lake import load_settings
+from tidelake.settings.object_store import ObjectStorePlace
+from tidelake.storage import blobs
+from tidelake.storage.location import Location, locate
+from tidelake.storage.objects import PROBE
+from tidelake.store import commit
+from tidelake.store.acknowledged import ACKED
+from tidelake.store.commit import OpenTable, create_table, maintain
+from tidelake.store.files import read_rows, write_run
+from tidelake.store.layout import Store
+from tidelake.store.table_log import check_log, checkpoints, entry_path, nonce_of, read_entry
+
+pytestmark = pytest.mark.services
+
+SCHEMA = pa.schema([("_time", pa.int64()), ("a", pa.int64()), ("_run", pa.string())])
+ENTRY_1 = r"_delta_log/0{19}1\.json$"
+
+
+@pytest.fixture
+def proxy(object_store: ObjectStore) -> Iterator[FaultyProxy]:
+    """A proxy in front of the server that all tests share."""
+    with faulty_proxy(object_store.endpoint) as running:
+        yield running
+
+
+def place_of(tmp_path: Path, settings: dict[str, Any]) -> ObjectStorePlace:
+    """The place of the store in these settings."""
+    file = tmp_path / "collections.yaml"
+    file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    place = load_settings(file).store
+    assert isinstance(place, ObjectStorePlace)
+    return place
+
+
+@pytest.fixture
+def root(tmp_path: Path, object_store: ObjectStore, proxy: FaultyProxy) -> Location:
+    """The root of a store that is reached through the proxy."""
+    return Store(place_of(tmp_path, object_store.settings(endpoint=proxy.endpoint, request_timeout_s=2))).root
+
+
+@pytest.fixture
+def table(root: Location) -> Location:
+    """An empty table with an upper, behind the proxy."""
+    return made(root / "t")
+
+
+@pytest.fixture
+def direct(object_store: ObjectStore) -> Location:
+    """The same without the proxy; the environment says how the store is reached."""
+    return made(locate(f"s3://{object_store.create_bucket()}/store") / "t")
+
+
+def made(table: Location) -> Location:
+    create_table(table, SCHEMA, {"epoch": 3, "upper": 5})
+    return table
+
+
+def rows(*times: int) -> pa.Table:
+    return pa.table({"_time": list(times), "a": list(times)})
+
+
+# --- commits
+
+
+def test_a_commit_adds_files_and_a_stale_one_conflicts(direct: Location) -> None:
+    stale = OpenTable(direct)
+    done = OpenTable(direct).commit({"upper": 7}, write_run(direct, "r1", rows(1, 2)))
+    assert (done.version, done.seq) == (1, 1)
+    with pytest.raises(Conflict):
+        stale.commit({"upper": 8})
+    opened = OpenTable(direct)
+    assert (opened.value("upper"), read_rows(direct, opened.files(), SCHEMA)["a"].to_pylist()) == (7, [1, 2])
+    opened.commit({}, write_run(direct, "m1", rows(3)), ["r1"])
+    assert [file.run for file in OpenTable(direct).files()] == ["m1"]
+    OpenTable(direct).add_columns([pa.field("b", pa.string())])
+    assert "b" in OpenTable(direct).schema().names
+
+
+def test_checkpoints_and_the_clean_up_keep_every_value(direct: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "_CHECKPOINT_EVERY_COMMITS", 2)
+    monkeypatch.setattr("tidelake.store.table_log.RETENTION_S", -5)
+    for upper in range(6, 14):
+        OpenTable(direct).commit({"upper": upper})
+        maintain(direct)
+    assert len(checkpoints(direct)) >= 2
+    assert read_entry(direct, 1) is None, "old entries are deleted"
+    opened = OpenTable(direct)
+    assert (opened.value("upper"), opened.value("epoch"), opened.seq) == (13, 3, 8)
+
+
+def _race(uri: str, worker: int, rounds: int) -> None:
+    done = 0
+    while done < rounds:
+        try:
+            opened = OpenTable(locate(uri) / "t")
+            name = f"worker/{worker}"
+            opened.commit({name: (opened.value(name) or 0) + 1, "total": (opened.value("total") or 0) + 1})
+        except Conflict:
+            continue
+        done += 1
+
+
+def test_racing_processes_lose_no_commit(direct: Location) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_race, args=(direct.root, worker, 4)) for worker in range(3)]
+    for process in workers:
+        process.start()
+    for process in workers:
+        process.join(120)
+    assert [process.exitcode for process in workers] == [0, 0, 0]
+    opened = OpenTable(direct)
+    assert [opened.value(f"worker/{worker}") for worker in range(3)] == [4, 4, 4]
+    assert (opened.value("total"), opened.seq) == (12, 12)
+    assert check_log(direct) == 13
+
+
+# --- unknown outcomes: the put of an entry happened or not, and its answer arrived or not
+
+
+def test_a_put_that_happened_without_an_answer_is_a_commit(table: Location, proxy: FaultyProxy) -> None:
+    proxy.faults = [Fault("PUT", ENTRY_1, forwards=True, times=1)]
+    done = OpenTable(table).commit({"upper": 8})
+    assert (done.version, OpenTable(table).value("upper"), proxy.met[ENTRY_1]) == (1, 8, 1)
+    assert nonce_of(read_entry(table, 1) or []) == done.nonce
+
+
+def test_a_put_that_happened_with_an_error_as_its_answer_is_a_commit(table: Location, proxy: FaultyProxy) -> None:
+    proxy.faults = [Fault("PUT", ENTRY_1, forwards=True, answer=refusal(500, "InternalError"), times=1)]
+    assert OpenTable(table).commit({"upper": 8}).version == 1
+    assert (OpenTable(table).value("upper"), proxy.met[ENTRY_1]) == (8, 1)
+
+
+def test_a_put_that_never_happens_is_indeterminate_and_can_be_repeated(table: Location, proxy: FaultyProxy) -> None:
+    proxy.faults = [Fault("PUT", ENTRY_1, answer=refusal(503, "SlowDown"))]
+    with pytest.raises(Indeterminate):
+        OpenTable(table).commit({"upper": 8})
+    assert OpenTable(table).value("upper") == 5
+    proxy.faults = []
+    assert OpenTable(table).commit({"upper": 8}).version == 1
+
+
+def test_a_put_after_that_of_another_writer_is_a_conflict_even_without_an_answer(
+    table: Location, proxy: FaultyProxy
+) -> None:
+    def other() -> None:
+        OpenTable(table).commit({"upper": 6})
+
+    proxy.faults = [Fault("PUT", ENTRY_1, forwards=True, times=1, before=other)]
+    with pytest.raises(Conflict):
+        OpenTable(table).commit({"upper": 8})
+    assert (OpenTable(table).value("upper"), proxy.met[ENTRY_1]) == (6, 1)
+
+
+@pytest.mark.parametrize("answer", [None, refusal(500, "InternalError")], ids=["no answer", "an error"])
+@pytest.mark.parametrize("happens", [True, False], ids=["it happens", "it does not happen"])
+def test_exactly_one_creator_wins_whatever_the_answer(
+    root: Location, proxy: FaultyProxy, answer: tuple[int, str] | None, happens: bool
+) -> None:
+    blobs.check_conditional_writes(root)
+    proxy.faults = [Fault("PUT", "/entry$", forwards=happens, answer=answer, times=1)]
+    blobs.create(root / "entry", b"first")
+    assert proxy.met["/entry$"] == 1
+    proxy.faults = [Fault("PUT", "/entry$", forwards=happens, answer=answer, times=1)]
+    with pytest.raises(FileExistsError):
+        blobs.create(root / "entry", b"first")  # the same bytes, but another caller
+    assert blobs.read(root / "entry") == b"first"
+
+
+# --- what a bucket must guarantee
+
+
+def test_a_bucket_without_conditional_writes_is_refused_before_anything_is_committed(
+    tmp_path: Path, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from http.server import BaseHTTPRequestHandler
+
+    with faulty_proxy(object_store.endpoint) as proxy:
+        parse = BaseHTTPRequestHandler.parse_request
+
+        def forgetful(self: BaseHTTPRequestHandler) -> bool:
+            parsed = parse(self)
+            del self.headers["If-None-Match"]
+            return parsed
+
+        monkeypatch.setattr(BaseHTTPRequestHandler, "parse_request", forgetful)
+        root = Store(place_of(tmp_path, object_store.settings(endpoint=proxy.endpoint))).root
+        with pytest.raises(ConditionalWritesMissing, match=f"{root} has no conditional writes"):
+            create_table(root / "t", SCHEMA)
+        assert not [
+            blob for blob in blobs.list_blobs(root) if "_delta_log/0" in blob.location.path.partition("_unf")[0]
+        ]
+
+
+def test_the_probe_of_conditional_writes_is_one_request_for_a_process(root: Location, proxy: FaultyProxy) -> None:
+    blobs.create(root / "a", b"1")
+    assert blobs.exists(root / PROBE)
+    before = proxy.requests["PUT"]
+    blobs.create(root / "b", b"2")
+    assert proxy.requests["PUT"] == before + 1
+
+
+# --- what goes wrong
+
+
+def failure(root: Location) -> TidelakeError:
+    """The error of a store that cannot be opened."""
+    with pytest.raises(TidelakeError) as caught:
+        OpenTable(root / "t")
+    assert "do-not-show" not in str(caught.value)
+    assert ENVIRONMENT["AWS_SECRET_ACCESS_KEY"] not in str(caught.value)
+    assert root.root in str(caught.value)
+    return caught.value
+
+
+def test_a_missing_bucket_is_named(tmp_path: Path, object_store: ObjectStore) -> None:
+    settings = object_store.settings() | {"store": "s3://no-such-bucket/store"}
+    error = failure(Store(place_of(tmp_path, settings)).root)
+    assert isinstance(error, BucketMissing)
+    with pytest.raises(BucketMissing):
+        create_table(locate("s3://no-such-bucket/store") / "t", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("method", "access"), [("GET", "list"), ("PUT", "write"), ("POST", "delete")], ids=["list", "write", "delete"]
+)
+@pytest.mark.parametrize("code", ["AccessDenied", "ExpiredToken", "RequestTimeTooSkewed"])
+def test_a_missing_right_is_named(root: Location, proxy: FaultyProxy, method: str, access: str, code: str) -> None:
+    blobs.write(root / "t" / "a", b"1")
+    proxy.faults = [Fault(method, "", answer=refusal(403, code, "sorry"))]
+    requests = {
+        "list": lambda: blobs.list_names(root / "t"),
+        "write": lambda: blobs.write(root / "t" / "b", b"2"),
+        "delete": lambda: blobs.delete(root / "t" / "a"),
+    }
+    with pytest.raises(StoreAccessDenied, match=f"let these credentials {access} {root}/t.*{code}: sorry"):
+        requests[access]()
+    proxy.faults = []
+    assert blobs.read(root / "t" / "a") == b"1", "nothing is lost"
+
+
+def test_credentials_that_may_only_read_open_a_table_up_to_what_was_acknowledged(
+    table: Location, proxy: FaultyProxy
+) -> None:
+    for upper in (6, 7):
+        OpenTable(table).commit({"upper": upper})
+    (marker,) = [name for name in blobs.list_names(table / ACKED) if name.startswith(f"{2:020d}-")]
+    blobs.delete(table / ACKED / marker)
+    proxy.faults = [Fault(method, "", answer=refusal(403, "AccessDenied")) for method in ("PUT", "POST", "DELETE")]
+    assert OpenTable(table).value("upper") == 6
+    proxy.faults = []
+    assert OpenTable(table).value("upper") == 7
+    proxy.faults = [Fault("PUT", "_delta_log", answer=refusal(403, "AccessDenied", "sorry"))]
+    with pytest.raises(StoreAccessDenied, match=r"let these credentials write .*AccessDenied") as denied:
+        OpenTable(table).commit({"upper": 8})
+    assert "do-not-show" not in str(denied.value)
+
+
+def test_a_bucket_in_another_region_is_named(root: Location, proxy: FaultyProxy) -> None:
+    proxy.faults = [Fault("GET", "", answer=refusal(400, "AuthorizationHeaderMalformed", "expecting 'eu-west-1'"))]
+    error = failure(root)
+    assert isinstance(error, WrongRegion)
+    assert "expecting 'eu-west-1'" in error.fact
+
+
+def test_an_endpoint_that_hangs_is_given_up_in_bounded_time(table: Location, proxy: FaultyProxy) -> None:
+    proxy.faults = [Fault("GET", "", hang_s=30)]
+    started = time.monotonic()
+    with pytest.raises(StoreUnreachable, match="does not serve"):
+        OpenTable(table)
+    assert time.monotonic() - started < 15
+    proxy.faults = []
+    assert OpenTable(table).value("upper") == 5
+
+
+def test_an_endpoint_where_nobody_listens_is_named(tmp_path: Path, object_store: ObjectStore) -> None:
+    settings = object_store.settings(endpoint="http://127.0.0.1:1", request_timeout_s=1)
+    assert isinstance(failure(Store(place_of(tmp_path, settings)).root), StoreUnreachable)
+
+
+def test_errors_that_pass_are_not_noticed(table: Location, proxy: FaultyProxy) -> None:
+    proxy.faults = [Fault(method, "", answer=refusal(503, "SlowDown"), times=2) for method in ("GET", "PUT", "HEAD")]
+    assert OpenTable(table).commit({"upper": 9}, write_run(table, "r1", rows(1))).version == 1
+    assert OpenTable(table).value("upper") == 9
+
+
+def test_an_acknowledged_entry_that_disappears_is_damage(table: Location) -> None:
+    OpenTable(table).commit({"upper": 6})
+    text = blobs.read(entry_path(table, 1))
+    blobs.delete(entry_path(table, 1))
+    with pytest.raises(DamagedLog, match="version 1 was acknowledged, but its entry is missing"):
+        OpenTable(table)
+    blobs.create(entry_path(table, 1), text[: len(text) // 2])
+    with pytest.raises(DamagedLog):
+        OpenTable(table)
+
+
+def test_an_entry_that_is_not_whole_is_damage_because_no_object_is_torn(table: Location) -> None:
+    blobs.create(entry_path(table, 1), b'{"commitInfo": {"nonce"')
+    with pytest.raises(DamagedLog, match="the entry of version 1 is not the one that was written"):
+        OpenTable(table)
+    assert blobs.exists(entry_path(table, 1))
+
+
+def test_the_status_of_a_lake_names_the_store_and_the_problem(
+    tmp_path: Path, object_store: ObjectStore, proxy: FaultyProxy
+) -> None:
+    schema = {"type": "record", "name": "a", "fields": [{"name": "id", "type": "long"}]}
+    block = {"family": "plain", "topic": "a", "schema": schema}
+    document = object_store.settings(endpoint=proxy.endpoint) | {"collections": {"a": block}}
+    (tmp_path / "collections.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    lake = Lake.open(tmp_path / "collections.yaml")
+    assert lake.status() == {"a": None}
+    proxy.faults = [Fault("GET", "", answer=refusal(403, "ExpiredToken", "it has expired"))]
+    error = lake.status()["a"]
+    assert isinstance(error, StoreUnreadable)
+    assert "ExpiredToken: it has expired" in str(error)
+
+
+# --- one store by two names
+
+
+def test_two_uris_of_one_folder_are_one_store(object_store: ObjectStore, tmp_path: Path) -> None:
+    settings = object_store.settings()
+    place = place_of(tmp_path, settings)
+    other = place_of(tmp_path, settings | {"store": settings["store"].replace("/store", "//store/")})
+    assert (other.uri, Store(other).root) == (place.uri, Store(place).root)
+    create_table(Store(place).root / "t", SCHEMA)
+    stale = OpenTable(Store(other).root / "t")
+    OpenTable(Store(place).root / "t").commit({})
+    with pytest.raises(Conflict):
+        stale.commit({})
