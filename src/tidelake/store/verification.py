@@ -11,7 +11,7 @@ import errno
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidelake.errors import DamagedFiles, DamagedTable
 from tidelake.storage import blobs
@@ -20,9 +20,12 @@ from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_ma
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, check_whole, damage_named, open_parquet
-from tidelake.store.layout import RUN
+from tidelake.store.format import DIVIDED
+from tidelake.store.layout import RUN, Store
+from tidelake.store.name_log import NameLog
 from tidelake.store.notices import warn
 from tidelake.store.proof_log import notes_damaged_files, read_proof_log
+from tidelake.store.publication import folder_of_name
 from tidelake.store.table_log import (
     check_log,
     entry_path,
@@ -42,7 +45,7 @@ class Damage:
     """A file that is not what was committed."""
 
     table: str
-    """The folder of the file's table: `updates`, `proofs`, …, or `catalog`."""
+    """The folder of the file's table: `updates`, `proofs`, …, `catalog`, or `names/` and the folder of a name."""
     file: str
     """The file's path below that folder; empty if the damage is not in one file."""
     problem: str
@@ -127,6 +130,63 @@ def verify_table(table: Location, deep: bool, found: Verification, share: Share 
             found.damages.append(_damage_of(table, file, f"cannot be read: {error}"))
 
 
+def verify_name(store: Store, name: str, found: Verification) -> Location | None:
+    """Verify the log of a name, and the note that the name was bound.
+
+    Returns:
+        The handles of the collection that has the name; None if no collection has it, or if its log is damaged.
+    """
+    path = store.names / folder_of_name(name)
+    damages = [damage for damage, _, _ in _damage_in_name(store, path)]
+    found.damages += damages
+    if any(damage.table != store.catalog.name for damage in damages) or not blobs.list_names(path):
+        return None
+    found.tables += 1
+    try:
+        check_log(path)
+        binding = NameLog.of(store, name).binding
+    except DamagedTable as error:
+        found.damages.append(Damage(path.below(store.root), "", error.detail, FROM_A_COPY))
+        return None
+    if binding is None or binding.id is None or binding.state == "creating":
+        return None
+    return store.collection(binding.id).handles
+
+
+def repair_name(store: Store, name: str) -> list[Damage]:
+    """Restore the log of a name, and the note that the name was bound; return what was restored."""
+    path = store.names / folder_of_name(name)
+    restored = []
+    for damage, folder, good in _damage_in_name(store, path):
+        if damage.is_restorable:
+            _restore(folder, damage, good)
+            restored.append(damage)
+    return restored
+
+
+def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Location, bytes | None]]:
+    """Yield each damage to the log of a name, the folder of its file, and the bytes that restore it, if any."""
+    bound, table = store.bound_names / path.name, path.below(store.root)
+    note = read_or_none(bound)
+    if not blobs.list_names(path):
+        if note is not None:
+            yield Damage(table, "", "is missing", FROM_A_COPY), path, None
+        return
+    is_damaged = False
+    for damage, good in _damage_in_log(path):
+        is_damaged = True
+        yield replace(damage, table=table), path, good
+    if is_damaged or not OpenTable(store.catalog).value(DIVIDED):
+        return
+    with suppress(DamagedTable):  # `verify_name` reports what cannot be read
+        binding = NameLog(store, path.name).binding
+        if binding is not None and binding.state != "creating" and note != binding.name.encode():
+            problem = "is missing" if note is None else "does not have the name"
+            file = bound.below(store.catalog)
+            damage = Damage(store.catalog.name, file, problem, "is written again from the log of the name", True)
+            yield damage, store.catalog, binding.name.encode()
+
+
 def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
     """Return the files that do not exist. In an object store, the table is listed once."""
     if table.is_local:
@@ -166,17 +226,21 @@ def repair_log(table: Location) -> list[Damage]:
     """Restore damaged log entries of a table from their markers, and markers from entries; return what was restored."""
     restored = []
     for damage, good in _damage_in_log(table):
-        if not damage.is_restorable:
-            continue
-        damaged = table / damage.file
-        with suppress(FileNotFoundError):
-            blobs.set_aside(damaged, damaged.parent / f".damaged-{damaged.name}-{secrets.token_hex(4)}")
-        if good is not None:
-            blobs.create(damaged, good)
-        blobs.make_names_durable([damaged.parent])
-        warn("a damaged file of a log was restored", table=str(table), file=damage.file)
-        restored.append(damage)
+        if damage.is_restorable:
+            _restore(table, damage, good)
+            restored.append(damage)
     return restored
+
+
+def _restore(table: Location, damage: Damage, good: bytes | None) -> None:
+    """Set a damaged file aside, and write the bytes that it should have, if they are known."""
+    damaged = table / damage.file
+    with suppress(FileNotFoundError):
+        blobs.set_aside(damaged, damaged.parent / f".damaged-{damaged.name}-{secrets.token_hex(4)}")
+    if good is not None:
+        blobs.create(damaged, good)
+    blobs.make_names_durable([damaged.parent])
+    warn("a damaged file of a log was restored", table=str(table), file=damage.file)
 
 
 def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
