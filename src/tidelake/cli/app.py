@@ -67,8 +67,7 @@ for _job in (jobs.run, jobs.ingest, jobs.seal, jobs.validate, jobs.compact, jobs
     app.command()(_job)
 for _command in (
     status, explain, trace, history, path, read, diff, quarantine, times, late, fence, verify, repair, upgrade, doctor,
-    init,
-    metrics, errors,
+    init, metrics, errors,
 ):  # fmt: skip
     app.command()(_command)
 add_generate(app)

@@ -38,6 +38,7 @@ from tidelake.store.layout import (
     PROGRESS_SCHEMA,
     PROOFS_SCHEMA,
     QUARANTINE_SCHEMA,
+    CollectionPaths,
     Store,
 )
 from tidelake.store.name_log import Binding, NameLog, name_logs
@@ -277,7 +278,7 @@ class Catalog:
 
         if not self.exists():
             self._check_not_lost()
-        entry = self._change(self._bound(spec), adopt)
+        entry = change_handles(self._bound(spec), adopt)
         collection = self._collection(entry)
         if not entry.tables_made:
             self._create_tables(collection)
@@ -291,8 +292,8 @@ class Catalog:
             opened.carry_columns()
         return opened
 
-    def _bound(self, spec: CollectionSpec) -> Entry:
-        """Return the entry of the collection that has the name of a specification; create it if there is none."""
+    def _bound(self, spec: CollectionSpec) -> CollectionPaths:
+        """Return the location of the collection that has the name of a specification; create it if there is none."""
         for log in self._attempts(spec.name):
             log.finish()
             binding = log.binding
@@ -304,7 +305,7 @@ class Catalog:
             else:
                 entry = None if binding is None else self._entry_of(binding)
                 if entry is not None:
-                    return entry
+                    return self.store.collection(entry.id)
                 fresh = _first_entry(spec)
                 publication = None if binding is None else binding.publication
                 binding = Binding(
@@ -343,7 +344,7 @@ class Catalog:
         """
 
         def apply(entry: Entry) -> Entry:
-            if entry.name != name:  # it was renamed after it was found
+            if entry.name != name:  # it has another name now
                 raise UnknownCollection(str(self.store.root), name)
             changed = change(entry)
             if (changed.name, changed.id) != (entry.name, entry.id):
@@ -352,11 +353,10 @@ class Catalog:
                 raise FrontierRegression(f"since of '{name}'", entry.since_frontier, changed.since_frontier)
             return changed
 
-        log = next(self._attempts(name))
-        entry = None if log.binding is None else self._entry_of(log.binding)
-        if entry is None:
+        binding = next(self._attempts(name)).binding
+        if binding is None or binding.id is None or binding.state == "creating":
             raise UnknownCollection(str(self.store.root), name)
-        return self._change(entry, apply)
+        return change_handles(self.store.collection(binding.id), apply)
 
     def decide(self, name: str, decision: Decision) -> Entry:
         """Store a decision. A new count for a time replaces the earlier count."""
@@ -439,9 +439,6 @@ class Catalog:
             updates_schema(schema, collection.entry.positioned),
             {EPOCH: 0, "upper": 0, "closed": 0, "since": 0},
         )
-
-    def _change(self, entry: Entry, change: Callable[[Entry], Entry]) -> Entry:
-        return change_handles(self.store.collection(entry.id), change)
 
 
 def _first_entry(spec: CollectionSpec) -> Entry:

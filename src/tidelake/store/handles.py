@@ -17,7 +17,7 @@ from tidelake.store.entry import Entry
 from tidelake.store.failpoints import reach
 from tidelake.store.files import discard_run, read_rows, write_run
 from tidelake.store.layout import RUN, CollectionPaths, new_run
-from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
+from tidelake.store.retry import ATTEMPTS_MAX, retry_commit, retry_work
 from tidelake.store.state import SINCE
 from tidelake.store.table_log import newest_version
 
@@ -100,4 +100,5 @@ def _swap(table: OpenTable, entry: Entry) -> None:
 
 def _retry(paths: CollectionPaths, commit: Callable[[OpenTable], T]) -> T:
     failure = f"{ATTEMPTS_MAX} attempts to change the handles failed"
-    return retry_commit(_open(paths), commit, failure, pause_s=0.002)
+    # A sweep with a wrong clock may delete the run that holds the new entry: then the run is written again.
+    return retry_work(lambda: retry_commit(_open(paths), commit, failure, pause_s=0.002), paths.handles, failure)

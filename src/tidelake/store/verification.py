@@ -176,11 +176,12 @@ def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Loca
     for damage, good in _damage_in_log(path):
         is_damaged = True
         yield replace(damage, table=table), path, good
-    if is_damaged or not OpenTable(store.catalog).value(DIVIDED):
+    if is_damaged:
         return
-    with suppress(DamagedTable):  # `verify_name` reports what cannot be read
+    with suppress(DamagedTable):  # it is reported elsewhere that the catalog or the binding cannot be read
         binding = NameLog(store, path.name).binding
-        if binding is not None and binding.state != "creating" and note != binding.name.encode():
+        may_lack_note = binding is None or binding.state == "creating" or not OpenTable(store.catalog).value(DIVIDED)
+        if binding is not None and not may_lack_note and note != binding.name.encode():
             problem = "is missing" if note is None else "does not have the name"
             file = bound.below(store.catalog)
             damage = Damage(store.catalog.name, file, problem, "is written again from the log of the name", True)
