@@ -8,9 +8,9 @@ another process, at any point. See docs/decisions/catalog.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import suppress
 
 from tidelake.errors import Conflict
 from tidelake.store.bring_over import bring_over
@@ -67,9 +67,12 @@ def divide(store: Store) -> int:
     if is_divided(catalog):
         return 0
     entries, publications = catalog_entries(catalog), catalog_publications(catalog)
-    _do_all(lambda entry: _copy_collection(store, entry, publications.get(entry.name)), entries.values())
-    free = [publication for name, publication in publications.items() if name not in entries]
-    _do_all(lambda publication: _bind(store, Binding(name=publication.name, publication=publication)), free)
+
+    def copy(name: str) -> None:
+        entry, publication = entries.get(name), publications.get(name)
+        _copy(store, Binding(name=name, id=entry and entry.id, publication=publication), entry)
+
+    _do_all(copy, sorted({*entries, *publications}))
     reach("divide.after_copies")
     retry_commit(store.catalog, _empty, f"{ATTEMPTS_MAX} attempts to divide the catalog failed")
     reach("divide.after_commit")
@@ -95,21 +98,16 @@ def _close(store: Store) -> OpenTable:
     return OpenTable(store.catalog)
 
 
-def _copy_collection(store: Store, entry: Entry, publication: Publication | None) -> None:
-    create_handles(store.collection(entry.id), entry)
-    reach("divide.after_handles")
-    _bind(store, Binding(name=entry.name, id=entry.id, publication=publication))
-    reach("divide.after_name")
-
-
-def _bind(store: Store, binding: Binding) -> None:
-    """Bind a name as the catalog's rows state it, unless it has a log already."""
+def _copy(store: Store, binding: Binding, entry: Entry | None = None) -> None:
+    """Bind a name as the catalog's rows state it, unless it has a log already; the collection's handles come first."""
     log = NameLog.of(store, binding.name)
     if log.binding is None:
-        try:
+        if entry is not None:
+            create_handles(store.collection(entry.id), entry)
+            reach("divide.after_handles")
+        with suppress(Conflict):  # another process copies the same rows
             log.commit(binding)
-        except Conflict:  # another process copies the same rows
-            log = NameLog.of(store, binding.name)
+        reach("divide.after_name")
     log.finish()
 
 
@@ -118,12 +116,11 @@ def _empty(catalog: OpenTable) -> None:
         catalog.commit({DIVIDED: 1}, removes=sorted({file.run for file in catalog.files()}))
 
 
-def _do_all(act: Callable[[Any], None], items: Iterable[Any]) -> None:
-    chosen = list(items)
-    if len(chosen) <= _COPIED_AT_ONCE:
-        for item in chosen:
-            act(item)
+def _do_all(act: Callable[[str], None], names: Sequence[str]) -> None:
+    if len(names) <= _COPIED_AT_ONCE:
+        for name in names:
+            act(name)
         return
     with ThreadPoolExecutor(_THREADS) as threads:
-        for _ in threads.map(act, chosen):
+        for _ in threads.map(act, names):
             pass
