@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks import bulk, elsewhere, many, raw, reads, small, targets, ticks, verified, written
+from benchmarks import bulk, elsewhere, many, many_tables, raw, reads, small, targets, ticks, verified, written
 from benchmarks.measure import Samples
 from benchmarks.peers import differential
 from benchmarks.targets import Row
@@ -240,6 +240,16 @@ def _verify_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Lin
     yield Line(targets.VERIFY, what, verified.READ, samples.ratio(verified.VERIFIED, verified.READ), 0.5)
 
 
+def _many_tables_lines(number: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, store = targets.MANY_TABLES, f"{number:,} collections"
+    for what in (many_tables.FIND, many_tables.CHANGE):
+        few = many_tables.few(what)
+        yield Line(row, f"{what}, {store}", few, samples.ratio(few, what), 1.5, at_most=True, note=samples.cut)
+    seconds, target = samples.median(many_tables.STATUS), 30 if number >= 10_000 else None
+    yield Line(row, f"{many_tables.STATUS}, {store}", "", seconds, target, " s", True)
+    yield Line(row, f"{many_tables.STATUS}, of each", "", seconds / number * 1000, None, " ms", True)
+
+
 _LINES = {
     "ticks": _tick_lines,
     "bulk": _bulk_lines,
@@ -254,4 +264,5 @@ _LINES = {
     "pathway": _pathway_lines,
     "cluster": _cluster_lines,
     "verify": _verify_lines,
+    "many_tables": _many_tables_lines,
 }

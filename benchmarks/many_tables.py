@@ -1,4 +1,4 @@
-"""Stores of ten and of many collections: do finding and changing one of them cost the same, and how long is `status`?"""
+"""Stores of ten and of many collections: does it cost the same to find and change a collection, and to show all?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def few(what: str) -> str:
     return f"{what}, {FEW} collections"
 
 
-def measure_collections(bench: Bench, number: int) -> Samples:
+def measure_many_tables(bench: Bench, number: int) -> Samples:
     """Measure both stores in turn: one with ten collections, one with `number`."""
     bench.say(f"{number:,} collections")
     lakes = {name: _lake(bench, name, count) for name, count in (("few", FEW), ("many", number))}
