@@ -189,6 +189,12 @@ def test_a_lost_catalog_is_never_created_again(tmp_path: Path) -> None:
     assert not blobs.is_folder(catalog.store.catalog)
 
 
+def test_a_change_of_an_unknown_collection_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnknownCollection):
+        Catalog(Store(tmp_path)).fence("prices", None)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_entry_keeps_its_name_and_its_id(tmp_path: Path) -> None:
     catalog = Catalog(Store(tmp_path))
     catalog.open_or_create(SPEC)

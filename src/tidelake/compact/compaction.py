@@ -1,6 +1,6 @@
 """Compaction: fewer runs, and no history before `since`.
 
-First `since` moves in the catalog, in a commit that conflicts with every acquisition of a capability. Only then are
+First `since` moves in the handles, in a commit that conflicts with every acquisition of a capability. Only then are
 runs merged, and the commit that swaps them records the new `since`. The form decides how a merge combines sealed rows
 (`forms.form`). Rows at or after upper are copied unchanged, into a run of their own.
 """

@@ -294,7 +294,7 @@ class Catalog:
 
     def _bound(self, spec: CollectionSpec) -> CollectionPaths:
         """Return the location of the collection that has the name of a specification; create it if there is none."""
-        for log in self._attempts(spec.name):
+        for log in self._attempts(spec.name, creates=True):
             log.finish()
             binding = log.binding
             if binding is not None and binding.state == "creating":
@@ -316,11 +316,16 @@ class Catalog:
                 reach("catalog.after_name")
         raise Conflict(str(self.store.names), -1, f"{ATTEMPTS_MAX} attempts to create '{spec.name}' failed")
 
-    def _attempts(self, name: str) -> Iterator[NameLog]:
-        """Yield the log of a name for each attempt to change it; a catalog of an earlier format is divided first."""
+    def _attempts(self, name: str, creates: bool = False) -> Iterator[NameLog]:
+        """Yield the log of a name for each attempt to change it; a catalog of an earlier format is divided first.
+
+        Args:
+            name: the name.
+            creates: whether a store that has no catalog gets one.
+        """
         for attempt in range(ATTEMPTS_MAX):
             log = NameLog.of(self.store, name)
-            if log.binding is None and attempt == 0:
+            if log.binding is None and attempt == 0 and (creates or self.exists()):
                 self.divide()
                 log = NameLog.of(self.store, name)
             yield log

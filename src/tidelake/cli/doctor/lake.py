@@ -99,12 +99,8 @@ def _collections(settings: Settings) -> Iterator[Finding]:
     from tidelake.store.layout import Store
 
     catalog = Catalog(Store(settings.store), settings.writer)
-    try:
-        known = catalog.lookup(collection.name for collection in settings.collections)
-        yield from _orphans(catalog)
-    except TidelakeError as error:
-        yield failed("store", error)
-        known = {}
+    yield from _orphans(catalog)
+    known = catalog.lookup(collection.name for collection in settings.collections)
     unreachable: set[str] = set()
     for collection in settings.collections:
         yield from _topics(collection, unreachable)
@@ -117,10 +113,14 @@ def _collections(settings: Settings) -> Iterator[Finding]:
 
 def _orphans(catalog: Catalog) -> Iterator[Finding]:
     """Report collections that no name leads to."""
-    orphans = catalog.orphans()
+    try:
+        orphans = catalog.orphans()
+    except TidelakeError as error:
+        yield failed("names", error)
+        return
     if orphans:
         fact = f"no name leads to {len(orphans)} of its collections, such as {catalog.store.collections / orphans[0]}"
-        yield Finding("store", "fail", fact, "restore the folders `names` and `catalog` of the store from a copy")
+        yield Finding("names", "fail", fact, "restore the folders `names` and `catalog` of the store from a copy")
 
 
 def _topics(settings: CollectionSettings, unreachable: set[str]) -> Iterator[Finding]:
