@@ -36,7 +36,7 @@ POSITIONED = (
     Column("_unavailable", Array(Column("item", _TEXT, nullable=False)), nullable=True),
     Column("_error", _TEXT, nullable=True),
 )
-"""The system columns of `updates/`, in its order: `_time`, `_diff`, these if rows are positioned, data, `_run`."""
+"""The other system columns of positioned rows. The order in `updates/` is `_time`, `_diff`, these, data, `_run`."""
 MEANINGS = {
     "_time": "The logical time of an update.",
     "_diff": "How many times the data is added; a negative number removes it.",

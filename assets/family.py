@@ -159,7 +159,7 @@ def _current(names: Names, settings: CollectionSettings, family: Family) -> Asse
         metadata={"family": family.name, "envelope": settings.envelope},
         description=(
             "The contents at upper as a plain Delta table, for every engine. "
-            + ("Each key has one row. " if settings.key else "`_diff` says how often a row occurs. ")
+            + ("Each key has one row. " if settings.key else "`_diff` says how many times a row occurs. ")
             + "The table does not change if upper has not moved or data below upper is damaged."
         ),
         output_required=False,

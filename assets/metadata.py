@@ -111,7 +111,7 @@ def upper_age_s(collection: Collection, status: CollectionStatus) -> int:
 
 
 def _lag_source_time(collection: Collection, status: CollectionStatus, upper: int) -> int:
-    """Return how far the newest stored time is at or beyond upper, in the unit of the source's times.
+    """Return how far the newest stored time is beyond the last sealed time, in the unit of the source's times.
 
     It is 0 if everything that is stored is sealed.
     """

@@ -25,7 +25,7 @@ class RunOptions(ConfigurableResource[None]):
     retries: int = Field(
         default=3,
         ge=0,
-        description="How often a step is tried again if its brokers are unreachable or a commit conflicts.",
+        description="How many times a step is retried if its brokers are unreachable or a commit conflicts.",
     )
     retry_wait_s: float = Field(
         default=1.0, ge=0, description="Seconds before the first retry; each further wait is four times as long."

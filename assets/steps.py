@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tidelake.store.entry import Collection
 
 WORTH_A_RETRY = (TopicUnreachable, RegistryUnreachable, Conflict, Indeterminate)
-"""The errors that may be gone in a moment. All others would come again, so their step is not tried again."""
+"""The errors that may not recur. All others would recur, so a step that raises them is not retried."""
 STOPPED = "ingest_stopped"
 """The metadata key that says why the last ingest stopped before the end of its topics."""
 Numbers = dict[str, Any]
@@ -91,14 +91,14 @@ def options_of(context: OpExecutionContext, names: Names) -> RunOptions:
     known = lake_of(context, names).settings.names
     unknown = next((name for name in options.collections if name not in known), None)
     if unknown is not None:
-        rule = "which is no collection of this lake"
+        rule = "which is not a collection of this lake"
         raise failure_of(ArgumentRefused("collections", unknown, rule, hint_for_name(unknown, known)))
     return options
 
 
 @contextmanager
 def step_of(context: OpExecutionContext, options: RunOptions) -> Iterator[None]:
-    """Send the events of a step to the run's log, and turn Tidelake's errors into the step's failure or its retry."""
+    """Send the events of a step to the run's log, and turn Tidelake's errors into a failure or a retry of the step."""
     try:
         with told_to(context.log):
             yield
@@ -113,7 +113,7 @@ def step_of(context: OpExecutionContext, options: RunOptions) -> Iterator[None]:
 
 
 def failure_of(error: TidelakeError) -> Failure:
-    """Return the failure of a step that is not tried again."""
+    """Return the failure of a step that is not retried."""
     return Failure(str(error), metadata={"error": MetadataValue.text(type(error).__name__)}, allow_retries=False)
 
 
@@ -185,7 +185,7 @@ def _observe(
 
 
 def _offsets_of(collection: "Collection", settings: CollectionSettings) -> dict[str, int]:
-    """Return the next offset of each partition as of the last commit. Among several topics, names include the topic."""
+    """Return the next offset of each partition as of the last commit. Names include the topic if there are several."""
     from tidelake.store.bindings import known_offsets
     from tidelake.store.commit import OpenTable
     from tidelake.topic.open import open_topics
@@ -236,10 +236,10 @@ def _seal(context: OpExecutionContext, names: Names, name: str) -> tuple[Metadat
 
 
 def compact_now(context: OpExecutionContext, names: Names, name: str, full: bool) -> Metadata:
-    """Move `since` by the retention rule, and merge runs; return what was merged.
+    """Move `since` as the retention rule says, and merge runs; return what was merged.
 
     Raises:
-        TidelakeError: nothing may be merged, or somebody else has written.
+        TidelakeError: nothing may be merged, or another process has committed.
     """
     from jobs.compact import compact_collection
     from tidelake.read.status import read_status

@@ -79,7 +79,7 @@ def look_at_topics(settings: CollectionSettings, stored: Collection | None) -> l
 
     Args:
         settings: the collection's settings.
-        stored: the collection; None if it does not exist yet, so that everything is unread.
+        stored: the collection; None if it does not exist yet: then everything is unread.
 
     Raises:
         TidelakeError: a topic cannot be read.

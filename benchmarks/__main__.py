@@ -15,14 +15,15 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.bench import Bench
 from benchmarks.bulk import measure_bulk
+from benchmarks.catalogs import measure_catalogs
 from benchmarks.elsewhere import measure_cluster, measure_pathway
 from benchmarks.lines import Results
 from benchmarks.many import measure_many
-from benchmarks.many_tables import measure_many_tables
 from benchmarks.measure import Samples, machine
 from benchmarks.raw import GROWTH, measure_raw, measure_raw_ticks
 from benchmarks.reads import measure_reads
 from benchmarks.small import measure_ledger, measure_seal, measure_start
+from benchmarks.tables import measure_tables
 from benchmarks.targets import ROWS
 from benchmarks.ticks import measure_ticks
 from benchmarks.verified import measure_verify
@@ -133,10 +134,11 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("reads", _M, 60, measure_reads),
         Task("reads", 10 * _M, 150, measure_reads),
         Task("verify", 10 * _M, 60, measure_verify),
-        Task("many_tables", 1_000, 120, measure_many_tables),
+        Task("catalog", 1_000, 120, measure_catalogs),
         Task("pathway", _M, 60, measure_pathway),
         Task("cluster", _M, 60, measure_cluster),
         Task("many", 1_000, 360, partial(measure_many, updates=1_000)),
+        Task("tables", 200, 300, measure_tables),
     ]
 
 

@@ -45,14 +45,14 @@ UPDATES_PER_TIME = 100
 TIMES_PER_STATEMENT = 100
 TICK_UPDATES = 100_000
 _TIMES_PER_BLOCK = 10
-_STEP, _SHIFT = 618_033_989, 271_828  # a prime: it has no factor in common with any number of rows in use
+_STEP, _SHIFT = 618_033_989, 271_828  # the step is prime, and no number of rows in use is a multiple of it
 _COPIES, _LATE = 0.02, 0.05
 _LAG_MESSAGES = 50
 _MESSAGES_PER_FILE = 20_000
 
 
 def wrapped_schema() -> dict[str, Any]:
-    """Return the schema of a record whose only field is the CDCv2 union; it has the same bytes as the union."""
+    """Return the schema of a record whose only field is the CDCv2 union; its encoding is the same as the union's."""
     update = {
         "type": "record",
         "name": "update",
@@ -195,7 +195,7 @@ def write_bulk(spark: SparkSession, folder: Path, rows: int, update: str, update
 
     Args:
         spark: the session.
-        folder: the topic; its name is the topic's name.
+        folder: the topic's folder; its name is that of the topic.
         rows: the number of updates; a multiple of ten thousand.
         update: update number `n`, as SQL.
         updates_per_time: the number of updates at each time.
@@ -319,7 +319,10 @@ def write_ticks(spark: SparkSession, stream: Stream, folder: Path, topic: str, t
 
 
 def write_rows_of(spark: SparkSession, stream: Stream, updates: int, folder: Path) -> None:
-    """Write the first `updates` updates of the ticks as two Parquet files in time order: the minimum to be written."""
+    """Write the first `updates` updates of the ticks as two Parquet files in time order.
+
+    This is the least that has to be written for these updates.
+    """
     rows = spark.range(0, updates, 1, 2).select(F.col("id").alias("n")).select(F.expr(stream.change()).alias("u"))
     decoded = rows.select("u.data.*", F.col("u.time").alias("_time"), F.col("u.diff").alias("_diff"))
     decoded.write.mode("overwrite").parquet(str(folder))

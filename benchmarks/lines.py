@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks import bulk, elsewhere, many, many_tables, raw, reads, small, targets, ticks, verified, written
+from benchmarks import bulk, catalogs, elsewhere, many, raw, reads, small, tables, targets, ticks, verified, written
 from benchmarks.measure import Samples
 from benchmarks.peers import differential
 from benchmarks.targets import Row
@@ -196,6 +196,16 @@ def _many_lines(count: int, samples: Samples, measurement: str) -> Iterator[Line
     yield Line(targets.WRITTEN, f"over {done}", "minimal Parquet", ratio, 5, at_most=True)
 
 
+def _tables_lines(count: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, what = targets.TABLES, f"{samples.facts['parallel']:.0f} of {count:,} collections at a time"
+    yield Line(row, what, tables.ONE, samples.ratio(tables.SEVERAL, tables.ONE), 1.6, note=samples.cut)
+    yield Line(row, f"processor time, {what}", tables.ONE, samples.ratio(tables.SEVERAL, tables.ONE, "cpu_s"), None)
+    if tables.MERGE in samples.of:
+        per_table = samples.ratio(tables.SEVERAL, tables.MERGE) * count / samples.facts["merged"]
+        yield Line(row, f"per table, {what}", f"MERGE on {samples.facts['merged']:.0f} tables", per_table, 4)
+    yield Line(row, "heap", "", max(sample.peak_mb for sample in samples.of[tables.SEVERAL]), HEAP_MB, " MB", True)
+
+
 def _reads_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Line]:
     state = f"{rows / 1e6:g} M rows"
     for at in (reads.AT_SINCE, reads.AT_MIDDLE, reads.AT_LAST):
@@ -240,14 +250,14 @@ def _verify_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Lin
     yield Line(targets.VERIFY, what, verified.READ, samples.ratio(verified.VERIFIED, verified.READ), 0.5)
 
 
-def _many_tables_lines(number: int, samples: Samples, measurement: str) -> Iterator[Line]:
-    row, store = targets.MANY_TABLES, f"{number:,} collections"
-    for what in (many_tables.FIND, many_tables.CHANGE):
-        few = many_tables.few(what)
+def _catalog_lines(number: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, store = targets.CATALOG, f"{number:,} collections"
+    for what in (catalogs.FIND, catalogs.CHANGE):
+        few = catalogs.few(what)
         yield Line(row, f"{what}, {store}", few, samples.ratio(few, what), 1.5, at_most=True, note=samples.cut)
-    seconds, target = samples.median(many_tables.STATUS), 30 if number >= 10_000 else None
-    yield Line(row, f"{many_tables.STATUS}, {store}", "", seconds, target, " s", True)
-    yield Line(row, f"{many_tables.STATUS}, of each", "", seconds / number * 1000, None, " ms", True)
+    seconds, target = samples.median(catalogs.STATUS), 30 if number >= 10_000 else None
+    yield Line(row, f"{catalogs.STATUS}, {store}", "", seconds, target, " s", True)
+    yield Line(row, f"{catalogs.STATUS}, of each", "", seconds / number * 1000, None, " ms", True)
 
 
 _LINES = {
@@ -264,5 +274,6 @@ _LINES = {
     "pathway": _pathway_lines,
     "cluster": _cluster_lines,
     "verify": _verify_lines,
-    "many_tables": _many_tables_lines,
+    "tables": _tables_lines,
+    "catalog": _catalog_lines,
 }

@@ -1,4 +1,4 @@
-"""Dagster's checks: a validation becomes one asset check of a collection for each expectation, and merges follow it.
+"""Dagster's checks: a validation reports an asset check of a collection for each expectation; merges come after it.
 
 The step `validate` recounts once and reports all checks of a collection. A blocking check that fails stops what is
 downstream of the collection: the step `compact`, `current`, and users' own assets. `compact` merges if the options of
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 TOPIC_COMPLETE = "topic_complete"
 """The check that fails if offsets are missing, or the last ingest stopped before the end of a topic."""
 UPDATES_ARRIVE = "announced_updates_arrive"
-"""The check that fails if the topic was read to its end, or nothing has moved for long, and announced updates miss."""
+"""The check that fails if announced updates are missing for too long, or although the topic was read to its end."""
 MERGES_KEEP_CONTENTS = "merges_keep_contents"
 """The check of the compaction: a merge that would change the contents commits nothing."""
 _INPUT = "collection"
 _ALL, _AGAIN = "all_", "again_"
-"""The prefixes of numbers that depend on how much was validated; without one, it was the times that are new."""
+"""The prefixes of numbers that depend on how much was validated. Without a prefix, only new times were validated."""
 _INT64_MAX = 2**63 - 1
 _COUNTS = ("times", "announced", "counted", "recounted")
 _OWN_NUMBERS = {
@@ -74,7 +74,7 @@ _OWN_NUMBERS = {
     "quarantine_is_explained": ("quarantined", "quarantined_unexplained"),
     "frontier_moves": ("frontier_age_s",),
 }
-"""The numbers that not every check shows, by check. The UI sorts them by name; a short list is easier to read."""
+"""The numbers that only some checks show, by check. The UI sorts numbers by name; a short list is easier to read."""
 
 
 def validation_specs(names: Names, settings: CollectionSettings) -> list[AssetCheckSpec]:
@@ -116,7 +116,7 @@ def build_checks(names: Names, settings: CollectionSettings) -> list[AssetChecks
         MERGES_KEEP_CONTENTS,
         asset=names.current(settings.name),
         additional_deps=[key],
-        description="The last merges kept the contents. If one would change them, it commits nothing, and this fails.",
+        description="The last merges kept the contents. A merge that would change them commits nothing and fails.",
     )
     validate: AssetChecksDefinition = AssetChecksDefinition.create(
         keys_by_input_name={_INPUT: key},
@@ -160,8 +160,8 @@ def _build_compact(names: Names, settings: CollectionSettings) -> OpDefinition:
     @op(
         name=names.step(settings.name, "compact"),
         description=(
-            "**Forgets.** Moves `since` by the retention rule, then merges data files: within a budget in every tick, "
-            "and all sealed rows in the nightly job. Reads at or after `since` give the same results as before."
+            "**Forgets.** Moves `since` as the retention rule says, then merges data files: within a budget in every "
+            "tick, and all sealed rows in the nightly job. Reads at or after `since` give the same results as before."
         ),
         ins={_INPUT: In(Nothing)},
         out={MERGES_KEEP_CONTENTS: Out(Nothing, is_required=False)},
@@ -300,7 +300,7 @@ class _Validated:
     numbers: dict[str, Any]
     evidence: dict[str, list[str]]
     prefix: str
-    """What the names of the numbers begin with that depend on how much was validated."""
+    """The prefix of the names of those numbers that depend on how much was validated."""
 
 
 def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptions) -> _Validated:
@@ -340,8 +340,8 @@ def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptio
 def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any, prefix: str) -> dict[str, Any]:
     """Return the numbers of a validation.
 
-    Those that depend on how much was validated have a name of their own in full validations, so that the line that the
-    UI plots does not jump between new times and all times.
+    Numbers that depend on how much was validated have different names in full validations, so that the line that the UI
+    plots does not jump between new times and all times.
     """
     total = frame.iloc[-1]
     numbers: dict[str, Any] = {

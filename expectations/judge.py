@@ -51,7 +51,7 @@ class Verdict:
     examples: list[str] = field(default_factory=list)
     """Some of the values that failed, if they may be shown."""
     note: str | None = None
-    """What to know about the verdict if it was not given just now."""
+    """A remark on a verdict that was given earlier, or not at all."""
 
 
 def judge(
@@ -67,7 +67,7 @@ def judge(
     Args:
         frame: a frame of pandas, see `result_frame`, or a frame of Spark with the contents of a collection.
         suite: the expectations.
-        data_docs: the folder of the Data Docs; None writes nothing.
+        data_docs: the folder of the Data Docs; if None, nothing is written.
         notes: what the page of this result says in addition.
         results_kept: maximum number of results of this suite, including this one.
         values_shown: maximum number of values that a result shows for an expectation that is not met.
@@ -179,4 +179,4 @@ def _raised_in(info: Any) -> str | None:
     if not info["raised_exception"]:
         return None
     lines = str(info.get("exception_message")).strip().splitlines()
-    return lines[0] if lines else "an error without a text"
+    return lines[0] if lines else "an error without a message"

@@ -32,7 +32,7 @@ class Judgement:
     """The verdicts on a validation, and what they are based on."""
 
     verdicts: list[Verdict]
-    """One for each rule of the collection, in the order of the rules."""
+    """A verdict for each rule of the collection, in the order of the rules."""
     frame: pd.DataFrame
     """See `result_frame`."""
     evidence: dict[str, list[str]]

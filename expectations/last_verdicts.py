@@ -57,11 +57,11 @@ def last_verdicts(data_docs: Path, name: str, rules: Sequence[Rule]) -> list[Ver
         known = _read(data_docs, name)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         note = (
-            f"the last verdict cannot be read ({type(error).__name__}: {error}), so it does not pass: "
-            "the next full validation judges it again"
+            f"the last verdict cannot be read ({type(error).__name__}: {error}), so the check fails "
+            "until the next full validation judges it again"
         )
         return [Verdict(rule.name, False, 0, 0, note=note) for rule in rules]
-    unknown = "not judged yet: full validations judge it"
+    unknown = "not judged yet: only full validations judge this check"
     return [known.get(rule.name, Verdict(rule.name, True, 0, 0, note=unknown)) for rule in rules]
 
 

@@ -32,7 +32,7 @@ _CONTENTS = '<div class="container-fluid'
 """The start of a page's contents, below its navigation."""
 _FOOTER = re.compile(r"<footer.*?</footer>", re.DOTALL)
 _STATUS = re.compile(r'(Status:</span>\s*)<i class="[^"]*"[^>]*></i>\s*(?:Failed|Succeeded)')
-"""The mark of a whole result; for the library, a warning that is not met is a failure of the whole."""
+"""The mark of a whole result. To the library, a result with an unmet warning has failed."""
 _PERCENT = re.compile(r"<tr>\s*<td[^>]*><div[^>]*>Success Percent</div></td>.*?</tr>", re.DOTALL)
 _CROSS = '<i class="fas fa-times text-danger" ></i>'
 _EXCLAMATION = '<i class="fas fa-exclamation-triangle" ></i>'
@@ -125,7 +125,7 @@ def make_readable_offline(data_docs: Path, suite: str) -> None:
 
 
 def _by_severity(data_docs: Path, page: Path, text: str) -> str:
-    """Let the marks of a result follow the severity of what is not met: a warning is no failure of the whole."""
+    """Let the marks of a result follow the severity of what is not met: a result with only warnings has not failed."""
     file = result_file(data_docs, page)
     if file is None:
         return text

@@ -25,7 +25,7 @@ class Rule:
     description: str
     build: Callable[[dict[str, Any], CollectionSettings], Expectation]
     blocking: bool = False
-    """Whether a failure means damage below upper, so that nothing may be built on the collection."""
+    """Whether a failure means damage below upper: then nothing may be built on the collection."""
     warning: bool = False
     """Whether a failure is only a warning to look at soon."""
     is_own: bool = False
@@ -65,7 +65,7 @@ def build_own_suite(settings: CollectionSettings) -> ExpectationSuite:
 
 
 def _suite(name: str, settings: CollectionSettings, rules: Sequence[Rule]) -> ExpectationSuite:
-    """Build a suite. The `meta` of each expectation names its check; the description of a warning says so."""
+    """Build a suite. The `meta` of each expectation names its check. A warning has `(a warning)` in its description."""
     from great_expectations import ExpectationSuite
 
     expectations = []
@@ -175,7 +175,7 @@ _RULES = (
     ),
     Rule(
         "nothing_accumulates_below_zero",
-        "just before upper, no row has been removed more often than added; checked in full validations",
+        "just before upper, no row has been removed more times than added; checked in full validations",
         _at_most("below_zero", _zero),
     ),
     Rule(
@@ -198,7 +198,7 @@ _RULES = (
     ),
     Rule(
         "nothing_is_contradicted",
-        "no time waits because its source contradicts itself; `tidelake resolve` settles such a time",
+        "the source does not contradict itself about any unsealed time; `tidelake resolve` settles a contradiction",
         _at_most("contradictions", _zero),
     ),
     Rule(

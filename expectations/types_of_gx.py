@@ -1,6 +1,6 @@
-"""Writes the table of Great Expectations' types that the settings check: `python -m expectations.types_of_gx`.
+"""Writes the list of types of expectations that settings may name: `python -m expectations.types_of_gx`.
 
-A type is in the table if the library's Spark engine can judge it on one table.
+It has each type of Great Expectations that the library's Spark engine can judge on a single table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_WRITTEN = frozenset(
         "windows",
     }
 )
-"""Arguments that the project gives itself, or that are about the library's own work."""
+"""Arguments that Tidelake sets, or that concern only how the library works."""
 _OF_TWO_SOURCES = frozenset({"expect_query_results_to_match_comparison"})
 """Types that compare two data sources."""
 
@@ -61,7 +61,7 @@ def _runs_on_spark(kind: Any) -> bool:
 
 
 def main() -> None:
-    """Write the table."""
+    """Write the list."""
     TYPES_FILE.write_text(json.dumps(types_of_gx(), indent=1) + "\n", encoding="utf-8")
 
 

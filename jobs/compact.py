@@ -1,4 +1,4 @@
-"""Compact: move `since` by the retention rule in one commit, then merge runs in a second commit."""
+"""Compact: move `since` as the retention rule says in one commit, then merge runs in a second commit."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def compact_collection(
 
 
 def _check_undamaged(collection: Collection) -> None:
-    """Refuse to move since past what a validation has found: later validations could no longer compare it.
+    """Refuse to move since if a validation found damage: later validations could no longer compare the damaged times.
 
     Raises:
         DamagedTable: the newest validation found damage below upper.

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from jobs.lake import check_lake
 from jobs.logs import log_to_stderr
-from tidelake.errors import StepFailed, TidelakeError
+from jobs.parallel import for_each
+from tidelake.errors import StepFailed, TidelakeError, TookTooLong
 from tidelake.runbook.page import with_reference
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings, load_settings
@@ -61,7 +62,7 @@ class Report:
 Step = Callable[[Collection, CollectionSettings, Report], Any]
 """The work of a job on one collection. It returns a result, and may add to the report before it stops.
 
-An error that it adds stays, even if it then raises another one."""
+An error that it adds stays, even if it then raises another error."""
 
 
 def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> Report:
@@ -71,16 +72,22 @@ def run_step(spark: SparkSession, settings: Settings, job: str, step: Step) -> R
         ConfigurationError: a setting is wrong; nothing was written.
     """
     lake = check_lake(settings)
+    names = [collection.name for collection in settings.collections]
     report = Report(job)
-    for collection in settings.collections:
-        name = collection.name
+
+    def work(name: str) -> None:
         try:
-            report.results[name] = step(lake.open(spark, name), collection, report)
+            report.results[name] = step(lake.open(spark, name), settings.collection(name), report)
         except Exception as error:  # an engine's error stops only this collection, like Tidelake's own
             if is_interrupted():
                 raise KeyboardInterrupt from error
             report.errors.setdefault(name, stopped_by(error, job, name))
-    return report
+
+    for name, late in for_each(spark, names, work, settings.parallel, settings.collection_limit_s):
+        if late is not None:
+            report.errors[name] = stopped_by(TookTooLong(job, name, "limit", f"{late.seconds:g} s"), job, name)
+    ended = {name: report.results[name] for name in names if name in report.results}
+    return Report(job, ended, {name: report.errors[name] for name in names if name in report.errors})
 
 
 def stopped_by(error: Exception, job: str, name: str) -> TidelakeError:

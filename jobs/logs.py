@@ -74,12 +74,12 @@ def log_to(listener: Callable[[Event], None], debug: bool = False) -> Iterator[N
     finally:
         if is_configured:
             structlog.configure(**before)
-        else:  # `configure` would make the defaults, which print on standard output, a choice
+        else:  # `configure` would count as a choice of the defaults, which print on standard output
             structlog.reset_defaults()
 
 
 def write_traceback(error: BaseException) -> None:
-    """Append the traceback of an error to `TRACEBACKS`; an unwritable file is not an error of its own."""
+    """Append the traceback of an error to `TRACEBACKS`; an unwritable file raises no error."""
     text = "".join(traceback.format_exception(error))
     try:
         TRACEBACKS.parent.mkdir(parents=True, exist_ok=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import RLock
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from tidelake.validate.validation import ValidateReport
 
 _NOT_OF_THE_TABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
-"""What the operating system says if this machine lacks something, whatever the table is like."""
+"""The operating system's errors that say that this machine lacks something, and nothing about the table."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,24 @@ class Judged:
     """The page of the collection; None unless the validation was full and the page was written."""
 
 
+_judging = RLock()
+"""The library that judges keeps its context for the process, and every collection changes the page of the lake."""
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _one_at_a_time(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Let one thread judge at a time."""
+
+    @wraps(function)
+    def call(*positional: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        with _judging:
+            return function(*positional, **named)
+
+    return call
+
+
+@_one_at_a_time
 def judge_and_report(
     spark: SparkSession,
     lake: Settings,
@@ -53,7 +73,7 @@ def judge_and_report(
     """Judge a validation; if it was full, write the page of its collection and that of the lake.
 
     Returns:
-        The verdicts; None if proofs or files are damaged, so that there is nothing to judge. The page then says so.
+        The verdicts; None if proofs or files are damaged: then there is nothing to judge, and the page says so.
         If the folder of the reports cannot be written to, that is logged, and changes no verdict.
     """
     if validated.proofs_problem is not None:
@@ -64,7 +84,7 @@ def judge_and_report(
     from expectations.last_verdicts import save_verdicts
     from expectations.suite import rules_of
 
-    # A tick asks no broker, unless upper should have moved only if the topic has unread messages.
+    # A tick asks the brokers only for reclocked topics: if nothing is unread, their upper need not move.
     status = status_of(settings, collection, reads_topics=full or settings.mints_times)
     facts = read_facts(collection, settings, status, validated) if full else None
     judge = partial(judge_collection, spark, collection, settings, validated, status, lake.data_docs, facts)
@@ -74,7 +94,7 @@ def judge_and_report(
     try:
         judgement = judge()
     except OSError as error:
-        # The library writes while it judges. If the error was one of reading, it comes again.
+        # The library writes while it judges. If a read caused the error, judging again raises it again.
         judgement, unwritten = judge(writes_docs=False), error
     results, page = check_results(settings, judgement), None
     facts.add_checks(results)
@@ -111,6 +131,7 @@ def is_about_the_table(error: BaseException) -> bool:
     return isinstance(error, unreadable_errors())
 
 
+@_one_at_a_time
 def report_unreadable(
     lake: Settings,
     settings: CollectionSettings,

@@ -1,18 +1,20 @@
-"""Tick: ingest, seal, validate new times and merge within a budget; for each collection what the scheduled job does."""
+"""Tick: ingest, seal, validate new times and merge within a budget, as the scheduled job does for each collection."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import Lock
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
 from jobs import compact, current, ingest, seal, validate
-from jobs.job import Report, run_main
+from jobs.job import Report, run_main, stopped_by
 from jobs.lake import check_lake
-from tidelake.errors import SourceError
+from jobs.parallel import for_each
+from tidelake.errors import SourceError, TookTooLong
 from tidelake.settings.lake import Settings
 
 STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
@@ -27,7 +29,11 @@ FURTHER_STEPS: dict[str, Callable[[SparkSession, Settings], Report]] = {
     "validate_full": validate.run_with_pages,
     "compact_full": compact.run,
 }
-"""Steps that are no part of a tick."""
+"""Steps that are not part of a tick."""
+
+
+_ALONE = {"parallel": 1, "collection_limit_s": None}
+"""The thread of a collection runs its steps itself."""
 
 
 class Observer(Protocol):
@@ -41,14 +47,14 @@ class Observer(Protocol):
 
 
 def run(spark: SparkSession, settings: Settings) -> Report:
-    """Run a tick of every collection, one after the other; raises as `run_steps` does."""
+    """Run a tick of every collection; raises as `run_steps` does."""
     return run_steps(spark, settings, tuple(STEPS))
 
 
 def run_steps(
     spark: SparkSession, settings: Settings, steps: Sequence[str], observer: Observer | None = None
 ) -> Report:
-    """Run steps of every collection, one collection after the other.
+    """Run steps of every collection, `settings.parallel` collections at a time.
 
     A step that fails ends the steps of that collection, as later steps build on it. The exception is a problem with the
     topic: what was read before is still sealed.
@@ -57,32 +63,43 @@ def run_steps(
         spark: the session.
         settings: the settings of the collections.
         steps: names from `STEPS` and `FURTHER_STEPS`, in the order in which they run.
-        observer: is notified of each step.
+        observer: is notified of each step, by one thread at a time.
 
     Returns:
-        A report whose results are, for each collection, the results by step, and whose errors are the first of each
-        collection.
+        A report with the results of each collection by step, and with the first error of each collection.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
     """
     check_lake(settings)
-    report = Report("tick" if tuple(steps) == tuple(STEPS) else ", ".join(steps))
-    for name in (collection.name for collection in settings.collections):
-        results = report.results[name] = {}
-        only = settings.only((name,))
+    names = [collection.name for collection in settings.collections]
+    report = Report("tick" if tuple(steps) == tuple(STEPS) else ", ".join(steps), {name: {} for name in names})
+    at_work: dict[str, str] = {}
+    speaking = Lock()
+
+    def work(name: str) -> None:
+        results, only = report.results[name], settings.only((name,)).model_copy(update=_ALONE)
         for step in steps:
+            at_work[name] = step
             if observer is not None:
-                observer.begins(step, name)
+                with speaking:
+                    observer.begins(step, name)
             done = (STEPS | FURTHER_STEPS)[step](spark, only)
             if name in done.results:
                 results[step] = done.results[name]
                 if observer is not None:
-                    observer.ended(step, name, results[step])
+                    with speaking:
+                        observer.ended(step, name, results[step])
             if (error := done.errors.get(name)) is not None:
                 report.errors.setdefault(name, error)
                 if not isinstance(error, SourceError):
                     break
+
+    for name, late in for_each(spark, names, work, settings.parallel, settings.collection_limit_s):
+        if late is not None:
+            report.results[name] = dict(report.results[name])  # the thread may still be at work
+            step = at_work[name]
+            report.errors[name] = stopped_by(TookTooLong(step, name, "limit", f"{late.seconds:g} s"), step, name)
     return report
 
 

@@ -39,7 +39,7 @@ _RUNS_MAX = 20
 
 @dataclass
 class _Cursor:
-    """What was sent."""
+    """What the sensor has already reported."""
 
     failing: dict[str, str] = field(default_factory=dict)
     """The checks that fail, by key, each with the first line of its description."""
@@ -50,7 +50,7 @@ class _Cursor:
 def build_alerts_sensor(
     environment: Environment, settings: Settings, webhook: Secret, checks: Sequence[AssetCheckKey], jobs: Sequence[str]
 ) -> SensorDefinition:
-    """Build the sensor that sends alerts. Warnings send none.
+    """Build the sensor that sends alerts. Warnings cause no alert.
 
     Args:
         environment: whether the sensor starts with the location.
@@ -81,8 +81,10 @@ def build_alerts_sensor(
         try:
             _send(webhook, f"Tidelake, lake {settings.lake}:\n" + "\n".join(lines))
         except (OSError, TidelakeError) as error:
-            context.log.error(f"the webhook cannot be reached: {type(error).__name__}")  # its text may have the URL
-            return SensorResult(skip_reason="the webhook cannot be reached; tried again", cursor=context.cursor)
+            context.log.error(f"the webhook cannot be reached: {type(error).__name__}")  # its text may contain the URL
+            return SensorResult(
+                skip_reason="the webhook cannot be reached; the next evaluation tries again", cursor=context.cursor
+            )
         return SensorResult(skip_reason=f"sent: {'; '.join(lines)}", cursor=after)
 
     return alerts

@@ -16,7 +16,7 @@ class Lake(Component, Model, Resolvable):
     config: str = Field(description="The path of collections.yaml, relative to the folder of defs.yaml.")
     prefix: str = Field(
         default="",
-        description="What the names of jobs, schedules and sensors begin with, if the project has others like them.",
+        description="The prefix of the names of jobs, schedules and sensors, if the project already uses these names.",
     )
     schedules: Literal["running", "stopped"] = Field(
         default="stopped", description="Whether schedules and sensors start with the location."

@@ -28,7 +28,7 @@ def problem_of(port: str) -> str | None:
 
 
 def main() -> int:
-    """Print the problem, if there is one; the exit status is 1 then."""
+    """Print the problem; return the exit status, which is 1 if there is a problem."""
     problem = problem_of(sys.argv[1])
     if problem is not None:
         print(f"error: {problem}", file=sys.stderr)

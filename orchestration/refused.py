@@ -22,7 +22,7 @@ from tidelake.settings.lake import load_valid_settings
 
 GROUP = "invalid_settings"
 CHECK = "settings_are_valid"
-_DESCRIPTION = """**The settings of this collection are invalid.** Nothing of it runs; the other collections do.
+_DESCRIPTION = """**The settings of this collection are invalid.** None of its steps run; all other collections run.
 
 ```
 {error}

@@ -1,6 +1,7 @@
 """The sensor that observes all topics, and starts a tick when they have new messages, without waiting for the schedule.
 
-Its cursor remembers, for each collection, the ends for which a tick was requested, and since when messages wait.
+Its cursor remembers, for each collection, the ends for which a tick was requested, and since when messages have
+been waiting.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Environment(BaseModel):
     """What the names of jobs, schedules and sensors begin with, if they share a code location with others."""
 
     owns_location: bool = True
-    """Whether the lake is the whole code location, so that its executor is the location's."""
+    """Whether the lake is the whole code location. Then its executor is the location's."""
 
     def job(self, name: str) -> str:
         """Return the name of a job, a schedule or a sensor in this code location."""

@@ -51,14 +51,18 @@ def top_level_settings() -> str:
 
 
 TOP_LEVEL = (
-    "| `lake` | text | the name of the file's folder, or of the file if that is not `collections.yaml` | The name of "
-    "the lake, which the keys of its assets in Dagster begin with: at most 63 letters, digits and `_`, beginning "
-    "with a letter. |",
+    "| `lake` | text | the name of the file's folder; if the file is not `collections.yaml`, the file's own name | The "
+    "name of the lake, which the keys of its assets in Dagster begin with: at most 63 letters, digits and `_`, "
+    "beginning with a letter. |",
     "| `store` | path | `data/store` | The folder of the tables. Only Tidelake writes to it. |",
     "| `topics` | path | `data/topics` | The folder of the file topics. |",
     "| `data_docs` | path | `data/data_docs` | The folder of the [report](../reports.md#the-report). |",
     "| `kafka` | block | none | The cluster of the collections with `source: kafka`: see [Kafka](#kafka). |",
     "| `registry` | block | none | The registry that has the schemas of Avro topics: see [Registry](#registry). |",
+    "| `parallel` | number | 1 | How many collections the jobs work on at a time, at most 64: see "
+    "[Many collections](../operations.md#many-collections). |",
+    "| `collection_limit_s` | seconds | none | How long the jobs may work on one collection in a run. After "
+    "that, its Spark jobs are cancelled, and the other collections continue. |",
     "| `alerts` | `{env: VARIABLE}` or `{file: PATH}` | none | The place of the URL of a webhook: see "
     "[Alerts](../operations.md#alerts). |",
     "| `writer` | text, or `{env: VARIABLE}` | none | The name of the processes that write with these settings: see "

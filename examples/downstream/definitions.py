@@ -18,7 +18,7 @@ SQL = """
 SELECT customer, SUM(_diff) AS orders, SUM(price * _diff) AS total
 FROM orders GROUP BY customer ORDER BY customer
 """
-"""`_diff` says how often a row occurs, so sums and counts are over `_diff`."""
+"""`_diff` says how many times a row occurs, so sums and counts are over `_diff`."""
 
 
 @asset(deps=[ORDERS], automation_condition=follows_seal(), kinds={"deltalake", "sql"}, group_name="reports")

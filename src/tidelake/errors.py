@@ -3,7 +3,7 @@
 | family | what happened | who acts |
 |---|---|---|
 | `ProtocolError` | what a source states contradicts itself | whoever writes the stream |
-| `CodecError` | bytes do not fit | nobody: they are quarantined |
+| `CodecError` | bytes cannot be decoded | nobody: they are quarantined |
 | `SourceError` | a topic or a registry is unreachable or broken | whoever runs it; what was read stays valid |
 | `InvalidUsage` | the caller broke a rule; nothing was changed | the caller |
 | `CapabilityError` | a right is unknown or gone | its holder |
@@ -15,13 +15,13 @@
 
 A class is a row of a table: fields, a `fact` and a `hint`. Annotations declare the fields; the constructor accepts them
 in that order and keeps them as attributes and as `args`, so that an error can be pickled from an executor to the
-driver. `fact` and `hint` are format strings over the attributes, with three specs in addition to Python's:
+driver. `fact` and `hint` are format strings over the attributes, with three format specs in addition to Python's:
 `{time:line}` shows any value on at most one line, `{upper:frontier}` a frontier, `{names:list}` a list or `none`. If a
 format string is not enough, a property takes its place.
 
 >>> error = OverCount(7, 1, 2)
 >>> error.fact, error.args
-('time 7 is announced with 1 updates, but 2 distinct ones arrived', (7, 1, 2))
+('time 7 has more distinct updates than announced: 2 instead of 1', (7, 1, 2))
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def show(value: object) -> str:
 
 
 def hint_for_name(name: str, names: Iterable[str], reference: str = "") -> str:
-    """Return the hint about an unknown name: the nearest one, and all of them if they are few.
+    """Return the hint about an unknown name: the nearest name, and all names if there are few.
 
     Args:
         name: what somebody wrote.
         names: what is known.
-        reference: says where all names are described, as a sentence without its period.
+        reference: says where all names are described, as a sentence without the final period.
 
     >>> hint_for_name("ordres", ["orders", "visits"]), hint_for_name("x", ["a", "b"])
     ("did you mean 'orders'? Use one of: orders, visits", 'use one of: a, b')
@@ -227,7 +227,7 @@ class ConflictingCount(Contradiction):
     kind = "conflicting_count"
     first: int
     second: int
-    fact = "time {time} is announced with {first} updates and with {second}"
+    fact = "time {time} is announced with different counts: {first} and {second}"
 
 
 class OverCount(Contradiction):
@@ -236,7 +236,7 @@ class OverCount(Contradiction):
     kind = "over_count"
     announced: int
     counted: int
-    fact = "time {time} is announced with {announced} updates, but {counted} distinct ones arrived"
+    fact = "time {time} has more distinct updates than announced: {counted} instead of {announced}"
 
 
 TWO_VALUES = "keys with two values"
@@ -251,7 +251,7 @@ class EnvelopeBreach(Contradiction):
     fact = "time {time} breaks the envelope: {detail}"
 
 
-# --- bytes do not fit ----------------------------------------------------------------------------------------------
+# --- bytes cannot be decoded ---------------------------------------------------------------------------------------
 
 
 class CodecError(TidelakeError):
@@ -360,7 +360,10 @@ class TopicUnreachable(SourceError):
     servers: str
     detail: str
     fact = "the topic '{topic}' cannot be read from {servers}: {detail}"
-    hint = "check that the brokers run and that the settings below `kafka:` fit; the next run continues from here"
+    hint = (
+        "check that the brokers are running and that the settings under `kafka:` are correct; the next run continues "
+        "from here"
+    )
 
 
 class TopicUnwritable(SourceError):
@@ -370,16 +373,21 @@ class TopicUnwritable(SourceError):
     servers: str
     detail: str
     fact = "the topic '{topic}' cannot be written to at {servers}: {detail}"
-    hint = "check that the brokers run and that the settings below `kafka:` fit; records that were already played stay"
+    hint = (
+        "check that the brokers are running and that the settings under `kafka:` are correct; records that were "
+        "already played stay"
+    )
 
 
 class RegistryUnreachable(SourceError):
-    """The schema registry did not answer, or what answered is no registry; nothing was read, and nothing is lost."""
+    """The schema registry did not answer, or its answer is unusable; nothing was read, and nothing is lost."""
 
     url: str
     detail: str
     fact = "the schema registry at {url} cannot be queried: {detail}"
-    hint = "check that it runs and that the settings below `registry:` fit; the next run continues from here"
+    hint = (
+        "check that it is running and that the settings under `registry:` are correct; the next run continues from here"
+    )
 
 
 # --- the caller broke a rule ---------------------------------------------------------------------------------------
@@ -481,8 +489,8 @@ class UnknownTopic(InvalidUsage):
         from difflib import get_close_matches  # imported late: every command imports this file
 
         nearest = get_close_matches(self.topic, self.topics, n=1)
-        guess = f"did you mean '{nearest[0]}'? " if nearest else ""
-        return f"{guess}collections read: {', '.join(self.topics) or 'none'}"
+        start = f"did you mean '{nearest[0]}'? These" if nearest else "these"
+        return f"{start} topics are read: {', '.join(self.topics) or 'none'}"
 
 
 class UnknownColumn(InvalidUsage):
@@ -500,7 +508,7 @@ class UnknownColumn(InvalidUsage):
 
 
 class PredicateRefused(InvalidUsage):
-    """A read asks for rows by a predicate that does not fit, that depends on more than the columns, or that fails."""
+    """The predicate of a read is invalid, depends on more than the columns, or fails."""
 
     predicate: str
     problem: str
@@ -614,7 +622,7 @@ class NotPublished(InvalidUsage):
 
 
 class NoCheckout(InvalidUsage):
-    """Neither a wheel nor a checkout has brought the jobs."""
+    """Neither a wheel nor a checkout provides the jobs."""
 
     folder: str
     fact = "there is no folder `jobs` in {folder}"
@@ -636,7 +644,7 @@ class OptionRefused(Refusal):
 
 
 class DecisionRefused(Refusal):
-    """A decision that cannot be read, or does not fit what waits for one."""
+    """A decision that cannot be read, or that does not apply to what waits for a decision."""
 
 
 class StatementRefused(Refusal):
@@ -691,7 +699,7 @@ class RunSwept(Conflict):
 
 
 class Fenced(CommitError):
-    """Another writer took over: this one can commit nothing more."""
+    """Another writer took over: this writer can commit nothing more."""
 
     table: str
     expected_epoch: int
@@ -701,7 +709,7 @@ class Fenced(CommitError):
 
 
 class WriterFenced(CommitError):
-    """The collection was given to another writer by name: this one stays out, restarted or not."""
+    """The collection was given to another writer by name: this writer stays out, even after a restart."""
 
     collection: str
     writer: str | None
@@ -761,14 +769,15 @@ class DamagedFiles(DamagedTable):
 
     hint = (
         "`tidelake repair COLLECTION` says what can be restored, and --apply restores it; restore everything else from "
-        "a copy of the store. If a validation found the damage, a full one that agrees ends it"
+        "a copy of the store. If a validation found the damage, the collection counts as damaged until a full "
+        "validation passes"
     )
 
 
 class NotRewritable(DamagedTable):
     """A damaged file cannot be recreated from its topic."""
 
-    fact = "it cannot be recreated from its topic: {detail}"
+    fact = "the file cannot be recreated from its topic: {detail}"
     hint = "restore the file from a copy of the store, or rebuild the collection from its topic under a new name"
 
 
@@ -831,8 +840,18 @@ class StepFailed(TidelakeError):
     hint = "nothing was committed by the step that failed; the full error is in the log"
 
 
+class TookTooLong(StepFailed):
+    """The work on a collection took longer than `collection_limit_s`; the other collections did not wait for it."""
+
+    fact = "{step} of '{collection}' was cancelled: the collection was not done after {detail}"
+    hint = (
+        "what was committed stays, and the next run continues from there; if the work is only long, raise "
+        "`collection_limit_s`"
+    )
+
+
 class BlockingCheckFailed(StepFailed):
-    """A check that blocks has failed in a full validation: nothing may be built on the collection until it passes."""
+    """A blocking check has failed in a full validation: nothing may be built on the collection until it passes."""
 
     fact = "blocking checks of '{collection}' failed: {detail}"
     hint = "correct the data at its source, or the expectation; then run `tidelake validate {collection} --full` again"

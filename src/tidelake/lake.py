@@ -139,7 +139,7 @@ class Lake:
         """Return what became of a message in each collection that reads its topic; an error takes the place of fates.
 
         Args:
-            topic: the topic's name, or a name under which a collection stores it since it was accepted again.
+            topic: the topic's name, or a name under which a collection has stored it since it was accepted again.
             partition: the partition of the message.
             offset: its offset.
 
@@ -230,7 +230,7 @@ class LakeCollection:
         Args:
             spark: the session; `tidelake.spark.session.start_session()` starts a suitable one.
             as_of: a time in [since, upper), or at or after `since` if the stream is closed; by default the last one.
-            columns: the columns to read; empty means all. Rows that are equal in these columns are added up.
+            columns: the columns to read; empty means all. Diffs of rows that are equal in these columns are summed.
             where: a Spark SQL predicate on the columns of the contents, and nothing else.
             skip_errors: leave out keys whose newest value could not be decoded.
 
@@ -241,7 +241,7 @@ class LakeCollection:
         Raises:
             SinceError, UpperError: the time can no longer be read, or cannot be read yet.
             KeysInError: there are keys in error at that time, and `skip_errors` is not set.
-            UnknownColumn, PredicateRefused: a column does not exist, or the predicate does not fit.
+            UnknownColumn, PredicateRefused: a column does not exist, or the predicate is not accepted.
         """
         from tidelake.read.snapshot import snapshot
 
@@ -262,7 +262,7 @@ class LakeCollection:
             spark: the session, as for `snapshot`.
             first: the time whose contents are subtracted.
             last: the time whose contents are added; it may also be before `first`.
-            columns: the columns to compare; empty means all. Rows that are equal in these columns are added up.
+            columns: the columns to compare; empty means all. Diffs of rows that are equal in these columns are summed.
             where: a predicate, as for `snapshot`; other rows are left out on both sides.
             skip_errors: leave out keys whose newest value could not be decoded, at either time.
 
@@ -341,10 +341,10 @@ class LakeCollection:
             return explain(self._stored(), time)
 
     def quarantine(self) -> list[dict[str, Any]]:
-        """Return the messages that could not be used: first the unexplained ones, then the others, each by place.
+        """Return the messages that could not be used: unexplained messages first, then the others, both by place.
 
         Each has `topic`, `partition`, `offset`, `timestamp_ms`, `reason`, `detail`, `times` (those that are known to
-        wait for it), `key` and `value` in bytes, and `explained`: why it needs no attention any more, or None.
+        wait for it), `key` and `value` in bytes, and `explained`: why it no longer needs attention, or None.
         """
         stored = self._stored()
         rows = [{name: value for name, value in row.items() if name != RUN} for row in quarantine_rows(stored)]
@@ -373,14 +373,14 @@ class LakeCollection:
         """Return what became of a message: an answer for each topic of this name that had the offset, oldest first.
 
         Args:
-            topic: the topic's name, or a name under which the collection stores it since it was accepted again.
+            topic: the topic's name, or a name under which the collection has stored it since it was accepted again.
             partition: the partition of the message.
             offset: its offset.
 
         Raises:
             UnknownTopic: the collection does not read this topic.
 
-        Cost: the small tables, and of `updates/` the rows at the times that the message states.
+        Cost: the small tables, and the rows of `updates/` at the times that the message states.
         """
         from tidelake.read.trace import trace_message  # imported late: only this needs a codec and the topics
 
@@ -422,7 +422,7 @@ class LakeCollection:
             The decision as it is stored.
 
         Raises:
-            DecisionRefused, StatementRefused, DataRefused: it cannot have an effect, or does not fit.
+            DecisionRefused, StatementRefused, DataRefused: it cannot have an effect, or does not match the collection.
             TopicChanged, TopicUnreachable: its gap or topic cannot be looked up.
         """
         checked = check_decision(self._stored(), self.settings, decision)
@@ -444,7 +444,7 @@ class LakeCollection:
     # --- who may write to it -----------------------------------------------------------------------------------------
 
     def fence(self, writer: str | None) -> int:
-        """Admit one writer and keep out every other, restarted or not; processes that are running have to restart.
+        """Admit one writer and keep out every other, even after a restart; running processes have to be restarted.
 
         Args:
             writer: the name that the writer has in its settings; None admits any writer.
@@ -474,37 +474,45 @@ class LakeCollection:
             if handles is not None:
                 verify_table(handles, deep, found)
             if not found.damages:
-                for table in self._stored().tables:
-                    verify_table(table, deep, found)
+                stored = self._stored()
+                since = next(iter(stored.entry.since), None)
+                for table in stored.tables:
+                    verify_table(table, deep, found, since=since)
         return found
 
-    def repair(self) -> list[Damage]:
+    def repair(self, accept_newest_entry: bool = False) -> list[Damage]:
         """Restore damaged log entries from acknowledged copies, and copies from entries; return what was restored.
 
         Damaged bytes are set aside. What `verify` still finds afterwards cannot be restored in this way.
+
+        Args:
+            accept_newest_entry: whether a log that has lost all of its markers is marked again. Its newest entry is
+                taken as it is: nothing proves that it is undamaged, or that no later commit is lost.
         """
         with _engine_errors():
             store, left = self._catalog.store, Verification()
-            restored = repair_log(store.catalog) + repair_name(store, self.name)
+            restored = repair_log(store.catalog, accept_newest_entry)
+            restored += repair_name(store, self.name, accept_newest_entry)
             verify_table(store.catalog, False, left)
             handles = verify_name(store, self.name, left)
             if handles is not None:
-                restored += repair_log(handles)
+                restored += repair_log(handles, accept_newest_entry)
                 verify_table(handles, False, left)
             if left.damages:  # it is not known what the collection consists of
                 return restored
-            return restored + [damage for table in self._stored().tables for damage in repair_log(table)]
+            tables = self._stored().tables
+            return restored + [damage for table in tables for damage in repair_log(table, accept_newest_entry)]
 
     def repair_files(self, spark: SparkSession) -> tuple[list[Damage], list[Damage]]:
-        """Make damaged data files of `updates` again from the topic, with the bytes that were committed.
+        """Recreate damaged data files of `updates` from the topic, with the bytes that were committed.
 
-        The log must have the entry of the tick that wrote the file, and the topic what the tick read. Damaged bytes are
-        set aside.
+        The log must still have the entry of the tick that wrote the file, and the topic must still have what the tick
+        read. Damaged bytes are set aside.
 
         Returns:
-            What was restored, and what is left; its remedy says why it could not be restored.
+            What was restored, and what is left; the remedy of each damage says why it could not be restored.
 
-        Cost: what `verify(deep=True)` costs, and each tick that wrote a damaged file once more.
+        Cost: that of `verify(deep=True)`; each tick that wrote a damaged file is also run once more.
         """
         from tidelake.ingest.restoration import restore_files
 

@@ -24,7 +24,7 @@ def test_a_misspelt_collection_fails_the_run_and_names_the_nearest() -> None:
 
     assert read().selects("visits")
     assert not read("prices").selects("visits")
-    with pytest.raises(Failure, match="collections is 'prcies', which is no collection of this lake") as caught:
+    with pytest.raises(Failure, match="collections is 'prcies', which is not a collection of this lake") as caught:
         read("visits", "prcies")
     assert "did you mean 'prices'?" in str(caught.value.description)
     assert not caught.value.allow_retries

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from benchmarks import many, many_tables, raw, small, ticks
+from benchmarks import catalogs, many, raw, small, ticks
 from benchmarks.__main__ import tasks
 from benchmarks.data import Stream
 from benchmarks.lines import Line, lines_of
@@ -57,11 +57,9 @@ def test_a_contestant_that_fails_is_named_and_the_others_continue() -> None:
 
 
 def test_a_store_of_many_collections_is_compared_with_a_store_of_few() -> None:
-    few = {many_tables.few(what): took(2, 2) for what in (many_tables.FIND, many_tables.CHANGE)}
-    samples = Samples(
-        {**few, many_tables.FIND: took(2, 2), many_tables.CHANGE: took(4, 4), many_tables.STATUS: took(9)}
-    )
-    find, change, status, each = lines_of({"many_tables": {"10000": samples}})
+    few = {catalogs.few(what): took(2, 2) for what in (catalogs.FIND, catalogs.CHANGE)}
+    samples = Samples({**few, catalogs.FIND: took(2, 2), catalogs.CHANGE: took(4, 4), catalogs.STATUS: took(9)})
+    find, change, status, each = lines_of({"catalog": {"10000": samples}})
     assert [(line.reached, line.met) for line in (find, change, status)] == [(1, True), (2, False), (9, True)]
     assert (each.reached, each.met) == (0.9, None)
 

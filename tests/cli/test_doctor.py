@@ -209,7 +209,7 @@ def test_a_collection_that_no_name_leads_to_is_named(tmp_path: Path) -> None:
 def test_tables_that_open_and_tables_that_are_damaged_are_told_apart(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [2], {1: 1}))
     lake.run()
-    assert checks(lake.file)[1][f"collection {NAME}"]["fact"] == "opens; upper is 2"
+    assert checks(lake.file)[1][f"collection {NAME}"]["fact"] == "can be opened; upper is 2"
     text = lake.file.read_text(encoding="utf-8")
     lake.file.write_text(text.replace("family: plain", "family: append_only"), encoding="utf-8")
     assert checks(lake.file)[1][f"collection {NAME}"]["level"] == "fail"

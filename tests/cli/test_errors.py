@@ -132,7 +132,7 @@ def test_a_wrong_predicate_is_a_short_text_also_in_a_process_of_its_own(tmp_path
         assert len(done.stderr) < 800, done.stderr
         assert "org.apache" not in done.stderr
         assert done.stderr.count("\n") <= 4, done.stderr
-        assert "does not fit: \n" not in done.stderr
+        assert "is invalid: \n" not in done.stderr
 
 
 def test_help_describes_arguments_and_options() -> None:

@@ -35,7 +35,7 @@ def test_run_does_what_a_scheduled_tick_does_and_says_it_in_sentences(lake: Lake
     assert lines == [
         "prices: ingest: 3 messages: 3 rows stored, 1 message quarantined (1 undecodable)",
         "prices: seal: 2 times sealed, upper is 3, 1 copy cancelled; waits at time 3: 1 announced, 0 here",
-        "prices: validate: 2 times recounted, as announced",
+        "prices: validate: 2 sealed times recounted, as announced",
         "prices: compact: nothing to merge, since is 0",
     ]
     lake.send(updates((3, 3, 1)))
@@ -44,7 +44,7 @@ def test_run_does_what_a_scheduled_tick_does_and_says_it_in_sentences(lake: Lake
     assert call("ingest", NAME, *config) == "prices: ingest: no new messages\n"
     assert call("seal", *config) == "prices: seal: nothing new, upper is 4\n"
     assert call("validate", *config) == "prices: validate: nothing new\n"
-    assert call("validate", "--full", *config).startswith("prices: validate: 3 times recounted, as announced")
+    assert call("validate", "--full", *config).startswith("prices: validate: 3 sealed times recounted, as announced")
     assert call("compact", "--full", *config) == "prices: compact: 3 runs became 1, since is 0\n"
 
 

@@ -99,7 +99,7 @@ def test_damage_to_a_file_is_reported_and_not_blamed_on_the_predicate(contradict
     for file in contradicted.collection.paths.updates.local.rglob("*.parquet"):
         file.write_bytes(b"not parquet")
     for more in ((), ("--where", "id > 0")):
-        with pytest.raises(DamagedTable, match=r"has 11 bytes, but [0-9]+ are stated"):
+        with pytest.raises(DamagedTable, match=r"has 11 bytes, but [0-9]+ were committed"):
             call("read", NAME, *more, "--config", str(contradicted.file))
 
 

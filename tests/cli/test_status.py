@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cli.commands import call, invoke, run
 from tests.lakes.lake import Lake
@@ -73,14 +74,15 @@ def test_reading_a_store_does_not_import_the_logging_library() -> None:
 @pytest.mark.spark
 def test_an_invalid_block_does_not_hide_the_other_collections(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
-    written = contradicted.file.read_text("utf-8")
-    contradicted.file.write_text(written + "  visits: {family: plein, topic: visits}\n", encoding="utf-8")
+    document = yaml.safe_load(contradicted.file.read_text("utf-8"))
+    document["collections"]["visits"] = {"family": "plein", "topic": "visits"}
+    contradicted.file.write_text(yaml.safe_dump(document), encoding="utf-8")
     shown = invoke("status", *config)
     assert shown.exit_code == 1
     assert "held back at time 3" in shown.stdout
     assert "visits: its settings are invalid" in shown.stdout
     assert "collections.visits.family: input should be" in " ".join(shown.stderr.split())
-    assert "held back" in call("explain", "prices", *config)
+    assert "contradicted" in call("explain", "prices", *config)
     with pytest.raises(ConfigurationError, match=r"collections\.visits\.family"):
         call("explain", "visits", *config)
     with pytest.raises(ConfigurationError, match=r"collections\.visits\.family"):

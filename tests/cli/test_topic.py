@@ -116,7 +116,7 @@ def test_offsets_without_a_record_are_no_gap_in_a_recording_and_records_are_renu
     assert (offsets.intervals, gaps) == ({0: (0, 4)}, [])
     with pytest.raises(TidelakeError, match="offset 1 of partition 0 has no record"):
         call(config, "record", first, str(tmp_path / "lines"), "--format", "jsonl")
-    with pytest.raises(TidelakeError, match="would give the record of offset 2 the offset 1"):
+    with pytest.raises(TidelakeError, match="the record at offset 2 of partition 0 would get the offset 1"):
         call(config, "play", str(folder), second)
     third = broker.create_topic()
     assert call(config, "play", str(folder), third, "--renumber")["messages"] == 2

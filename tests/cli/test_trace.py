@@ -12,7 +12,7 @@ from tests.lakes.lake import NAME, Lake, progress, updates
 
 
 @pytest.mark.spark
-def test_the_exit_status_says_whether_somebody_is_needed(contradicted: Lake) -> None:
+def test_the_exit_status_says_whether_somebody_has_to_act(contradicted: Lake) -> None:
     config = ("--config", str(contradicted.file))
     known, held, bad, unread = (invoke("trace", NAME, "0", str(offset), *config) for offset in (0, 1, 2, 9))
     assert [done.exit_code for done in (known, held, bad, unread)] == [0, 1, 1, 0]
@@ -23,7 +23,7 @@ def test_the_exit_status_says_whether_somebody_is_needed(contradicted: Lake) -> 
     nowhere = run("trace", "price", "0", "0", *config)
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
     assert nowhere.stderr == (
-        "error: no collection reads the topic 'price'\nhint: did you mean 'prices'? collections read: prices\n"
+        "error: no collection reads the topic 'price'\nhint: did you mean 'prices'? These topics are read: prices\n"
         "see: tidelake errors UnknownTopic\n"
     )
 

@@ -35,7 +35,7 @@ _PLAIN = Scene()
 
 @dataclass(frozen=True)
 class Whole:
-    """How an undisturbed life ends, and how often it passed each failpoint in the piece that its scene processes."""
+    """How an undisturbed life ends, and how many times it passed each failpoint in the piece of its scene."""
 
     state: dict[str, Any]
     shown: Any

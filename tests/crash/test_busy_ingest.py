@@ -77,7 +77,7 @@ def test_a_closing_seal_that_is_overtaken_does_not_close(tmp_path: Path, spark: 
     assert lake.contents(9) == {(row, None): 1 for row in TIMES}
 
 
-def test_a_seal_that_is_overtaken_at_its_first_time_claims_fewer_times(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_seal_that_is_overtaken_at_its_first_time_claims_a_shorter_range(tmp_path: Path, spark: SparkSession) -> None:
     times = range(1, 5)
     lake = Lake(tmp_path, spark, messages_per_tick_max=1)
     lake.send(progress([0], [1]))
@@ -96,8 +96,8 @@ def test_a_seal_that_is_overtaken_at_its_first_time_claims_fewer_times(tmp_path:
 
     on_reach(hook)
     sealed = lake.seal()
-    # The seal claims four times, then two, then one. The update at that one time was copied twice: it has three rows in
-    # three files.
+    # The seal tries to claim a range of four times, then of two, then of one. The update at that one time was copied
+    # twice, so it has three rows, in three files.
     assert (len(visits), sealed.upper, sealed.files_opened, sealed.copies_cancelled) == (3, 2, 3, 2)
     on_reach(None)
     assert lake.seal().upper == 10

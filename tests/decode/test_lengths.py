@@ -274,7 +274,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def passes(lake: Lake, written: list[str]) -> int:
-    """Ingest, and return how often the run of updates was written."""
+    """Ingest, and return how many times the run of updates was written."""
     written.clear()
     lake.ingest()
     return len(written)

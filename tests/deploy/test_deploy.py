@@ -94,7 +94,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_every_service_with_a_time_has_a_timer_and_a_limit() -> None:
+def test_every_scheduled_service_has_a_timer_and_a_time_limit() -> None:
     assert {path.stem for path in UNITS if path.suffix == ".timer"} == {"tidelake-tick", "tidelake-nightly"}
     for path in SERVICES:
         settings = unit(path)
@@ -191,7 +191,7 @@ def test_the_web_server_and_the_schedules_start(config: Path, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["tidelake-tick", "tidelake-nightly"])
-def test_the_steps_of_a_unit_run(name: str, config: Path) -> None:
+def test_the_steps_of_each_unit_succeed(name: str, config: Path) -> None:
     settings = unit(DEPLOY / "systemd" / f"{name}.service")
     command = shlex.split(here(settings["ExecStart"]))
     done = subprocess.run(

@@ -27,7 +27,7 @@ def test_the_pages_show_everything_and_load_nothing_remote(tmp_path: Path) -> No
     with browser(tmp_path / "profile") as page:
         page.open((docs / "validations.html").as_uri())
         page.wait_for_text("Each recounts a collection independently of its seals.")
-        assert "8 of 9" in page.text()
+        assert "9 of 10" in page.text()
         page.click("result")
         page.wait_for_text("announced_is_recounted: at every sealed time")
         shown = page.text()

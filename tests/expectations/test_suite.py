@@ -119,7 +119,7 @@ def test_a_check_that_no_rule_defines_is_named(monkeypatch: pytest.MonkeyPatch) 
         rules_of(settings())
 
 
-def test_only_damage_blocks_and_only_what_can_wait_warns() -> None:
+def test_only_rules_about_damage_block_and_only_rules_about_what_can_wait_warn() -> None:
     blocking = {rule.name for rule in rules_of(settings()) if rule.blocking}
     assert blocking == {
         "announced_is_counted",

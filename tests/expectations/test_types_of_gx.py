@@ -1,4 +1,4 @@
-"""The table of the library's types that the settings check is that of the installed library."""
+"""The list of types of expectations agrees with the installed library."""
 
 from __future__ import annotations
 

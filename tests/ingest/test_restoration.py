@@ -40,7 +40,7 @@ def appends(root: Path, spark: SparkSession) -> Lake:
 
 
 def stream(root: Path, spark: SparkSession) -> Lake:
-    """Ticks of several tasks, with copies and rows of the far future."""
+    """Ticks of several tasks, with copies and rows in the far future."""
     lake = Lake(root, spark)
     for tick in range(2):
         rows = [(row, tick) for row in range(4_500)]
@@ -183,7 +183,7 @@ def test_messages_that_have_changed_give_no_file(healthy: Lake, tmp_path: Path) 
     with lines.open("a", encoding="utf-8") as file:
         file.writelines(kept[2:])
     oldest = min(ingested(lake), key=lambda file: file.reach)
-    assert "what came of it is not what was committed" in why_not(lake, oldest)
+    assert "the result is not what was committed" in why_not(lake, oldest)
 
 
 def test_a_merged_file_comes_from_a_copy_alone(healthy: Lake, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_tick_whose_entry_is_gone_cannot_be_repeated(
 
 
 def why_not_at_all(lake: Lake, file: RunFile) -> bool:
-    """Whether a deleted file is named with a remedy that is no repair."""
+    """Whether a deleted file is named with a remedy that is not a repair."""
     path_of(lake, file).unlink()
     restored, (damage,) = door(lake).repair_files(lake.spark)
     return not restored and not damage.is_restorable and "from a copy of the store" in damage.remedy

@@ -49,7 +49,7 @@ def test_contradictions_of_the_protocol_wait_for_decisions(lake: Lake) -> None:
     assert lake.run().upper == 3
     notes = {contradiction["time"]: contradiction["detail"] for contradiction in status_of(lake).contradictions}
     assert notes[3].endswith('diff 1 and with diff 2; its data: {"id":2,"price":20}')
-    assert "announced with 1 updates and with 2" in notes[5]
+    assert "announced with different counts: 1 and 2" in notes[5]
     assert lake.contents(2) == {(1, None): 1}
     assert failing_checks(lake) == {"nothing_is_contradicted"}
     lake.decide(time=3, discard={"data": {"id": 2, "price": 20}, "diff": 2})

@@ -121,7 +121,7 @@ def test_a_damaged_table_is_the_first_thing_that_the_page_says(lake: Lake) -> No
     assert "tidelake repair prices --apply" in facts["problems"][0]["commands"]
     assert "Safe to use" not in text_of(lake)
     index = (lake.settings.data_docs / "index.html").read_text(encoding="utf-8")
-    assert "1 collection needs somebody now." in index
+    assert "1 collection needs attention now." in index
     file.write_bytes(data)
     assert validated(lake)["verdict"].startswith("Safe to use up to time 0.")
 
@@ -232,7 +232,7 @@ def test_the_page_of_a_reclocked_collection_counts_records_and_shows_moments(
         lake.ingest()
     facts = validated(lake)
     assert "12 records read, 12 rows stored at 3 times." in facts["verdict"] and " UTC)" in facts["verdict"]
-    assert facts["ahead"].startswith("In order, definite from ")
+    assert facts["ahead"].startswith("In order, definite in [")
     assert (facts["tide"]["times"], facts["level"]) == (3, "calm")
     assert "<svg" in text_of(lake)
 

@@ -70,7 +70,7 @@ class Lakes:
         return OpenTable(self.collection(name).paths.updates).value(UPPER) or 0
 
     def contents(self, spark: SparkSession, name: str, as_of: int) -> dict[Any, int]:
-        """The contents AS OF a time: how often each `(id, price)` occurs."""
+        """The contents AS OF a time: how many times each `(id, price)` occurs."""
         rows = snapshot(spark, self.collection(name), as_of).contents.collect()
         return {(row["id"], row["price"]): row["_diff"] for row in rows}
 

@@ -122,7 +122,7 @@ class Tide:
             raise AssertionError("a read before since was answered")
 
     def expected(self, as_of: int) -> dict[str, int]:
-        """The contents of the memory model at a time: how often each row occurs."""
+        """The contents of the memory model at a time: how many times each row occurs."""
         if self.family == "upsert":
             statements = [keyed.KeyedStatement(row["id"], _text(row), time, diff) for row, time, diff in self.stated]
             return {str(value): 1 for value in keyed.contents(statements, as_of).values()}

@@ -144,7 +144,7 @@ class Lake:
         self.catalog.decide(NAME, DecisionDocument(reason=reason, at_ms=0, **what).decision())
 
     def contents(self, as_of: int) -> dict[Any, int]:
-        """The contents AS OF a time: how often each `(id, price)` occurs."""
+        """The contents AS OF a time: how many times each `(id, price)` occurs."""
         rows = snapshot(self.spark, self.collection, as_of).contents.collect()
         counts: dict[Any, int] = {}
         for row in rows:

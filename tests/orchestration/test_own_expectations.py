@@ -32,7 +32,7 @@ def test_a_blocking_expectation_stops_what_is_downstream_until_a_full_validation
     lakes.send("prices", *HISTORY, updates(((4, 41), 6, 1)), progress([6], [7], {6: 1}))
     first = run_tick_job(lakes.config, instance)
     assert failed_checks(first) == {}
-    assert shown(first)["note"] == "not judged yet: full validations judge it"
+    assert shown(first)["note"] == "not judged yet: only full validations judge this check"
 
     nightly = run_nightly_job(lakes.config, instance)
     assert failed_checks(nightly) == {f"prices/{CHECK}": "ERROR"}

@@ -1,4 +1,4 @@
-"""Reads the scripts, which consist of commands and answers, and the cases of `replay`."""
+"""Reads scripts of commands and answers, and turns those of `replay` into test cases."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_the_table_says_what_it_is(lake: Lake) -> None:
     assert "sum(_diff) counts rows" in comment
     comments = {field.name: field.metadata.get("comment") for field in table.schema().fields}
     assert comments["id"] == "the article's number" and comments["price"] == "in cents"
-    assert comments["_diff"].startswith("How often the row occurs; never 0.")
+    assert comments["_diff"].startswith("How many times the row occurs; never 0.")
     noted = json.loads(table.history(1)[0]["userMetadata"])
     assert (noted["collection"], noted["collection_id"], noted["as_of"]) == (NAME, entry.id, 2)
     send_more(lake)

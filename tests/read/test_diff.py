@@ -28,7 +28,7 @@ def opened(lake: Lake) -> LakeCollection:
 
 
 def counted(frame: object) -> Counter[str]:
-    """How often each row occurs, by its data as JSON."""
+    """How many times each row occurs, by its data as JSON."""
     rows: Counter[str] = Counter()
     for row in frame.collect():  # type: ignore[attr-defined]
         data = {name: value for name, value in row.asDict(recursive=True).items() if name != "_diff"}

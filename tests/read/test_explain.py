@@ -66,9 +66,9 @@ def status_of(lake: Lake) -> CollectionStatus:
         (1, "sealed", (1, 1, 0), "not recounted yet"),
         (2, "waiting", (2, 1, 0), "2 announced, 1 here: 1 update is missing"),
         (3, "contradicted", (1, 1, 1), "is stated with diff 1 and with diff 2"),
-        (4, "contradicted", (1, 2, 0), "time 4 is announced with 1 updates, but 2 distinct ones arrived"),
-        (5, "contradicted", (2, 1, 0), "time 5 is announced with 1 updates and with 2"),
-        (6, "contradicted", (1, 1, 0), "time 6 is announced with 0 updates and with 1"),
+        (4, "contradicted", (1, 2, 0), "time 4 has more distinct updates than announced: 2 instead of 1"),
+        (5, "contradicted", (2, 1, 0), "time 5 is announced with different counts: 1 and 2"),
+        (6, "contradicted", (1, 1, 0), "time 6 is announced with different counts: 0 and 1"),
         (7, "complete", (1, 1, 0), "1 announced, 1 here"),
         (
             8,
@@ -77,7 +77,7 @@ def status_of(lake: Lake) -> CollectionStatus:
             "is about it: topic 'prices', partition 0, offset 8, zero_diff",
         ),
         (15, "not announced", (None, 0, 0), "no progress statement that was read covers it; 0 updates here"),
-        (25, "waiting", (1, 0, 0), "offset 18: 1 update at this time, in a statement about 20 to 30"),
+        (25, "waiting", (1, 0, 0), "offset 18: 1 update at this time, in a statement about the times from 20 to 30"),
         (26, "complete", (0, 0, 0), "0 announced, 0 here"),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_lost_update_is_named_and_needs_somebody(lake: Lake) -> None:
     assert shown.exit_code == 1
     assert "waits at time 5: 8 announced, 1 here" in shown.stdout
     assert "`tidelake explain prices`" in shown.stdout
-    assert invoke("status", "--check", *config).stdout.splitlines()[-1] == "1 of 1 collection needs somebody"
+    assert invoke("status", "--check", *config).stdout.splitlines()[-1] == "collections that need attention: 1 of 1"
 
 
 def test_what_may_still_be_unread_needs_nobody_yet(lake: Lake) -> None:
@@ -191,7 +191,7 @@ def test_an_ingest_that_was_never_sealed_is_not_in_order(lake: Lake) -> None:
     assert status.sentence == "not sealed yet: complete before 9, sealed before 0; the next seal moves upper"
     assert explained(lake).state == "complete"
     lake.seal()
-    assert status_of(lake).sentence == "in order, definite from 0 to before 9"
+    assert status_of(lake).sentence == "in order, definite in [0, 9)"
 
 
 def test_a_missing_data_file_is_damage_with_exit_status_1(lake: Lake) -> None:
@@ -208,9 +208,9 @@ def test_updates_that_nothing_announces_are_counted_in_the_sentence(lake: Lake) 
     lake.send(updates((1, 1, 1), (2, 9, 1)), progress([0], [9], {1: 1}))
     lake.run()
     status = status_of(lake)
-    assert status.sentence == "in order, definite from 0 to before 9; 1 row at or after upper"
+    assert status.sentence == "in order, definite in [0, 9); 1 row at or after upper"
     assert not status.needs_somebody
-    assert call("status", "--check", "--config", str(lake.file)) == "0 of 1 collection need somebody\n"
+    assert call("status", "--check", "--config", str(lake.file)) == "collections that need attention: 0 of 1\n"
 
 
 def test_a_decided_time_does_not_hide_a_problem(lake: Lake) -> None:

@@ -82,7 +82,9 @@ def test_each_event_is_shown_once_with_its_numbers_and_the_newest_last(busy: Lak
     ]
     assert whats(busy, "validation") == ["the times from 0 to 8 agree with what was proven"]
     (contradiction,) = history_of(busy, "contradiction").events
-    assert contradiction.what.startswith("time 6: over_count: time 6 is announced with 1 updates, but 2")
+    assert contradiction.what.startswith(
+        "time 6: over_count: time 6 has more distinct updates than announced: 2 instead of 1"
+    )
     assert whats(busy, "late") == ["1 late update contradicts what was published, from time 1 on"]
     assert whats(busy, "decision") == [
         "count, time 6: 2 updates: both are right",

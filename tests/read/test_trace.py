@@ -309,7 +309,7 @@ def test_a_topic_that_no_collection_reads_is_refused_with_the_nearest_name(tmp_p
     block = {"family": "plain", "topic": "orders", "schema": RECORD}
     (tmp_path / "collections.yaml").write_text(json.dumps({"collections": {"sales": block}}), encoding="utf-8")
     lake = tidelake.open_lake(tmp_path / "collections.yaml")
-    with pytest.raises(UnknownTopic, match=r"did you mean 'orders'\? collections read: orders"):
+    with pytest.raises(UnknownTopic, match=r"did you mean 'orders'\? These topics are read: orders"):
         lake.trace("order", 0, 0)
     with pytest.raises(UnknownTopic, match="no collection reads the topic 'visits'"):
         lake.collection("sales").trace("visits", 0, 0)
@@ -493,7 +493,7 @@ def test_an_upsert_record_sets_deletes_or_puts_in_error_its_key_unless_a_later_o
     assert fate_of(lake, 1).summary == f'{at}: sets {{"id": 1}}'
     assert fate_of(lake, 4).kind == "quarantined"
     error = fate_of(lake, 3)
-    assert error.summary.startswith(f'{at}: puts in error {{"id": 3}}: the value cannot be used: undecodable')
+    assert error.summary.startswith(f'{at}: puts {{"id": 3}} in error: the value cannot be used: undecodable')
     assert list(error.todo()) == ['a later good value, or a delete, for the key {"id": 3}']
     lake.put(gone(2), item(3, 7))
     lake.ingest()

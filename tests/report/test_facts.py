@@ -27,7 +27,7 @@ def test_the_verdict_names_the_last_safe_time_with_the_numbers_that_prove_it(tmp
 def test_a_time_that_waits_is_named_with_what_is_announced_and_what_is_here(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.seal({0: 2, 4: 1}, 5, hours_ago=3.5)
-    assert stored.facts().ahead == "In order, definite from 0 to before 5."
+    assert stored.facts().ahead == "In order, definite in [0, 5)."
     stored.announce(5, 9, {5: 8, 7: 2})
     stored.arrive(5, 7, 7, 30)
     facts = stored.facts()

@@ -139,7 +139,7 @@ def summary(name: str, level: str, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def test_a_thousand_collections_are_one_small_page_sorted_by_who_needs_somebody(tmp_path: Path) -> None:
+def test_a_thousand_collections_are_one_small_page_sorted_by_who_needs_attention(tmp_path: Path) -> None:
     levels = ["alarm"] * 3 + ["warning"] * 10 + ["calm"] * 987
     Random(16).shuffle(levels)
     names = [f"collection_{number:04}" for number in range(1000)]
@@ -151,7 +151,7 @@ def test_a_thousand_collections_are_one_small_page_sorted_by_who_needs_somebody(
     page = check_harmless(text)
     assert len(text.encode()) < MEGABYTE
     assert (
-        "3 collections need somebody now; 10 collections should be looked at soon; 987 collections are in order; 1 "
+        "3 collections need attention now; 10 collections should be looked at soon; 987 collections are in order; 1 "
         in (page.text)
     )
     shown = re.findall(r'<tr class="(\w+)">', text)

@@ -117,8 +117,10 @@ def test_a_schema_may_be_in_a_file_and_may_be_a_whole_cdcv2_schema(tmp_path: Pat
     [
         (
             ("store: lake", "stor: lake"),
-            r"stor: is not a known key\nhint: did you mean 'store'\? Use one of: alerts, collections, data_docs, ",
+            r"stor: is not a known key\nhint: did you mean 'store'\? Use one of: alerts, collection_limit_s, ",
         ),
+        (("store: lake", "store: lake\nparallel: 0"), r"parallel: is not a whole number from 1 to 64: 0"),
+        (("store: lake", "store: lake\ncollection_limit_s: 1m"), r"collection_limit_s: is not a whole number .*'1m'"),
         (("family: plain", "family: plian"), r"collections.orders.family: .*not 'plian'"),
         (("    topic: orders", "    tpoic: orders"), r"collections.orders.tpoic: is not a known key"),
         (("    topic: orders\n", ""), r"collections.orders.topic: is missing"),

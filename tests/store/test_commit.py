@@ -112,7 +112,7 @@ def test_a_file_with_a_different_schema_is_refused(table: Location, columns: dic
 def test_a_file_that_is_missing_or_has_a_different_number_of_rows_is_refused(table: Location) -> None:
     (file,) = write_rows(table, "r1")
     misstated = RunFile(file.path, file.run, 99, file.bytes, file.time_min, file.time_max)
-    with pytest.raises(InvalidUsage, match="2 rows, but 99 are stated"):
+    with pytest.raises(InvalidUsage, match="2 rows, but its description says 99"):
         OpenTable(table).commit({}, [misstated])
     (table / file.path).local.unlink()
     with pytest.raises(InvalidUsage, match="does not exist"):

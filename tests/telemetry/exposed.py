@@ -10,9 +10,9 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 def exposed(text: str) -> dict[tuple[str, ...], float]:
-    """The value of each series: its metric, then the values of its labels in order.
+    """The value of each series, by the name of its metric followed by the values of its labels in order.
 
-    Each metric has its help and its type before its series, and no series occurs twice.
+    Fails unless each metric has its help and its type before its series, and no series occurs twice.
     """
     values: dict[tuple[str, ...], float] = {}
     declared: dict[str, set[str]] = {}

@@ -187,7 +187,7 @@ def test_non_ascii_digits_do_not_name_a_partition(tmp_path: Path) -> None:
         ('{"offset": 1, "offset": 2}', "the field 'offset' is given twice"),
         ('{"offset": 1, "value": "a", "value": "b"}', "the field 'value' is given twice"),
         ('{"offset": 1, "headers": {"a": {}}}', "the value of the header 'a' is not text"),
-        ('{"offset": 1, "headers": [{"name": "a"}]}', "the header {'name': 'a'} has no key"),
+        ('{"offset": 1, "headers": [{"name": "a"}]}', "the header {'name': 'a'} lacks a text key"),
         ('{"offset": 1, "headers": "x"}', "headers is 'x', neither an object nor a list"),
         ('{"offset": 1, "value": [1]}', "value is neither text nor a JSON object"),
         ('{"offset": 1, "value": {"a" 1}}', "Expecting ':' delimiter"),

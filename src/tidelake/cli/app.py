@@ -31,7 +31,6 @@ from tidelake.cli.trace import trace
 from tidelake.cli.upgrade import upgrade
 from tidelake.cli.verify import repair, verify
 from tidelake.errors import TidelakeError
-from tidelake.runbook.page import EXIT_ONE, with_reference
 from tidelake.spark.interrupt import interruptible, is_interrupted
 from tidelake.spark.jar_error import JarError
 
@@ -101,6 +100,8 @@ def _report(error: Exception) -> int:
         traceback.print_exception(error)
     match error:
         case TidelakeError() | JarError():
+            from tidelake.runbook.page import EXIT_ONE, with_reference
+
             text, status = with_reference(error), 1 if isinstance(error, EXIT_ONE) else 2
         case OSError():
             text, status = f"{error}\nhint: check that the file exists and can be read and written", 1

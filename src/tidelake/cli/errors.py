@@ -9,7 +9,6 @@ import typer
 
 from tidelake.cli.options import JsonOption
 from tidelake.cli.render import print_json
-from tidelake.runbook.page import find_page, pages
 
 
 def errors(
@@ -22,6 +21,8 @@ def errors(
 
     Reads neither settings nor a store.
     """
+    from tidelake.runbook.page import find_page, pages
+
     if name is not None:
         page = find_page(name)
         if as_json:

@@ -57,8 +57,8 @@ def _seal(result: Any, show: Callable[[int], str]) -> str:
 
 def _validate(result: Any, show: Callable[[int], str]) -> str:
     if result.damaged:
-        return f"DAMAGED below upper: {result.mismatches[0] if result.mismatches else 'times beyond it can be read'}"
-    text = f"{counted(len(result.times), 'time')} recounted, as announced" if result.times else "nothing new"
+        return f"DAMAGED below upper: {result.mismatches[0] if result.mismatches else 'times beyond upper can be read'}"
+    text = f"{counted(len(result.times), 'sealed time')} recounted, as announced" if result.times else "nothing new"
     if result.files_verified:
         text += f", {counted(result.files_verified, 'file')} verified"
     if result.late.contradictions:

@@ -11,11 +11,11 @@ import typer
 
 from tidelake.cli.application import find_jobs
 from tidelake.cli.debug import is_debugging
-from tidelake.cli.job_results import sentence_of
 from tidelake.cli.options import CONFIG, ConfigOption, JsonOption, NamesArgument
 from tidelake.cli.progress import Working, working
 from tidelake.cli.render import print_json, printable, say
-from tidelake.runbook.page import with_reference
+from tidelake.cli.times import seconds_of
+from tidelake.errors import OptionRefused
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -53,7 +53,7 @@ def compact(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Move since by the retention rule, and merge data files within the budget of a scheduled tick."""
+    """Move since as the retention rule says, and merge data files within the budget of a scheduled tick."""
     run_steps(["compact_full" if full else "compact"], names, config, as_json)
 
 
@@ -67,20 +67,43 @@ def run(
     with_current: Annotated[
         bool, typer.Option("--current", help="Also bring the `current` tables up to upper, as the hourly job does.")
     ] = False,
+    parallel: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="How many collections at a time; by default the setting `parallel`, or 1."),
+    ] = None,
+    linger: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Stay this long, such as 4m or 90s: poll the topics, and ingest and seal what arrives.",
+        ),
+    ] = None,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Ingest, seal, validate new times, and merge within a budget: what the scheduled job `tick` does.
 
-    A collection that fails stops at that step, and the others continue. If only its topic has a problem, what was read
+    If a step fails, its collection stops there, and the others continue. If only its topic has a problem, what was read
     before is still sealed.
     """
     steps = ["ingest", "seal", "validate", "compact"]
-    run_steps([*steps, "current"] if with_current else steps, names, config, as_json)
+    if linger is not None and with_current:
+        raise OptionRefused("--linger and --current cannot be combined", "run `tidelake current` on its own")
+    linger_s = None if linger is None else seconds_of("--linger", linger)
+    run_steps([*steps, "current"] if with_current else steps, names, config, as_json, parallel, linger_s)
 
 
-def run_steps(steps: Sequence[str], names: Sequence[str] | None, config: Path, as_json: bool) -> None:
+def run_steps(
+    steps: Sequence[str],
+    names: Sequence[str] | None,
+    config: Path,
+    as_json: bool,
+    parallel: int | None = None,
+    linger_s: float | None = None,
+) -> None:
     """Run steps of some collections, or of all, and print a line for each.
+
+    With `linger_s`, stay that long, and repeat the steps of a tick for what arrives.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
@@ -89,9 +112,12 @@ def run_steps(steps: Sequence[str], names: Sequence[str] | None, config: Path, a
     from tidelake.settings.lake import load_settings
 
     settings = load_settings(config).only(tuple(names or ()))
+    if parallel is not None:
+        settings = settings.model_copy(update={"parallel": parallel})
     find_jobs()
-    with working("starting Spark", len(steps) * len(settings.collections)) as work:
+    with working("starting Spark", len(steps) * len(settings.collections) if linger_s is None else None) as work:
         from jobs import tick
+        from jobs.linger import linger
         from jobs.logs import log_to
         from tidelake.spark.session import start_session
         from tidelake.telemetry.start import start_telemetry
@@ -101,12 +127,18 @@ def run_steps(steps: Sequence[str], names: Sequence[str] | None, config: Path, a
         start_telemetry(os.environ)
         try:
             with log_to(shown.hear, is_debugging()):
-                report = tick.run_steps(start_session(), settings, steps, shown)
+                session = start_session()
+                if linger_s is None:
+                    report = tick.run_steps(session, settings, steps, shown)
+                else:
+                    report = linger(session, settings, linger_s, shown)
         finally:
             stop_listening()
     if as_json:
         print_json(report.as_json())
     for name, error in report.errors.items():
+        from tidelake.runbook.page import with_reference
+
         say(printable(f"error: {name}: {with_reference(error)}"))
     if not report.ok:
         raise typer.Exit(1)
@@ -131,6 +163,8 @@ class _Shown:
 
     def ended(self, step: str, name: str, result: Any) -> None:
         """Print what a step did."""
+        from tidelake.cli.job_results import sentence_of
+
         if not self._as_json:
             with self._work.paused():
                 typer.echo(printable(f"{name}: {sentence_of(step, result, self._mints[name])}"))

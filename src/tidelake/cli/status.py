@@ -29,16 +29,16 @@ _COLORS = {"fine": "green", "warning": "yellow", "problem": "bold red"}
 def status(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these collections.")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="For monitoring: print only the collections that need somebody.")
+        bool, typer.Option("--check", help="For monitoring: print only the collections that need attention.")
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")] = False,
     every_s: Annotated[float, typer.Option("--every", min=0.1, help="With --watch: seconds between updates.")] = 2.0,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how far each collection is proven, what it waits for, and whether somebody is needed. Starts no JVM.
+    """Show how far each collection is proven, what it waits for, and whether it needs attention. Starts no JVM.
 
-    The exit status is 1 if a collection needs somebody, because it does not continue, or cannot be trusted, by itself.
+    The exit status is 1 if a collection needs attention: it cannot continue, or cannot be trusted, until somebody acts.
     """
     if watch:
         if as_json or check:
@@ -76,7 +76,7 @@ def _sentence(value: Status) -> str:
 
 
 def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
-    """Show the table again and again; if the output is not a terminal, one after the other."""
+    """Show the table again and again. If the output is not a terminal, the tables follow one another."""
     from rich.console import Group
     from rich.live import Live
 
@@ -89,12 +89,11 @@ def _watch(config: Path, names: Sequence[str], every_s: float) -> None:
 
 
 def _print_check(statuses: dict[str, Status]) -> None:
-    """Print a line for each collection that needs somebody, and a last line with their number."""
+    """Print a line for each collection that needs attention, and a last line with their number."""
     needing = {name: value for name, value in statuses.items() if _needs_somebody(value)}
     for name, value in needing.items():
         typer.echo(f"{name}: {_sentence(value)}")
-    of_all = f"{len(statuses)} {'collection' if len(statuses) == 1 else 'collections'}"
-    typer.echo(f"{len(needing)} of {of_all} {'needs' if len(needing) == 1 else 'need'} somebody")
+    typer.echo(f"collections that need attention: {len(needing)} of {len(statuses)}")
 
 
 def _print_status(statuses: dict[str, Status]) -> None:

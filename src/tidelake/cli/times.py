@@ -10,6 +10,7 @@ from tidelake.errors import OptionRefused, show
 from tidelake.protocol.iso_times import ISO_RULE, MintedTime, parse_iso
 from tidelake.protocol.order import INT64_MAX, INT64_MIN
 
+_DAY_S = 86_400.0
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -62,3 +63,19 @@ def with_iso(time: int) -> str:
     '1767225800000 (2026-01-01T00:03:20.000Z)'
     """
     return repr(MintedTime(time))
+
+
+def seconds_of(option: str, text: str) -> float:
+    """Return the seconds of a duration such as 90s, 4m or 1h.
+
+    Raises:
+        OptionRefused: it is not a duration, or longer than a day.
+
+    >>> seconds_of("--linger", "4m"), seconds_of("--linger", "1.5h")
+    (240.0, 5400.0)
+    """
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s?(s|m|h)", text)
+    seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match is not None else 0.0
+    if not 0 < seconds <= _DAY_S:
+        raise OptionRefused(f"{option} is {text!r}, which is not a duration", "give one such as 90s, 4m or 1h")
+    return seconds

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidelake.lake import LakeCollection
     from tidelake.store.verification import Damage, Verification
 
-_COLUMNS = ["table", "file", "problem", "remedy"]
+_COLUMNS = ["table", "file", "problem", "lost", "remedy"]
 
 
 def verify(
@@ -29,7 +29,7 @@ def verify(
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify that log entries and files are what was committed. The exit status is 1 if any is not. Starts no JVM."""
+    """Verify that log entries and files are what was committed. The exit status is 1 if not. Starts no JVM."""
     lake = open_lake(config)
     chosen = [lake.collection(name)] if name is not None else lake.collections()
     results = {}
@@ -52,6 +52,14 @@ def repair(
     apply: Annotated[
         bool, typer.Option("--apply", help="Restore; without this option, only show what would be restored.")
     ] = False,
+    accept_newest_entry: Annotated[
+        bool,
+        typer.Option(
+            "--accept-newest-entry",
+            help="With --apply, also mark the entries of a log that has lost all of its markers. Its newest entry is "
+            "taken as it is; if later commits are lost, nothing will show it any more.",
+        ),
+    ] = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,7 +69,7 @@ def repair(
     """
     collection = open_lake(config).collection(name)
     with working(f"{name}: reading every page") as work:
-        restored = collection.repair() if apply else []
+        restored = collection.repair(accept_newest_entry) if apply else []
         left = collection.verify(deep=True).damages
         if apply and any(damage.is_in_data and damage.is_restorable for damage in left):
             work.show(f"{name}: recreating files")

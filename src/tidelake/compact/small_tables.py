@@ -35,7 +35,7 @@ def merge_small_files(path: Location, schema: pa.Schema, epoch: int) -> int:
         reach("tidy.after_write")
         try:
             table.commit({}, merged, [old.name for old in chosen], epoch)
-        except Conflict:  # another process has just appended; the next compaction continues
+        except Conflict:  # another process has just committed; the next compaction continues
             discard_run(path, run)
             return merges
         reach("tidy.after_commit")

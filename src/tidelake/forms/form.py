@@ -45,7 +45,7 @@ class Form(Protocol):
         """Compute the contents from rows at or before a time; `base_contents` does so if there is only a base.
 
         In:  the data's columns, _time, _diff.
-        Out: `columns`, and _diff, how often a row occurs; never 0.
+        Out: `columns`, and _diff, how many times a row occurs; never 0.
 
         Args:
             rows: the rows; with a base, those outside it.

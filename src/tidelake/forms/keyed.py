@@ -55,7 +55,7 @@ class KeyedForm(Form):
         return _once_each(keep(base), columns)
 
     def merged(self, sealed: DataFrame, through: int, others: Sequence[Interval]) -> DataFrame:
-        """Keep the newest row of each key, and all later rows."""
+        """Keep the newest row of each key at or before `through`, and all rows after `through`."""
         return merged_rows(sealed, self.key, through, takes_all(through, others))
 
     def suspect_times(self, unsealed: DataFrame) -> DataFrame:

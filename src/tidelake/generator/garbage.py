@@ -41,14 +41,14 @@ class Garbage:
         self._random = random
 
     def undecodable(self, values: Sequence[bytes], count: int) -> list[bytes]:
-        """Derive values that do not decode from good values, cycling through the kinds of damage."""
+        """From good values, derive values that do not decode, cycling through the kinds of damage."""
         kinds = [self._cut_off, self._with_trailing_bytes, self._with_an_invalid_first_byte, self._random_bytes]
         if self._header_bytes:
             kinds.append(self._with_an_unknown_schema)
         return [self._unusable(kind, values) for kind in islice(cycle(kinds), count)]
 
     def malformed(self, encoder: Encoder, batches: Sequence[Sequence[Fact]], count: int) -> list[bytes]:
-        """Derive messages that break a rule from batches of updates, cycling through the rules."""
+        """From batches of updates, derive messages that break a rule, cycling through the rules."""
         rules = (_zero_diff, _bad_interval, _negative_time, _negative_count, _duplicate_count, _count_outside_interval)
         return [self._unusable(partial(rule, encoder, self._random), batches) for rule in islice(cycle(rules), count)]
 

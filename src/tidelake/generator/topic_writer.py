@@ -69,7 +69,7 @@ def write_topic(
     """Append messages to the topic, distributed round-robin over its partitions.
 
     Args:
-        folder: the topic; its name is the topic's name.
+        folder: the topic's folder; its name is that of the topic.
         values: the values of the messages, in order; None is a null record.
         held: what the topic holds now.
         partitions: the number of partitions.

@@ -16,7 +16,10 @@ from tidelake.store.layout import PROGRESS_SCHEMA
 
 
 def statements_overlap(progress: pa.Table) -> bool:
-    """Return whether two statements cover the same time: then a redundant or restarted writer repeats updates, too."""
+    """Return whether two statements cover the same time.
+
+    If so, a writer is redundant or was restarted, and repeats updates, too.
+    """
     ends = [(min(lower), min(upper, default=INT64_MAX)) for lower, upper in _intervals_of(progress)]
     ends.sort()
     return any(after[0] < before[1] for before, after in pairwise(ends))
@@ -33,7 +36,7 @@ def bounds_of_future(collection: Collection, progress: pa.Table, upper: int) -> 
     """Find two times that separate the times to seal soon, later times, and the far future.
 
     The first of the two is the end of the covered interval that begins at `upper`. If no covered interval begins there,
-    it is the end of the last one. The result is None if there are no statements, or if one closes the stream.
+    it is the end of the last interval. The result is None if there are no statements, or if one closes the stream.
     """
     table = OpenTable(collection.paths.progress)
     pending = read_rows(collection.paths.progress, table.files(), PROGRESS_SCHEMA)

@@ -138,7 +138,7 @@ class StreamTick(Tick):
         """See `Tick.write_again`."""
         offsets = range_read_by(past, self.topic, self.collection)
         if offsets is None:
-            fact = f"the topic was accepted under another name, {self.topic.name}, since it was made"
+            fact = f"the topic has been accepted under another name, {self.topic.name}, since the file was made"
             raise NotRewritable(str(past.table.path), fact)
         self.table, self.offsets = past.table, offsets
         self.sealed = _Sealed(past.table.value(UPPER) or 0, bool(past.table.value(CLOSED)))
@@ -195,7 +195,7 @@ class StreamTick(Tick):
         rows = reduce(DataFrame.unionAll, frames)
         run = new_run("ingest", self.table.seq)
         if bounds is not None:
-            # Rows in the far future get a file of their own; otherwise every seal would open the file that they share.
+            # Rows in the far future get a file of their own; otherwise they would share a file that every seal opens.
             soon, far = (F.col(TIME) >= parameter(bound, F.col(TIME)) for bound in bounds)
             rows = rows.withColumn(_FUTURE, soon.cast("int") + far.cast("int"))
         schema = updates_schema(self.schema)

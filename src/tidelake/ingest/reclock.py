@@ -109,7 +109,7 @@ class RecordTick(Tick):
         return bool(self.ranges)
 
     def commit_idle(self) -> bool:
-        """Move upper to the tick's start, when no topic has anything new, if the last minted time is long enough ago.
+        """Move upper to the tick's start if no topic has anything new and the last minted time is long enough ago.
 
         The binding replaces those of the idle ticks just before it in the chain, so the chain does not grow.
 
@@ -117,7 +117,7 @@ class RecordTick(Tick):
             LostRace: another tick has moved upper.
             Fenced: the writer's epoch has moved.
 
-        Cost: nothing if upper is young enough; else a binding and a commit, without a Spark job.
+        Cost: nothing if upper is recent enough; else a binding and a commit, without a Spark job.
         """
         interval_ms, ahead_max_ms = self.settings.idle_upper_s * 1000, self.settings.clock_ahead_max_s * 1000
         # The first time is minted only for records: until then, nothing would contradict a wrong clock.
@@ -162,7 +162,7 @@ class RecordTick(Tick):
         ranges = [(topic, range_read_by(past, topic, self.collection)) for topic in self.topics]
         self.ranges = [(topic, offsets) for topic, offsets in ranges if offsets is not None]
         if not self.ranges:
-            fact = "the settings no longer name the topic that it was made from, or it has a new name"
+            fact = "the settings no longer name the topic that the file was made from, or the topic has a new name"
             raise NotRewritable(str(past.table.path), fact)
         self.report.messages = sum(offsets.messages for _, offsets in self.ranges)
         self.table, self.lower = past.table, past.table.value(UPPER) or 0
@@ -170,7 +170,7 @@ class RecordTick(Tick):
         self.time = past.values[UPPER] - 1
         self._resolve()
         if past.table.schema() != self.collection.updates_schema():
-            raise NotRewritable(str(past.table.path), "columns have been added to the table since it was made")
+            raise NotRewritable(str(past.table.path), "columns have been added to the table since the file was made")
         self.decode()
         return self.records.write().files
 

@@ -40,7 +40,7 @@ def restore_files(
     topics: Sequence[Topic],
     damaged: Sequence[str],
 ) -> dict[str, TidelakeError | None]:
-    """Make damaged files of the updates table again; damaged bytes are set aside.
+    """Recreate damaged files of the updates table; damaged bytes are set aside.
 
     Args:
         spark: the session.
@@ -68,7 +68,7 @@ def restore_files(
         together = [file.path for file in past.files if file.path in damaged]
         try:
             outcomes |= _restore(spark, collection, settings, topics, past, [files[each] for each in together])
-        except TidelakeError as error:  # of the topic: it says what to do
+        except TidelakeError as error:  # an error of the topic: its hint says what to do
             outcomes |= dict.fromkeys(together, error)
         except (PySparkException, Py4JJavaError) as error:
             why = NotRewritable(str(table.path), f"its messages cannot be read: {engine_fact(error)}")
@@ -87,7 +87,7 @@ def past_tick(table: OpenTable, path: str) -> PastTick:
         raise NotRewritable(str(table.path), "the table no longer has the file")
     if not is_from_ingest(file):
         kind = file.run.partition("-")[0]
-        raise NotRewritable(str(table.path), f"it was written by a {kind}, not by a tick of ingest")
+        raise NotRewritable(str(table.path), f"it belongs to a run of the kind '{kind}', which no tick of ingest wrote")
     added = entry_that_added(table.path, path)
     before = None if added is None else table.at(added[0] - 1)
     if added is None or before is None:
@@ -114,7 +114,7 @@ def _restore(
         for file in damaged:
             same = next((other for other in made if are_same_bytes(past.table.path, file, other)), None)
             if same is None:
-                why = "its offsets were read again, but what came of it is not what was committed"
+                why = "its offsets were read again, but the result is not what was committed"
                 outcomes[file.path] = NotRewritable(str(past.table.path), why)
                 continue
             _put_back(past.table.path, file, same)
@@ -125,7 +125,7 @@ def _restore(
 
 
 def _put_back(table: Location, file: RunFile, made: RunFile) -> None:
-    """Give a file the bytes of another, which are those that were committed; set its own aside.
+    """Give a damaged file the committed bytes, which another file has; set its own bytes aside.
 
     Raises:
         DamagedTable: the file is still not the one that was committed.

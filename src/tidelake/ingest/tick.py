@@ -23,7 +23,7 @@ def ingest_tick(
 
     Raises:
         Fenced: the writer's epoch has moved.
-        Indeterminate: it is unknown whether the commit succeeded; the next tick learns it from the offsets.
+        Indeterminate: it is unknown whether the commit succeeded; the next tick finds out from the offsets.
     """
     framing = framing_of(settings.framing)
     failure = f"{ATTEMPTS_MAX} ticks in a row lost their offsets to other ticks"

@@ -25,7 +25,7 @@ from tidelake.store.retry import LostRace, retry_work
 from tidelake.store.state import CLOSED, UPPER, idle_lower
 
 _ATTEMPTS_MAX = 4
-_DIFF_COMMENT = "How often the row occurs; never 0. sum(_diff) counts rows, and sum(x * _diff) adds up x."
+_DIFF_COMMENT = "How many times the row occurs; never 0. sum(_diff) counts rows, and sum(x * _diff) adds up x."
 
 
 @dataclass
@@ -47,7 +47,8 @@ def rebuild_current(spark: SparkSession, collection: Collection) -> CurrentRepor
     """Publish the contents before upper; leave the table unchanged if upper has not moved.
 
     A table that was built before damage was found may contain the damage, so it is rebuilt after a repair.
-    The table has the data's columns and, unless the collection has a key, `_diff`, which says how often a row occurs.
+    The table has the data's columns and, unless the collection has a key, `_diff`, which says how many times a row
+    occurs.
     One commit replaces its rows, its name and its comments. If another process publishes first, the contents are read
     once more.
 
@@ -124,7 +125,7 @@ def _publish(
         contents_rows=contents_rows,
         columns=tuple(table.columns),
     )
-    # A collection that lost its name while Spark was writing must not overwrite that of its successor.
+    # A collection that lost its name while Spark was writing must not overwrite its successor's table.
     if Catalog(collection.paths.store).publish(collection) != publication:
         raise LostRace
     try:
@@ -154,5 +155,5 @@ def _comment(collection: Collection, latest: Snapshot) -> str:
     if entry.key:
         reads = f"One row for each key ({', '.join(entry.key)}), so count(*) counts rows."
     else:
-        reads = "`_diff` says how often a row occurs: sum(_diff) counts rows, and count(*) counts distinct rows."
+        reads = "`_diff` says how many times a row occurs: sum(_diff) counts rows, and count(*) counts distinct rows."
     return f"{times}; {since}. {reads}"

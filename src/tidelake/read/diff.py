@@ -63,7 +63,7 @@ def difference(
         spark: the session.
         collection: the collection, with its newest catalog entry.
         times: the time whose contents are subtracted, and the time whose contents are added.
-        columns: columns of the contents; all if empty. Rows that are equal in these columns are added up.
+        columns: columns of the contents; all if empty. Diffs of rows that are equal in these columns are summed.
         where: a Spark SQL predicate on the columns of the contents.
         skip_errors: leave out keys in error.
 

@@ -105,7 +105,8 @@ def _explain_proof(collection: Collection, found: Explanation) -> None:
             numbers = f"{proof['announced']:,} by decision, {proof['counted']:,} counted"
         copies = f", {counted(proof['copies'], 'surplus copy', 'surplus copies')}" if proof["copies"] else ""
         found.facts.append(
-            f"sealed {iso_to_the_second(proof['at_ms'])}, by the seal from {proof['lower']} to {end}: {numbers}{copies}"
+            f"sealed at {iso_to_the_second(proof['at_ms'])} by the seal from {proof['lower']} to {end}: "
+            f"{numbers}{copies}"
         )
     else:
         found.announced = found.counted = found.copies = 0
@@ -132,11 +133,13 @@ def _explain_binding(collection: Collection, table: OpenTable, found: Explanatio
     quarantined = f", {binding.quarantined:,} quarantined" if binding.quarantined else ""
     ends = ", ".join(f"{topic}:{partition} before offset {end}" for (topic, partition), end in binding.ends.items())
     if binding.time == found.time:
-        found.facts.append(f"sealed by the tick that started {iso_to_the_second(binding.at_ms)}: {read}{quarantined}")
+        found.facts.append(
+            f"sealed by the tick that started at {iso_to_the_second(binding.at_ms)}: {read}{quarantined}"
+        )
     else:
         found.facts.append(
-            f"sealed, with the contents of time {binding.time}, whose tick started {iso_to_the_second(binding.at_ms)}: "
-            f"{read}{quarantined}"
+            f"sealed, with the contents of time {binding.time}, whose tick started at "
+            f"{iso_to_the_second(binding.at_ms)}: {read}{quarantined}"
         )
     found.facts.append(f"the contents are the records of {ends}; a binding says what was read, not what is missing")
     _add_validations(collection, found)
@@ -187,7 +190,7 @@ def _explain_open(
         found.facts.append(f"no progress statement that was read covers it{here}")
     elif provable is None or found.time < provable:
         found.state = "complete"
-        found.facts.append(f"complete, and not sealed yet: {_numbers(found)}")
+        found.facts.append(f"complete, but not sealed yet: {_numbers(found)}")
         found.next_steps.append("tidelake seal")
     else:
         found.state = "waiting" if _is_short(found) else "complete"
@@ -233,7 +236,7 @@ def _add_statements(found: Explanation) -> None:
         found.facts.append(
             f"announced by topic '{statement['topic']}', partition {statement['partition']}, offset "
             f"{statement['offset']}: {counted(statement['count'], 'update')} at this time, in a statement about "
-            f"{statement['lower']} to {end}"
+            f"the times from {statement['lower']} to {end}"
         )
     further = len(found.statements) - _SHOWN_MAX
     if further > 0:

@@ -36,11 +36,11 @@ class History:
     total: int
     """The number of known events, including those that a limit has left out."""
     complete_from_ms: int | None
-    """From when on every event is known, in milliseconds since 1970; None if the logs have everything."""
+    """The time from which every event is known, in milliseconds since 1970; None if the logs have everything."""
 
     @property
     def complete_from(self) -> str | None:
-        """From when on every event is known, in ISO 8601, in UTC."""
+        """The time from which every event is known, in ISO 8601, in UTC."""
         start_ms = self.complete_from_ms
         return None if start_ms is None else iso_to_the_second(start_ms)
 
@@ -93,7 +93,7 @@ def _decisions(collection: Collection, changes: EntryLog) -> Iterator[Event]:
 
 
 def _ticks(collection: Collection) -> Iterator[Event]:
-    """Yield the ticks of a reclocked collection; consecutive idle ticks are one."""
+    """Yield the ticks of a reclocked collection; consecutive idle ticks count as one."""
     for binding in read_bindings(collection, OpenTable(collection.paths.updates)):
         yield Event(binding.at_ms, TICK, _described(binding), binding.as_json())
 
@@ -108,7 +108,7 @@ def _described(binding: Binding) -> str:
 def _seals(collection: Collection, log: TableLog) -> Iterator[Event]:
     """Yield the seals of a CDCv2 stream.
 
-    The log has every seal after its oldest entry; proofs there that match none of them were never committed.
+    The log has every seal after its oldest entry; later proofs that match none of these seals were never committed.
     """
     proven = proven_seals(collection)
     if log.upper is not None:
@@ -126,7 +126,7 @@ def _seals(collection: Collection, log: TableLog) -> Iterator[Event]:
 
 
 def _seal(proof: ProvenSeal | None, seal: CommittedSeal | None) -> Event:
-    """Describe a seal: the log has when it was committed, the proofs have what was proven."""
+    """Describe a seal: the log says when it was committed, and the proofs say what it proved."""
     stated: ProvenSeal | CommittedSeal | None = seal if seal is not None else proof
     assert stated is not None
     lower = proof.lower if proof is not None else stated.lower

@@ -42,8 +42,8 @@ class ProvenSeal:
 def proven_seals(collection: Collection) -> list[ProvenSeal]:
     """Return the seals that proved a time with updates, oldest first.
 
-    If a time has two proofs, after an interruption or during an ingest, only the newest counts. A seal whose later
-    times another seal has proven again ends where that one begins.
+    If a time has two proofs, after an interruption or during an ingest, only the newest counts. If another
+    seal has proven the later times of a seal again, the first seal ends where the other one begins.
 
     Cost: all proofs, a row for each time, without their details.
     """
@@ -74,7 +74,7 @@ def proven_seals(collection: Collection) -> list[ProvenSeal]:
 
 
 def _sums(group: Integers, values: Integers) -> Integers:
-    """Add up values by the number of their group."""
+    """Return the sum of the values of each group, in the order of the groups' numbers."""
     sums = np.zeros(int(group.max()) + 1, np.int64)
     np.add.at(sums, group, values)
     return sums

@@ -1,4 +1,4 @@
-"""Selects the stored rows that may have given data, by their first integers and strings, before data are compared."""
+"""Selects the stored rows that may hold certain data, by their first integers and strings, before data are compared."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _CELLS_MAX = 3
 
 
 def same_cells(record_schema: dict[str, Any], data: Sequence[Mapping[str, Any]]) -> pc.Expression | None:
-    """Return a filter that passes every stored row with one of these data, and few others; None if it would pass all.
+    """Return a filter that passes every stored row with any of these data, and few others; None if it would pass all.
 
-    Only the first integers and strings are compared, as these are stored as they were stated.
+    Only the first integers and strings are compared, because these are stored exactly as they were stated.
 
     Args:
         record_schema: the collection's record schema.

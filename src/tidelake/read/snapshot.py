@@ -29,7 +29,7 @@ _KEYS_NAMED_MAX = 10
 class Snapshot:
     """Contents AS OF a time.
 
-    `contents` has the requested columns and `_diff`, which says how often each row occurs; never 0.
+    `contents` has the requested columns and `_diff`, which says how many times each row occurs; never 0.
     """
 
     as_of: int
@@ -39,7 +39,7 @@ class Snapshot:
     version: int
     contents: DataFrame
     unknown: DataFrame | None = None
-    """The keys of rows with a value that was never stated, and, in `_unavailable`, the columns without one.
+    """The keys of rows with a value that was never stated, and, in `_unavailable`, the columns that lack a value.
 
     None if no row ever lacked a value."""
 
@@ -64,7 +64,7 @@ def snapshot(
         spark: the session.
         collection: the collection, with its newest catalog entry.
         as_of: a time in [since, upper); any time at or after since if the stream is closed.
-        columns: columns of the contents; all if empty. Rows that are equal in these columns are added up.
+        columns: columns of the contents; all if empty. Diffs of rows that are equal in these columns are summed.
         where: a Spark SQL predicate on the columns of the contents. If diffs are summed, it is pushed down.
         skip_errors: leave out keys in error, whose newest record could not be decoded.
         table: the updates table at the version to read; by default the newest one.
@@ -90,11 +90,11 @@ def snapshot(
     if unknown:
         raise UnknownColumn(collection.name, unknown[0], names)
     if where is not None:
-        # Only on the columns of the contents: a predicate on `_time` or `_diff` would not commute with adding up.
+        # Only on the columns of the contents: a predicate on `_time` or `_diff` would not commute with summing.
         check_predicate(spark, where, spark_schema(pa.schema(form.fields)))
     files = [file for file in table.files() if file.time_min is None or file.time_min <= at]
     schema = collection.updates_schema()
-    # A column added after the entry was read is unknown here: rows that differ only in that column are added up.
+    # A column added after the entry was read is unknown here: diffs of rows that differ only in that column are summed.
     has_all_columns = len(schema) == len(table.schema())
     whole, later = split_base(files) if form.makes_base and has_all_columns else ([], files)
     rows = _rows_until(spark, collection, later, schema, at)
@@ -138,7 +138,7 @@ def _rows_until(
 ) -> DataFrame:
     """Read the rows of these files at or before a time, without a comparison if no file reaches beyond it.
 
-    Spark compiles a comparison again for each number.
+    The comparison is avoided because Spark compiles it again for each number.
     """
     rows = read_files(spark, collection.paths.updates, files, schema)
     if all(file.time_max is not None and file.time_max <= at for file in files):

@@ -284,7 +284,7 @@ def read_late(collection: Collection) -> LateFacts:
 
 
 def _rows_from(table: Location, files: list[RunFile], upper: int) -> int:
-    """Count rows at or after upper; of files with rows on both sides of upper, one column is read."""
+    """Count rows at or after upper; one column is read from files with rows on both sides of upper."""
     rows = 0
     for file in files:
         if file.time_min is not None and file.time_min >= upper:

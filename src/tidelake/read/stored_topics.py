@@ -26,10 +26,12 @@ class StoredTopic:
 
 
 def stored_topics(asked: str, topics: Sequence[str], decisions: Sequence[Decision]) -> list[StoredTopic]:
-    """Return the names under which a collection stores a topic's offsets, oldest first; none if it does not read it.
+    """Return the names under which a collection stores a topic's offsets, oldest first.
+
+    The result is empty if the collection does not read the topic.
 
     Args:
-        asked: the topic's name in the settings, for all of its names, or one of these names.
+        asked: the topic's name in the settings, which stands for all its names, or one of these names.
         topics: the topics that the collection reads.
         decisions: the collection's decisions.
 

@@ -261,9 +261,10 @@ class _Trace:
         return self._fate(RECORD, summary, facts=facts)
 
     def _rows(self, at: str, rows: Sequence[Mapping[str, Any]], traced: TracedRecord, record: Record | None) -> Fate:
-        means = {"value": "sets", "delete": "deletes", "error": "puts in error"}
+        means = {"value": "sets {}", "delete": "deletes {}", "error": "puts {} in error"}
         texts = [
-            "empties the table" if row["means"] == "truncate" else f"{means[row['means']]} {row['key']}" for row in rows
+            "empties the table" if row["means"] == "truncate" else means[row["means"]].format(row["key"])
+            for row in rows
         ]
         error = next((row for row in rows if row["error"] is not None), None)
         summary, needs = f"{at}: {', '.join(texts)}", None

@@ -64,7 +64,7 @@ class TracedStream:
         self.first = compacted + 1 if compacted else 0
         """The earliest time that compaction has not merged with other times."""
         self.is_keyed = envelope_terms(collection.entry.envelope).key == "required"
-        """Whether rows are statements about keys. Merges drop some, but never move them. If not, diffs are summed."""
+        """Whether rows are statements about keys, which merges may drop but never move. Otherwise, diffs are summed."""
         self.codec = AvroCodec(self.schema)
         self.reasons = reasons_in(collection.entry.decisions)
         self._blocked: defaultdict[int, list[str]] = defaultdict(list)
@@ -247,7 +247,7 @@ class TracedStream:
         Returns:
             The counts by time. A sealed time that is not listed has a count of 0, if 0 contradicts what was published.
 
-        Cost: the proofs of the sealed times that it covers.
+        Cost: the proofs of the sealed times that the statement covers.
         """
         stated = dict(zip(statement["count_times"], statement["count_values"], strict=True))
         fates = {time: self._open_count(time, count) for time, count in stated.items() if not self._is_sealed(time)}

@@ -46,12 +46,12 @@ def verdict_of(status: CollectionStatus) -> Verdict:
     """Return the first of the most severe verdicts on a collection."""
     verdicts = list(_verdicts(status))
     worst = max(verdicts, key=lambda verdict: _RANK[verdict.severity])
-    # The last one says what is the matter if nothing else is; it may also warn of something beside another state.
+    # `in_order` is last. If it is the worst, it warns of something that the words of an earlier verdict do not mention.
     return verdicts[0]._replace(severity=worst.severity) if worst is verdicts[-1] else worst
 
 
 def problems_of(status: CollectionStatus) -> list[Verdict]:
-    """Return the verdicts that need somebody, the worst first."""
+    """Return the verdicts that need attention, the worst first."""
     return [verdict for verdict in _verdicts(status) if verdict.severity == PROBLEM]
 
 
@@ -149,7 +149,7 @@ def _in_order(status: CollectionStatus) -> Verdict:
     elif status.upper == status.since:
         definite = "but nothing is sealed yet"
     else:
-        definite = f"definite from {status.since} to before {status.upper}"
+        definite = f"definite in [{status.since}, {status.upper})"
     parts = [f"in order, {definite}"]
     if status.pending:
         parts.append(f"{counted(status.pending, 'row')} at or after upper")

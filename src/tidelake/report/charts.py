@@ -29,7 +29,7 @@ _SIZE = re.compile(r'^(<svg\b[^>]*?) width="[\d.]+" height="[\d.]+"')
 
 
 def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool) -> str:
-    """Draw the tide picture: a bar for consecutive times; below upper what was counted, beyond it what is here.
+    """Draw the tide picture. Each bar holds consecutive times: what was counted below upper, what is stored beyond it.
 
     Announced updates are an outline around each bar. Returns an empty text if there is nothing to draw.
     """
@@ -106,7 +106,9 @@ def _marks(marks: Sequence[dict[str, Any]], y: altair.Scale, bars: int) -> list[
 
 
 def draw_marks(upper: Sequence[tuple[int, int]], since: Sequence[tuple[int, int]], is_clock: bool) -> str:
-    """Draw how upper and since have moved: by the clock, as steps. Returns an empty text without two points.
+    """Draw how upper and since have moved over time, as steps.
+
+    Returns an empty text if there are fewer than two points.
 
     Args:
         upper: points `(milliseconds since 1970, upper)`.
@@ -146,11 +148,11 @@ def draw_marks(upper: Sequence[tuple[int, int]], since: Sequence[tuple[int, int]
             ),
         )
     )
-    return _svg(lines.properties(width=_WIDTH, height=_HEIGHT - 30), "Upper and since by the clock")
+    return _svg(lines.properties(width=_WIDTH, height=_HEIGHT - 30), "Upper and since over time")
 
 
 def draw_open(rows: Sequence[dict[str, Any]]) -> str:
-    """Draw, by validation, how many updates were announced but not here, and how many rows were here but not sealed.
+    """Draw, by validation, how many announced updates had not arrived, and how many rows were not sealed.
 
     Args:
         rows: rows of the history, oldest first: `at_ms`, `outstanding`, `pending`.

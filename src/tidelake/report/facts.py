@@ -91,7 +91,7 @@ class Facts:
     contents_hash: str | None
     version: int | None
     late_problem: str | None = None
-    """Why the validation could not compare late statements; None if it did, or if there was none."""
+    """Why the validation could not compare late statements; None if it could, or if there were none."""
 
     @property
     def is_clock(self) -> bool:

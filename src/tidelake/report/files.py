@@ -10,7 +10,7 @@ def replace_text(path: Path, text: str) -> None:
     """Replace a file atomically. Each call has an unfinished file of its own, so that calls need no lock.
 
     Raises:
-        OSError: the file cannot be written; it is as it was before.
+        OSError: the file cannot be written; it is unchanged.
     """
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
     try:

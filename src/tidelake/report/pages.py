@@ -34,7 +34,7 @@ LAKE_PAGE, LAKE_JSON, COLLECTIONS = "index.html", "lake.json", "collections"
 CHECKS_PAGE = "validations.html"
 """The index of the Data Docs, which other code writes."""
 _SAID_MAX = 150
-_WORDS = {"alarm": "Somebody is needed", "warning": "Look at this soon", "calm": "In order", "none": "No report yet"}
+_WORDS = {"alarm": "Needs attention", "warning": "Look at this soon", "calm": "In order", "none": "No report yet"}
 _MARKS = {"alarm": "✗", "warning": "!", "calm": "✓", "none": "–"}
 _LATE_WORDS = {
     "copy": "copies",
@@ -138,7 +138,7 @@ def _lake_verdict(rows: Sequence[dict[str, Any]]) -> str:
     parts = [
         f"{counted(levels.count(level), 'collection')} {words}"
         for level, words in (
-            ("alarm", "need somebody now" if levels.count("alarm") != 1 else "needs somebody now"),
+            ("alarm", "need attention now" if levels.count("alarm") != 1 else "needs attention now"),
             ("warning", "should be looked at soon"),
             ("calm", "are in order" if levels.count("calm") != 1 else "is in order"),
             ("none", "have no report yet" if levels.count("none") != 1 else "has no report yet"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidelake.read.waiting import WaitingTime
 
 Level = Literal["alarm", "warning", "calm"]
-"""`alarm`: somebody is needed now; `warning`: somebody should look soon; `calm`: nothing is wrong."""
+"""`alarm`: somebody has to act now; `warning`: somebody should look soon; `calm`: nothing is wrong."""
 LEVELS: dict[str, Level] = {PROBLEM: "alarm", WARNING: "warning", FINE: "calm"}
 """The level of each severity of a status."""
 ORDER: dict[str, int] = {"alarm": 0, "warning": 1, "calm": 2}
@@ -82,7 +82,7 @@ def problems_of(status: CollectionStatus, quarantined: str | None) -> list[Probl
             )
         )
     if status.times_ahead_s:
-        found.append(Problem("alarm", f"Its times are {status.times_ahead_s:,} s ahead of the clock."))
+        found.append(Problem("alarm", f"The collection's times are {status.times_ahead_s:,} s ahead of the clock."))
     unexplained = sum(status.quarantine_unexplained.values())
     if unexplained:
         place = shlex.quote(quarantined) if quarantined else "TOPIC:PARTITION:OFFSET"

@@ -52,7 +52,7 @@ def read_reasons(collection: Collection, shows_values: bool) -> list[Reason]:
         collection: the collection.
         shows_values: whether samples show keys and values; if not, only their sizes are shown.
 
-    Cost: the quarantine without its messages, and the row groups of the samples.
+    Cost: reads the quarantine without its messages, and the row groups of the samples.
     """
     rows = quarantine_rows(collection, [*_PLACE, "timestamp_ms", "reason", "detail", "times"])
     by_reason: dict[str, list[dict[str, Any]]] = {}

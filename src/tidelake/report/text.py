@@ -50,7 +50,7 @@ def shown_values(value: Any, limit: int = CHARACTERS_MAX) -> Any:
 
 
 def moment(ms: int) -> str:
-    """Return milliseconds since 1970 as a moment in UTC; the number itself if no calendar has it.
+    """Return milliseconds since 1970 as a moment in UTC; the number itself if it is negative or past the year 9999.
 
     >>> moment(1_700_000_000_123), moment(-(2**62))
     ('2023-11-14 22:13:20 UTC', '-4611686018427387904')
@@ -61,7 +61,7 @@ def moment(ms: int) -> str:
 
 
 def time_text(time: int, is_clock: bool) -> str:
-    """Return a time of a collection; minted times are milliseconds, and get their moment.
+    """Return a time of a collection as text. A minted time is followed by its date and time of day in UTC.
 
     >>> time_text(999, False), time_text(1_700_000_000_123, True)
     ('999', '1700000000123 (2023-11-14 22:13:20 UTC)')

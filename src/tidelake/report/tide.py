@@ -64,7 +64,7 @@ class Tide:
     open_announced: int = 0
     open_here: int = 0
     outstanding: int = 0
-    """Updates that were announced at open times and have certainly not arrived: fewer rows are here."""
+    """Updates that were announced at open times and have certainly not arrived: fewer rows are stored."""
     open_first: list[OpenTime] = field(default_factory=list)
     """The first open times."""
     bins: list[Bin] = field(default_factory=list)
@@ -199,7 +199,7 @@ def _bins(times: Integers, announced: Integers, counted: Integers, most: int, pa
 
 
 def _marks(times: Integers, at_ms: Integers) -> list[tuple[int, int]]:
-    """Return when upper passed which time; at most `MARKS` points, of which the last is the newest."""
+    """Return points `(moment, upper)` of the curve of upper: at most `MARKS`, the newest last."""
     if not len(times):
         return []
     order = np.argsort(at_ms, kind="stable")

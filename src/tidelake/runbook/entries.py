@@ -9,7 +9,7 @@ from tidelake.errors import TidelakeError
 
 
 class Entry(NamedTuple):
-    """One error: what usually causes it, what to do, and the commands, first those that only look."""
+    """One error: what usually causes it, what to do, and the commands, beginning with those that change nothing."""
 
     cause: str
     act: str
@@ -59,7 +59,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "it into a new collection with another envelope.",
         (_STATUS, _DISCARD, _COUNT),
     ),
-    # Bytes do not fit.
+    # Bytes cannot be decoded.
     errors.CodecError: Entry(
         "A message was written with another schema or in another format, or it was damaged.",
         "The message is in quarantine, and ingest continues. Check `schema`, `encoding` and `schema_ids` of the "
@@ -92,7 +92,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_STATUS,),
     ),
     errors.MalformedTopic: Entry(
-        "A file in the folder of a file topic is not one that a topic may have.",
+        "The folder of a file topic contains a file that does not belong in a topic.",
         "Remove or correct the file that the error names. Nothing after it was read.",
         (_STATUS,),
     ),
@@ -119,7 +119,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.RegistryUnreachable: Entry(
         "The registry is down, or its URL or the credentials are wrong.",
-        "Nothing is lost: the next run continues from here. Check the registry, then the settings below `registry:`.",
+        "Nothing is lost: the next run continues from here. Check the registry, then the settings under `registry:`.",
         (_STATUS,),
     ),
     # The caller broke a rule.
@@ -138,12 +138,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Change the schema, or let the source write the column with another type.",
     ),
     errors.ConfigurationError: Entry(
-        "`collections.yaml`, a file that it names, or an environment variable is wrong, or does not fit the store.",
+        "`collections.yaml`, a file that it names, or an environment variable is wrong, or does not match the store.",
         "Correct the place that the error names: the file, the line and the field. Nothing was started or written.",
         ("tidelake status",),
     ),
     errors.UnknownPlugin: Entry(
-        "The settings or the store name a framing or an envelope of a package that is not installed here.",
+        "The settings or the store name a framing or an envelope from a package that is not installed here.",
         "Install the package in this environment, or correct the spelling.",
         ("make setup",),
     ),
@@ -222,13 +222,13 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("make setup",),
     ),
     errors.OptionRefused: Entry(
-        "Options are missing, cannot be read, or exclude each other.",
+        "Options are missing, cannot be read, or cannot be combined.",
         "Correct the command as the hint says. Nothing was changed.",
         ("tidelake COMMAND --help",),
     ),
     errors.DecisionRefused: Entry(
-        "The decision does not fit what waits for one: the time is sealed, or nothing is wrong with it.",
-        "Look at what waits, and decide about that. Nothing was stored.",
+        "The decision does not apply: the time is sealed, or nothing is wrong with it.",
+        "See what waits for a decision, and decide about that. Nothing was stored.",
         (_STATUS, "tidelake resolve --help"),
     ),
     errors.StatementRefused: Entry(
@@ -237,12 +237,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         (_DISCARD,),
     ),
     errors.GeneratorRefused: Entry(
-        "The options of `tidelake generate` exclude each other, or the folder is not empty.",
+        "The options of `tidelake generate` cannot be combined, or the folder is not empty.",
         "Change the options as the hint says, or give an empty folder.",
         ("tidelake generate --help",),
     ),
     errors.CopyRefused: Entry(
-        "The target of a recording already has messages, or does not fit what was recorded.",
+        "The target of a recording already has messages, or does not match what was recorded.",
         "Give an empty folder, or an empty topic with as many partitions.",
         ("tidelake topic --help",),
     ),
@@ -259,7 +259,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     # A commit did not happen, or perhaps did.
     errors.Conflict: Entry(
-        "Another process committed to the same table in between. Steps retry by themselves, so the table is very busy.",
+        "Another process committed to the same table in the meantime. Steps retry by themselves, so the table is very "
+        "busy.",
         "Run the step again. If it recurs, find out which other processes write to the collection.",
         (_STATUS,),
     ),
@@ -275,7 +276,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.WriterFenced: Entry(
         "The collection was handed to another writer with `tidelake fence`.",
-        "Stop this writer, or let it in instead; that keeps out the other one.",
+        "Stop this writer, or let it in instead, which keeps out the other writer.",
         (_STATUS, "tidelake fence NAME --writer WRITER"),
     ),
     errors.Indeterminate: Entry(
@@ -308,11 +309,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.DamagedLog: Entry(
         "A file of a table's log was changed, lost or swapped after it was acknowledged.",
-        "Run nothing that writes. Repair restores entries from their acknowledged copies.",
+        "Run nothing that writes. Repair restores entries from their acknowledged copies. A log that has lost all of "
+        "these copies is marked again only with --accept-newest-entry, which gives up any later commit.",
         (_VERIFY, _REPAIR, _RESTORE),
     ),
     errors.StoreUnreadable: Entry(
-        "A volume is not mounted, permissions have changed, or the disk fails.",
+        "A volume is not mounted, permissions have changed, or the disk is failing.",
         "Correct the disk, the mount or the permissions. Nothing was written.",
         (_STATUS, _VERIFY),
     ),
@@ -325,6 +327,12 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         "Spark, its JVM or the disk failed: often memory or disk space ran out.",
         "Nothing was committed by the step. Read the log, then run the step again; it continues from the last commit.",
         ("df -h", "tail -n 100 .logs/spark.log", _STATUS),
+    ),
+    errors.TookTooLong: Entry(
+        "A large backlog, a slow disk or network, or something that hangs: a broker, a file system, a library.",
+        "What was committed stays. Look at the log for the last thing that happened; run the collection alone to see "
+        "whether it goes on, and raise `collection_limit_s` if it only needs longer.",
+        ("tail -n 100 .logs/spark.log", "tidelake run orders", _STATUS),
     ),
     errors.BlockingCheckFailed: Entry(
         "The contents do not meet an expectation with `blocking: true`, or rows below `upper` are not what was proven.",

@@ -21,7 +21,7 @@ from tidelake.errors import (
 from tidelake.runbook.entries import ENTRIES
 
 EXIT_ONE = (CommitError, CapabilityError, DamagedTable, StoreUnreadable, StepFailed, ClockAhead)
-"""The errors after which the command line exits with 1, as they are not the caller's; after all others, with 2."""
+"""After these errors, which the caller did not cause, the command line exits with 1; after all others, with 2."""
 _WIDTH = 78
 _IN_A_COLLECTION = "1 from a job, which continues with the other collections"
 
@@ -128,11 +128,12 @@ _OWN_VALUES: dict[str, dict[str, object]] = {
         "fix": 'write it as {"data": {…}, "diff": 1}',
     },
     "StepFailed": {"kind": "OutOfMemoryError", "detail": "Java heap space"},
+    "TookTooLong": {"kind": "limit", "detail": "600 s"},
     "StoreUnreadable": {"detail": "data/store/catalog: permission denied"},
     "TopicUnreachable": {"detail": "connection refused"},
     "TopicUnwritable": {"detail": "not authorized"},
 }
-"""Examples for the fields of single errors."""
+"""Examples for the fields of individual errors."""
 _BY_KIND: dict[str, object] = {"int": 7, "str": "…", "object": "…", "_Time": 7}
 
 

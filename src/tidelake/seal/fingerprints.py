@@ -38,7 +38,7 @@ def group_statements(rows: DataFrame, data: Sequence[str], discards: DataFrame |
     """Compare the statements themselves.
 
     In:  the data's columns, _time, _diff; `discards` has the same columns, one row for each discarded statement.
-    Out: the same columns (unique), _copies bigint (how often the statement was made), _discarded boolean.
+    Out: the same columns (unique), _copies bigint (how many times the statement was made), _discarded boolean.
     Cost: one exchange of whole rows.
     """
     grouped = rows.groupBy(*(f"`{name}`" for name in data), TIME, DIFF).agg(F.count(F.lit(1)).alias("_copies"))
@@ -85,8 +85,8 @@ def compensating_rows(grouped: DataFrame, data: Sequence[str]) -> DataFrame:
     """Return rows that cancel every surplus copy and every discarded statement.
 
     In:  the result of `group_statements`, for sealed times.
-    Out: the data's columns, _time, _diff; added to the stored rows, they leave each statement in effect once, and no
-         discarded statement.
+    Out: the data's columns, _time, _diff. Together with the stored rows, each statement has its effect once, and a
+         discarded statement has none.
     """
     surplus = F.when(F.col("_discarded"), F.col("_copies")).otherwise(F.col("_copies") - 1)
     return (

@@ -21,7 +21,7 @@ class Pending:
     def __init__(self, collection: Collection) -> None:
         """Read the statements.
 
-        Cost: the table has one run from the last seal, and one or more from each later tick.
+        Cost: one read of the table, which has one run from the last seal, and one or more from each later tick.
         """
         self.path, self.epoch = collection.paths.progress, collection.entry.epoch
         self.table = OpenTable(self.path)

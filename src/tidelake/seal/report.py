@@ -27,4 +27,4 @@ class SealReport:
     committed: bool = False
     version: int = -1
     sealed_by_ingest: bool = False
-    """Whether each tick of ingest seals its own time, so that nothing is left to prove."""
+    """Whether each tick of ingest seals its own time; then nothing is left to prove."""

@@ -190,7 +190,7 @@ class _Seal:
         return self._change_rows(counts, upper)
 
     def earlier_end(self) -> int | None:
-        """Return an earlier end if an ingest has added rows at the first open time, so that half the times are left.
+        """Return an earlier end, with half of the times before it, if an ingest has added rows at the first open time.
 
         With the same end, an ingest that is faster than a count would overtake every further attempt as well.
         """

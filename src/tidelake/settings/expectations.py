@@ -1,7 +1,7 @@
-"""Reads a collection's own expectations, against a generated table of Great Expectations' types.
+"""Reads a collection's own expectations, and checks them against a generated list of Great Expectations' types.
 
-Importing the library takes seconds, so the settings do not do it: `expectation_types.json` has its types and their
-arguments, and a test compares the table with the installed library.
+Importing the library takes seconds, so the settings do not import it: `expectation_types.json` has its types and their
+arguments, and a test compares the list with the installed library.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TYPES_FILE = Path(__file__).with_name("expectation_types.json")
 _OURS = ("type", "name", "blocking", "severity", "description")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _COLUMNS = ("column", "column_A", "column_B", "column_list")
-"""The arguments that name columns of the table; the expectations about the set of columns have other ones."""
+"""The arguments that name columns of the table; the expectations about the set of columns take others."""
 _TEXT_MAX = 200
 
 Severity = Literal["critical", "warning"]
@@ -121,7 +121,7 @@ def _check_columns(place: Block, columns: Sequence[str]) -> None:
 
 
 def _nearest(name: str, names: Collection[str]) -> str:
-    """Return the hint that offers the nearest names, or all of them if they are few."""
+    """Return a hint with the nearest names, or with all names if there are few."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, names, n=3, cutoff=0.5)

@@ -22,7 +22,7 @@ SETTINGS: dict[str, type[CollectionSettings]] = {"cdcv2": Cdcv2Settings, "recloc
 _RESERVED = frozenset({"topic_complete", "announced_updates_arrive", "merges_keep_contents", "sound"})
 """Names of checks and outputs that belong to the steps of a collection, not to its validation."""
 DIFF = "_diff"
-"""The column of the contents that says how often a row occurs."""
+"""The column of the contents that says how many times a row occurs."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _FIX = "see docs/reference/configuration.md"
 
@@ -76,7 +76,7 @@ def read_collection(name: str, block: Block, sources: Sources) -> CollectionSett
 
 
 def _columns_of(settings: CollectionSettings) -> list[str]:
-    """Return the columns of the contents; empty if the source may add some, so that they are not known yet."""
+    """Return the columns of the contents; empty if they are not known yet, because the source may add some."""
     record = settings.record_schema
     if not record or settings.spec().evolves:
         return []

@@ -1,7 +1,7 @@
 """Reads the settings of a Kafka cluster.
 
-Only the options of `KafkaSettings` can be set. They never hold a secret itself: they name the environment
-variable or the file that holds the secret and is read when a connection is opened.
+Only the options of `KafkaSettings` can be set. They never contain secrets: for each secret, they name the environment
+variable or the file that holds it, which is read when a connection is opened.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _check_clear_text(block: Block, settings: KafkaSettings, hosts: Sequence[str
 
 
 def read_secret_place(place: Block) -> Secret:
-    """Read the place of a secret. A secret in plain text is refused and not repeated."""
+    """Read the place of a secret. A secret in plain text is refused, and the error does not show it."""
     fix = "write `{env: NAME_OF_A_VARIABLE}` or `{file: PATH}`"
     if not isinstance(place.value, dict):
         place.fail("is a secret in plain text", fix)

@@ -21,7 +21,12 @@ from tidelake.settings.registry import RegistrySettings, read_registry
 from tidelake.settings.source import is_path_text
 from tidelake.settings.yaml_file import read_yaml
 
-KEYS = ("alerts", "collections", "data_docs", "kafka", "lake", "registry", "store", "topics", "writer")
+KEYS = (
+    *("alerts", "collection_limit_s", "collections", "data_docs", "kafka", "lake", "parallel", "registry", "store"),
+    *("topics", "writer"),
+)
+PARALLEL_MAX = 64
+INT32_MAX = 2**31 - 1
 _DEFAULT_STEM = "collections"
 _LAKE_LENGTH_MAX = 63
 _LAKE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
@@ -44,9 +49,13 @@ class Settings(Frozen):
     writer: str | None = None
     """The name of the processes that write with these settings; None if they have none."""
     names: tuple[str, ...] = ()
-    """The names of all collections in the file, whichever were chosen with `only`."""
+    """The names of all collections in the file, even if only some were chosen with `only`."""
     alerts: Secret | None = None
-    """The place of the URL of the webhook that alerts go to; None sends none."""
+    """The place of the URL of the webhook that alerts go to; if None, no alerts are sent."""
+    parallel: int = 1
+    """How many collections the jobs work on at a time."""
+    collection_limit_s: int | None = None
+    """How long the jobs may work on one collection in a run; None means as long as it takes."""
 
     def collection(self, name: str) -> CollectionSettings:
         """Return the settings of one collection.
@@ -131,6 +140,8 @@ def _read_valid_settings(document: Block) -> LoadedSettings:
         data_docs=document.folder / _read_text(document, "data_docs"),
         writer=_read_writer(document.child("writer")) if "writer" in document else None,
         alerts=read_secret_place(document.child("alerts")) if "alerts" in document else None,
+        parallel=_read_number(document, "parallel", PARALLEL_MAX) or 1,
+        collection_limit_s=_read_number(document, "collection_limit_s", INT32_MAX),
         collections=tuple(collections),
         names=tuple(str(name) for name in blocks.value or ()),
         kafka=kafka,
@@ -211,6 +222,14 @@ def _read_writer(place: Block) -> str | None:
     if name is not None and not (isinstance(name, str) and is_writer_name(name)):
         place.fail(f"is not a writer's name: {name!r}", f"give {WRITER_RULE}, or `{{env: NAME_OF_A_VARIABLE}}`")
     return name
+
+
+def _read_number(document: Block, name: str, maximum: int) -> int | None:
+    """Read a whole number that is at least 1; None if the file does not have it."""
+    value = document.get(name)
+    if value is not None and (type(value) is not int or not 1 <= value <= maximum):
+        document.child(name).fail(f"is not a whole number from 1 to {maximum}: {value!r}", "write such a number")
+    return value
 
 
 def _read_folder(document: Block, name: str) -> Path:

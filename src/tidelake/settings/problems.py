@@ -1,4 +1,4 @@
-"""Finds all problems in a `collections.yaml`, where loading it stops at the first."""
+"""Finds all problems in a `collections.yaml`; loading it stops at the first problem."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def find_problems(file: Path) -> tuple[Settings | None, list[ConfigurationError]
     """Read each part of the settings by itself; nothing is written.
 
     Returns:
-        The settings without the parts that have problems, or None if the file is no YAML mapping; and the problems, at
-        most one for each key at the top level and each collection.
+        The settings without the parts that have problems, or None if the file is not a YAML mapping; and the problems,
+        at most one for each key at the top level and each collection.
     """
     try:
         document = read_yaml(file)

@@ -52,7 +52,7 @@ class ReclockSettings(CollectionSettings):
     metadata: dict[str, str] = Field(default_factory=dict)
     """The metadata of records that becomes columns, with the names of the columns."""
     key_schema: dict[str, Any] = Field(default_factory=dict)
-    """The schema of keys; for upserts, the default is the key's columns in the value."""
+    """The schema of the keys; for upserts, the default is the key's columns in the value."""
     key_schema_ids: dict[int, dict[str, Any]] = Field(default_factory=dict)
     """For Confluent framing: the writer's schema for each id in keys."""
     position: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class ReclockSettings(CollectionSettings):
 
     @property
     def row(self) -> Mapping[str, Any]:
-        """The schema of values, or of the rows of change events; empty if the settings have none."""
+        """The schema of the values, or of the rows of change events; empty if the settings have none."""
         return declared_row(self.value_schema) if self.value_schema and self.terms.of_changes else self.value_schema
 
     @property
@@ -97,7 +97,7 @@ class ReclockSettings(CollectionSettings):
         """Return the specification for the store.
 
         Args:
-            row: the schema of values or rows from the source, if the settings have none.
+            row: the schema of the values or rows, from the source, if the settings have none.
         """
         return replace(
             super().spec(),

@@ -1,8 +1,9 @@
 """Numbers that differ from tick to tick, kept out of the code that Spark generates.
 
-Spark writes a literal number into the Java code of a plan. A tick that compares with its own upper or offsets would run
-code that this JVM has never seen: it is compiled, runs slowly until the JIT compiles it again, and is discarded. Code
-that is the same in each tick is cached and becomes fast. See docs/decisions/generated-code.md.
+Spark writes a literal number into the Java code of a plan. If a tick compared rows with its own upper or offsets as
+literals, it would run code that this JVM has never seen: such code is compiled, runs slowly until the JIT compiles it
+again, and is then discarded. Code that is the same in each tick is cached and becomes fast. See
+docs/decisions/generated-code.md.
 """
 
 from __future__ import annotations

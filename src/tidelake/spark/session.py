@@ -115,6 +115,8 @@ def start_session(
         verified |= verify(jars_in_use())
     builder = SparkSession.builder.appName(app_name)
     chosen = _EXACT | {"spark.executor.extraJavaOptions": _JAVA_OPTIONS}
+    # Each thread of `jobs.parallel` has a pool of its own; without threads, this is the same as the default.
+    chosen |= {"spark.scheduler.mode": "FAIR"}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         chosen |= {"spark.executor.extraJavaOptions": f"{_submitted_executor_options()} {_JAVA_OPTIONS}".strip()}
     else:
@@ -192,7 +194,7 @@ def _engine_output_to_log() -> Iterator[None]:
         log = LOG.open("ab")
         if log.tell() > _LOG_BYTES_MAX:
             log.truncate(0)
-    except OSError:  # a checkout that this user may not write to
+    except OSError:  # a checkout that this user cannot write to
         yield
         return
     sys.stderr.flush()

@@ -61,7 +61,7 @@ def read_bindings(collection: Collection, table: OpenTable, lower: int = 0) -> l
     """Return the bindings that are valid at a version of the updates table, at or after `lower`, oldest first.
 
     Raises:
-        DamagedTable: a binding is missing or does not fit the others.
+        DamagedTable: a binding is missing or contradicts the others.
 
     Cost: the files of `bindings/` with times at or after `lower`: one row for each tick. Idle ticks cost next to
     nothing.

@@ -394,7 +394,7 @@ class Catalog:
 
         Args:
             name: the collection.
-            writer: the only writer that may open the collection from now on, restarted or not; None allows any.
+            writer: the only writer that may open the collection from now on, even after a restart; None allows any.
         """
 
         def replace(newest: Entry) -> Entry:

@@ -41,7 +41,7 @@ class Entry(BaseModel):
     """Reclocked: the format of keys and values."""
     record_schema: dict[str, Any]
     value_schema: dict[str, Any] = {}
-    """Reclocked: the schema of values; for change events, of the row. Empty in old entries."""
+    """Reclocked: the schema of the values; for change events, of the row. Empty in old entries."""
     added: tuple[str, ...] = ()
     """The columns added since the collection was created; settings do not have to name them."""
     key: tuple[str, ...] = ()

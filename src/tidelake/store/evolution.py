@@ -40,7 +40,8 @@ def open_newest(collection: Collection) -> tuple[Collection, OpenTable]:
 def with_newest_columns(collection: Collection) -> Collection:
     """Return a collection with the catalog's columns as of now.
 
-    They include every column of any table opened before this call.
+    The catalog gets each column first, so these include every column that the collection's table has in any version
+    opened before this call.
 
     Cost: one read of the catalog.
     """

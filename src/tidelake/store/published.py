@@ -92,7 +92,7 @@ def _newest_note(table: Location) -> Published | None:
             return None
         try:
             if not all(isinstance(action, dict) for action in entry):
-                raise TypeError("a line that is no object")
+                raise TypeError("a line that is not an object")
             note = _note_of(entry)
             changes_rows = note is None and _changes_rows(entry)
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:

@@ -26,7 +26,7 @@ def rows_at(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows at some times, each with `_run`.
 
-    Timestamps are microseconds since 1970 and dates are days: Python's own types end with the year 9999.
+    Timestamps are microseconds since 1970 and dates are days, because Python's own types end with the year 9999.
 
     Args:
         table: the table's folder.
@@ -54,7 +54,7 @@ def rows_at(
 
 
 def with_numbers(rows: pa.Table) -> pa.Table:
-    """Return the same rows with timestamps as microseconds and dates as days since 1970, wherever they are."""
+    """Return the same rows with timestamps as microseconds and dates as days since 1970, nested ones included."""
     return rows.cast(pa.schema([pa.field(field.name, _as_number(field.type)) for field in rows.schema]))
 
 

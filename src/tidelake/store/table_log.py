@@ -386,7 +386,7 @@ def _take_over(path: Location, tip: Tip, versions: list[int], marks: bool) -> Ti
 
 @contextmanager
 def _unless_read_only() -> Iterator[None]:
-    """Skip the rest of the block if this process may not write to the store: then it only reads."""
+    """Skip the rest of the block if this process has no permission to write to the store: it then only reads."""
     try:
         yield
     except OSError as error:
@@ -463,7 +463,7 @@ def _verified_checkpoint(
         if digest_of(data) in markers.checkpoints.get(version, ()):
             return version, data
         expected = _expected_state(path, version, markers, versions)
-        if version not in markers.checkpoints and (stated := _state_of(data)) is not None:
+        if version not in markers.checkpoints and (stated := readable_checkpoint(data)) is not None:
             predates_markers = expected is None and not markers.entries
             if predates_markers or stated == expected:
                 if marks:
@@ -497,7 +497,7 @@ def clean_up(path: Location) -> None:
     old = [blob for blob in listed if version_of(blob.location) < limits[0]]
     # From the oldest on, up to the first that is too young: there must be no gap.
     limit = min((version_of(blob.location) for blob in old if blob.changed_s >= oldest_s), default=limits[0])
-    forget_before(path, limit)  # first: an old entry without a marker is no damage, but a marker without an entry is
+    forget_before(path, limit)  # first: an old entry without a marker is not damage, but a marker without an entry is
     for blob in old:
         if version_of(blob.location) < limit:
             blobs.delete(blob.location)
@@ -529,7 +529,8 @@ def _expected_state(path: Location, version: int, markers: Markers, versions: li
     return state
 
 
-def _state_of(data: bytes) -> LogState | None:
+def readable_checkpoint(data: bytes) -> LogState | None:
+    """Return the state that a checkpoint holds; None if it cannot be read."""
     try:
         return checkpoint_state(data)
     except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):  # it cannot be read, so it says nothing

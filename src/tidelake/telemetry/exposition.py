@@ -36,7 +36,7 @@ class Sample:
 
 
 def exposition(samples: Iterable[Sample]) -> str:
-    r"""Write samples in Prometheus's text format, those of one metric together, in the order of their first sample.
+    r"""Write samples in Prometheus's text format, grouped by metric, in the order of each metric's first sample.
 
     >>> rows = Metric("rows", "Stored statements.")
     >>> print(exposition([Sample(rows, ("orders",), 3), Sample(rows, ('a"b',), 0.5)]), end="")
@@ -63,7 +63,7 @@ def _labels(sample: Sample) -> str:
 
 
 def write_textfile(file: Path, samples: Iterable[Sample]) -> None:
-    """Write samples to a file that a collector reads; it sees the previous file or this one, never a part.
+    """Write samples to a file that a collector reads. The collector sees the previous file or this one, never a part.
 
     Raises:
         OSError: the file cannot be written; the previous one stays.

@@ -16,7 +16,7 @@ from tidelake.telemetry.exposition import Metric, Sample
 _REASONS_MAX = 20
 """Maximum number of reasons per collection; the messages of all others count as `other`."""
 
-_INFO = Metric("info", "The version of Tidelake that read this.", ("version",))
+_INFO = Metric("info", "The version of Tidelake that read the status.", ("version",))
 _READ_AT = Metric("status_timestamp_seconds", "When the status was read, in Unix time.", ())
 _READABLE = Metric("collection_readable", "1 if the collection's status could be read, otherwise 0.")
 _INGESTED = Metric("collection_ingested", "1 if the collection was ever ingested, otherwise 0.")

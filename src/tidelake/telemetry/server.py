@@ -17,7 +17,7 @@ _REQUEST_TIMEOUT_S = 10.0
 
 
 class MetricsServer(ThreadingHTTPServer):
-    """Serves metrics. The lake is read by one request at a time; requests that waited for it share its answer."""
+    """Serves metrics. The lake is read by one request at a time; requests that wait meanwhile share the next answer."""
 
     daemon_threads = True
 

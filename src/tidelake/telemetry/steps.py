@@ -56,7 +56,7 @@ COUNTS: dict[str, dict[str, str]] = {
     "compact": {"merges": "merges", "rows": "rows_after", "bytes": "bytes_written"},
     "current": {"rows": "rows", "rebuilt": "rebuilt"},
 }
-"""What each step counts, by name, and where its report has the number, or the list whose length it is."""
+"""What each step counts, by name, and where its report has the number, or a list of that length."""
 
 TEXTS: dict[str, str] = {
     "ticks": "Ticks of ingest that read messages.",
@@ -132,7 +132,7 @@ def stop_listening() -> None:
 def observed(
     step: str, report: str | None = None
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """Notify listeners of each call of a function that runs a step, and put its place on each log line.
+    """Notify listeners of each call of a function that runs a step, and add its context to each log line.
 
     Args:
         step: the name of the step, a key of `COUNTS`.

@@ -65,8 +65,8 @@ def play_topic(folder: Place, cluster: KafkaCluster, name: str, *, renumber: boo
             expected = ends[row["partition"]]
             if not renumber and row["offset"] != expected:
                 raise CopyRefused(
-                    f"partition {row['partition']} of '{name}' would give the record of offset {row['offset']} the "
-                    f"offset {expected}",
+                    f"the record at offset {row['offset']} of partition {row['partition']} would get the offset "
+                    f"{expected} in '{name}'",
                     "give --renumber if offsets may change",
                 )
             sender.send(row)
@@ -134,7 +134,8 @@ class _Sender:
         while len(self._producer) and time.monotonic() < end:
             self._poll(0.1)
         if left := len(self._producer):
-            raise self._unwritable(f"records not accepted in time: {left}")
+            records = "1 record was" if left == 1 else f"{left} records were"
+            raise self._unwritable(f"{records} not accepted in time")
 
     def _poll(self, seconds: float) -> None:
         """Receive delivery reports. `flush` would go on calling back while an error is raised.

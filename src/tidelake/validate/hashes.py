@@ -94,7 +94,7 @@ def compare_times(hashes: Mapping[int, TimeHash], notes: Sequence[HashNote], low
 
 
 def hash_contents(contents: DataFrame, fields: Sequence[pa.Field]) -> str:
-    """Hash the contents at a time: their rows, each as often as it occurs.
+    """Hash the contents at a time: their rows, each as many times as it occurs.
 
     Cost: one pass over the contents.
     """

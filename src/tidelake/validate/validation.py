@@ -69,7 +69,7 @@ class ValidateReport:
     quarantine: dict[str, int] = field(default_factory=dict)
     decided: int = 0
     doubled: int = 0
-    """In tables with keys, how often a key has two values at the same time."""
+    """In tables with keys, how many times a key has two values at the same time."""
     diff_sum_recorded: int = 0
     """The sum of all diffs before upper: what the last validation recorded, plus the sum of this range."""
     diff_sum_found: int | None = None
@@ -89,7 +89,7 @@ class ValidateReport:
     below_zero_first: list[str] = field(default_factory=list)
     """The lowest of these rows, each with its data as JSON and its sum."""
     proofs_problem: DamagedTable | None = None
-    """Why nothing can be compared: a proof or a binding is missing or does not fit the others, or files are damaged."""
+    """Why nothing can be compared: a proof or a binding is missing or contradicts the others, or files are damaged."""
     files_verified: int = 0
     """Number of files of which every byte was verified."""
     bytes_verified: int = 0
@@ -135,7 +135,7 @@ def validate(
         collection: the collection.
         full: whether to recount everything, and to verify a share of the files.
         verify_every_days: the number of days within which every file is verified once; 0 verifies no file.
-        again_from: a time from which on everything is recounted again, as far as compaction has left it.
+        again_from: a time; everything from this time on is recounted again, as far as compaction has left it.
 
     Cost: one scan of the range and one exchange of its rows; if `full`, one scan and one exchange of the whole table,
         and one read of the share.

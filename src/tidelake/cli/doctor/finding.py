@@ -23,5 +23,5 @@ class Finding:
 
 
 def failed(check: str, error: TidelakeError, level: Level = "fail") -> Finding:
-    """Return the finding that an error is."""
+    """Turn an error into a finding."""
     return Finding(check, level, error.fact, error.hint)

@@ -24,7 +24,7 @@ _WAIT_S_MAX = 10
 
 
 def lake_findings(config: Path) -> Iterator[Finding]:
-    """Check the lake of a `collections.yaml`, also if some of its settings are wrong. Nothing is changed.
+    """Check the lake of a `collections.yaml`, even if some of its settings are wrong. Nothing is changed.
 
     Cost: the logs of each collection's tables, the list of each file topic's files, and a few requests to each server.
     """
@@ -47,8 +47,8 @@ def _store(settings: Settings) -> Iterator[Finding]:
     """Check the store's folder: whether this user may write to it, its disk, and its clock."""
     nearest = next(above for above in (settings.store, *settings.store.absolute().parents) if above.exists())
     if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
-        fact = f"this user may not read and write {nearest}"
-        yield Finding("store", "fail", fact, "give the user these rights, or run as the user who owns it")
+        fact = f"this user has no permission to read and write {nearest}"
+        yield Finding("store", "fail", fact, "give the user permission, or run as the owner of the folder")
         return
     try:
         # The file has no name, or is removed at once, so that the store stays as it is.
@@ -62,7 +62,9 @@ def _store(settings: Settings) -> Iterator[Finding]:
         yield Finding("store", "fail", fact, "mount it for writing, or free some space")
         return
     exists = settings.store.exists()
-    yield Finding("store", "ok", f"{settings.store}" if exists else f"{settings.store} will be made by the first job")
+    yield Finding(
+        "store", "ok", f"{settings.store}" if exists else f"{settings.store} will be created by the first job"
+    )
     yield disk_space("disk", settings.store)
     yield _clock(ahead_s)
 
@@ -174,4 +176,4 @@ def _table(settings: Settings, collection: CollectionSettings, catalog: Catalog)
     if status.times_ahead_s:
         fact = f"its last time is {status.times_ahead_s:,} s ahead of this machine's clock"
         return Finding(check, "warn", fact, "correct the clock, if it is wrong now; ingest continues meanwhile")
-    return Finding(check, "ok", f"opens; upper is {upper}")
+    return Finding(check, "ok", f"can be opened; upper is {upper}")

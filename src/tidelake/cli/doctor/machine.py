@@ -45,7 +45,7 @@ def disk_space(check: str, folder: Path) -> Finding:
     usage = shutil.disk_usage(nearest)
     fact = f"{usage.free / 1e9:,.1f} GB of {usage.total / 1e9:,.1f} GB are free at {nearest}"
     if usage.free < _FREE_BYTES_MIN:
-        return Finding(check, "fail", fact, "free some space: a full disk stops every commit; nothing is lost by it")
+        return Finding(check, "fail", fact, "free some space: a full disk stops every commit, but no data is lost")
     if usage.free < _FREE_BYTES_WARN:
         return Finding(check, "warn", fact, "free some space before it runs out; `tidelake compact --full` merges runs")
     return Finding(check, "ok", fact)
@@ -86,7 +86,7 @@ def _java() -> Finding:
         return Finding("java", "fail", f"{java} {why}", hint)
     version = re.search(r'version "([^"]+)"', done.stderr)
     if version is None:
-        return Finding("java", "fail", f"{java} does not say its version", hint)
+        return Finding("java", "fail", f"{java} does not report its version", hint)
     if version[1].split(".")[0] not in JAVA_VERSIONS:
         return Finding("java", "fail", f"{java} is Java {version[1]}, but Spark needs 17 or 21", hint)
     return Finding("java", "ok", f"Java {version[1]} at {shutil.which(java) or java}")
@@ -106,7 +106,7 @@ def _jars() -> Finding:
         fact = f"{len(missing)} of {len(jars)} are not in {folder}"
         if not os.access(next(above for above in (folder, *folder.parents) if above.exists()), os.W_OK):
             return Finding(
-                "jars", "fail", f"{fact}, which this user cannot write to", "let TIDELAKE_HOME name a folder"
+                "jars", "fail", f"{fact}, which this user cannot write to", "set TIDELAKE_HOME to another folder"
             )
         return Finding("jars", "warn", fact, "the first job fetches them, which needs access to Maven Central")
     return Finding("jars", "ok", f"{len(jars)} jars with the locked sha256 in {folder}")
@@ -118,8 +118,8 @@ def _port() -> Finding:
         try:
             probe.bind(("127.0.0.1", _PORT))
         except OSError:
-            hint = f"if that is not Dagster, choose another: `make ui PORT={_PORT + 1}`"
-            return Finding("port", "warn", f"something listens on port {_PORT} of 127.0.0.1", hint)
+            hint = f"if that is not Dagster, choose another port: `make ui PORT={_PORT + 1}`"
+            return Finding("port", "warn", f"something is listening on port {_PORT} of 127.0.0.1", hint)
     return Finding("port", "ok", f"port {_PORT} of 127.0.0.1 is free for Dagster")
 
 
@@ -129,5 +129,5 @@ def logs_folder() -> Finding:
     nearest = next(above for above in (folder, *folder.parents) if above.exists())
     if os.access(nearest, os.W_OK | os.X_OK):
         return Finding("logs", "ok", f"in {folder}")
-    hint = "let TIDELAKE_HOME name a folder that it can write to"
+    hint = "set TIDELAKE_HOME to a folder that this user can write to"
     return Finding("logs", "warn", f"this user cannot write to {nearest}, so Spark logs to the terminal", hint)

@@ -27,9 +27,13 @@ def init(
     topic: Annotated[
         str, typer.Argument(metavar="TOPIC", help="The folder of a file topic or, with --kafka, a topic's name.")
     ],
-    name: Annotated[str | None, typer.Option(help="The collection's name; by default from the topic's.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The collection's name; by default, it comes from the topic's.")
+    ] = None,
     kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The brokers that have the topic.")] = None,
-    registry: Annotated[str | None, typer.Option(metavar="URL", help="The registry that has its schemas.")] = None,
+    registry: Annotated[
+        str | None, typer.Option(metavar="URL", help="The registry that has the topic's schemas.")
+    ] = None,
     servers: Annotated[
         Path | None,
         typer.Option(
@@ -39,7 +43,7 @@ def init(
         ),
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="The Avro schema of its values, for messages without the id of a schema.")
+        Path | None, typer.Option(help="The Avro schema of the topic's values, for messages without a schema id.")
     ] = None,
     envelope: Annotated[
         str | None, typer.Option(help="What a message means; by default what the first messages suggest.")
@@ -112,7 +116,7 @@ def _file_topic(folder: Path, config: Path) -> tuple[list[Sample], dict[str, Any
     store = next((store for store in ("data/store", "store") if not _overlap(base / store, topics)), None)
     if store is None:
         raise OptionRefused(
-            f"{topics} has the topic, so the store cannot be in {base}, inside it",
+            f"the topic is in {topics}, so the store cannot be in {base}, which is inside that folder",
             f"move the topic into a folder of topics: `mkdir topics && mv {folder.name} topics`",
         )
     return samples, {"store": store, **settings}
@@ -139,7 +143,7 @@ def _server_blocks(servers: Path | None, kafka: str | None, registry: str | None
 
 
 def _with_absolute_paths(block: Any, folder: Path) -> Any:
-    """Return a block as it means the same in any folder."""
+    """Return a block with absolute paths, so that it means the same in any folder."""
     if not isinstance(block, dict):
         return block
     return {
@@ -161,7 +165,7 @@ def _kafka_topic(place: Path, topic: str, block: dict[str, Any]) -> tuple[list[S
 
 
 def _registry(place: Path, block: dict[str, Any]) -> Registry:
-    """Return the registry; nothing that it answers is cached beyond this command."""
+    """Return the registry; its answers are not cached beyond this command."""
     from tidelake.cli.init.draft import Registry
     from tidelake.settings.block import Block
     from tidelake.settings.registry import read_registry
@@ -177,7 +181,7 @@ def _registry(place: Path, block: dict[str, Any]) -> Registry:
 
 
 def _collection_name(topic: str, draft: Draft) -> str:
-    """Return a name for the collection: for change events, that of the table."""
+    """Return a name for the collection: for change events, the name of the table."""
     own = topic.rpartition(".")[2] if draft.block["envelope"] == "debezium" else topic
     letters = re.sub(r"[^a-z0-9_]", "_", own.lower())
     return (letters if re.match(r"[a-z]", letters) else f"topic_{letters}")[:_NAME_MAX]

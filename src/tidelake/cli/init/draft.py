@@ -26,7 +26,7 @@ class Draft:
 
     block: dict[str, Any]
     remarks: list[str] = field(default_factory=list)
-    """What was found, and what a person should check, each in a sentence without its period."""
+    """What was found, and what a person should check, each as a sentence without the final period."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Registry:
         self._schemas_of = schemas_of
 
     def newest(self, subject: str) -> Any:
-        """Return the newest schema of a subject that is Avro; None if there is none."""
+        """Return the newest Avro schema of a subject; None if there is none."""
         return next(
             (schema for schema in reversed(list(self._schemas_of(subject).values())) if schema is not None), None
         )
@@ -75,7 +75,7 @@ def draft_of(topic: str, samples: Sequence[Sample], choices: Choices, registry: 
         if schema is None:
             raise OptionRefused(
                 f"the registry has no Avro schema under '{topic}-value'",
-                "give --schema FILE.avsc, the schema of values",
+                "give --schema FILE.avsc, the schema of the values",
             )
     if schema is None:
         raise _no_schema(topic, values)
@@ -86,7 +86,7 @@ def _no_schema(topic: str, values: Sequence[bytes]) -> OptionRefused:
     if not values:
         return OptionRefused(
             f"the topic '{topic}' has no messages yet",
-            "wait for some, or give --schema FILE.avsc, the schema of values",
+            "wait until it has some, or give --schema FILE.avsc, the schema of the values",
         )
     if sum(_is_framed(value) for value in values) * 2 > len(values):
         return OptionRefused(
@@ -135,7 +135,7 @@ def _json_draft(
 
 
 def _json_upserts(topic: str, samples: Sequence[Sample], payloads: Sequence[dict[str, Any]], choices: Choices) -> Draft:
-    """Draft the settings of a topic whose last record for a key has its value."""
+    """Draft the settings of a topic in which the last record of each key has the key's value."""
     inferred, name = Inferred(), _record_name(topic)
     keys = [_key(sample.key) for sample in samples if sample.key is not None]
     if not keys:
@@ -158,7 +158,7 @@ def _json_upserts(topic: str, samples: Sequence[Sample], payloads: Sequence[dict
     if not inside:
         block["key_schema"] = _checked(inferred.record(f"{name}_key", objects, required=named))
     block["schema"] = _checked(inferred.record(name, payloads, required=inside))
-    found = f"{len(payloads)} JSON records were read; the last one for a key ({', '.join(named)}) has its value"
+    found = f"{len(payloads)} JSON records were read; the last record of each key ({', '.join(named)}) has its value"
     return Draft(block, [found, *inferred.remarks])
 
 
@@ -211,7 +211,8 @@ def _key_and_position(topic: str, key: Sequence[str], events: Sequence[Mapping[s
     if connectors <= set(_MYSQL):
         return {"key": list(key), "position": ["source.file", "source.pos", "source.row"]}
     raise OptionRefused(
-        f"what orders the events of the connector {', '.join(sorted(connectors))} is not known", f"{_GUIDE}, `position`"
+        f"it is not known which fields order the events of the connector {', '.join(sorted(connectors))}",
+        f"{_GUIDE}, including `position`",
     )
 
 
@@ -241,7 +242,7 @@ def _avro_draft(
         return _stream(topic, schema, choices, encoding)
     if not framed and values and not _fits(values, schema):
         raise OptionRefused(
-            f"the messages of '{topic}' are not Avro of this schema",
+            f"the messages of '{topic}' are not Avro with this schema",
             "give the schema that they were written with, or --registry URL if they begin with the id of a schema",
         )
     if choices.envelope == "debezium" or (choices.envelope is None and _is_change_event(schema)):
@@ -285,7 +286,7 @@ def _stream(topic: str, schema: Any, choices: Choices, encoding: Mapping[str, st
 def _avro_changes(topic: str, choices: Choices, schema: Any, registry: Registry | None) -> Draft:
     """Draft the settings of a topic of Debezium's change events in Avro."""
     block: dict[str, Any] = {"framing": "reclock", "envelope": "debezium", "format": "avro"}
-    remarks = ["the messages are change events in Avro; those of PostgreSQL need no `position`"]
+    remarks = ["the messages are change events in Avro; events from PostgreSQL need no `position`"]
     if registry is None:
         if not choices.key:
             raise OptionRefused(
@@ -296,7 +297,7 @@ def _avro_changes(topic: str, choices: Choices, schema: Any, registry: Registry 
     columns = [] if written is None else [column["name"] for column in declared_row(written)["fields"]]
     if not choices.key and not columns:
         raise OptionRefused(
-            f"the registry has no schema of keys under '{topic}-key'",
+            f"the registry has no key schema under '{topic}-key'",
             "name the primary key: --key id, or --key shop,id",
         )
     remarks.append("the columns come from the registry")
@@ -325,7 +326,7 @@ def _fits_stream(values: Sequence[bytes], schema: Any) -> bool:
     def is_message(codec: AvroCodec, value: bytes) -> bool:
         try:
             codec.decode(value)
-        except MalformedMessage:  # it has the form of a message, and breaks a rule
+        except MalformedMessage:  # it has the form of a message, but breaks a rule
             return True
         except CodecError:
             return False
@@ -339,7 +340,7 @@ def _fits_stream(values: Sequence[bytes], schema: Any) -> bool:
 
 
 def _fits(values: Sequence[bytes], schema: Any) -> bool:
-    """Whether most messages are Avro of this schema, to their last byte, or CDCv2 with data of this schema."""
+    """Whether most messages are Avro with this schema, to their last byte, or CDCv2 with data of this schema."""
     import fastavro
 
     def reads(parsed: Any, value: bytes) -> bool:

@@ -23,7 +23,7 @@ class Inferred:
         required, fields, taken = set(required), [], set()
         for column in dict.fromkeys(name for value in objects for name in value):
             if not _NAME.fullmatch(column) or column.lower() in taken:
-                self._remark(f"the field {column!r} is left out: a column cannot have its name")
+                self._remark(f"the field {column!r} is left out: a column cannot have this name")
                 continue
             kind = self._kind(f"{name}_{column}", column, [value[column] for value in objects if column in value])
             if kind is None:

@@ -29,7 +29,7 @@ def few(what: str) -> str:
     return f"{what}, {FEW} collections"
 
 
-def measure_many_tables(bench: Bench, number: int) -> Samples:
+def measure_catalogs(bench: Bench, number: int) -> Samples:
     """Measure both stores in turn: one with ten collections, one with `number`."""
     bench.say(f"{number:,} collections")
     lakes = {name: _lake(bench, name, count) for name, count in (("few", FEW), ("many", number))}
