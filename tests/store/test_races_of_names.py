@@ -25,6 +25,7 @@ from tidelake.store.layout import Store
 from tidelake.store.name_log import Binding, NameLog
 from tidelake.store.state import SINCE
 from tidelake.store.table_log import check_log, read_entry
+from tidelake.store.verification import Verification, repair_name, verify_name
 
 SPEC = settings("plain").spec()
 CREATORS, CHANGES = 4, 5
@@ -140,6 +141,20 @@ def test_a_newest_binding_that_is_lost_or_changed_is_damage(tmp_path: Path) -> N
     entry.write_bytes(good.replace(b'"id": "2"', b'"id": "7"'))
     with pytest.raises(DamagedLog, match="the entry of version 1 is not the one that was acknowledged"):
         NameLog.of(store, "a")
+
+
+def test_a_name_that_has_lost_its_markers_is_marked_again_only_if_a_person_accepts_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    Catalog(store).open_or_create(SPEC)
+    before = NameLog.of(store, "prices").binding
+    blobs.delete_folder(store.names / "prices" / ACKED)
+    with pytest.raises(DamagedLog, match="no version is marked as acknowledged"):
+        NameLog.of(store, "prices")
+    assert verify_name(store, "prices", found := Verification()) is None
+    assert [(damage.table, damage.file) for damage in found.damages] == [("names/prices", ACKED)]
+    assert repair_name(store, "prices") == []
+    assert len(repair_name(store, "prices", accepts_newest_entry=True)) == 1
+    assert NameLog.of(store, "prices").binding == before
 
 
 def test_a_log_in_the_folder_of_another_name_is_damage(tmp_path: Path) -> None:
