@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.cli.commands import run
 from tests.golden.shown import unpack
 from tests.stops import stop_at
 from tidelake import open_lake
-from tidelake.errors import DamagedTable, NewerFormat
+from tidelake.errors import ConfigurationError, DamagedTable, NewerFormat, WriterFenced
 from tidelake.settings.lake import load_settings
 from tidelake.storage import blobs
 from tidelake.storage.local_disk import LocalDisk
@@ -24,8 +25,9 @@ from tidelake.store import commit, undivided
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
 from tidelake.store.failpoints import BRING_OVER_FAILPOINTS
-from tidelake.store.files import write_run
+from tidelake.store.files import RunFile, read_rows, write_run
 from tidelake.store.format import CATALOG_VERSION, FORMAT
+from tidelake.store.handles import ENTRIES_SCHEMA
 from tidelake.store.layout import Store, new_run
 from tidelake.store.publication import Publication, run_kind
 from tidelake.store.undivided import is_divided
@@ -132,6 +134,31 @@ def test_after_the_first_commit_of_a_division_earlier_versions_read_and_write_no
     monkeypatch.setattr(commit, "CATALOG_VERSION", 3)
     with pytest.raises(NewerFormat):
         OpenTable(catalog.store.catalog)
+
+
+def test_a_writer_that_is_refused_divides_nothing(catalog: Catalog, golden: Path, tmp_path: Path) -> None:
+    spec = load_settings(golden).collection("plain").spec()
+    table = OpenTable(catalog.store.catalog)
+    entry = catalog.find("plain").entry.model_copy(update={"writer": "new"})
+    rows = pa.table({"name": [entry.name], "document": [entry.model_dump_json()]})
+    (earlier,) = [file.run for file in table.files() if "plain" in read_name(table, file)]
+    table.commit({}, write_run(table.path, new_run("entry", table.seq), rows), [earlier])
+    before = tree(tmp_path)
+    with pytest.raises(WriterFenced):
+        catalog.open_or_create(spec)
+    other = replace(spec, envelope="append_only")
+    with pytest.raises(ConfigurationError):
+        Catalog(catalog.store, "new").open_or_create(other)
+    assert tree(tmp_path) == before
+    assert Catalog(catalog.store, "new").open_or_create(spec).entry.writer == "new"
+
+
+def read_name(table: OpenTable, file: RunFile) -> list[str]:
+    """The name in a row of the catalog, unless the row is a publication."""
+    if file.run.startswith("publication."):
+        return []
+    names: list[str] = read_rows(table.path, [file], ENTRIES_SCHEMA)["name"].to_pylist()
+    return names
 
 
 def test_a_change_between_two_copies_of_a_division_is_kept(catalog: Catalog) -> None:

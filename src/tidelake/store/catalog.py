@@ -24,30 +24,20 @@ from tidelake.errors import (
 )
 from tidelake.settings.collection import CollectionSpec
 from tidelake.storage import blobs
-from tidelake.storage.location import HIDDEN, Location
-from tidelake.store.bring_over import bring_over
-from tidelake.store.commit import EPOCH, OpenTable, create_table, is_table
+from tidelake.storage.location import HIDDEN
+from tidelake.store.collection_tables import carry_epoch, create_tables, upgrade_tables
+from tidelake.store.commit import OpenTable, create_table, is_table
 from tidelake.store.compatibility import check_same, with_columns
 from tidelake.store.decision import Acknowledge, Decision, Offsets, replaces, time_of
 from tidelake.store.entry import Capability, Collection, Entry
 from tidelake.store.failpoints import reach
 from tidelake.store.format import CATALOG_VERSION, DIVIDED, FORMAT, FORMAT_VERSION
 from tidelake.store.handles import ENTRIES_SCHEMA, change_handles, create_handles, read_handles
-from tidelake.store.layout import (
-    BINDINGS_SCHEMA,
-    PROGRESS_SCHEMA,
-    PROOFS_SCHEMA,
-    QUARANTINE_SCHEMA,
-    CollectionPaths,
-    Store,
-)
+from tidelake.store.layout import CollectionPaths, Store
 from tidelake.store.name_log import Binding, NameLog, name_logs
-from tidelake.store.notices import warn
 from tidelake.store.publication import Publication, folder_of_name
-from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
+from tidelake.store.retry import ATTEMPTS_MAX
 from tidelake.store.undivided import catalog_entries, catalog_publications, divide, is_divided
-
-_UPGRADED = "tables were upgraded to a new format: earlier releases refuse them from now on"
 
 
 class Catalog:
@@ -183,7 +173,7 @@ class Catalog:
             self._check_not_lost()
             return []
         self.divide()
-        return [self._upgrade_tables(entry).name for entry in self.entries()]
+        return [self._upgraded(entry).name for entry in self.entries()]
 
     def orphans(self) -> list[str]:
         """Return the ids of collections whose folders exist, but that no name was ever bound to.
@@ -276,18 +266,17 @@ class Catalog:
             check_same(entry, spec)
             return with_columns(entry, spec)
 
-        if not self.exists():
-            self._check_not_lost()
+        if self._undivided() is not None and (found := self.get(spec.name)) is not None:
+            adopt(found.entry)  # before the catalog is divided: a writer that is refused writes nothing
         entry = change_handles(self._bound(spec), adopt)
         collection = self._collection(entry)
         if not entry.tables_made:
-            self._create_tables(collection)
+            create_tables(collection)
             entry = self.update(entry.name, lambda newest: newest.model_copy(update={"tables_made": True}))
-        entry = self._upgrade_tables(entry)
-        if entry.epoch:
-            self._carry_epoch(entry)
-        opened = Collection(entry, collection.paths)
-        if entry.added:
+        opened = self._collection(self._upgraded(entry))
+        if opened.entry.epoch:
+            carry_epoch(opened)
+        if opened.entry.added:
             reach("columns.after_catalog")
             opened.carry_columns()
         return opened
@@ -400,50 +389,17 @@ class Catalog:
         def replace(newest: Entry) -> Entry:
             return newest.model_copy(update={"epoch": newest.epoch + 1, "writer": writer})
 
-        entry = self._upgrade_tables(self.update(name, replace))
+        entry = self._upgraded(self.update(name, replace))
         reach("catalog.after_epoch")
-        self._carry_epoch(entry)
+        carry_epoch(self._collection(entry))  # after an interruption, `open_or_create` does so
         return entry
 
-    def _carry_epoch(self, entry: Entry) -> None:
-        """Write the entry's epoch to the tables that it fences. After an interruption, `open_or_create` does so."""
-        paths = self.store.collection(entry.id)
-        bindings = [paths.bindings] if entry.mints_times else []
-        for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):
-            _raise_epoch(path, entry.epoch)
-
-    def _upgrade_tables(self, entry: Entry) -> Entry:
-        """Upgrade a collection's tables to the newest format, before anything is committed to them.
-
-        The catalog was upgraded already, so no process of an earlier release creates further tables.
-        """
+    def _upgraded(self, entry: Entry) -> Entry:
+        """Upgrade the tables of a collection, unless that was done, and return its entry."""
         if entry.tables_format == FORMAT_VERSION:
             return entry
-        tables = Collection(entry, self.store.collection(entry.id)).tables
-        upgraded = [table.name for table in tables if (entry.tables_made or is_table(table)) and bring_over(table)]
-        reach("format.after_tables")
-        if upgraded:
-            warn(_UPGRADED, store=str(self.store.root), collection=entry.name, tables=upgraded)
+        upgrade_tables(self._collection(entry))
         return self.update(entry.name, lambda newest: newest.model_copy(update={"tables_format": FORMAT_VERSION}))
-
-    def _create_tables(self, collection: Collection) -> None:
-        from tidelake.store.table_schema import (  # imported late: `status` reads catalogs without Spark
-            late_schema,
-            updates_schema,
-        )
-
-        paths, schema = collection.paths, collection.entry.record_schema
-        create_table(paths.progress, PROGRESS_SCHEMA, {EPOCH: 0})
-        create_table(paths.proofs, PROOFS_SCHEMA, {EPOCH: 0})
-        create_table(paths.quarantine, QUARANTINE_SCHEMA, {EPOCH: 0})
-        create_table(paths.late, late_schema(schema), {EPOCH: 0})
-        if collection.entry.mints_times:
-            create_table(paths.bindings, BINDINGS_SCHEMA, {EPOCH: 0})
-        create_table(
-            paths.updates,
-            updates_schema(schema, collection.entry.positioned),
-            {EPOCH: 0, "upper": 0, "closed": 0, "since": 0},
-        )
 
 
 def _first_entry(spec: CollectionSpec) -> Entry:
@@ -461,11 +417,3 @@ def _first_entry(spec: CollectionSpec) -> Entry:
         created_at_ms=int(time.time() * 1000),
         tables_format=FORMAT_VERSION,
     )
-
-
-def _raise_epoch(path: Location, epoch: int) -> None:
-    def commit(table: OpenTable) -> None:
-        if (table.value(EPOCH) or 0) < epoch:
-            table.commit({EPOCH: epoch})
-
-    retry_commit(path, commit, f"{ATTEMPTS_MAX} attempts to fence failed")
