@@ -155,13 +155,14 @@ def look_at_lake(settings: Settings) -> "dict[str, list[TopicState] | TidelakeEr
     from tidelake.store.layout import Store
 
     try:
-        stored = Catalog(Store(settings.store)).collections()
+        stored = Catalog(Store(settings.store)).lookup(collection.name for collection in settings.collections)
     except TidelakeError as error:
         return dict.fromkeys((collection.name for collection in settings.collections), error)
     states: dict[str, list[TopicState] | TidelakeError] = {}
     for collection in settings.collections:
+        found = stored[collection.name]
         try:
-            states[collection.name] = look_at_topics(collection, stored.get(collection.name))
+            states[collection.name] = found if isinstance(found, TidelakeError) else look_at_topics(collection, found)
         except TidelakeError as error:
             states[collection.name] = error
     return states

@@ -91,7 +91,7 @@ class Cases:
         label, asks_all = f"case-{number}", number % 5 == 0
         lake = self.whole.copy(self.folder / label, self.name, self.neighbour)
         damager = Damager(random, self.undamaged.elsewhere, self._earlier(lake))
-        done = damager.damage([lake.folder(self.name), lake.store / "catalog"], [lake.folder(self.neighbour)])
+        done = damager.damage(lake.folders(self.name), [lake.folder(self.neighbour)])
         # Contents depend on no other table; every fifth case checks that.
         moments = (0, 1, 2) if asks_all else (random.randrange(3),) if done.table in ("updates", CATALOG) else ()
         questions = () if is_deep or asks_all or done.table == CATALOG else _questions_about(done.table, moments)

@@ -185,7 +185,8 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
     """
     with damage_named(table, file), open_verified(table, file) as source:
         if where is None:
-            return _pages_verified(source).read(columns=columns)
+            # For a small file, handing the work to other threads takes longer than the work.
+            return _pages_verified(source).read(columns=columns, use_threads=file.bytes > HASHED_BYTES_MAX)
         # Partitioning would read `_run` from the path.
         return pq.read_table(source, columns=columns, filters=where, partitioning=None, page_checksum_verification=True)
 

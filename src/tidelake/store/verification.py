@@ -11,7 +11,7 @@ import errno
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidelake.errors import DamagedFiles, DamagedLog, DamagedTable
 from tidelake.storage import blobs
@@ -20,10 +20,13 @@ from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_ma
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, check_whole, damage_named, open_parquet
-from tidelake.store.layout import RUN
+from tidelake.store.format import DIVIDED
+from tidelake.store.layout import RUN, Store
 from tidelake.store.lost_markers import has_lost_markers, mark_again, proven_log
+from tidelake.store.name_log import NameLog
 from tidelake.store.notices import warn
 from tidelake.store.proof_log import notes_damaged_files, read_proof_log
+from tidelake.store.publication import folder_of_name
 from tidelake.store.table_log import (
     check_log,
     entry_path,
@@ -44,7 +47,7 @@ class Damage:
     """A file that is not what was committed."""
 
     table: str
-    """The folder of the file's table: `updates`, `proofs`, …, or `catalog`."""
+    """The folder of the file's table: `updates`, `proofs`, …, `catalog`, or `names/` and the folder of a name."""
     file: str
     """The file's path below that folder; empty if the damage is not in one file."""
     problem: str
@@ -134,6 +137,70 @@ def verify_table(
             found.damages.append(_damage_of(table, file, f"cannot be read: {error}", since))
 
 
+def verify_name(store: Store, name: str, found: Verification) -> Location | None:
+    """Verify the log of a name, and the note that the name was bound.
+
+    Returns:
+        The handles of the collection that has the name; None if no collection has it, or if its log is damaged.
+    """
+    path = store.names / folder_of_name(name)
+    damages = [damage for damage, _, _ in _damage_in_name(store, path)]
+    found.damages += damages
+    if any(damage.table != store.catalog.name for damage in damages) or not blobs.list_names(path):
+        return None
+    found.tables += 1
+    try:
+        check_log(path)
+        binding = NameLog.of(store, name).binding
+    except DamagedTable as error:
+        found.damages.append(Damage(path.below(store.root), "", error.detail, FROM_A_COPY))
+        return None
+    if binding is None or binding.id is None or binding.state == "creating":
+        return None
+    return store.collection(binding.id).handles
+
+
+def repair_name(store: Store, name: str, accepts_newest_entry: bool = False) -> list[Damage]:
+    """Restore the log of a name, and the note that the name was bound, as `repair_log` does; return what was restored.
+
+    Args:
+        store: the store.
+        name: the name.
+        accepts_newest_entry: whether a log that has lost all of its markers is marked again.
+    """
+    path = store.names / folder_of_name(name)
+    restored = _marked_again(path) if accepts_newest_entry else []
+    for damage, folder, good in _damage_in_name(store, path):
+        if damage.is_restorable:
+            _restore(folder, damage, good)
+            restored.append(damage)
+    return restored
+
+
+def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Location, bytes | None]]:
+    """Yield each damage to the log of a name, the folder of its file, and the bytes that restore it, if any."""
+    bound, table = store.bound_names / path.name, path.below(store.root)
+    note = read_or_none(bound)
+    if not blobs.list_names(path):
+        if note is not None:
+            yield Damage(table, "", "is missing", FROM_A_COPY), path, None
+        return
+    is_damaged = False
+    for damage, good in _damage_in_log(path):
+        is_damaged = True
+        yield replace(damage, table=table), path, good
+    if is_damaged:
+        return
+    with suppress(DamagedTable):  # it is reported elsewhere that the catalog or the binding cannot be read
+        binding = NameLog(store, path.name).binding
+        may_lack_note = binding is None or binding.state == "creating" or not OpenTable(store.catalog).value(DIVIDED)
+        if binding is not None and not may_lack_note and note != binding.name.encode():
+            problem = "is missing" if note is None else "does not have the name"
+            file = bound.below(store.catalog)
+            damage = Damage(store.catalog.name, file, problem, "is written again from the log of the name", True)
+            yield damage, store.catalog, binding.name.encode()
+
+
 def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
     """Return the files that do not exist. In an object store, the table is listed once."""
     if table.is_local:
@@ -197,24 +264,35 @@ def repair_log(table: Location, accepts_newest_entry: bool = False) -> list[Dama
         accepts_newest_entry: whether a log that has lost all of its markers is marked again, with its newest entry as
             it is. If commits after this entry are lost as well, nothing will show it any more.
     """
-    restored = []
-    if accepts_newest_entry and has_lost_markers(table):
-        with suppress(DamagedLog):  # `verify_table` says why
-            version = mark_again(table).newest
-            remedy = f"is made again from the entries; version {version} is taken as it is"
-            restored.append(Damage(table.name, ACKED, "is missing", remedy, True))
+    restored = _marked_again(table) if accepts_newest_entry else []
     for damage, good in _damage_in_log(table):
-        if not damage.is_restorable:
-            continue
-        damaged = table / damage.file
-        with suppress(FileNotFoundError):
-            blobs.set_aside(damaged, damaged.parent / f".damaged-{damaged.name}-{secrets.token_hex(4)}")
-        if good is not None:
-            blobs.create(damaged, good)
-        blobs.make_names_durable([damaged.parent])
-        warn("a damaged file of a log was restored", table=str(table), file=damage.file)
-        restored.append(damage)
+        if damage.is_restorable:
+            _restore(table, damage, good)
+            restored.append(damage)
     return restored
+
+
+def _marked_again(table: Location) -> list[Damage]:
+    """Mark a log that has lost all of its markers again, if its entries are proven."""
+    if not has_lost_markers(table):
+        return []
+    try:
+        version = mark_again(table).newest
+    except DamagedLog:  # `verify_table` says why
+        return []
+    remedy = f"is made again from the entries; version {version} is taken as it is"
+    return [Damage(table.name, ACKED, "is missing", remedy, True)]
+
+
+def _restore(table: Location, damage: Damage, good: bytes | None) -> None:
+    """Set a damaged file aside, and write the bytes that it should have, if they are known."""
+    damaged = table / damage.file
+    with suppress(FileNotFoundError):
+        blobs.set_aside(damaged, damaged.parent / f".damaged-{damaged.name}-{secrets.token_hex(4)}")
+    if good is not None:
+        blobs.create(damaged, good)
+    blobs.make_names_durable([damaged.parent])
+    warn("a damaged file of a log was restored", table=str(table), file=damage.file)
 
 
 def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
