@@ -83,7 +83,7 @@ class Tide:
         self.files = sorted(self.made.topic.iterdir())
         keep = rng.choice(("all", 0, 1, 3))
         schema = json.loads(self.made.schema_path.read_text())
-        key = {} if self.key is None else {"key": self.key}
+        key: dict[str, Any] = {} if self.key is None else {"key": self.key}
         self.lake = Lake(root, spark, family=self.family, schema=schema, keep=keep, **key)
         self.stated = [
             (row, time, diff)

@@ -80,7 +80,9 @@ def plain(root: Path, spark: SparkSession) -> Lake:
 
     def send(numbers: range, lower: int, upper: int, gone: range = range(0)) -> None:
         counts: dict[int, int] = {}
-        batch = [{"data": rows[number], "time": lower + number % (upper - lower), "diff": 1} for number in numbers]
+        batch: list[dict[str, Any]] = [
+            {"data": rows[number], "time": lower + number % (upper - lower), "diff": 1} for number in numbers
+        ]
         batch += [{"data": rows[number], "time": upper - 1, "diff": -1} for number in gone]
         for update in batch:
             counts[update["time"]] = counts.get(update["time"], 0) + 1
