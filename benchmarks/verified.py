@@ -11,8 +11,8 @@ from benchmarks.bench import Bench, Lake
 from benchmarks.data import Stream
 from benchmarks.measure import Measured, Samples
 from benchmarks.states import seed_state
+from tidelake.integrity.verification import Verification, verify_table
 from tidelake.store.commit import OpenTable
-from tidelake.store.verification import Verification, verify_table
 
 VERIFIED, READ = "verify --deep", "Arrow reading all columns"
 

@@ -12,6 +12,7 @@ from tidelake.compact.compaction import CompactReport, merge_runs, move_since, s
 from tidelake.compact.note import note_compaction
 from tidelake.compact.small_tables import merge_small_files
 from tidelake.errors import DamagedTable
+from tidelake.integrity.verification import check_intact
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
 from tidelake.store.catalog import Catalog
@@ -20,7 +21,6 @@ from tidelake.store.failpoints import reach
 from tidelake.store.layout import BINDINGS_SCHEMA, PROOFS_SCHEMA, QUARANTINE_SCHEMA, Store
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.table_schema import late_schema
-from tidelake.store.verification import check_intact
 from tidelake.telemetry.steps import observed
 
 

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from jobs.job import Report, log, run_main, run_step
 from tidelake.errors import TopicGap, TopicUnreachable
 from tidelake.ingest.tick import ingest_tick
+from tidelake.integrity.verification import check_intact
 from tidelake.plugins.tick import Counts, TickReport
 from tidelake.settings.collection import CollectionSettings
 from tidelake.settings.lake import Settings
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.state import UPPER, next_offsets
-from tidelake.store.verification import check_intact
 from tidelake.telemetry.steps import observed
 from tidelake.topic.open import open_topics
 from tidelake.topic.topic import Topic

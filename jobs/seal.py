@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from jobs.job import Report, log, run_main, run_step
+from tidelake.integrity.verification import check_intact
 from tidelake.seal.report import SealReport
 from tidelake.seal.seal import seal
 from tidelake.settings.lake import Settings
 from tidelake.store.entry import Collection
-from tidelake.store.verification import check_intact
 from tidelake.telemetry.steps import observed
 
 

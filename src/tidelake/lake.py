@@ -24,6 +24,7 @@ from tidelake.errors import (
     TidelakeError,
     UnknownTopic,
 )
+from tidelake.integrity.verification import Damage, Verification, repair_log, repair_name, verify_name, verify_table
 from tidelake.protocol.binding import Binding
 from tidelake.read.publication import PublishedContents, older_table, publication_of
 from tidelake.read.status import CollectionStatus, read_status
@@ -38,7 +39,6 @@ from tidelake.store.entry import Collection
 from tidelake.store.late_notes import LateContradiction, LateNotes, late_verdicts
 from tidelake.store.layout import RUN, Store
 from tidelake.store.quarantine import explanation_of, quarantine_rows
-from tidelake.store.verification import Damage, Verification, repair_log, repair_name, verify_name, verify_table
 from tidelake.topic.open import open_topics
 
 if TYPE_CHECKING:

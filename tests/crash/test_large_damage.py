@@ -35,9 +35,9 @@ from tests.lakes.published import table_of
 from tests.sweeps import seeds
 from tidelake import open_lake
 from tidelake.errors import TidelakeError
+from tidelake.storage.page_headers import headers_of
 from tidelake.store.files import read_rows
 from tidelake.store.layout import RUN
-from tidelake.store.page_headers import headers_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep]
 

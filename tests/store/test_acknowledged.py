@@ -18,6 +18,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tidelake.errors import Conflict, DamagedLog, DamagedTable, Indeterminate
+from tidelake.integrity.verification import Verification, repair_log, verify_table
 from tidelake.storage import blobs
 from tidelake.storage.location import Location, locate
 from tidelake.store import acknowledged, table_log
@@ -26,7 +27,6 @@ from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.failpoints import FAILPOINTS, on_reach
 from tidelake.store.files import write_run
 from tidelake.store.table_log import LOG, acknowledge_newest_checkpoint, check_log, load_table
-from tidelake.store.verification import Verification, repair_log, verify_table
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 FLIPS = 300

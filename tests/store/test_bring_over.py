@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 from tests.golden.shown import unpack
 from tests.stops import Killed, stop_at
 from tidelake.errors import CommitRefused, DamagedLog, DamagedTable
+from tidelake.integrity.verification import Verification, repair_log, verify_table
 from tidelake.settings.lake import Settings, load_settings
 from tidelake.storage.location import Location, locate
 from tidelake.store import table_log
@@ -32,7 +33,6 @@ from tidelake.store.files import write_run
 from tidelake.store.format import CATALOG_VERSION, FORMAT_VERSION, REFUSED_PROPERTY
 from tidelake.store.layout import Store
 from tidelake.store.table_log import LOG, RETENTION_S, entry_path
-from tidelake.store.verification import Verification, repair_log, verify_table
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)

@@ -15,7 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidelake.errors import DamagedTable
+from tidelake.integrity.verification import Verification, verify_table
 from tidelake.storage.location import Location, locate
+from tidelake.storage.page_headers import digest_of_headers, headers_of
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.files import (
     HASHED_BYTES_MAX,
@@ -27,9 +29,7 @@ from tidelake.store.files import (
     write_run,
 )
 from tidelake.store.layout import RUN, TIME
-from tidelake.store.page_headers import digest_of_headers, headers_of
 from tidelake.store.runs import read_files
-from tidelake.store.verification import Verification, verify_table
 
 SCHEMA = pa.schema([pa.field(TIME, pa.int64()), pa.field("word", pa.string()), pa.field(RUN, pa.string())])
 FLIPS = 300

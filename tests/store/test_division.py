@@ -18,6 +18,7 @@ from tests.golden.shown import unpack
 from tests.stops import stop_at
 from tidelake import open_lake
 from tidelake.errors import ConfigurationError, DamagedTable, NewerFormat, WriterFenced
+from tidelake.integrity.verification import Verification, verify_name, verify_table
 from tidelake.settings.lake import load_settings
 from tidelake.storage import blobs
 from tidelake.storage.local_disk import LocalDisk
@@ -31,7 +32,6 @@ from tidelake.store.handles import ENTRIES_SCHEMA
 from tidelake.store.layout import Store, new_run
 from tidelake.store.publication import Publication, run_kind
 from tidelake.store.undivided import is_divided
-from tidelake.store.verification import Verification, verify_name, verify_table
 
 PLACES = [place for place in BRING_OVER_FAILPOINTS if place.startswith(("divide.", "commit."))]
 

@@ -10,6 +10,7 @@ from tests.expectations.reports import settings
 from tests.lakes.renames import rename
 from tests.stops import stop_at
 from tidelake.errors import Fenced, NewerFormat, UnknownCollection
+from tidelake.integrity.verification import Verification, verify_name
 from tidelake.store import commit
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable
@@ -18,7 +19,6 @@ from tidelake.store.format import CATALOG_VERSION, FORMAT_VERSION
 from tidelake.store.layout import Store
 from tidelake.store.name_log import NameLog
 from tidelake.store.publication import Publication, folder_of_name
-from tidelake.store.verification import Verification, verify_name
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from tests.expectations.reports import settings
 from tests.lakes.renames import rename
 from tests.stops import stop_at
 from tidelake.errors import CommitRefused, Conflict, DamagedLog, DamagedTable, UnknownCollection
+from tidelake.integrity.verification import Verification, repair_name, verify_name
 from tidelake.storage import blobs
 from tidelake.store.acknowledged import ACKED
 from tidelake.store.catalog import Catalog
@@ -25,7 +26,6 @@ from tidelake.store.layout import Store
 from tidelake.store.name_log import Binding, NameLog
 from tidelake.store.state import SINCE
 from tidelake.store.table_log import check_log, read_entry
-from tidelake.store.verification import Verification, repair_name, verify_name
 
 SPEC = settings("plain").spec()
 CREATORS, CHANGES = 4, 5

@@ -12,12 +12,12 @@ from jobs import validate
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tidelake import open_lake
 from tidelake.errors import DamagedFiles
+from tidelake.integrity.verification import Share
 from tidelake.read.status import read_status
 from tidelake.store.commit import OpenTable
 from tidelake.store.files import RunFile
 from tidelake.store.layout import PROOF_RUN
 from tidelake.store.proof_log import read_proof_log
-from tidelake.store.verification import Share
 
 
 @pytest.mark.parametrize("days", [1, 7, 30])

@@ -16,9 +16,9 @@ from tidelake.cli.render import print_json, print_rows, say
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tidelake.integrity.verification import Damage, Verification
     from tidelake.lake import LakeCollection
     from tidelake.settings.lake import Settings
-    from tidelake.store.verification import Damage, Verification
 
 _COLUMNS = ["table", "file", "problem", "lost", "remedy"]
 

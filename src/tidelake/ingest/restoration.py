@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidelake.errors import NotRewritable, TidelakeError
+from tidelake.integrity.verification import is_from_ingest
 from tidelake.plugins.framing import framing_of
 from tidelake.plugins.tick import PastTick
 from tidelake.settings.collection import CollectionSettings
@@ -27,7 +28,6 @@ from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, are_same_bytes, check_whole, discard_runs, open_verified
 from tidelake.store.notices import warn
 from tidelake.store.table_log import entry_that_added, values_of
-from tidelake.store.verification import is_from_ingest
 from tidelake.topic.topic import Topic
 
 _COPIED_BYTES = 1 << 20

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tidelake.errors import DamagedTable, TidelakeError, TopicGap
 from tidelake.forms.key_errors import KeyErrors, keys_in_error
 from tidelake.ingest.position import unread
+from tidelake.integrity.verification import missing_files
 from tidelake.read.publication import publication_of
 from tidelake.read.verdict import PROBLEM, Verdict, verdict_of
 from tidelake.read.waiting import Waiting, read_waiting
@@ -30,7 +31,6 @@ from tidelake.store.layout import PROGRESS_SCHEMA, PROOF_RUN, PROOFS_SCHEMA, TIM
 from tidelake.store.proof_log import read_proof_log
 from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.state import SEALED_AT_MS
-from tidelake.store.verification import missing_files
 from tidelake.topic.topic import Topic
 
 _EVIDENCE_SHOWN_MAX = 10

@@ -26,8 +26,8 @@ from tidelake.spark.engine_errors import engine_fact
 from tidelake.storage import blobs
 from tidelake.storage.arrow import repeated
 from tidelake.storage.location import Location
+from tidelake.storage.page_headers import digest_of_headers
 from tidelake.store.layout import RUN, TIME
-from tidelake.store.page_headers import digest_of_headers
 
 HASHED_BYTES_MAX = 1 << 20
 """The digest of a file up to this size covers all of it; the digest of a larger file covers its footer."""

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from tidelake.decode.landing import ROW_TEXT
 from tidelake.errors import Conflict, DamagedFiles, DamagedTable, SinceError, StoreUnreachable, UpperError
 from tidelake.forms.form import Form
+from tidelake.integrity.verification import Share, Verification, verify_table
 from tidelake.plugins.envelope import form_of
 from tidelake.plugins.framing import framing_of
 from tidelake.read.snapshot import last_time, snapshot
@@ -37,7 +38,6 @@ from tidelake.store.proof_log import DAMAGED_FILES, HashNote, ProofLog, read_pro
 from tidelake.store.quarantine import quarantine_reasons
 from tidelake.store.runs import append_run, mismatched_runs, sum_runs
 from tidelake.store.state import CLOSED, SINCE, UPPER, idle_lower
-from tidelake.store.verification import Share, Verification, verify_table
 from tidelake.validate.hashes import (
     TimeHash,
     compare_contents,

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 from tidelake.errors import DamagedLog
+from tidelake.integrity.lost_markers import mark_again
+from tidelake.integrity.verification import Verification, repair_log, verify_table
 from tidelake.storage.location import Location, locate
 from tidelake.store import table_log
 from tidelake.store.acknowledged import ACKED, acknowledge_entry, digest_of
 from tidelake.store.commit import OpenTable, create_table, maintain
 from tidelake.store.files import write_run
 from tidelake.store.layout import new_run
-from tidelake.store.lost_markers import mark_again
 from tidelake.store.table_log import LOG, checkpoints, entry_path
-from tidelake.store.verification import Verification, repair_log, verify_table
 
 SCHEMA = pa.schema([("_time", pa.int64()), ("_run", pa.string())])
 FLIPS = 60

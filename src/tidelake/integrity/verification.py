@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from tidelake.errors import DamagedFiles, DamagedLog, DamagedTable
+from tidelake.integrity.lost_markers import has_lost_markers, mark_again, proven_log
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_markers
@@ -22,7 +23,6 @@ from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, check_whole, damage_named, open_parquet
 from tidelake.store.format import DIVIDED
 from tidelake.store.layout import RUN, Store
-from tidelake.store.lost_markers import has_lost_markers, mark_again, proven_log
 from tidelake.store.name_log import NameLog
 from tidelake.store.notices import warn
 from tidelake.store.proof_log import notes_damaged_files, read_proof_log
