@@ -69,7 +69,7 @@ def test_a_message_is_traced_through_retention_and_through_a_recreated_topic(
     assert gap.kind == "skipped"
 
 
-def test_a_topic_whose_brokers_do_not_answer_is_answered_by_the_small_tables(
+def test_a_trace_uses_the_small_tables_if_brokers_do_not_answer(
     tmp_path: Path, spark: SparkSession, broker: Broker
 ) -> None:
     lake = KafkaLake(tmp_path, spark, broker)

@@ -115,7 +115,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.TopicUnwritable: Entry(
         "The brokers are down, the topic does not allow writing, or the messages are too large for it.",
-        "Records that were accepted stay. Correct the cause, and play into a new topic.",
+        "Records that were accepted stay. Correct the cause, and play the recording into a new topic.",
         ("tidelake topic --help",),
     ),
     errors.RegistryUnreachable: Entry(
@@ -125,7 +125,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     # The caller broke a rule.
     errors.MixedTimes: Entry(
-        "A program compares times of streams with different numbers of components, or a value that is not a time.",
+        "A program compares times that have different numbers of components, or passes a value that is not a time.",
         "Correct the program: all times of one collection have the same width.",
     ),
     errors.ArgumentRefused: Entry(
@@ -144,7 +144,7 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
         ("tidelake status",),
     ),
     errors.UnknownPlugin: Entry(
-        "The settings or the store name a framing or an envelope from a package that is not installed here.",
+        "The settings, or an entry of the store, use a framing or an envelope whose package is not installed here.",
         "Install the package in this environment, or correct the spelling.",
         ("make setup",),
     ),
@@ -260,8 +260,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     # A commit did not happen, or perhaps did.
     errors.Conflict: Entry(
-        "Another process committed to the same table in the meantime. Steps retry by themselves, so the table is very "
-        "busy.",
+        "Another process committed to the same table in the meantime. Steps try again by themselves, so the table "
+        "must be very busy if this error remains.",
         "Run the step again. If it recurs, find out which other processes write to the collection.",
         (_STATUS,),
     ),
@@ -310,8 +310,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.DamagedLog: Entry(
         "A file of a table's log was changed, lost or swapped after it was acknowledged.",
-        "Run nothing that writes. Repair restores entries from their acknowledged copies. A log that has lost all of "
-        "these copies is marked again only with --accept-newest-entry, which gives up any later commit.",
+        "Run nothing that writes. Repair restores entries from their acknowledged copies. If a log has lost all of "
+        "these copies, repair makes them again only with --accept-newest-entry, which gives up any later commit.",
         (_VERIFY, _REPAIR, _RESTORE),
     ),
     errors.StoreUnreadable: Entry(

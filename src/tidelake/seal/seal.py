@@ -71,7 +71,7 @@ class _Seal:
         self.rulings = Rulings(collection.entry.decisions)
         self.report = SealReport(self.upper, self.upper, bool(self.table.value(CLOSED)))
         self.settled: list[int] = []
-        """The times that this seal proves to hold updates, or that a decision covers."""
+        """The times with updates that this seal proves, and those that a decision covers."""
         self.overtaken = False
         """Whether an ingest has added rows at the first open time in the meantime."""
 
