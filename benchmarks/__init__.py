@@ -1,1 +1,4 @@
-"""Compares Tidelake with its alternatives in one interleaved run, and counts jobs, rows and bytes: `python -m benchmarks`."""
+"""Compares Tidelake with its alternatives in one interleaved run, and counts jobs, rows and bytes.
+
+`python -m benchmarks` runs it.
+"""
