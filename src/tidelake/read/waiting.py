@@ -146,5 +146,5 @@ def stored_counts(
 
     data = [field.name for field in data_fields(collection.entry.record_schema)]
     schema = collection.updates_schema()
-    counts = count_in_arrow(table.path, files, schema, data, collection.entry.key, within, NESTED_ROWS_COUNTED_MAX)
+    counts = count_in_arrow(table.path, files, schema, data, (), within, NESTED_ROWS_COUNTED_MAX)
     return None if counts is None else {time: (count.distinct, count.copies) for time, count in counts.by_time.items()}
