@@ -54,8 +54,8 @@ def story_of(lake: Lake) -> dict[str, Any]:
     send_second(lake)
     lake.send(updates(((9, 9), 0, 1)))  # late
     ingested, second = lake.ingest(), lake.seal()
-    contents = {as_of: lake.contents(as_of) for as_of in range(4)}
-    validated = lake.validate(full=True)
+    contents = {as_of: lake.contents(as_of) for as_of in (1, 3)}
+    validated = lake.validate()
     published = lake.current().results[NAME]
     compacted = lake.compact()
     again = lake.validate(full=True)
