@@ -83,9 +83,10 @@ toolchain:
 
 # Targets for people
 
+# UPDATES=2000 makes the large topics of the demo smaller.
 .PHONY: run
 run: setup
-	@$(BIN)/python -m examples.demo
+	@$(BIN)/python -m examples.demo $(if $(UPDATES),--updates $(UPDATES))
 
 .PHONY: test
 test: services

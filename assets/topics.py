@@ -1,16 +1,27 @@
-"""The topics of a lake as external assets, which every tick and a sensor observe: how far they go, and what is unread.
+"""The topics of a lake as observable assets: how far they go, and what is unread.
 
-All of this reads only offsets and logs, so it needs no JVM, and no separate run per topic.
+Every tick and a sensor observe them, and so does their button in the UI. All of this reads only offsets and logs, so it
+needs no JVM, and no separate run per topic. Dagster compares the newest observation with the version that a collection
+was made from only if the asset is observable; otherwise, it would call every collection outdated.
 """
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dagster import AssetKey, AssetObservation, AssetSpec
+from dagster import (
+    AssetExecutionContext,
+    AssetKey,
+    AssetObservation,
+    AssetsDefinition,
+    AssetSpec,
+    BetaWarning,
+    DataVersion,
+    ObserveResult,
+    multi_observable_source_asset,
+)
 
 from assets.names import Names
 from tidelake.settings.collection import CollectionSettings
@@ -34,7 +45,7 @@ class TopicState:
     """The offset that the next message will have, by partition."""
     unread: int = 0
     """Number of offsets that the collection has not read."""
-    gaps: Sequence[TopicGap] = field(default_factory=tuple)
+    gaps: Sequence["TopicGap"] = field(default_factory=tuple)
     """The missing offsets that stop the collection's ingest."""
 
     @property
@@ -44,8 +55,46 @@ class TopicState:
         return text if len(text) <= _DATA_VERSION_CHARACTERS_MAX else hashlib.sha256(text.encode()).hexdigest()
 
 
+def build_topics(names: Names, collections: Iterable[CollectionSettings]) -> list[AssetsDefinition]:
+    """Build the assets of all topics, which one step observes; empty if no topic is read."""
+    specs = topic_specs(names, collections)
+    if not specs:
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BetaWarning)  # Dagster's version is pinned
+        observed_together = multi_observable_source_asset(
+            specs=specs,
+            name=f"{names.lake}__topics",
+            description="Looks at each topic: how far it goes, and how much is unread.",
+            can_subset=True,
+            required_resource_keys={names.resource},
+        )
+
+    def observe(context: AssetExecutionContext) -> Iterator[ObserveResult]:
+        from tidelake.errors import TidelakeError
+
+        settings: Settings = getattr(context.resources, names.resource).settings
+        looks = look_at_lake(settings)
+        seen: dict[AssetKey, TopicState] = {}
+        for collection in settings.collections:
+            states = looks[collection.name]
+            if isinstance(states, TidelakeError):
+                context.log.warning(f"{collection.name}: {states.fact}")
+                continue
+            for key, state in zip(names.topics(collection), states, strict=True):
+                if key not in seen or seen[key].unread < state.unread:  # the slowest reader counts
+                    seen[key] = state
+        for key in context.selected_asset_keys:
+            if key in seen:
+                event = observation(key, seen[key])
+                yield ObserveResult(asset_key=key, metadata=event.metadata, data_version=DataVersion(seen[key].version))
+
+    definition: AssetsDefinition = observed_together(observe)
+    return [definition]
+
+
 def topic_specs(names: Names, collections: Iterable[CollectionSettings]) -> list[AssetSpec]:
-    """Return an external asset for each topic that a collection reads; a topic with several readers is one asset."""
+    """Return an asset for each topic that a collection reads; a topic with several readers is one asset."""
     specs: dict[AssetKey, AssetSpec] = {}
     for settings in collections:
         for topic in settings.topics:
@@ -74,7 +123,7 @@ def _kinds(settings: CollectionSettings) -> set[str]:
     return kinds | {_POSTGRESQL} if is_of_postgresql else kinds
 
 
-def look_at_topics(settings: CollectionSettings, stored: Collection | None) -> list[TopicState]:
+def look_at_topics(settings: CollectionSettings, stored: "Collection | None") -> list[TopicState]:
     """Look up how far the topics of a collection go, and what is unread.
 
     Args:
@@ -99,20 +148,21 @@ def look_at_topics(settings: CollectionSettings, stored: Collection | None) -> l
     return states
 
 
-def look_at_lake(settings: Settings) -> dict[str, list[TopicState] | TidelakeError]:
+def look_at_lake(settings: Settings) -> "dict[str, list[TopicState] | TidelakeError]":
     """Look at the topics of each collection, whether or not it exists yet; an error takes the place of the states."""
     from tidelake.errors import TidelakeError
     from tidelake.store.catalog import Catalog
     from tidelake.store.layout import Store
 
     try:
-        stored = Catalog(Store(settings.store)).collections()
+        stored = Catalog(Store(settings.store)).lookup(collection.name for collection in settings.collections)
     except TidelakeError as error:
         return dict.fromkeys((collection.name for collection in settings.collections), error)
     states: dict[str, list[TopicState] | TidelakeError] = {}
     for collection in settings.collections:
+        found = stored[collection.name]
         try:
-            states[collection.name] = look_at_topics(collection, stored.get(collection.name))
+            states[collection.name] = found if isinstance(found, TidelakeError) else look_at_topics(collection, found)
         except TidelakeError as error:
             states[collection.name] = error
     return states

@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.bench import Bench
 from benchmarks.bulk import measure_bulk
+from benchmarks.catalogs import measure_catalogs
 from benchmarks.elsewhere import measure_cluster, measure_pathway
 from benchmarks.lines import Results
 from benchmarks.many import measure_many
@@ -133,6 +134,7 @@ def tasks(quick: bool, large: bool) -> list[Task]:
         Task("reads", _M, 60, measure_reads),
         Task("reads", 10 * _M, 150, measure_reads),
         Task("verify", 10 * _M, 60, measure_verify),
+        Task("catalog", 1_000, 120, measure_catalogs),
         Task("pathway", _M, 60, measure_pathway),
         Task("cluster", _M, 60, measure_cluster),
         Task("many", 1_000, 360, partial(measure_many, updates=1_000)),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks import bulk, elsewhere, many, raw, reads, small, tables, targets, ticks, verified, written
+from benchmarks import bulk, catalogs, elsewhere, many, raw, reads, small, tables, targets, ticks, verified, written
 from benchmarks.measure import Samples
 from benchmarks.peers import differential
 from benchmarks.targets import Row
@@ -250,6 +250,16 @@ def _verify_lines(rows: int, samples: Samples, measurement: str) -> Iterator[Lin
     yield Line(targets.VERIFY, what, verified.READ, samples.ratio(verified.VERIFIED, verified.READ), 0.5)
 
 
+def _catalog_lines(number: int, samples: Samples, measurement: str) -> Iterator[Line]:
+    row, store = targets.CATALOG, f"{number:,} collections"
+    for what in (catalogs.FIND, catalogs.CHANGE):
+        few = catalogs.few(what)
+        yield Line(row, f"{what}, {store}", few, samples.ratio(few, what), 1.5, at_most=True, note=samples.cut)
+    seconds, target = samples.median(catalogs.STATUS), 30 if number >= 10_000 else None
+    yield Line(row, f"{catalogs.STATUS}, {store}", "", seconds, target, " s", True)
+    yield Line(row, f"{catalogs.STATUS}, of each", "", seconds / number * 1000, None, " ms", True)
+
+
 _LINES = {
     "ticks": _tick_lines,
     "bulk": _bulk_lines,
@@ -265,4 +275,5 @@ _LINES = {
     "cluster": _cluster_lines,
     "verify": _verify_lines,
     "tables": _tables_lines,
+    "catalog": _catalog_lines,
 }

@@ -57,6 +57,12 @@ AS_OF = Row(
 OF_TIME = Row("reading 1 % of the times", "bytes of a full scan", "at most 3 % on compacted runs", "reads")
 MANY = Row("1,000 ticks, with compaction between them", "median tick", "none over 2×; few runs, a short log", "many")
 TABLES = Row("tick over 200 collections, several at a time", "one at a time; MERGE on each table", "1.6×; 4×", "tables")
+CATALOG = Row(
+    "finding and changing a collection in a store of many",
+    "a store of 10 collections",
+    "at most 1.5×; `status` of 10,000 in at most 30 s",
+    "catalog",
+)
 VERIFY = Row("`verify --deep`", "Arrow reading all columns of the same files", "0.5×", "verify")
 MEMORY = Row("memory", "2 GiB of heap", "enough for every state", "ticks")
 START = Row("cold start to the first commit", "bare session and first job", "1.3×; import 150 ms; status 1 s", "start")
@@ -66,5 +72,5 @@ HUDI = Row("tick", "Hudi's and Paimon's writers", "reported", "", NO_JARS)
 
 ROWS = (
     *(TICK, TICK_READ, TICK_DELTA_RS, GROWTH, SEAL, BULK, BULK_COPY, BULK_FASTAVRO, RAW, RAW_GROWTH, LEDGER, PATHWAY),
-    *(WRITTEN, AS_OF, OF_TIME, MANY, TABLES, VERIFY, MEMORY, START, CLUSTER, HUDI),
+    *(WRITTEN, AS_OF, OF_TIME, MANY, TABLES, CATALOG, VERIFY, MEMORY, START, CLUSTER, HUDI),
 )

@@ -34,12 +34,15 @@ from assets.topics import TopicState, look_at_topics
 from expectations.data_docs import INDEX
 from expectations.judge import Verdict
 from expectations.sentences import failure_of as what_failed_in
+from expectations.sentences import sentence_of
 from expectations.suite import Rule, rules_of
 from tidelake.errors import DamagedTable, SourceError
 from tidelake.read.verdict import NOT_SEALED, UPDATES_MISSING, problems_of
 from tidelake.settings.collection import CollectionSettings
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tidelake.read.status import CollectionStatus
     from tidelake.store.entry import Collection
     from tidelake.validate.validation import ValidateReport
@@ -299,6 +302,8 @@ class _Validated:
     status: "CollectionStatus"
     numbers: dict[str, Any]
     evidence: dict[str, list[str]]
+    frame: "pd.DataFrame"
+    """What was judged; see `result_frame`."""
     prefix: str
     """The prefix of the names of those numbers that depend on how much was validated."""
 
@@ -334,7 +339,8 @@ def _validate(lake: Lake, name: str, collection: "Collection", options: RunOptio
     if judged.page is not None:
         numbers["report"] = MetadataValue.url(judged.page.resolve().as_uri())
         numbers["data_docs"] = MetadataValue.url((lake.settings.data_docs / INDEX).resolve().as_uri())
-    return _Validated(judged.judgement.verdicts, judged.status, numbers, judged.judgement.evidence, prefix)
+    judgement = judged.judgement
+    return _Validated(judgement.verdicts, judged.status, numbers, judgement.evidence, judgement.frame, prefix)
 
 
 def _numbers(report: "ValidateReport", status: "CollectionStatus", frame: Any, prefix: str) -> dict[str, Any]:
@@ -403,7 +409,9 @@ def _answered(key: AssetKey, rule: Rule, verdict: Verdict, validated: _Validated
         check_name=rule.name,
         passed=verdict.passed,
         severity=_severity(rule),
-        description=None if verdict.passed else _what_failed(rule, verdict, evidence),
+        description=(
+            sentence_of(rule, verdict, validated.frame) if verdict.passed else _what_failed(rule, verdict, evidence)
+        ),
         metadata=metadata,
     )
 
@@ -413,8 +421,8 @@ def _what_failed(rule: Rule, verdict: Verdict, evidence: list[str]) -> str:
         return f"could not be judged: {verdict.problem}"
     if rule.is_own:
         return what_failed_in(rule, verdict)
-    at = f" at times {', '.join(map(str, verdict.times))}" if verdict.times and rule.blocking else ""
-    return f"failed{at}: {rule.description}" + (f"; first: {evidence[0]}" if evidence else "")
+    at = [f"fails at times {', '.join(map(str, verdict.times))}"] if verdict.times and rule.blocking else []
+    return "; ".join([*evidence[:1], *at, f"expected: {rule.description}"])
 
 
 def _unanswered(key: AssetKey, rule: Rule, error: BaseException) -> AssetCheckResult:

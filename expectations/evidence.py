@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelake.read.words import fact_of
+
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
     from tidelake.validate.validation import ValidateReport
 
 
 def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, list[str]]:
-    """Return the first reasons why each check fails; a check without a reason has no entry."""
+    """Return the first reasons why each check fails, or will fail; a check without a reason has no entry."""
     evidence = {
         "announced_is_recounted": [fact for fact in report.mismatches if fact not in report.hash_mismatches],
         "rows_are_as_recorded": report.hash_mismatches,
         "nothing_is_contradicted": [
-            f"time {contradiction['time']}: {contradiction['detail']}"
-            for contradiction in status.contradictions
-            if not contradiction["decided"]
+            fact_of(noted["detail"]) for noted in status.contradictions if not noted["decided"]
         ],
         "late_statements_are_copies": [
             *([f"late statements could not be compared: {report.late_problem}"] if report.late_problem else []),
@@ -30,8 +30,15 @@ def evidence_of(report: ValidateReport, status: CollectionStatus) -> dict[str, l
             f"{count} {'message' if count == 1 else 'messages'}: {reason}"
             for reason, count in sorted(status.quarantine_unexplained.items())
         ],
+        "frontier_moves": _waiting(status),
     }
     return {check: lines for check, lines in evidence.items() if lines}
+
+
+def _waiting(status: CollectionStatus) -> list[str]:
+    """Say what upper waits for, if it is known: long before the check fails, this is the reason for which it will."""
+    missing = None if status.waiting is None else status.waiting.first_missing
+    return [] if missing is None else [f"upper waits at {missing}"]
 
 
 def decided_times(status: CollectionStatus) -> list[str]:

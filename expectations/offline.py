@@ -27,6 +27,10 @@ _REMOTE = re.compile(
     r"""|<img[^>]*\ssrc=["']https?:[^>]*>|<link[^>]*\srel=["']shortcut icon["'][^>]*>"""
 )
 """Everything that pages load from remote servers, and their icon, whose address is invalid."""
+_SCRIPT = re.compile(r"""<script\b.*?</script>|(?<=\s)on[a-z]+=(?:"[^"]*"|'[^']*')""", re.DOTALL)
+"""Scripts and event handlers, which the policy would refuse. Texts of the data are escaped, so they have neither."""
+_DARK = re.compile(r"@media \(prefers-color-scheme: dark\) \{.*?(?=</style>)", re.DOTALL)
+"""The library's rules for a dark theme, the last in its style: they load a picture, and only fit remote styles."""
 _NO_ASSET = re.compile(r"Data asset: None<br>")
 _CONTENTS = '<div class="container-fluid'
 """The start of a page's contents, below its navigation."""
@@ -102,7 +106,8 @@ def make_readable_offline(data_docs: Path, suite: str) -> None:
         text = page.read_text(encoding="utf-8")
         if STYLE not in text:
             link = os.path.relpath(styles / STYLE, page.parent)
-            text = _FOOTER.sub("", _REMOTE.sub("", text))
+            for unwanted in (_REMOTE, _SCRIPT, _FOOTER, _DARK):
+                text = unwanted.sub("", text)
             above, contents, below = _NO_ASSET.sub("", text).partition(_CONTENTS)
             text = above + _section(read_notes(data_docs, page)) + _by_severity(data_docs, page, contents + below)
             above, head, below = text.partition("</head>")

@@ -60,7 +60,7 @@ def compact_collection(
         small_tables[paths.bindings] = BINDINGS_SCHEMA
     for table, schema in small_tables.items():
         merge_small_files(table, schema, entry.epoch)
-    for table in (*small_tables, paths.updates, paths.progress, catalog.store.catalog):
+    for table in (*small_tables, paths.updates, paths.progress, paths.handles, catalog.store.catalog):
         sweep(table, compacted)
     reach("compact.after_sweep")
     log.info(

@@ -51,7 +51,7 @@ class _Watched:
 
     def begin(self, store: Store, now_s: float) -> None:
         """Note how far the topics go, before they are ingested."""
-        stored = Catalog(store).collections().get(self.settings.name)
+        stored = Catalog(store).get(self.settings.name)
         self.topics = open_topics(self.settings, stored.entry.decisions if stored is not None else ())
         self.ends, self.at_s = self._ends(), now_s
 

@@ -21,7 +21,7 @@ from assets.family import Family, build_assets
 from assets.names import Names
 from assets.options import RunOptions
 from assets.plain import plain_assets
-from assets.topics import topic_specs
+from assets.topics import build_topics
 from assets.upsert import upsert_assets
 from expectations.checks import build_checks, checks_of, validation_specs
 from orchestration.alerts import build_alerts_sensor
@@ -82,7 +82,7 @@ def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
         log.error("a collection is left out: %s", error)
     defs = Definitions(
         assets=[
-            *topic_specs(names, collections),
+            *build_topics(names, collections),
             *(definition for collection in collections for definition in _assets_of(names, collection)),
             *(refused_spec(key, loaded.refused[name]) for name, key in invalid.items()),
         ],
@@ -105,13 +105,12 @@ def _location(environment: Environment, loaded: LoadedSettings) -> Definitions:
             "data docs": MetadataValue.path(str(settings.data_docs / "index.html")),
         },
     )
-    valid = [collection.name for collection in collections]
     if settings.alerts is not None:
         keys = [key for checks in defs.asset_checks or () for key in checks.check_keys]
         jobs = [environment.job(job) for job in (TICK, CURRENT, NIGHTLY)]
         alerts = build_alerts_sensor(environment, settings, settings.alerts, keys, jobs)
         defs = Definitions.merge(defs, Definitions(sensors=[alerts]))
-    return Definitions.merge(defs, build_jobs(names, environment, valid, list(invalid.values())))
+    return Definitions.merge(defs, build_jobs(names, environment, collections, list(invalid.values())))
 
 
 def _selections(names: Names, collections: Sequence[CollectionSettings]) -> dict[str, Callable[[], Selection]]:

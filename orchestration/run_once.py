@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from dagster import DagsterInstance, ExecuteInProcessResult
@@ -35,7 +36,13 @@ def run_nightly_job(
     return run_job(NIGHTLY, settings_path, instance, log_level)
 
 
-def run_job(job: str, settings_path: Path, instance: DagsterInstance, log_level: str) -> ExecuteInProcessResult:
+def run_job(
+    job: str,
+    settings_path: Path,
+    instance: DagsterInstance,
+    log_level: str,
+    tags: Mapping[str, str] | None = None,
+) -> ExecuteInProcessResult:
     """Run a job to its end. A failed step is reported in the result, and raises no error.
 
     Args:
@@ -43,6 +50,7 @@ def run_job(job: str, settings_path: Path, instance: DagsterInstance, log_level:
         settings_path: the `collections.yaml`.
         instance: records the run and its materializations.
         log_level: the lowest level that is printed; the instance keeps the whole log.
+        tags: tags of the run, such as those that say which schedule has requested it.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing was written.
@@ -54,5 +62,5 @@ def run_job(job: str, settings_path: Path, instance: DagsterInstance, log_level:
         instance=instance,
         raise_on_error=False,
         run_config={**(definition.run_config or {}), "loggers": {"console": {"config": {"log_level": log_level}}}},
-        tags={LABEL_TAG: f"{location.get_repository_def().name}@{LOCATION}"},
+        tags={**(tags or {}), LABEL_TAG: f"{location.get_repository_def().name}@{LOCATION}"},
     )

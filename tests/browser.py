@@ -15,28 +15,53 @@ from pathlib import Path
 from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NO_CHROMIUM = "no Chromium on PATH (Debian: apt-get install chromium)"
+"""The reason for which a test is skipped."""
 _ONLY_THIS_MACHINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+_DOMAINS = ("Network", "Page", "Runtime", "Log")
+_BROKEN = Path(__file__).with_name("broken.js")
 
 
 class Browser:
-    """A browser page; `asked` lists every address that it has requested."""
+    """A browser page; `asked` lists every address that it, or a worker of it, has requested.
+
+    `problems` lists what went wrong since the page was opened: requests that failed, errors of scripts, and what the
+    page's security policy refused.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], reading: int, writing: int) -> None:
         self.process, self.reading, self.writing = process, reading, writing
         self.asked: list[str] = []
+        self.problems: list[str] = []
+        self._addresses: dict[str, str] = {}
         self._left = b""
         self._number = 0
         self._session: str | None = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.call("Network.enable")
-        self.call("Page.enable")
+        for domain in _DOMAINS:
+            self.call(f"{domain}.enable")
+        self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
 
     def open(self, address: str, width: int = 1500, height: int = 950) -> None:
         """Navigate to a page; it may still be loading when this returns."""
+        self.problems = []
+        self.resize(width, height)
+        self.call("Page.navigate", url=address)
+
+    def resize(self, width: int, height: int) -> None:
+        """Give the window another size."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
-        self.call("Page.navigate", url=address)
+
+    def prefer(self, theme: str) -> None:
+        """Ask pages for the theme `light` or `dark`."""
+        feature = {"name": "prefers-color-scheme", "value": theme}
+        self.call("Emulation.setEmulatedMedia", features=[feature])
+
+    def broken(self) -> list[str]:
+        """The problems, and the elements that are not shown as they should be, such as a text that is too faint."""
+        return [*self.value(_BROKEN.read_text(encoding="utf-8")), *self.problems]
 
     def wait_for(self, condition: str, timeout_s: float = 90.0) -> None:
         """Wait until a JavaScript expression is true."""
@@ -65,24 +90,53 @@ class Browser:
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"]
         return result.get("value")
 
+    def settle(self, still_s: float = 1.5) -> None:
+        """Wait until the page is loaded and its text has not changed for a while."""
+        self.wait_for("document.readyState === 'complete'")
+        before, since = self.text(), time.monotonic()
+        while time.monotonic() - since < still_s:
+            time.sleep(0.2)
+            if (now := self.text()) != before:
+                before, since = now, time.monotonic()
+
     def picture(self, file: Path) -> None:
         """Save a picture of the window as a PNG file."""
         file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send a command of the debugging protocol and return its result."""
-        self._number += 1
-        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
-        if self._session is not None:
-            message["sessionId"] = self._session
-        os.write(self.writing, json.dumps(message).encode() + b"\0")
+        number = self._send(method, parameters, self._session)
         while True:
             answer = self._next_message()
-            if answer.get("method") == "Network.requestWillBeSent":
-                self.asked.append(answer["params"]["request"]["url"])
-            if answer.get("id") == self._number:
+            self._note(answer.get("method", ""), answer.get("params", {}))
+            if answer.get("id") == number:
                 assert "error" not in answer, answer
                 return dict(answer["result"])
+
+    def _send(self, method: str, parameters: dict[str, Any], session: str | None) -> int:
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if session is not None:
+            message["sessionId"] = session
+        os.write(self.writing, json.dumps(message).encode() + b"\0")
+        return self._number
+
+    def _note(self, event: str, about: dict[str, Any]) -> None:
+        """Remember what an event says about requests and problems."""
+        if event == "Target.attachedToTarget":  # a worker of the page
+            self._send("Network.enable", {}, about["sessionId"])
+        elif event == "Network.requestWillBeSent":
+            self._addresses[about["requestId"]] = about["request"]["url"]
+            self.asked.append(about["request"]["url"])
+        elif event == "Network.responseReceived" and about["response"]["status"] >= 400:
+            self.problems.append(f"{about['response']['status']}: {about['response']['url']}")
+        elif event == "Network.loadingFailed" and not about.get("canceled"):
+            self.problems.append(f"{about['errorText']}: {self._addresses.get(about['requestId'], '?')}")
+        elif event == "Runtime.exceptionThrown":
+            details = about["exceptionDetails"]
+            self.problems.append(str(details.get("exception", {}).get("description", details["text"])))
+        elif event == "Log.entryAdded" and about["entry"]["level"] == "error":
+            self.problems.append(str(about["entry"]["text"]))
 
     def _next_message(self) -> dict[str, Any]:
         while b"\0" not in self._left:

@@ -38,7 +38,7 @@ from tidelake.store.entry import Collection
 from tidelake.store.late_notes import LateContradiction, LateNotes, late_verdicts
 from tidelake.store.layout import RUN, Store
 from tidelake.store.quarantine import explanation_of, quarantine_rows
-from tidelake.store.verification import Damage, Verification, repair_log, verify_table
+from tidelake.store.verification import Damage, Verification, repair_log, repair_name, verify_name, verify_table
 from tidelake.topic.open import open_topics
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Lake:
         Raises:
             ConfigurationError: the file names no such collection.
 
-        Cost: one read of the catalog's entries, and for each collection what `read_status` reads.
+        Cost: for each collection, what `Catalog.find` and `read_status` cost.
         """
         refused = {name: error for name, error in self.refused.items() if not names or name in names}
         valid = tuple(name for name in names if name not in refused)
@@ -113,16 +113,27 @@ class Lake:
     def _status_of(self, chosen: Sequence[CollectionSettings]) -> dict[str, CollectionStatus | TidelakeError | None]:
         try:
             with _engine_errors():
-                stored = Catalog(Store(self.settings.store)).collections()
+                stored = Catalog(Store(self.settings.store)).lookup(settings.name for settings in chosen)
         except TidelakeError as error:
             return dict.fromkeys((settings.name for settings in chosen), error)
         found: dict[str, CollectionStatus | TidelakeError | None] = {}
         for settings in chosen:
+            each = stored[settings.name]
             try:
-                found[settings.name] = _status_of(settings, stored.get(settings.name))
+                found[settings.name] = each if isinstance(each, TidelakeError) else _status_of(settings, each)
             except TidelakeError as error:
                 found[settings.name] = error
         return found
+
+    def upgrade(self) -> list[str]:
+        """Bring the whole store over to the newest format; return the names of its collections.
+
+        Every job does so for the collections that it writes to. Earlier versions refuse the store from then on.
+
+        Cost: some commits for each collection of a store that was created before the newest format.
+        """
+        with _engine_errors():
+            return Catalog(Store(self.settings.store)).upgrade()
 
     def trace(self, topic: str, partition: int, offset: int) -> dict[str, list[Fate] | TidelakeError]:
         """Return what became of a message in each collection that reads its topic; an error takes the place of fates.
@@ -313,7 +324,7 @@ class LakeCollection:
             TidelakeError: the store cannot be read, or is damaged.
         """
         with _engine_errors():
-            return _status_of(self.settings, self._catalog.collections().get(self.name))
+            return _status_of(self.settings, self._catalog.get(self.name))
 
     def explain(self, time: int | None = None) -> Explanation:
         """Explain a time: who proved it and how, or what it waits for. Starts no JVM.
@@ -374,7 +385,7 @@ class LakeCollection:
         from tidelake.read.trace import trace_message  # imported late: only this needs a codec and the topics
 
         with _engine_errors():
-            stored = self._catalog.collections().get(self.name)
+            stored = self._catalog.get(self.name)
             fates = trace_message(stored, self.settings, topic, partition, offset)
         if not fates:
             raise UnknownTopic(topic, self.settings.topics)
@@ -451,32 +462,46 @@ class LakeCollection:
     # --- whether it is still what was committed ----------------------------------------------------------------------
 
     def verify(self, deep: bool = False) -> Verification:
-        """Verify the catalog and the collection's tables: each log entry, and the size, rows and digest of each file.
+        """Verify the catalog, the name and the collection: each log entry, and the size, rows and digest of each file.
 
         Args:
             deep: whether to read every page of every file, and verify the checksums.
         """
-        found = Verification()
+        found, store = Verification(), self._catalog.store
         with _engine_errors():
-            verify_table(self._catalog.store.catalog, deep, found)
+            verify_table(store.catalog, deep, found)
+            handles = verify_name(store, self.name, found)
+            if handles is not None:
+                verify_table(handles, deep, found)
             if not found.damages:
                 stored = self._stored()
+                since = next(iter(stored.entry.since), None)
                 for table in stored.tables:
-                    verify_table(table, deep, found)
+                    verify_table(table, deep, found, since=since)
         return found
 
-    def repair(self) -> list[Damage]:
+    def repair(self, accept_newest_entry: bool = False) -> list[Damage]:
         """Restore damaged log entries from acknowledged copies, and copies from entries; return what was restored.
 
         Damaged bytes are set aside. What `verify` still finds afterwards cannot be restored in this way.
+
+        Args:
+            accept_newest_entry: whether a log that has lost all of its markers is marked again. Its newest entry is
+                taken as it is: nothing proves that it is undamaged, or that no later commit is lost.
         """
         with _engine_errors():
-            catalog = self._catalog.store.catalog
-            restored, left = repair_log(catalog), Verification()
-            verify_table(catalog, False, left)
-            if left.damages:  # a damaged catalog does not say where the collection is
+            store, left = self._catalog.store, Verification()
+            restored = repair_log(store.catalog, accept_newest_entry)
+            restored += repair_name(store, self.name, accept_newest_entry)
+            verify_table(store.catalog, False, left)
+            handles = verify_name(store, self.name, left)
+            if handles is not None:
+                restored += repair_log(handles, accept_newest_entry)
+                verify_table(handles, False, left)
+            if left.damages:  # it is not known what the collection consists of
                 return restored
-            return restored + [damage for table in self._stored().tables for damage in repair_log(table)]
+            tables = self._stored().tables
+            return restored + [damage for table in tables for damage in repair_log(table, accept_newest_entry)]
 
     def repair_files(self, spark: SparkSession) -> tuple[list[Damage], list[Damage]]:
         """Recreate damaged data files of `updates` from the topic, with the bytes that were committed.

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from benchmarks import many, raw, small, ticks
+from benchmarks import catalogs, many, raw, small, ticks
 from benchmarks.__main__ import tasks
 from benchmarks.data import Stream
 from benchmarks.lines import Line, lines_of
@@ -54,6 +54,14 @@ def test_a_contestant_that_fails_is_named_and_the_others_continue() -> None:
     lines = lines_of({"seal": {"1": samples}})
     assert [line.note for line in lines if line.reached is None] == ["failed: MemoryError"]
     assert [line.what for line in lines if line.reached is not None] == ["Spark jobs", "commit"]
+
+
+def test_a_store_of_many_collections_is_compared_with_a_store_of_few() -> None:
+    few = {catalogs.few(what): took(2, 2) for what in (catalogs.FIND, catalogs.CHANGE)}
+    samples = Samples({**few, catalogs.FIND: took(2, 2), catalogs.CHANGE: took(4, 4), catalogs.STATUS: took(9)})
+    find, change, status, each = lines_of({"catalog": {"10000": samples}})
+    assert [(line.reached, line.met) for line in (find, change, status)] == [(1, True), (2, False), (9, True)]
+    assert (each.reached, each.met) == (0.9, None)
 
 
 def test_a_target_may_be_a_lower_or_an_upper_bound() -> None:

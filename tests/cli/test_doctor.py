@@ -20,6 +20,10 @@ from tests.services.registry import Registry
 from tidelake.cli.app import app
 from tidelake.cli.doctor import lake as lake_checks
 from tidelake.cli.doctor import machine
+from tidelake.settings.lake import load_settings
+from tidelake.storage import blobs
+from tidelake.store.catalog import Catalog
+from tidelake.store.layout import Store
 
 RECORD = {"type": "record", "name": "data", "fields": [{"name": "id", "type": "long"}]}
 
@@ -181,6 +185,24 @@ def test_servers_and_topics_that_answer_pass(tmp_path: Path, broker: Broker, reg
     assert found["registry"]["level"] == "ok"
     assert found[f"topic {topic}"]["fact"] == "has no messages yet"
     assert [f"no topic '{topic}-gone'" in fact for fact in failures] == [True]
+
+
+def test_a_collection_that_no_name_leads_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "topics" / "orders").mkdir(parents=True)
+    block = {"family": "plain", "topic": "orders", "schema": RECORD}
+    file = written(tmp_path, collections={"orders": block, "visits": block})
+    settings = load_settings(file)
+    catalog = Catalog(Store(settings.store))
+    folders = [catalog.open_or_create(each.spec()).paths.root for each in settings.collections]
+    assert "names" not in checks(file)[1]
+    blobs.delete_folder(catalog.store.names / "orders")
+    _, found, failures = checks(file)
+    assert found["collection visits"]["level"] == "ok"
+    assert len(failures) == 2 and all("names/orders is damaged: it is missing" in fact for fact in failures)
+    blobs.delete(catalog.store.bound_names / "orders")
+    _, found, failures = checks(file)
+    assert found["names"]["fact"] == f"no name leads to 1 of its collections, such as {folders[0]}"
+    assert len(failures) == 1
 
 
 @pytest.mark.spark

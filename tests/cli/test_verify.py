@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.cli.commands import run
 from tests.golden.shown import unpack
 from tidelake import open_lake
+from tidelake.errors import DamagedLog
 from tidelake.lake import LakeCollection
 from tidelake.settings.lake import load_settings
 from tidelake.storage.location import Location
@@ -111,13 +113,51 @@ def test_a_lost_file_is_named_and_cannot_be_restored(config: Path) -> None:
     assert "from a copy of the store" in damage["remedy"]
 
 
-def test_a_catalog_that_cannot_be_restored_is_named(config: Path) -> None:
-    catalog = Location(str(tables_of(config).local.parent.parent)) / "catalog"
-    file: RunFile = OpenTable(catalog).files()[-1]
-    (catalog / file.path).local.unlink()
+def test_handles_that_cannot_be_restored_are_named(config: Path) -> None:
+    handles = tables_of(config) / "handles"
+    (file,) = OpenTable(handles).files()
+    (handles / file.path).local.unlink()
     done = run("repair", NAME, "--apply", "--json", "--config", config)
     (damage,) = json.loads(done.stdout)["left"]
-    assert (done.returncode, damage["table"], damage["file"]) == (1, "catalog", file.path)
+    assert (done.returncode, damage["table"], damage["file"]) == (1, "handles", file.path)
+
+
+def test_a_damaged_name_is_named_and_restored_and_other_names_are_unaffected(config: Path) -> None:
+    names = tables_of(config).local.parent.parent / "names"
+    (entry,) = (names / NAME / "_delta_log").glob("*.json")
+    before = entry.read_bytes()
+    flip(entry)
+    done = run("verify", NAME, "--config", config)
+    assert (done.returncode, f"names/{NAME}" in done.stdout) == (1, True)
+    done = run("status", "--config", config)
+    assert done.stderr.count("error: ") == done.stderr.count(f"error: {NAME}: ") == 1
+    done = run("repair", NAME, "--apply", "--json", "--config", config)
+    assert (done.returncode, json.loads(done.stdout)["left"], entry.read_bytes()) == (0, [], before)
+    assert run("verify", NAME, "--config", config).returncode == 0
+
+
+def test_a_lost_name_is_named_and_never_created_again(config: Path) -> None:
+    store = tables_of(config).local.parent.parent
+    shutil.rmtree(store / "names" / NAME)
+    done = run("verify", NAME, "--json", "--config", config)
+    (damage,) = json.loads(done.stdout)[NAME]["damages"]
+    assert (done.returncode, damage["table"], damage["problem"]) == (1, f"names/{NAME}", "is missing")
+    settings = load_settings(config)
+    (spec,) = (collection.spec() for collection in settings.collections if collection.name == NAME)
+    before = sorted((store / "c").iterdir())
+    with pytest.raises(DamagedLog, match="it is missing, but the name was bound to a collection"):
+        Catalog(Store(settings.store)).open_or_create(spec)
+    assert sorted((store / "c").iterdir()) == before
+
+
+def test_a_note_of_a_name_is_written_again(config: Path) -> None:
+    note = tables_of(config).local.parent.parent / "catalog" / "_names" / NAME
+    note.unlink()
+    done = run("verify", NAME, "--json", "--config", config)
+    (damage,) = json.loads(done.stdout)[NAME]["damages"]
+    assert (damage["table"], damage["file"], damage["is_restorable"]) == ("catalog", f"_names/{NAME}", True)
+    assert run("repair", NAME, "--apply", "--config", config).returncode == 0
+    assert note.read_text("utf-8") == NAME
 
 
 def test_a_flipped_bit_in_a_page_is_found_only_by_a_deep_verification(config: Path) -> None:

@@ -24,6 +24,7 @@ from tidelake.store.entry import Collection
 from tidelake.store.failpoints import TABLES
 from tidelake.store.files import read_rows
 from tidelake.store.layout import Store
+from tidelake.store.name_log import NameLog
 from tidelake.store.quarantine import quarantine_rows
 from tidelake.store.state import CLOSED, SINCE, UPPER, partitions_value
 from tidelake.store.table_log import check_log, read_entry
@@ -106,7 +107,7 @@ def collection_of(lake: Lake) -> Collection:
 
 def path_of(lake: Lake, table: str) -> Location:
     """The folder of a table."""
-    return Store(lake.settings.store).catalog if table == "catalog" else collection_of(lake).paths.root / table
+    return collection_of(lake).paths.root / table
 
 
 def state_of(lake: Lake) -> dict[str, Any]:
@@ -173,6 +174,7 @@ def check_acknowledged(lake: Lake, words: list[dict[str, Any]]) -> None:
     collection = collection_of(lake)
     for name in TABLES:
         check_log(path_of(lake, name))
+    check_log(NameLog.of(collection.paths.store, NAME).path)
     table = OpenTable(collection.paths.updates)
     for message in words:
         if message.get("step") == "seal":

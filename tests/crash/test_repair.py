@@ -17,6 +17,7 @@ from tests.golden.shown import command
 from tests.lakes.damage import changed_bytes, files_of, kind_of, replace_file
 from tests.lakes.whole_store import COLLECTIONS, WholeStore
 from tests.sweeps import seeds
+from tidelake.store.acknowledged import ACKED
 
 SWEEP_CASES = 10
 """The number of cases of each kind; ten seeds of a sweep are 100 cases."""
@@ -49,9 +50,9 @@ class Case:
         replace_file(file, changed)
         return changed
 
-    def repair(self) -> tuple[int, dict[str, Any]]:
+    def repair(self, *options: str) -> tuple[int, dict[str, Any]]:
         """Run `tidelake repair --apply`; return its exit status and its output."""
-        status, printed = command("repair", self.name, "--apply", "--json", "--config", self.lake.config)
+        status, printed = command("repair", self.name, "--apply", *options, "--json", "--config", self.lake.config)
         return status, json.loads(printed)
 
     def answers(self) -> dict[str, Any]:
@@ -164,11 +165,35 @@ def check_says_so(whole: WholeStore, what: str, folder: Path, random: Random) ->
     shutil.rmtree(folder)
 
 
+def check_marks_again(
+    whole: WholeStore, healthy: Callable[[str], dict[str, Any]], folder: Path, random: Random
+) -> None:
+    """Lose all markers of a table: repair marks its entries again only if it is told to, and everything is equal."""
+    case = Case(whole, folder, random)
+    shutil.rmtree(case.table / ACKED)
+    status, said = case.repair()
+    (damage,) = said["left"]
+    assert (status, damage["file"], damage["is_restorable"]) == (1, ACKED, False), (case.table, said)
+    assert "tidelake repair --accept-newest-entry --apply" in damage["remedy"], (case.table, said)
+    assert not (case.table / ACKED).exists(), "nothing was changed"
+    status, said = case.repair("--accept-newest-entry")
+    assert (status, said["left"], len(said["restored"])) == (0, [], 1), (case.table, said)
+    assert case.answers() == healthy(case.name), case.table
+    assert case.lake.collection(case.name).verify(deep=True).damages == [], case.table
+    shutil.rmtree(folder)
+
+
 @pytest.mark.parametrize("kind", REPAIRABLE)
 def test_what_is_restored_is_equal(
     whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path, kind: str
 ) -> None:
     check_repair(whole, healthy, kind, tmp_path / "case", Random(f"every day {kind}"))
+
+
+def test_a_log_without_markers_is_marked_again_if_a_person_accepts_its_newest_entry(
+    whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path
+) -> None:
+    check_marks_again(whole, healthy, tmp_path / "case", Random("every day markers"))
 
 
 @pytest.mark.parametrize("what", ["data", "entry and marker"])
@@ -184,6 +209,15 @@ def test_whatever_is_restored_is_equal(
 ) -> None:
     for number in range(SWEEP_CASES):
         check_repair(whole, healthy, kind, tmp_path / f"case-{number}", Random(f"{seed} {kind} {number}"))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", seeds())
+def test_logs_without_markers_are_marked_again_if_a_person_accepts_their_newest_entries(
+    whole: WholeStore, healthy: Callable[[str], dict[str, Any]], tmp_path: Path, seed: int
+) -> None:
+    for number in range(SWEEP_CASES):
+        check_marks_again(whole, healthy, tmp_path / f"case-{number}", Random(f"{seed} markers {number}"))
 
 
 @pytest.mark.sweep

@@ -119,10 +119,7 @@ class Steps:
 
     def bump(self, table: str) -> None:
         """Let another process make a commit that changes only the table's version."""
-        path = self.catalog.store.catalog
-        if table != "catalog":
-            path = self.catalog.find(NAME).paths.root / table
-        OpenTable(path).commit({})
+        OpenTable(self.catalog.find(NAME).paths.root / table).commit({})
 
 
 @dataclass

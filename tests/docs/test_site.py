@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.docs.blocks import PROJECT
 from tests.docs.hooks import root_pages
@@ -40,6 +41,14 @@ def test_every_page_is_there_and_the_front_page_is_the_readme(site: Path) -> Non
     built = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
     assert {path.with_name("index") if path.name == "README" else path for path in pages} <= built
     assert "Change-data topics become definite Delta tables." in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_guides_come_first() -> None:
+    nav = yaml.safe_load((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    assert [name for entry in nav for name in entry][:2] == ["Tidelake", "Guides"]
+    links = re.findall(r"\]\(([^)]+)\)", (PROJECT / "README.md").read_text(encoding="utf-8"))
+    guides = {f"docs/guides/{page.name}" for page in (PROJECT / "docs" / "guides").glob("*.md")}
+    assert set(links[: len(guides)]) == guides
 
 
 def test_the_reference_is_filled_in(site: Path) -> None:

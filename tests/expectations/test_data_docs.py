@@ -48,6 +48,7 @@ def test_pages_load_nothing_remote_and_link_only_to_existing_files(tmp_path: Pat
     for page in pages:
         text = page.read_text(encoding="utf-8")
         assert "default-src 'none'" in text
+        assert not re.search(r"""url\(\s*["']?https?:|@import""", text)
         loaded = re.findall(r'<(?:script|img)[^>]*\ssrc="([^"]*)"|<link[^>]*\shref="([^"]*)"', text)
         links = re.findall(r'<a[^>]*\shref="([^"#]*)"', text)
         for address in [*(src or href for src, href in loaded), *links]:

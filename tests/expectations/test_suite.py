@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from expectations.evidence import evidence_of
 from expectations.frame import result_frame
 from expectations.judge import Verdict, judge
 from expectations.suite import build_suite, rules_of
 from tests.expectations.reports import STATUS, at, report, settings
 from tidelake.read.status import CollectionStatus
+from tidelake.read.waiting import Waiting, WaitingTime
 from tidelake.settings.terms import ENVELOPES
 from tidelake.validate.validation import ValidateReport
 
@@ -135,3 +137,12 @@ def test_only_rules_about_damage_block_and_only_rules_about_what_can_wait_warn()
         for family in ("plain", "append_only", "upsert", "debezium")
     }
     assert below_zero == {"plain": [True], "append_only": [], "upsert": [], "debezium": [False]}
+
+
+def test_the_evidence_says_what_upper_waits_for_before_the_check_fails() -> None:
+    waiting = Waiting(5, times=[WaitingTime(5, announced=8, counted=7)])
+    assert evidence_of(report(), replace(STATUS, waiting=waiting)) == {
+        "frontier_moves": ["upper waits at time 5: 8 announced, 7 here"]
+    }
+    for unknown in (None, Waiting(None, is_sealed=False), Waiting(5, times=[WaitingTime(5, None, 7)])):
+        assert evidence_of(report(), replace(STATUS, waiting=unknown)) == {}

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import structlog
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -154,6 +155,7 @@ def test_the_command_says_what_it_would_restore_and_restores_it(healthy: Lake, t
     file = ingested(lake)[0]
     good = path_of(lake, file).read_bytes()
     path_of(lake, file).unlink()
+    structlog.reset_defaults()  # as in a new process
     arguments = ["repair", NAME, "--json", "--config", str(lake.file)]
     asked = CliRunner().invoke(app, arguments)
     (damage,) = json.loads(asked.stdout)["left"]

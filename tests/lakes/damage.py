@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-CATALOG, CURRENT = "catalog", "current"
+CATALOG, CURRENT, NAMES = "catalog", "current", "names"
 _STALE = "a stale copy"
 _WEIGHTS = {"data": 4, "entry": 2}
 _LENDERS = 4
@@ -19,7 +19,7 @@ class Damaged:
     """A file that was damaged."""
 
     table: str
-    """The file's table: `updates`, `proofs`, …, `catalog`, or `current`."""
+    """The file's table: `updates`, `proofs`, …, `catalog`, `names`, or `current`."""
     what: str
     """The file's kind; see `kind_of`."""
     change: str
@@ -50,7 +50,7 @@ class Damager:
         """Damage one of a collection's own files; data and entries are likelier than other kinds.
 
         Args:
-            own: the folders of the collection and of the catalog.
+            own: the folders of the collection, of its name and of the catalog.
             others: folders of another collection, whose files may be swapped with the damaged file.
         """
         by_kind: dict[tuple[str, str], list[Path]] = {}
@@ -139,11 +139,13 @@ def by_kind(folder: Path) -> dict[str, list[Path]]:
 def kind_of(file: Path) -> tuple[str, str]:
     """Return what a file is: its table, and its kind."""
     name, folder = file.name, file.parent.name
+    owner = NAMES if file.parents[2].name == NAMES else file.parents[1].name
+    if folder == "_names":
+        return owner, "note of a name"
     if folder == "_acked":
-        return file.parents[1].name, "checkpoint's marker" if name.endswith(".checkpoint") else "marker"
+        return owner, "checkpoint's marker" if name.endswith(".checkpoint") else "marker"
     if folder == "_delta_log":
-        what = "hint" if name.startswith("_last") else "checkpoint" if ".checkpoint" in name else "entry"
-        return file.parents[1].name, what
+        return owner, "hint" if name.startswith("_last") else "checkpoint" if ".checkpoint" in name else "entry"
     table = file.parents[1].name if folder.startswith("_run=") else folder
     return table, "data"
 

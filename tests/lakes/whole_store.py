@@ -52,7 +52,7 @@ class WholeStore:
         return self.root / "store"
 
     def copy(self, root: Path, *names: str) -> WholeStore:
-        """Make a lake with its own copies of these collections and of the catalog; it shares all other collections.
+        """Make a lake with its own copies of these collections, of the catalog and of names; it shares the rest.
 
         Files are linked: to change a file, replace it.
         """
@@ -61,13 +61,14 @@ class WholeStore:
         for shared in SHARED:
             (root / shared).symlink_to(self.root / shared)
         own = {COLLECTIONS[name]["folder"] for name in names}
-        _link(self.store / "catalog", root / "store" / "catalog")
+        for folder in ("catalog", "names"):
+            _link(self.store / folder, root / "store" / folder)
         (root / "store" / "c").mkdir()
-        for folder in (self.store / "c").iterdir():
-            if folder.name in own:
-                _link(folder, root / "store" / "c" / folder.name)
+        for collection in (self.store / "c").iterdir():
+            if collection.name in own:
+                _link(collection, root / "store" / "c" / collection.name)
             else:
-                (root / "store" / "c" / folder.name).symlink_to(folder)
+                (root / "store" / "c" / collection.name).symlink_to(collection)
         return WholeStore(root, self.earlier)
 
     def collection(self, name: str) -> LakeCollection:
@@ -82,6 +83,10 @@ class WholeStore:
     def folder(self, name: str) -> Path:
         """The folder of a collection."""
         return self.store / "c" / str(COLLECTIONS[name]["folder"])
+
+    def folders(self, name: str) -> list[Path]:
+        """The folders that a collection depends on: its own, that of its name, and the catalog's."""
+        return [self.folder(name), self.store / "names" / name, self.store / "catalog"]
 
 
 def _link(source: Path, target: Path) -> None:
@@ -108,7 +113,7 @@ def make_whole_store(folder: Path) -> WholeStore:
 
 
 def tables_of(config: Path) -> Sequence[Location]:
-    """The folders of all tables of a lake, the catalog's first."""
+    """The folders of all tables of a lake, the catalog's first. Names have logs, but no tables."""
     store = config.parent / "store"
     folders = [store / "catalog", *(table for table in sorted(store.glob("c/*/*")) if table.name != "current")]
     return [locate(folder) for folder in folders]

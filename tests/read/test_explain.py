@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.cli.commands import call, invoke
-from tests.lakes.lake import NAME, Lake, progress, updates
+from tests.lakes.lake import NAME, Lake, encode, progress, updates
 from tests.lakes.raw_lake import RawLake
 from tidelake import open_lake
 from tidelake.read.explain import Explanation
@@ -172,6 +172,17 @@ def test_a_lost_update_is_named_and_needs_somebody(lake: Lake) -> None:
     assert "waits at time 5: 8 announced, 1 here" in shown.stdout
     assert "`tidelake explain prices`" in shown.stdout
     assert invoke("status", "--check", *config).stdout.splitlines()[-1] == "collections that need attention: 1 of 1"
+
+
+def test_a_lost_update_is_named_although_columns_are_nested(tmp_path: Path, spark: SparkSession) -> None:
+    tags = {"name": "tags", "type": {"type": "array", "items": "string"}}
+    schema = {"type": "record", "name": "item", "fields": [{"name": "id", "type": "long"}, tags]}
+    lake = Lake(tmp_path, spark, schema=schema)
+    update = {"data": {"id": 1, "tags": ["a"]}, "time": 1, "diff": 1}
+    lake.send(encode([update, update], schema), progress([0], [9], {1: 8}))
+    lake.run()
+    assert status_of(lake).sentence.startswith("waits at time 1: 8 announced, 1 here, for ")
+    assert "8 announced, 1 here" in " ".join(explained(lake, 1).facts)
 
 
 def test_what_may_still_be_unread_needs_nobody_yet(lake: Lake) -> None:

@@ -99,7 +99,7 @@ def test_each_event_is_shown_once_with_its_numbers_and_the_newest_last(busy: Lak
 
 
 @pytest.mark.spark
-def test_a_publication_in_the_catalog_is_no_event_of_another_kind(lake: Lake) -> None:
+def test_a_publication_is_no_event_of_another_kind(lake: Lake) -> None:
     lake.send(updates((1, 1, 1)), progress([0], [4], {1: 1}))
     lake.run()
     before = whats(lake)
@@ -137,7 +137,7 @@ def test_what_the_logs_have_forgotten_is_gone_and_the_history_says_from_when_on_
     lake = busy.copy(tmp_path / "old")
     before = history_of(lake)
     forget(lake.collection.paths.updates, monkeypatch)
-    forget(lake.catalog.store.catalog, monkeypatch)
+    forget(lake.collection.paths.handles, monkeypatch)
     after = history_of(lake)
     assert after.complete_from_ms is not None
     assert after.complete_from_ms > before.events[-1].at_ms

@@ -8,7 +8,8 @@ from pyspark.sql.types import StructType
 
 from tests.lakes.lake import Lake, progress, updates
 from tidelake.errors import PredicateRefused
-from tidelake.read.predicate import CHARACTERS_MAX, FUNCTIONS, check_predicate
+from tidelake.read.predicate import CHARACTERS_MAX, check_predicate
+from tidelake.read.predicate_growth import FUNCTIONS
 from tidelake.read.snapshot import snapshot
 
 pytestmark = pytest.mark.spark
@@ -47,6 +48,13 @@ ACCEPTED = [
     "abs(price) > 1.5bd and round(weight, 2) = 1e-3 and isnan(weight) and price / 3 > 1",
     "get_json_object(name, '$.a') = 'b' and name collate UTF8_LCASE = 'a'",
     "name = 'select current_date, rand()' and name = 'now' and name <> 'today'",
+    "replace(replace(replace(name, '-', ''), ' ', '_'), 'ä', 'ae') = 'a' and regexp_replace(name, '(.)-', '$1') = 'a'",
+    "aggregate(tags, '', (text, tag) -> concat(text, ',', tag)) = ',a' and array_join(tags, ', ') = 'a, b'",
+    "aggregate(items, 0, (most, item) -> greatest(most, item.n)) > 1 and upper(lower(upper(name))) = 'A'",
+    "aggregate(items, named_struct('n', 0L, 'of', 0L), (s, i) -> named_struct('n', s.n + i.n, 'of', s.of + 1)).of = 1",
+    "from_json(name, 'a int, b array<struct<c: string, d: int>>').b[0].d = 1 and size(split(name, ',')) > 2",
+    "exists(items, i -> exists(tags, t -> t = i.sku)) or regexp_count(name, '(?=a)') = 1",
+    " and ".join(["concat(name, name, cast(id as string)) <> 'a'"] * 300),
 ]
 
 REFUSED = [
@@ -99,6 +107,23 @@ REFUSED = [
     ("assert_true(paid) is null", "calls 'assert_true'"),
     ("repeat(name, 2000000000) = 'a'", "calls 'repeat'"),
     ("size(sequence(1, 1000000000)) = 1", "calls 'sequence'"),
+    ("replace(" * 10 + "name" + ", 'a', 'aaaaaaaaaa')" * 10 + " = 'a'", "1,000 times as large as its row"),
+    ("name = " + "replace(" * 10 + "'a'" + ", 'a', 'aaaaaaaaaa')" * 10, "more than 1,000,000 bytes"),
+    ("replace(name, 'a', name) = 'b'", "calls 'replace' so that a value may grow with the square of its row"),
+    ("regexp_replace(name, '', name) = 'b'", "grow with the square"),
+    ("regexp_replace(name, '(?=(.*))', '$1') = 'b'", "calls 'regexp_replace' so that a value may grow with the square"),
+    ("size(regexp_extract_all(name, '(?=(.*))', 1)) = 2", "calls 'regexp_extract_all'"),
+    ("aggregate(tags, name, (text, tag) -> concat(text, text)) = 'b'", "multiplied by 2 for each element of a list"),
+    ("reduce(items, tags, (some, item) -> flatten(array(some, some)))[0] = 'b'", "multiplied by 2"),
+    ("aggregate(tags, 'a', (s, t) -> aggregate(tags, s, (u, v) -> s || u)) = 'b'", "grow with the square"),
+    ("aggregate(tags, '', (text, tag) -> text || name) = 'b'", "calls 'aggregate' so that a value may grow"),
+    ("size(transform(tags, tag -> name)) = 1", "calls 'transform' so that a value may grow with the square"),
+    ("size(flatten(transform(tags, a -> tags))) = 1", "grow with the square"),
+    ("exists(tags, tag -> hex(hex(hex(hex(hex(hex(hex(hex(hex(hex(tag)))))))))) = 'a')", "1,000 times as large"),
+    ("array_join(tags, name) = 'b'", "calls 'array_join'"),
+    ("concat_ws(name, tags) = 'b'", "calls 'concat_ws'"),
+    (f"concat({', '.join(['name'] * 1_001)}) = 'b'", "calls 'concat' so that a value may be more than 1,000 times"),
+    ("size(flatten(transform(items, i -> transform(tags, t -> t = i.sku)))) > 0", "grow with the square"),
     ("xpath_string(name, 'a') = 'b'", "calls 'xpath_string'"),
     ("identifier('rand')() > 0.5", "ExpressionWithUnresolvedIdentifier"),
     ("rand(seed => 1) > 0.5", "calls 'rand'"),

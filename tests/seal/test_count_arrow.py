@@ -93,6 +93,38 @@ def test_rows_are_counted_as_spark_compares_them(
     assert as_text(compensating_table(proven)) == as_text(compensating_rows(cancelled, DATA).toArrow())
 
 
+NESTED = pa.schema(
+    [
+        pa.field(TIME, pa.int64()),
+        pa.field(DIFF, pa.int64()),
+        pa.field("tags", pa.list_(pa.float64())),
+        pa.field("place", pa.struct([("x", pa.float64()), ("notes", pa.list_(pa.string()))])),
+        pa.field("_run", pa.string()),
+    ]
+)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bounded_number_of_nested_rows_is_counted_as_spark_compares_them(
+    table: Location, spark: SparkSession, seed: int
+) -> None:
+    random, data = Random(seed), ["tags", "place"]
+    tags = ([0.0], [-0.0], [float("nan"), 1.0], [], None, [None], [1.0, 0.0])
+    places = ({"x": 0.0, "notes": ["a", "b"]}, {"x": -0.0, "notes": ["a", "b"]}, {"x": None, "notes": None}, None)
+    rows = [
+        {TIME: random.randrange(12), DIFF: 1, "tags": random.choice(tags), "place": random.choice(places)}
+        for _ in range(200)
+    ]
+    files = write(table, "a", rows, NESTED)
+    assert count_in_arrow(table, files, NESTED, data, (), range(12), nested_rows_max=199) is None
+    counts = count_in_arrow(table, files, NESTED, data, (), range(12), nested_rows_max=200)
+    assert counts is not None
+    grouped = group_statements(read_files(spark, table, files, NESTED), data, None)
+    exact = {row[TIME]: row for row in count_statements(grouped, data).toArrow().to_pylist()}
+    assert counts.by_time == {time: TimeCount(row["distinct"], row["copies"]) for time, row in exact.items()}
+
+
 def as_text(rows: pa.Table) -> list[str]:
     """Rows as text that can be compared: NaN equals NaN, and both zeros are equal."""
     return sorted(

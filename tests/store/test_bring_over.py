@@ -26,9 +26,10 @@ from tidelake.store.acknowledged import ACKED, read_markers
 from tidelake.store.bring_over import bring_over
 from tidelake.store.catalog import Catalog
 from tidelake.store.commit import OpenTable, create_table
+from tidelake.store.entry import Entry
 from tidelake.store.failpoints import BRING_OVER_FAILPOINTS, on_reach
 from tidelake.store.files import write_run
-from tidelake.store.format import FORMAT_VERSION, REFUSED_PROPERTY
+from tidelake.store.format import CATALOG_VERSION, FORMAT_VERSION, REFUSED_PROPERTY
 from tidelake.store.layout import Store
 from tidelake.store.table_log import LOG, RETENTION_S, entry_path
 from tidelake.store.verification import Verification, repair_log, verify_table
@@ -285,8 +286,18 @@ def test_an_earlier_release_continues_after_an_upgrade_that_was_killed(
 
 
 def tables_of(settings: Settings, name: str) -> list[Location]:
+    """The tables that are older than format 4, the catalog first."""
     catalog = Catalog(Store(settings.store))
     return [catalog.store.catalog, *catalog.find(name).tables]
+
+
+def others(settings: Settings) -> list[Entry]:
+    """The entries of the collections that no test opens for writing."""
+    return [entry for entry in Catalog(Store(settings.store)).entries() if entry.name != "raw_upsert_avro"]
+
+
+def formats(tables: list[Location]) -> list[int]:
+    return [OpenTable(table).format for table in tables]
 
 
 def open_for_writing(settings: Settings, name: str) -> None:
@@ -308,15 +319,18 @@ def test_a_store_is_upgraded_with_the_catalog_first_and_each_step_is_logged_once
             open_for_writing(settings, "raw_upsert_avro")
     finally:
         on_reach(None)
-    assert [(log["log_level"], log["collection"], log["tables"]) for log in logs] == [
+    assert [(log["log_level"], log.get("collection"), log.get("tables")) for log in logs] == [
         ("warning", None, ["catalog"]),
+        ("warning", None, None),
         ("warning", "raw_upsert_avro", [table.name for table in tables[1:]]),
     ]
+    assert logs[1]["names"] == len(entries)
     assert set(BRING_OVER_FAILPOINTS) <= set(reached)
     commits = [name.split(".")[-1] for name in reached if name.startswith("commit.before_call.")]
-    assert commits == ["catalog", *(table.name for table in tables[1:]), "catalog"]
-    assert all(OpenTable(table).format == FORMAT_VERSION for table in tables)
-    assert [OpenTable(table).format for table in tables_of(settings, "plain")][1:] == [0] * 5
+    of_handles = ["handles"] * len(entries)
+    assert commits == ["catalog", "catalog", *of_handles, "catalog", *(table.name for table in tables[1:]), "handles"]
+    assert formats(tables) == [CATALOG_VERSION, *[FORMAT_VERSION] * (len(tables) - 1)]
+    assert formats(tables_of(settings, "plain"))[1:] == [0] * 5
     for before, after in zip(entries, Catalog(Store(settings.store)).entries(), strict=True):
         raised = {"tables_format": FORMAT_VERSION} if after.name == "raw_upsert_avro" else {}
         assert after.model_dump() == before | raised
@@ -329,6 +343,7 @@ def test_a_store_whose_upgrade_is_killed_at_any_point_is_upgraded_by_the_next(tm
     settings = load_settings(unpack(tmp_path))
     tables, lives = tables_of(settings, "raw_upsert_avro"), 0
     before = [contents(table) for table in tables[1:]]
+    entries = [entry.model_dump() for entry in others(settings)]
 
     def kill(name: str) -> None:
         nonlocal left
@@ -349,8 +364,8 @@ def test_a_store_whose_upgrade_is_killed_at_any_point_is_upgraded_by_the_next(tm
         finally:
             on_reach(None)
         assert [contents(table) for table in tables[1:]] == before
-        formats = [OpenTable(table).format for table in tables]
-        assert formats == sorted(formats, reverse=True)
+        assert formats(tables) == sorted(formats(tables), reverse=True)
+        assert [entry.model_dump() for entry in others(settings)] == entries
     for table in tables:
         verify_table(table, True, found := Verification())
         assert found.damages == []
@@ -365,16 +380,16 @@ def test_a_store_whose_upgrade_is_killed_once_is_upgraded_by_the_next(tmp_path: 
     assert [contents(table) for table in tables[1:]] == before
     open_for_writing(settings, "raw_upsert_avro")
     assert [contents(table) for table in tables[1:]] == before
-    assert all(OpenTable(table).format == FORMAT_VERSION for table in tables)
+    assert formats(tables) == [CATALOG_VERSION, *[FORMAT_VERSION] * (len(tables) - 1)]
 
 
 def test_a_fence_upgrades_a_store_before_it_raises_the_epoch(tmp_path: Path) -> None:
     settings = load_settings(unpack(tmp_path))
     Catalog(Store(settings.store)).fence("plain", None)
-    assert [OpenTable(table).format for table in tables_of(settings, "plain")] == [FORMAT_VERSION] * 6
+    assert formats(tables_of(settings, "plain")) == [CATALOG_VERSION, *[FORMAT_VERSION] * 5]
 
 
 def test_a_decision_upgrades_the_catalog_and_no_other_table(tmp_path: Path) -> None:
     settings = load_settings(unpack(tmp_path))
     Catalog(Store(settings.store)).update("plain", lambda entry: entry)
-    assert [OpenTable(table).format for table in tables_of(settings, "plain")] == [FORMAT_VERSION, 0, 0, 0, 0, 0]
+    assert formats(tables_of(settings, "plain")) == [CATALOG_VERSION, 0, 0, 0, 0, 0]

@@ -1,7 +1,10 @@
-"""How often the state of a whole lake reads the catalog, without a JVM."""
+"""What a lookup of collections reads, without a JVM: only what belongs to them."""
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,41 +14,101 @@ from assets.topics import look_at_lake
 from tests.expectations.reports import settings
 from tests.report.published import configure
 from tidelake import open_lake
-from tidelake.errors import StoreUnreadable, TidelakeError
+from tidelake.errors import DamagedTable, StoreUnreadable, TidelakeError
 from tidelake.read.status import CollectionStatus
+from tidelake.storage.local_disk import LocalDisk
+from tidelake.storage.location import Location
+from tidelake.store import handles
 from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Entry
-from tidelake.store.layout import Store
+from tidelake.store.layout import CollectionPaths, Store
+from tidelake.store.name_log import NameLog
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Location]:
+    """The handles that are read."""
+    found: list[Location] = []
+    read = handles._read
+
+    def counted(paths: CollectionPaths, table: OpenTable) -> Entry:
+        found.append(table.path)
+        return read(paths, table)
+
+    monkeypatch.setattr(handles, "_read", counted)
+    return found
 
 
 @pytest.mark.parametrize("number", [2, 6])
-def test_the_state_of_a_lake_reads_the_entries_of_the_catalog_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+def test_the_state_of_a_lake_reads_the_entry_of_each_of_its_collections_once(
+    tmp_path: Path, reads: list[Location], number: int
 ) -> None:
     names = [f"c{at}" for at in range(number)]
     catalog = Catalog(Store(tmp_path / "store"))
-    for name in names:
+    for name in (*names, "of_another_lake"):
         catalog.open_or_create(settings("plain").model_copy(update={"name": name}).spec())
     lake = open_lake(configure(tmp_path, *names, "new"))
-    reads: list[int] = []
-    read = Catalog._read
-
-    def counted(self: Catalog, table: Any) -> dict[str, Entry]:
-        reads.append(1)
-        return read(self, table)
-
-    monkeypatch.setattr(Catalog, "_read", counted)
+    own = [catalog.find(name).paths.handles for name in names]
+    reads.clear()
     found = lake.status()
-    assert len(reads) == 1
+    assert reads == own
     assert [name for name, status in found.items() if isinstance(status, CollectionStatus)] == names
     assert found["new"] is None
     reads.clear()
     states = look_at_lake(lake.settings)
-    assert len(reads) == 1 and list(states) == [*names, "new"]
+    assert reads == own and list(states) == [*names, "new"]
     assert not any(isinstance(state, TidelakeError) for state in states.values())
     reads.clear()
     assert lake.collection("c1").status() is not None
-    assert len(reads) == 1
+    assert reads == [own[1]]
+    reads.clear()
+    assert catalog.check([lake.settings.collection(name).spec() for name in ("c0", "new")]) == {"c0"}
+    assert reads == [own[0]]
+
+
+@pytest.mark.parametrize("number", [1, 12])
+def test_finding_and_changing_a_collection_touches_as_many_files_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    catalog = Catalog(Store(tmp_path / "store"))
+    for at in range(number):
+        catalog.open_or_create(settings("plain").model_copy(update={"name": f"c{at}"}).spec())
+    touched: Counter[str] = Counter()
+    for name in ("read", "open_file", "list_names", "create", "exists"):
+        monkeypatch.setattr(LocalDisk, name, counting(getattr(LocalDisk, name), name, touched))
+    catalog.find("c0")
+    assert touched == {"list_names": 6, "read": 5, "open_file": 1}
+    touched.clear()
+    catalog.update("c0", lambda entry: entry.model_copy(update={"epoch": 1}))
+    assert touched == {"list_names": 9, "read": 7, "open_file": 3, "exists": 1, "create": 1}
+
+
+def counting(call: Callable[..., Any], name: str, touched: Counter[str]) -> Callable[..., Any]:
+    def counted(*arguments: Any) -> Any:
+        touched[name] += 1
+        return call(*arguments)
+
+    return counted
+
+
+def test_a_damaged_collection_is_the_error_of_its_own_status(tmp_path: Path) -> None:
+    catalog = Catalog(Store(tmp_path / "store"))
+    for name in "abc":
+        catalog.open_or_create(settings("plain").model_copy(update={"name": name}).spec())
+    shutil.rmtree(catalog.find("b").paths.handles.local)
+    shutil.rmtree((catalog.store.names / "c").local)
+    lake = open_lake(configure(tmp_path, *"abcd"))
+    for found in lake.status(), look_at_lake(lake.settings):
+        problems = {
+            name: str(error).partition("\n")[0] for name, error in found.items() if isinstance(error, Exception)
+        }
+        assert list(problems) == ["b", "c"]
+        assert problems["b"].endswith("handles is damaged: it is missing, but its collection has a name")
+        assert problems["c"].endswith("names/c is damaged: it is missing, but the name was bound to a collection")
+    assert catalog.check(lake.settings.collection(name).spec() for name in "abcd") == {"a", "b", "c"}
+    with pytest.raises(DamagedTable, match="but its collection has a name"):
+        catalog.open_or_create(lake.settings.collection("b").spec())
 
 
 def test_a_catalog_that_cannot_be_read_is_the_error_of_each_collection(
@@ -53,10 +116,10 @@ def test_a_catalog_that_cannot_be_read_is_the_error_of_each_collection(
 ) -> None:
     lake = open_lake(configure(tmp_path, "a", "b"))
 
-    def unreadable(self: Catalog) -> list[Entry]:
+    def unreadable(store: Store, name: str) -> NameLog:
         raise OSError("the disk is away")
 
-    monkeypatch.setattr(Catalog, "entries", unreadable)
+    monkeypatch.setattr(NameLog, "of", unreadable)
     found = lake.status()
     assert list(found) == ["a", "b"]
     assert all(isinstance(error, StoreUnreadable) and "the disk is away" in str(error) for error in found.values())

@@ -251,8 +251,8 @@ def test_missing_state_is_an_error_and_not_zero(tmp_path: Path) -> None:
 
 def test_a_format_of_a_later_release_is_refused_and_named(table: Location) -> None:
     assert OpenTable(table).value("format") == 2
-    OpenTable(table).commit({"format": 4})
-    with pytest.raises(NewerFormat, match=r"t has format 4, which a later version of Tidelake wrote; .* up to 3"):
+    OpenTable(table).commit({"format": 5})
+    with pytest.raises(NewerFormat, match=r"t has format 5, which a later version of Tidelake wrote; .* up to 4"):
         OpenTable(table)
 
 

@@ -17,8 +17,17 @@ from pyspark.sql import SparkSession
 from tidelake.errors import DamagedTable
 from tidelake.storage.location import Location, locate
 from tidelake.store.commit import OpenTable, create_table, maintain
-from tidelake.store.files import HASHED_BYTES_MAX, RunFile, check_whole, describe_run, read_rows, write_run
+from tidelake.store.files import (
+    HASHED_BYTES_MAX,
+    RunFile,
+    check_whole,
+    describe_run,
+    open_verified,
+    read_rows,
+    write_run,
+)
 from tidelake.store.layout import RUN, TIME
+from tidelake.store.page_headers import digest_of_headers, headers_of
 from tidelake.store.runs import read_files
 from tidelake.store.verification import Verification, verify_table
 
@@ -124,19 +133,28 @@ def test_a_large_file_is_verified_by_its_footer_and_page_by_page(table: Location
     assert read_rows(table, [file], SCHEMA).num_rows == 500_000
 
 
-def test_every_flipped_bit_of_a_large_file_is_found_when_all_of_it_is_compared(tmp_path: Path) -> None:
+def test_every_flipped_bit_in_a_page_header_of_a_large_file_is_damage(tmp_path: Path) -> None:
     table = locate(tmp_path) / "large"
     create_table(table, SCHEMA)
     files = write_run(table, "a", rows_of(range(500_000)))
     OpenTable(table).commit({}, files)
     (file,) = OpenTable(table).files()
     assert file.whole_digest is not None, "the log states the SHA-256 of all of it"
+    assert file.headers_digest is not None, "the log states the digest of the headers of its pages"
     path, unnoticed = (table / file.path).local, 0
-    group = pq.read_metadata(path).row_group(0)
-    header = group.column(0).dictionary_page_offset or group.column(0).data_page_offset
-    for bit in range(8 * (header + 16), 8 * (header + 27)):
+    with pa.OSFile(str(path)) as source:
+        headers = list(headers_of(source))
+    assert len(headers) > 10
+    for position, header in (headers[0], headers[-1]):
+        for bit in range(8 * position, 8 * (position + len(header))):
+            flip(path, bit)
+            with pytest.raises(DamagedTable, match="is not the one that was committed: the headers of its pages diffe"):
+                open_verified(table, file)
+            flip(path, bit)
+    first, _ = headers[0]
+    for bit in range(8 * (first + 16), 8 * (first + 27)):
         flip(path, bit)
-        if is_read(table, file):
+        if is_read(table, replace(file, headers_digest=None)):
             unnoticed += 1
             deep = Verification()
             verify_table(table, True, deep)
@@ -144,8 +162,26 @@ def test_every_flipped_bit_of_a_large_file_is_found_when_all_of_it_is_compared(t
             with pytest.raises(DamagedTable, match="is not the one that was committed: its SHA-256 differs"):
                 check_whole(table, [file])
         flip(path, bit)
-    assert unnoticed > 0, "bits in page headers that no checksum covers"
+    assert unnoticed > 0, "without the digest, readers miss bits that no checksum covers"
+    assert is_read(table, file)
     check_whole(table, [file])
+
+
+def test_a_page_header_may_be_longer_than_what_is_read_first(tmp_path: Path) -> None:
+    path = tmp_path / "long.parquet"
+    words = pa.table({"word": [letter * 4_000 for letter in "abcd"]})
+    pq.write_table(words, path, compression="none", write_page_checksum=True, use_dictionary=False)
+
+    def digest() -> str:
+        with pa.OSFile(str(path)) as source:
+            return digest_of_headers(source)
+
+    with pa.OSFile(str(path)) as source:
+        ((position, header),) = headers_of(source)
+    assert len(header) > 8_000, "Arrow states bounds in the header of a page"
+    before = digest()
+    flip(path, 8 * (position + len(header) // 2))
+    assert digest() != before
 
 
 def is_read(table: Location, file: RunFile) -> bool:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.telemetry.process_log import configure_logs
 from tidelake.errors import ConfigurationError
+from tidelake.telemetry.logs import configure_logs
 
 
 @pytest.fixture(autouse=True)

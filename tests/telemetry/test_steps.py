@@ -20,9 +20,9 @@ from jobs.ingest import IngestReport
 from tests.lakes.lake import NAME, Lake, progress, updates
 from tests.telemetry.collector import Collector, attributes, collecting
 from tests.telemetry.exposed import exposed
-from tests.telemetry.process_log import configure_logs
 from tidelake.errors import ConfigurationError, TidelakeError
 from tidelake.seal.report import SealReport
+from tidelake.telemetry.logs import configure_logs
 from tidelake.telemetry.start import start_telemetry
 from tidelake.telemetry.steps import COUNTS, TEXTS, StepOutcome, has_listeners, listen, stop_listening
 

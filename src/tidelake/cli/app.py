@@ -28,6 +28,7 @@ from tidelake.cli.resolve import app as resolve_app
 from tidelake.cli.status import status
 from tidelake.cli.topic import app as topic_app
 from tidelake.cli.trace import trace
+from tidelake.cli.upgrade import upgrade
 from tidelake.cli.verify import repair, verify
 from tidelake.errors import TidelakeError
 from tidelake.spark.interrupt import interruptible, is_interrupted
@@ -64,8 +65,8 @@ def options(
 for _job in (jobs.run, jobs.ingest, jobs.seal, jobs.validate, jobs.compact, jobs.current):
     app.command()(_job)
 for _command in (
-    status, explain, trace, history, path, read, diff, quarantine, times, late, fence, verify, repair, doctor, init,
-    metrics, errors,
+    status, explain, trace, history, path, read, diff, quarantine, times, late, fence, verify, repair, upgrade, doctor,
+    init, metrics, errors,
 ):  # fmt: skip
     app.command()(_command)
 add_generate(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tidelake.settings.lake import Settings
     from tidelake.store.verification import Damage, Verification
 
-_COLUMNS = ["table", "file", "problem", "remedy"]
+_COLUMNS = ["table", "file", "problem", "lost", "remedy"]
 
 
 def verify(
@@ -53,6 +54,14 @@ def repair(
     apply: Annotated[
         bool, typer.Option("--apply", help="Restore; without this option, only show what would be restored.")
     ] = False,
+    accept_newest_entry: Annotated[
+        bool,
+        typer.Option(
+            "--accept-newest-entry",
+            help="With --apply, also mark the entries of a log that has lost all of its markers. Its newest entry is "
+            "taken as it is; if later commits are lost, nothing will show it any more.",
+        ),
+    ] = False,
     config: ConfigOption = CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,12 +69,15 @@ def repair(
 
     Every page is read to find damage. Starts a JVM only to restore data files.
     """
+    from tidelake.telemetry.logs import configure_logs
+
     collection = open_lake(config).collection(name)
     with working(f"{name}: reading every page") as work:
-        restored = collection.repair() if apply else []
+        restored = collection.repair(accept_newest_entry) if apply else []
         left = collection.verify(deep=True).damages
         if apply and any(damage.is_in_data and damage.is_restorable for damage in left):
             work.show(f"{name}: recreating files")
+            configure_logs(os.environ)  # standard output is for the result
             files, left = collection.repair_files(_session(collection.lake.settings))
             restored += files
     if as_json:

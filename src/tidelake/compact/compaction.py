@@ -1,6 +1,6 @@
 """Compaction: fewer runs, and no history before `since`.
 
-First `since` moves in the catalog, in a commit that conflicts with every acquisition of a capability. Only then are
+First `since` moves in the handles, in a commit that conflicts with every acquisition of a capability. Only then are
 runs merged, and the commit that swaps them records the new `since`. The form decides how a merge combines sealed rows
 (`forms.form`). Rows at or after upper are copied unchanged, into a run of their own.
 """
@@ -86,8 +86,8 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
     earlier, so that recent history is not forgotten if upper is in the future.
 
     Args:
-        catalog: the catalog, which holds both; they move in one commit.
-        collection: the collection.
+        catalog: the catalog.
+        collection: the collection, whose handles hold both; they move in one commit.
         keep: `all`, or the distance before upper within which times stay readable.
 
     Raises:
@@ -98,12 +98,12 @@ def move_since(catalog: Catalog, collection: Collection, keep: str | int) -> Ent
     # The last time before upper stays readable, whatever the rule.
     target = 0 if keep == "all" else min(upper - int(keep), upper - 1)
     if keep != "all" and collection.entry.mints_times:
-        now_ms = int(min(clock.time(), blobs.now_s(catalog.store.catalog)) * 1000)
+        now_ms = int(min(clock.time(), blobs.now_s(collection.paths.root)) * 1000)
         target = min(target, now_ms - int(keep))
 
     def follow(entry: Entry) -> Entry:
         if entry.epoch != collection.entry.epoch:  # or else the caller would get an entry with the new epoch
-            raise Fenced(str(catalog.store.catalog), collection.entry.epoch, entry.epoch)
+            raise Fenced(str(collection.paths.handles), collection.entry.epoch, entry.epoch)
         capabilities = []
         for capability in entry.capabilities:
             if capability.kind == "critical" and keep != "all" and capability.since:
@@ -130,7 +130,7 @@ def merge_runs(
     Args:
         spark: the session.
         collection: the collection.
-        since: the collection's `since`, as the catalog has it.
+        since: the collection's `since`, as its handles have it.
         full: whether to merge everything that is sealed into one run.
         rows_max: maximum number of rows that merges may read; ignored if `full`.
     """

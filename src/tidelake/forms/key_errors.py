@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
-from tidelake.store.files import open_parquet
+from tidelake.store.files import open_parquet, read_footer
 from tidelake.store.layout import DIFF, ERROR, POSITION, TIME
 from tidelake.store.state import HAS_BARRIERS, HAS_ERRORS
 
@@ -52,12 +52,14 @@ def keys_in_error(collection: Collection) -> KeyErrors:
     if not table.value(HAS_ERRORS):
         return KeyErrors()
     key = collection.entry.key
-    files = [open_parquet(collection.paths.updates, file) for file in table.files()]
-    stated = [_rows(file, key, pc.is_valid(pc.field(ERROR))) for file in files if _holds_errors(file)]
+    path, live = collection.paths.updates, table.files()
+    holders = [open_parquet(path, file) for file in live if _holds_errors(read_footer(path, file))]
+    stated = [_rows(file, key, pc.is_valid(pc.field(ERROR))) for file in holders]
     suspects = {_key_of(row, key): row for rows in stated for row in rows}
     examined = sorted(suspects, key=repr)[:KEYS_EXAMINED_MAX]
     if not examined:
         return KeyErrors()
+    files = [open_parquet(path, file) for file in live]
     newest: dict[Hashable, dict[str, Any]] = {}
     # The first column of the key selects few other rows; the whole key is compared here.
     wanted = _first_value_in([suspects[suspect] for suspect in examined], files[0].schema_arrow.field(key[0]))
@@ -76,11 +78,10 @@ def keys_in_error(collection: Collection) -> KeyErrors:
     )
 
 
-def _holds_errors(file: pq.ParquetFile) -> bool:
-    """Return whether, judging by the footer alone, a row may have an error."""
-    columns = range(file.metadata.num_columns)
-    place = next(column for column in columns if file.metadata.schema.column(column).path == ERROR)
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+def _holds_errors(footer: pq.FileMetaData) -> bool:
+    """Return whether, judging by its footer alone, a file may have a row with an error."""
+    place = next(column for column in range(footer.num_columns) if footer.schema.column(column).path == ERROR)
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     counted = [(group.num_rows, group.column(place).statistics) for group in groups]
     return any(statistics is None or statistics.null_count != rows for rows, statistics in counted)
 

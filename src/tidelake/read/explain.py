@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.protocol.order import INT64_MAX
 from tidelake.read.waiting import read_waiting, stored_counts
-from tidelake.read.words import counted
+from tidelake.read.words import counted, fact_of
 from tidelake.seal.pending import Pending
 from tidelake.store.bindings import read_bindings
 from tidelake.store.commit import OpenTable
@@ -181,7 +181,7 @@ def _explain_open(
     provable = upper if waiting is None else waiting.provable_upper
     if contradictions and not decided:
         found.state = "contradicted"
-        facts = (noted["detail"].partition(": ")[2] for noted in contradictions[:_SHOWN_MAX])
+        facts = (fact_of(noted["detail"]) for noted in contradictions[:_SHOWN_MAX])
         found.facts += [f"its source contradicts itself: {fact}" for fact in facts]
         found.next_steps.append(f"tidelake resolve count {collection.name} --time {found.time} --count N --reason …")
     elif not found.statements:

@@ -16,7 +16,7 @@ from typing import Any
 from tidelake.protocol.binding import Binding
 from tidelake.protocol.iso_times import iso_to_the_second
 from tidelake.read.events import CREATED, DECISION, SEAL, TICK, Event
-from tidelake.read.log_events import CatalogLog, CommittedSeal, TableLog, read_catalog_log, read_table_log
+from tidelake.read.log_events import CommittedSeal, EntryLog, TableLog, read_entry_log, read_table_log
 from tidelake.read.noted_events import ProvenSeal, noted_events, proven_seals
 from tidelake.read.words import counted
 from tidelake.store.bindings import read_bindings
@@ -66,27 +66,27 @@ def read_history(collection: Collection, limit: int | None = None, kinds: Names[
     Raises:
         DamagedTable: a table of the collection is damaged.
 
-    Cost: the table `proofs/`, the table `bindings/`, and the entries that the logs of `updates/` and of the catalog
+    Cost: the table `proofs/`, the table `bindings/`, and the entries that the logs of `updates/` and `handles/`
         still have.
     """
-    table, catalog = read_table_log(collection), read_catalog_log(collection)
+    table, changes = read_table_log(collection), read_entry_log(collection)
     events = [
         Event(collection.entry.created_at_ms, CREATED, "the collection was created"),
         *noted_events(collection),
         *table.events,
-        *catalog.events,
-        *_decisions(collection, catalog),
+        *changes.events,
+        *_decisions(collection, changes),
         *(_ticks(collection) if collection.entry.mints_times else _seals(collection, table)),
     ]
     chosen = sorted((event for event in events if not kinds or event.kind in kinds), key=lambda event: event.at_ms)
-    starts = [start for start in (table.start_ms, catalog.start_ms) if start is not None]
+    starts = [start for start in (table.start_ms, changes.start_ms) if start is not None]
     shown = chosen if limit is None else chosen[max(0, len(chosen) - limit) :]
     return History(collection.name, shown, len(chosen), max(starts, default=None))
 
 
-def _decisions(collection: Collection, catalog: CatalogLog) -> Iterator[Event]:
+def _decisions(collection: Collection, changes: EntryLog) -> Iterator[Event]:
     """Yield the decisions in force, and those that were withdrawn, as far as the log shows."""
-    for decision in (*collection.entry.decisions, *catalog.withdrawn):
+    for decision in (*collection.entry.decisions, *changes.withdrawn):
         kind, about = described(decision)
         facts = {"decision": kind, "about": about, "reason": decision.reason}
         yield Event(decision.at_ms, DECISION, f"{kind}, {about}: {decision.reason}", facts)

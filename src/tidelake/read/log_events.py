@@ -1,4 +1,4 @@
-"""What the logs still have about a collection: ticks, seals and merges, and the changes of its catalog entry."""
+"""What the logs still have about a collection: ticks, seals and merges, and the changes of its entry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelake.store.layout import RUN, run_of
 from tidelake.store.publication import holds_publication
 from tidelake.store.state import CLOSED, SINCE, UPPER
 from tidelake.store.table_log import Entry as LogEntry
-from tidelake.store.table_log import committed_ms, kept_entries, values_of
+from tidelake.store.table_log import committed_ms, kept_entries, newest_version, values_of
 
 _OFFSET = "offset/"
 
@@ -108,12 +108,12 @@ def _rows_of(add: dict[str, Any]) -> int:
     return int(json.loads(add["stats"])["numRecords"]) if add.get("stats") else 0
 
 
-# --- the catalog -----------------------------------------------------------------------------------------------------
+# --- the entry -------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class CatalogLog:
-    """What the log of the catalog still has about a collection, oldest first."""
+class EntryLog:
+    """What the logs still have about a collection's entry, oldest first."""
 
     start_ms: int | None = None
     """When its oldest entry was written; None if the log is complete."""
@@ -122,18 +122,28 @@ class CatalogLog:
     """The decisions that were withdrawn or replaced."""
 
 
-def read_catalog_log(collection: Collection) -> CatalogLog:
+def read_entry_log(collection: Collection) -> EntryLog:
     """Compare each entry of the collection with the one that it replaced.
 
-    Replaced entries stay for a day, longer than the log, unless a sweep ran with a shorter retention.
+    Replaced entries stay for a day, longer than the log, unless a sweep ran with a shorter retention. An entry that was
+    replaced before the catalog was divided is still in the catalog's log.
 
-    Cost: opens the entry that each commit of the log added, whichever collection it belongs to.
+    Cost: opens the entry that each commit to the handles added; in a store that was created before format 4, also what
+    the log of the catalog still has, whichever collection it belongs to.
     """
-    path = collection.paths.store.catalog
+    log = EntryLog()
+    _read_commits(collection.paths.store.catalog, collection, log)
+    if newest_version(collection.paths.handles) >= 0:  # there are none while the catalog has rows
+        _read_commits(collection.paths.handles, collection, log)
+    return log
+
+
+def _read_commits(path: Location, collection: Collection, log: EntryLog) -> None:
     OpenTable(path)  # verifies the newest entries
     commits = list(kept_entries(path))[::-1]
     version, oldest = commits[0]
-    log = CatalogLog(committed_ms(oldest) if version else None)
+    if version:
+        log.start_ms = max(log.start_ms or 0, committed_ms(oldest))
     for _, commit in commits[1:]:
         if any(holds_publication(add["partitionValues"][RUN]) for add in _actions(commit, "add")):
             continue
@@ -143,11 +153,10 @@ def read_catalog_log(collection: Collection) -> CatalogLog:
         before = [_document(path, remove) for remove in _actions(commit, "remove")]
         if len(before) == 1 and before[0] is not None:
             _compare(log, before[0], after[0], committed_ms(commit))
-    return log
 
 
 def _document(path: Location, action: dict[str, Any]) -> Entry | None:
-    """Return the entry in a file of the catalog; None if a sweep has deleted the file."""
+    """Return the entry in a file; None if a sweep has deleted the file."""
     try:
         source = blobs.open_file(path / unquote(action["path"]))
     except FileNotFoundError:
@@ -156,7 +165,7 @@ def _document(path: Location, action: dict[str, Any]) -> Entry | None:
     return Entry.model_validate_json(rows["document"][0].as_py())
 
 
-def _compare(log: CatalogLog, before: Entry, after: Entry, at_ms: int) -> None:
+def _compare(log: EntryLog, before: Entry, after: Entry, at_ms: int) -> None:
     """Add the events that turned one entry into the other."""
     fresh = [decision for decision in after.decisions if decision not in before.decisions]
     for decision in before.decisions:

@@ -48,7 +48,7 @@ class ContentsRows(NamedTuple):
 def publication_of(collection: Collection) -> PublishedContents | None:
     """Return the publication that is bound to a collection; None if the collection was never published.
 
-    Cost: the logs of the catalog and of the table, and one small file.
+    Cost: the logs of the name and of the table.
     """
     publication = Catalog(collection.paths.store).publication(collection.name)
     if publication is None or publication.collection_id != collection.entry.id:

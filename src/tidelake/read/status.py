@@ -218,7 +218,7 @@ def read_status(
         damaged=damaged,
         topic_problem=problem,
         topic_gaps=[str(gap) for gap in gaps],
-        quarantine_unexplained=quarantine_reasons(collection, explained=False),
+        quarantine_unexplained=quarantine_reasons(collection, explained=False) if reasons else {},
         sealed_by_decision=sealed_by_decision(collection),
         decided_counts=sorted(counts_in(decisions)),
         late_verdicts=late.verdicts,

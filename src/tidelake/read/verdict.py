@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelake.read.words import counted, duration
+from tidelake.read.words import counted, duration, fact_of
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
@@ -88,7 +88,7 @@ def _contradicted(status: CollectionStatus) -> Iterator[Verdict]:
     if undecided is not None:
         time = undecided["time"]
         state = f"held back at time {time}"
-        fact = undecided["detail"].partition(": ")[2]  # without the kind of the contradiction
+        fact = fact_of(undecided["detail"])
         yield Verdict(HELD_BACK, state, f"a decision about time {time}", f"{state}: {fact}", PROBLEM)
     elif status.contradictions:
         time = status.contradictions[0]["time"]

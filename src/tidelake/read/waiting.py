@@ -22,6 +22,8 @@ from tidelake.store.state import CLOSED, UPPER
 
 ROWS_COUNTED_MAX = 1_000_000
 """If more rows are unsealed, they are not counted: a status has to be quick."""
+NESTED_ROWS_COUNTED_MAX = 100_000
+"""The same, if a column has lists or structs."""
 _TIMES_MAX = 20
 
 
@@ -95,7 +97,7 @@ def read_waiting(collection: Collection, table: OpenTable, files: Sequence[RunFi
 
     Returns:
         What the next seal would find; None if each tick of ingest seals its own time, if the stream is closed, or if
-        the rows cannot be counted quickly: there are too many, or Arrow cannot compare a column.
+        the rows cannot be counted quickly, because there are too many.
 
     Cost: one pass over the unsealed rows, and over the statements about unsealed times.
     """
@@ -144,5 +146,5 @@ def stored_counts(
 
     data = [field.name for field in data_fields(collection.entry.record_schema)]
     schema = collection.updates_schema()
-    counts = count_in_arrow(table.path, files, schema, data, collection.entry.key, within)
+    counts = count_in_arrow(table.path, files, schema, data, collection.entry.key, within, NESTED_ROWS_COUNTED_MAX)
     return None if counts is None else {time: (count.distinct, count.copies) for time, count in counts.by_time.items()}

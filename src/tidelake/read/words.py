@@ -25,3 +25,12 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{int(seconds // size):,} {unit}"
     return f"{int(seconds)} s"
+
+
+def fact_of(detail: str) -> str:
+    """Return what a noted contradiction says, without its kind. The fact names the time.
+
+    >>> fact_of("conflicting_count: time 7 is announced with 2 updates and with 3")
+    'time 7 is announced with 2 updates and with 3'
+    """
+    return detail.partition(": ")[2]

@@ -22,16 +22,29 @@ SEA, PAST, SAND, MISSING = "#2a78d6", "#a9b8c9", "#c98500", "#b3261e"
 THEMED = {"ink": INK, "muted": MUTED, "line": LINE, "sea": SEA, "past": PAST, "sand": SAND, "missing": MISSING}
 """The variables of `report.css` that replace them."""
 
-_WIDTH, _HEIGHT = 560, 190
+NARROW, WIDE = 560, 1010
+"""Widths in pixels: of a chart that also fits a phone, and of one that has a whole page for itself."""
+_HEIGHT = 190
+_BARS_MIN = 8
+"""A picture has room for this many bars, so that a few bars do not become blocks."""
+_LABEL_WIDTH = 80
 _SHORT_NUMBER = "format(datum.value, '~s')"
 _FONT = "system-ui, sans-serif"
+_CLIP = re.compile(r'(?<=id=")clip|(?<=url\(#)clip')
 _SIZE = re.compile(r'^(<svg\b[^>]*?) width="[\d.]+" height="[\d.]+"')
 
 
-def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool) -> str:
+def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool, width: int = NARROW) -> str:
     """Draw the tide picture. Each bar holds consecutive times: what was counted below upper, what is stored beyond it.
 
     Announced updates are an outline around each bar. Returns an empty text if there is nothing to draw.
+
+    Args:
+        tide: the numbers.
+        since: the mark; None if no time can be read.
+        upper: the mark; None if the stream is closed.
+        is_clock: whether times are milliseconds since 1970.
+        width: of the picture, in pixels.
     """
     import altair
 
@@ -47,19 +60,19 @@ def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool) 
         for index, step in enumerate(tide.bins)
     ]
     base = _chart(rows)
-    ticks = _ticks(len(rows))
+    ticks = _ticks(len(rows), width // _LABEL_WIDTH)
     labels = {index: _short(tide.bins[index].first, is_clock) for index in ticks}
     x = altair.X(
         "x:Q",
         title="time of the source; each bar holds consecutive times" if _is_binned(tide) else "time of the source",
-        scale=altair.Scale(domain=[-0.7, max(len(rows), 8) - 0.3], nice=False),
+        scale=altair.Scale(domain=[-0.7, max(len(rows), _BARS_MIN) - 0.3], nice=False),
         axis=altair.Axis(values=ticks, labelExpr=_labels(labels), grid=False, labelOverlap=True, labelFlush=True),
     )
     top = max(max(row["announced"], row["counted"]) for row in rows) or 1.0
     y = altair.Scale(domain=[0, top * 1.22], nice=False)
     axis = altair.Axis(tickCount=4, labelExpr=_SHORT_NUMBER, domain=False, ticks=False)
-    width = min(26.0, max(3.0, 0.72 * _WIDTH / max(len(rows), 8)))
-    bars = base.mark_bar(size=width, cornerRadiusEnd=2).encode(
+    size = min(26.0, max(3.0, 0.72 * width / max(len(rows), _BARS_MIN)))
+    bars = base.mark_bar(size=size, cornerRadiusEnd=2).encode(
         x=x,
         y=altair.Y("counted:Q", title="updates", scale=y, axis=axis),
         color=altair.Color(
@@ -70,7 +83,7 @@ def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool) 
     )
     outline = (
         base.transform_filter("datum.announced != datum.counted || datum.part == 'open'")
-        .mark_bar(size=width + 2, fillOpacity=0, stroke=INK, strokeWidth=1.2, cornerRadiusEnd=2)
+        .mark_bar(size=size + 2, fillOpacity=0, stroke=INK, strokeWidth=1.2, cornerRadiusEnd=2)
         .encode(x=x, y=altair.Y("announced:Q", scale=y))
     )
     layers: list[Any] = [bars, outline]
@@ -85,8 +98,8 @@ def draw_tide(tide: Tide, since: int | None, upper: int | None, is_clock: bool) 
             {"at": beyond - 0.5, "text": f"upper {_short(upper, is_clock)}", "side": "right", "up": top * 1.08}
         )
     layers += _marks(marks, y, len(rows))
-    chart = altair.layer(*layers).properties(width=_WIDTH, height=_HEIGHT)
-    return _svg(chart, "Updates by time, below upper and beyond it")
+    chart = altair.layer(*layers).properties(width=width, height=_HEIGHT)
+    return _svg(chart, "Updates by time, below upper and beyond it", f"tide-{width}")
 
 
 def _marks(marks: Sequence[dict[str, Any]], y: altair.Scale, bars: int) -> list[Any]:
@@ -95,7 +108,7 @@ def _marks(marks: Sequence[dict[str, Any]], y: altair.Scale, bars: int) -> list[
     layers: list[Any] = []
     for mark in marks:
         # A label goes on the side where there is room for it.
-        to_left = mark["at"] > 0.62 * max(bars, 8)
+        to_left = mark["at"] > 0.62 * max(bars, _BARS_MIN)
         layers.append(_chart([mark]).mark_rule(color=INK, strokeWidth=1.5, strokeDash=[4, 3]).encode(x="at:Q"))
         layers.append(
             _chart([mark])
@@ -148,7 +161,7 @@ def draw_marks(upper: Sequence[tuple[int, int]], since: Sequence[tuple[int, int]
             ),
         )
     )
-    return _svg(lines.properties(width=_WIDTH, height=_HEIGHT - 30), "Upper and since over time")
+    return _svg(lines.properties(width=NARROW, height=_HEIGHT - 30), "Upper and since over time", "marks")
 
 
 def draw_open(rows: Sequence[dict[str, Any]]) -> str:
@@ -183,7 +196,7 @@ def draw_open(rows: Sequence[dict[str, Any]]) -> str:
             ),
         )
     )
-    return _svg(lines.properties(width=_WIDTH, height=_HEIGHT - 30), "Open updates at each validation")
+    return _svg(lines.properties(width=NARROW, height=_HEIGHT - 30), "Open updates at each validation", "open")
 
 
 def _chart(rows: Sequence[dict[str, Any]]) -> altair.Chart:
@@ -198,8 +211,14 @@ def _clock_axis() -> altair.Axis:
     return altair.Axis(tickCount=5, grid=False, labelOverlap=True, labelFlush=True)
 
 
-def _svg(chart: Any, name: str) -> str:
-    """Draw a chart that fills the width that the page gives it; `name` describes it to those who cannot see it."""
+def _svg(chart: Any, name: str, key: str) -> str:
+    """Draw a chart that fills the width that the page gives it.
+
+    Args:
+        chart: the chart.
+        name: describes it to those who cannot see it.
+        key: begins the ids in it: on a page with several charts, each must have ids of its own.
+    """
     import vl_convert
 
     # Vega would describe every bar in words; the page has the numbers, and names the picture once.
@@ -218,16 +237,20 @@ def _svg(chart: Any, name: str) -> str:
     chart = chart.configure_legend(labelColor=MUTED, labelFontSize=13).configure_view(stroke=None)
     chart = chart.configure_text(fontSize=13)
     svg = vl_convert.vegalite_to_svg(chart.to_dict())
-    return _SIZE.sub(rf'\1 role="img" aria-label="{name}"', svg, count=1)
+    return _SIZE.sub(rf'\1 role="img" aria-label="{name}"', _CLIP.sub(f"{key}-clip", svg), count=1)
 
 
 def _is_binned(tide: Tide) -> bool:
     return any(step.times > 1 for step in tide.bins)
 
 
-def _ticks(bars: int) -> list[int]:
-    """Choose the bars that get a label: at most seven."""
-    step = max(1, -(-bars // 7))
+def _ticks(bars: int, most: int) -> list[int]:
+    """Choose the bars that get a label.
+
+    >>> _ticks(40, 7)
+    [0, 6, 12, 18, 24, 30, 36]
+    """
+    step = max(1, -(-bars // most))
     return list(range(0, bars, step))
 
 

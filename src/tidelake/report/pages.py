@@ -95,7 +95,7 @@ def render_collection(facts: Facts, history: Sequence[dict[str, Any]] = (), has_
     """
     from markupsafe import Markup
 
-    from tidelake.report.charts import draw_marks, draw_open, draw_tide
+    from tidelake.report.charts import WIDE, draw_marks, draw_open, draw_tide
 
     upper = None if facts.closed else facts.upper
     moved = facts.tide.marks
@@ -108,6 +108,7 @@ def render_collection(facts: Facts, history: Sequence[dict[str, Any]] = (), has_
         .render(
             facts=facts,
             tide_picture=Markup(draw_tide(facts.tide, facts.since, upper, facts.is_clock)),
+            wide_tide_picture=Markup(draw_tide(facts.tide, facts.since, upper, facts.is_clock, WIDE)),
             marks_picture=Markup(draw_marks(moved, since, facts.is_clock)),
             open_picture=Markup(draw_open([row for row in history if row["pending"] is not None])),
             has_past=any(step.part == "past" for step in facts.tide.bins),
@@ -130,7 +131,7 @@ def render_lake(summaries: Sequence[dict[str, Any]], has_checks_page: bool = Fal
 def _said_shortly(row: dict[str, Any]) -> str:
     if row["level"] == "none":
         return "No report yet: a full validation writes it."
-    return shown(row["problem"] or " ".join(filter(None, (row["verdict"], row["ahead"]))), _SAID_MAX)
+    return shown(row["problem"] or row["verdict"], _SAID_MAX)
 
 
 def _lake_verdict(rows: Sequence[dict[str, Any]]) -> str:

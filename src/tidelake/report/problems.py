@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tidelake.read.verdict import FINE, PROBLEM, WARNING
-from tidelake.read.words import counted
+from tidelake.read.words import counted, fact_of
 
 if TYPE_CHECKING:
     from tidelake.read.status import CollectionStatus
@@ -133,7 +133,9 @@ def _contradictions(status: CollectionStatus, name: str) -> list[Problem]:
         if not noted["decided"]:
             statement = '\'{"data": {…}, "diff": 1}\''
             discard = f"tidelake resolve discard {name} --time {time} --statement {statement} {_REASON}"
-            found.append(Problem("alarm", f"Time {time} is held back: {noted['detail']}.", (explain, count, discard)))
+            found.append(
+                Problem("alarm", f"Time {time} is held back: {fact_of(noted['detail'])}.", (explain, count, discard))
+            )
         elif time in status.decided_counts:
             text = f"Time {time} is decided; the next seal applies the decision."
             found.append(Problem("warning", text, (f"tidelake seal {name}",)))

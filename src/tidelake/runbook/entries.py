@@ -310,7 +310,8 @@ ENTRIES: dict[type[TidelakeError], Entry] = {
     ),
     errors.DamagedLog: Entry(
         "A file of a table's log was changed, lost or swapped after it was acknowledged.",
-        "Run nothing that writes. Repair restores entries from their acknowledged copies.",
+        "Run nothing that writes. Repair restores entries from their acknowledged copies. A log that has lost all of "
+        "these copies is marked again only with --accept-newest-entry, which gives up any later commit.",
         (_VERIFY, _REPAIR, _RESTORE),
     ),
     errors.StoreUnreadable: Entry(

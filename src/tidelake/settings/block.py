@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
+from weakref import WeakKeyDictionary
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -51,9 +52,7 @@ class Block:
             node = self.node.value[key]
             line = node.start_mark.line + 1
         if isinstance(self.node, yaml.MappingNode):
-            for at, inner in self.node.value:
-                if at.value == str(key):
-                    line, node = at.start_mark.line + 1, inner
+            line, node = _children_of(self.node).get(str(key), (line, node))
         field = f"{self.field}.{key}" if self.field else str(key)
         return replace(self, value=self.get(key), field=field, line=line, node=node)
 
@@ -114,6 +113,18 @@ class Block:
                 place.fail("is missing", fix)
             shown = f", not {first.get('input')!r}" if shows_value else ""
             place.fail(_problem_of(first["msg"]) + shown, fix)
+
+
+_children: WeakKeyDictionary[yaml.MappingNode, dict[str, tuple[int, yaml.Node]]] = WeakKeyDictionary()
+
+
+def _children_of(node: yaml.MappingNode) -> dict[str, tuple[int, yaml.Node]]:
+    """Return the line and the node of each child, by key; a file may have thousands of collections."""
+    if node not in _children:
+        _children[node] = {
+            at.value: (at.start_mark.line + 1, below) for at, below in node.value if isinstance(at.value, str)
+        }
+    return _children[node]
 
 
 def _problem_of(message: str) -> str:

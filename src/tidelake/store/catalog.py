@@ -1,46 +1,43 @@
-"""The catalog: for each collection, its random id, its schema, `since`, its capabilities, its epoch and its decisions.
+"""The catalog: finds, creates and changes the collections of a store by their names.
 
-Each row of the catalog's table is a collection or a publication; a change replaces the row's run. Two changes from the
-same state propose the same `seq`, so acquiring a capability and moving `since` cannot both succeed.
+A name has a log that binds it to a collection, and a collection has a table of its own with its schema, `since`,
+capabilities, epoch and decisions. So each call costs the same whether the store has ten collections or thousands, and
+changes of different collections never conflict. See docs/decisions/catalog.md.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
-import pyarrow as pa
-
-from tidelake.errors import Conflict, DamagedTable, Fenced, FrontierRegression, UnknownCollection, WriterFenced
+from tidelake.errors import (
+    CommitRefused,
+    Conflict,
+    DamagedTable,
+    Fenced,
+    FrontierRegression,
+    TidelakeError,
+    UnknownCollection,
+    WriterFenced,
+)
 from tidelake.settings.collection import CollectionSpec
 from tidelake.storage import blobs
-from tidelake.storage.location import Location
-from tidelake.store.bring_over import bring_over
-from tidelake.store.commit import EPOCH, OpenTable, create_table, is_table, maintain
+from tidelake.storage.location import HIDDEN
+from tidelake.store.collection_tables import carry_epoch, create_tables, upgrade_tables
+from tidelake.store.commit import OpenTable, create_table, is_table
 from tidelake.store.compatibility import check_same, with_columns
 from tidelake.store.decision import Acknowledge, Decision, Offsets, replaces, time_of
 from tidelake.store.entry import Capability, Collection, Entry
 from tidelake.store.failpoints import reach
-from tidelake.store.files import RunFile, discard_run, read_rows, write_run
-from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION
-from tidelake.store.layout import (
-    BINDINGS_SCHEMA,
-    PROGRESS_SCHEMA,
-    PROOFS_SCHEMA,
-    QUARANTINE_SCHEMA,
-    RUN,
-    Store,
-    new_run,
-)
-from tidelake.store.notices import warn
-from tidelake.store.publication import Publication, folder_of_name, holds_publication, run_kind
-from tidelake.store.retry import ATTEMPTS_MAX, retry_commit
-
-_UPGRADED = "tables were upgraded to a new format: earlier releases refuse them from now on"
-T = TypeVar("T")
-_SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("document", pa.string()), pa.field(RUN, pa.string())])
+from tidelake.store.format import CATALOG_VERSION, DIVIDED, FORMAT, FORMAT_VERSION
+from tidelake.store.handles import ENTRIES_SCHEMA, change_handles, create_handles, read_handles
+from tidelake.store.layout import CollectionPaths, Store
+from tidelake.store.name_log import Binding, NameLog, name_logs
+from tidelake.store.publication import Publication, folder_of_name
+from tidelake.store.retry import ATTEMPTS_MAX
+from tidelake.store.undivided import catalog_entries, catalog_publications, divide, is_divided
 
 
 class Catalog:
@@ -60,35 +57,150 @@ class Catalog:
         return is_table(self.store.catalog)
 
     def entries(self) -> list[Entry]:
-        """Return the entries of all collections, sorted by name."""
-        if not self.exists():
-            self._check_not_lost()
-            return []
-        return sorted(self._read(OpenTable(self.store.catalog)).values(), key=lambda entry: entry.name)
+        """Return the entries of all collections, sorted by name.
+
+        Raises:
+            DamagedTable: an entry cannot be read.
+
+        Cost: the log of each name and the handles of each collection.
+        """
+        catalog = self._undivided()
+        entries = {} if catalog is None else catalog_entries(catalog)
+        for log in name_logs(self.store):
+            binding = log.binding
+            if binding is None:
+                continue
+            entries.pop(binding.name, None)
+            if (entry := self._entry_of(binding)) is not None:
+                entries[entry.name] = entry
+        return sorted(entries.values(), key=lambda entry: entry.name)
+
+    def collections(self) -> dict[str, Collection]:
+        """Return all collections, by name; costs and raises what `entries` does."""
+        return {entry.name: self._collection(entry) for entry in self.entries()}
 
     def find(self, name: str) -> Collection:
         """Return the collection of this name.
 
         Raises:
             UnknownCollection: the store has no such collection.
+            DamagedTable: its name or its handles are damaged.
+
+        Cost: two logs are opened, and one small file is read.
         """
-        found = self.collections().get(name)
+        found = self.get(name)
         if found is None:
             raise UnknownCollection(str(self.store.root), name)
         return found
 
-    def collections(self) -> dict[str, Collection]:
-        """Return all collections, by name."""
-        return {entry.name: Collection(entry, self.store.collection(entry.id)) for entry in self.entries()}
+    def get(self, name: str) -> Collection | None:
+        """Return the collection of this name, or None; costs and raises what `find` does."""
+        found = self.lookup((name,))[name]
+        if isinstance(found, TidelakeError):
+            raise found
+        return found
+
+    def lookup(self, names: Iterable[str]) -> dict[str, Collection | TidelakeError | None]:
+        """Return the collections of these names; None if there is none, or the error if it cannot be read.
+
+        Cost: what `find` costs for each name, and no other entry. If the catalog was not divided yet, it is read once.
+        """
+        found = {name: self._found(name) for name in names}
+        unknown = [name for name, collection in found.items() if collection is None]
+        if unknown:
+            try:
+                found |= self._lookup_undivided(unknown)
+            except TidelakeError as error:
+                found |= dict.fromkeys(unknown, error)
+        return found
+
+    def _lookup_undivided(self, names: list[str]) -> dict[str, Collection | TidelakeError | None]:
+        """Look up names that had no log a moment ago."""
+        catalog = self._undivided()
+        if catalog is None:  # another process may have divided it in the meantime
+            return {name: self._found(name) for name in names}
+        entries = catalog_entries(catalog)
+        return {name: self._collection(entries[name]) if name in entries else None for name in names}
+
+    def _found(self, name: str) -> Collection | TidelakeError | None:
+        try:
+            binding = NameLog.of(self.store, name).binding
+            entry = None if binding is None else self._entry_of(binding)
+        except TidelakeError as error:
+            return error
+        return None if entry is None else self._collection(entry)
+
+    def _collection(self, entry: Entry) -> Collection:
+        return Collection(entry, self.store.collection(entry.id))
+
+    def _entry_of(self, binding: Binding) -> Entry | None:
+        """Return the entry of the collection that a name is bound to; None if the name is free.
+
+        Raises:
+            DamagedTable: the collection's handles are missing or damaged.
+        """
+        if binding.id is None or binding.state == "creating":
+            return None
+        entry = read_handles(self.store.collection(binding.id))
+        return entry if entry.name == binding.name else None
+
+    def _undivided(self) -> OpenTable | None:
+        """Return the catalog of a store before format 4, which still has rows; None if there is none.
+
+        Raises:
+            DamagedTable: the catalog is missing, but the store has collections.
+        """
+        if not self.exists():
+            self._check_not_lost()
+            return None
+        catalog = OpenTable(self.store.catalog)
+        return None if is_divided(catalog) else catalog
+
+    def divide(self) -> int:
+        """Divide the catalog of a store before format 4, or create one; return the number of its collections.
+
+        Each collection gets handles of its own, and each name a log. If an earlier call was interrupted, this call
+        continues it. Nothing is written if the catalog is divided.
+        """
+        if not self.exists():
+            self._check_not_lost()
+            create_table(self.store.catalog, ENTRIES_SCHEMA, {FORMAT: CATALOG_VERSION, DIVIDED: 1})
+        return divide(self.store)
+
+    def upgrade(self) -> list[str]:
+        """Bring all of the store over to the newest format; return the names of all collections."""
+        if not self.exists():
+            self._check_not_lost()
+            return []
+        self.divide()
+        return [self._upgraded(entry).name for entry in self.entries()]
+
+    def orphans(self) -> list[str]:
+        """Return the ids of collections whose folders exist, but that no name was ever bound to.
+
+        A name is bound before its collection gets a folder, so the logs of their names were lost.
+
+        Cost: as for `entries`, and the folder of all collections is listed.
+        """
+        listed = blobs.list_names(self.store.collections)  # first: a name is bound before its folder exists
+        folders = {folder for folder in listed if not folder.startswith(HIDDEN)}
+        if (catalog := self._undivided()) is not None:
+            folders -= {entry.id for entry in catalog_entries(catalog).values()}
+        return sorted(folders - {log.binding.id for log in name_logs(self.store) if log.binding is not None})
 
     def publication(self, name: str) -> Publication | None:
         """Return the publication of this name; None if nothing was ever published under it.
 
-        Cost: the catalog's log is opened, and one small file is read.
+        Cost: the log of the name is opened.
         """
-        if not self.exists():
-            return None
-        return next(iter(self._publications(OpenTable(self.store.catalog), name).values()), None)
+        for _ in range(2):  # another process may divide the catalog between the first look and the second
+            binding = NameLog.of(self.store, name).binding
+            if binding is not None:
+                return binding.publication
+            catalog = self._undivided()
+            if catalog is not None:
+                return catalog_publications(catalog, name).get(name)
+        return None
 
     def publish(self, collection: Collection) -> Publication:
         """Bind a collection's name to it, so that its contents may be published, and return the publication.
@@ -101,44 +213,44 @@ class Catalog:
             Fenced: the collection's epoch was raised after it was opened.
         """
         entry = collection.entry
-
-        def commit(table: OpenTable) -> Publication:
-            newest = next((other for other in self._read(table).values() if other.id == entry.id), None)
-            if newest is None or newest.name != entry.name:
+        for log in self._attempts(entry.name):
+            newest = None if log.binding is None else self._entry_of(log.binding)
+            if log.binding is None or newest is None or newest.id != entry.id:
                 raise UnknownCollection(str(self.store.root), entry.name)
             if newest.epoch != entry.epoch:
                 raise Fenced(str(self.store.publication(folder_of_name(entry.name))), entry.epoch, newest.epoch)
-            bound = self._publications(table, entry.name)
-            for publication in bound.values():
-                if publication.collection_id == entry.id:
-                    return publication
+            bound = log.binding.publication
+            if bound is not None and bound.collection_id == entry.id:
+                return bound
             publication = Publication(
                 name=entry.name,
-                folder=next((earlier.folder for earlier in bound.values()), folder_of_name(entry.name)),
+                folder=folder_of_name(entry.name) if bound is None else bound.folder,
                 collection_id=entry.id,
                 bound_at_ms=int(time.time() * 1000),
             )
-            document, values = publication.model_dump_json(), {FORMAT: CATALOG_VERSION}
-            self._swap(table, run_kind(entry.name), entry.name, document, list(bound), values)
-            return publication
-
-        return self._retry(commit)
+            with suppress(Conflict):
+                log.commit(log.binding.model_copy(update={"publication": publication}))
+                return publication
+        raise Conflict(str(self.store.names), -1, f"{ATTEMPTS_MAX} attempts to bind the name '{entry.name}' failed")
 
     def check(self, specs: Iterable[CollectionSpec]) -> frozenset[str]:
         """Refuse settings that do not fit what the store holds, before anything is written.
 
         Returns:
-            The names of all collections in the store.
+            The names of those collections that the store has. A damaged one counts: opening it raises the error.
 
         Raises:
             ConfigurationError: a collection exists with a different envelope or schema; those are fixed.
+
+        Cost: what `find` costs for each specification, and no other entry.
         """
-        entries = {entry.name: entry for entry in self.entries()}
-        for spec in specs:
-            if spec.name in entries:
-                check_same(entries[spec.name], spec)
-                with_columns(entries[spec.name], spec)
-        return frozenset(entries)
+        by_name = {spec.name: spec for spec in specs}
+        found = {name: each for name, each in self.lookup(by_name).items() if each is not None}
+        for name, each in found.items():
+            if isinstance(each, Collection):
+                check_same(each.entry, by_name[name])
+                with_columns(each.entry, by_name[name])
+        return frozenset(found)
 
     def open_or_create(self, spec: CollectionSpec) -> Collection:
         """Open for writing the collection that the settings describe; create it with its tables if it does not exist.
@@ -147,45 +259,66 @@ class Catalog:
             ConfigurationError: it exists with a different envelope or schema; those are fixed when it is created.
             WriterFenced: it was given to another writer; nothing was written.
         """
-        if not self.exists():
-            self._check_not_lost()
-        create_table(self.store.catalog, _SCHEMA)
 
-        def create(entries: dict[str, Entry]) -> Entry:
-            for entry in entries.values():
-                if entry.name == spec.name:
-                    if entry.writer not in (None, self.writer):
-                        raise WriterFenced(spec.name, self.writer, entry.writer)
-                    check_same(entry, spec)
-                    return with_columns(entry, spec)
-            return Entry(
-                id=secrets.token_hex(16),
-                name=spec.name,
-                framing=spec.framing,
-                envelope=spec.envelope,
-                format=spec.format,
-                record_schema=spec.record_schema,
-                value_schema=spec.value_schema,
-                key=spec.key,
-                before=spec.before,
-                capabilities=(Capability(id=f"critical-{secrets.token_hex(8)}", kind="critical", since=(0,)),),
-                created_at_ms=int(time.time() * 1000),
-                tables_format=FORMAT_VERSION,
-            )
+        def adopt(entry: Entry) -> Entry:
+            if entry.writer not in (None, self.writer):
+                raise WriterFenced(spec.name, self.writer, entry.writer)
+            check_same(entry, spec)
+            return with_columns(entry, spec)
 
-        entry = self._change(create)
-        collection = Collection(entry, self.store.collection(entry.id))
+        if self._undivided() is not None and (found := self.get(spec.name)) is not None:
+            adopt(found.entry)  # before the catalog is divided: a writer that is refused writes nothing
+        entry = change_handles(self._bound(spec), adopt)
+        collection = self._collection(entry)
         if not entry.tables_made:
-            self._create_tables(collection)
+            create_tables(collection)
             entry = self.update(entry.name, lambda newest: newest.model_copy(update={"tables_made": True}))
-        entry = self._upgrade_tables(entry)
-        if entry.epoch:
-            self._carry_epoch(entry)
-        opened = Collection(entry, collection.paths)
-        if entry.added:
+        opened = self._collection(self._upgraded(entry))
+        if opened.entry.epoch:
+            carry_epoch(opened)
+        if opened.entry.added:
             reach("columns.after_catalog")
             opened.carry_columns()
         return opened
+
+    def _bound(self, spec: CollectionSpec) -> CollectionPaths:
+        """Return the location of the collection that has the name of a specification; create it if there is none."""
+        for log in self._attempts(spec.name, creates=True):
+            log.finish()
+            binding = log.binding
+            if binding is not None and binding.state == "creating":
+                assert binding.begins_as is not None
+                create_handles(self.store.collection(binding.begins_as.id), binding.begins_as)
+                reach("catalog.after_handles")
+                binding = binding.model_copy(update={"state": "live", "begins_as": None})
+            else:
+                entry = None if binding is None else self._entry_of(binding)
+                if entry is not None:
+                    return self.store.collection(entry.id)
+                fresh = _first_entry(spec)
+                publication = None if binding is None else binding.publication
+                binding = Binding(
+                    name=spec.name, id=fresh.id, state="creating", begins_as=fresh, publication=publication
+                )
+            with suppress(Conflict):
+                log.commit(binding)
+                reach("catalog.after_name")
+        raise Conflict(str(self.store.names), -1, f"{ATTEMPTS_MAX} attempts to create '{spec.name}' failed")
+
+    def _attempts(self, name: str, creates: bool = False) -> Iterator[NameLog]:
+        """Yield the log of a name for each attempt to change it; a catalog of an earlier format is divided first.
+
+        Args:
+            name: the name.
+            creates: whether a store that has no catalog gets one.
+        """
+        for attempt in range(ATTEMPTS_MAX):
+            log = NameLog.of(self.store, name)
+            if log.binding is None and attempt == 0 and (creates or self.exists()):
+                self.divide()
+                log = NameLog.of(self.store, name)
+            yield log
+            time.sleep(min(0.002 * attempt, 0.1))
 
     def _check_not_lost(self) -> None:
         """Check that a store without a catalog has no collections.
@@ -193,7 +326,7 @@ class Catalog:
         Raises:
             DamagedTable: the store has collections.
         """
-        if blobs.list_names(self.store.collections):
+        if blobs.list_names(self.store.collections) or blobs.list_names(self.store.names):
             raise DamagedTable(str(self.store.catalog), "it is missing, but there are collections")
 
     def update(self, name: str, change: Callable[[Entry], Entry]) -> Entry:
@@ -204,16 +337,20 @@ class Catalog:
             FrontierRegression: the change would move `since` backwards.
         """
 
-        def apply(entries: dict[str, Entry]) -> Entry:
-            for entry in entries.values():
-                if entry.name == name:
-                    changed = change(entry)
-                    if not entry.since_frontier.less_equal_frontier(changed.since_frontier):
-                        raise FrontierRegression(f"since of '{name}'", entry.since_frontier, changed.since_frontier)
-                    return changed
-            raise UnknownCollection(str(self.store.root), name)
+        def apply(entry: Entry) -> Entry:
+            if entry.name != name:  # it has another name now
+                raise UnknownCollection(str(self.store.root), name)
+            changed = change(entry)
+            if (changed.name, changed.id) != (entry.name, entry.id):
+                raise CommitRefused("a change of an entry cannot change the collection's name or id", "keep both")
+            if not entry.since_frontier.less_equal_frontier(changed.since_frontier):
+                raise FrontierRegression(f"since of '{name}'", entry.since_frontier, changed.since_frontier)
+            return changed
 
-        return self._change(apply)
+        binding = next(self._attempts(name)).binding
+        if binding is None or binding.id is None or binding.state == "creating":
+            raise UnknownCollection(str(self.store.root), name)
+        return change_handles(self.store.collection(binding.id), apply)
 
     def decide(self, name: str, decision: Decision) -> Entry:
         """Store a decision. A new count for a time replaces the earlier count."""
@@ -252,110 +389,31 @@ class Catalog:
         def replace(newest: Entry) -> Entry:
             return newest.model_copy(update={"epoch": newest.epoch + 1, "writer": writer})
 
-        entry = self._upgrade_tables(self.update(name, replace))
+        entry = self._upgraded(self.update(name, replace))
         reach("catalog.after_epoch")
-        self._carry_epoch(entry)
+        carry_epoch(self._collection(entry))  # after an interruption, `open_or_create` does so
         return entry
 
-    def _carry_epoch(self, entry: Entry) -> None:
-        """Write the entry's epoch to the tables that it fences. After an interruption, `open_or_create` does so."""
-        paths = self.store.collection(entry.id)
-        bindings = [paths.bindings] if entry.mints_times else []
-        for path in (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late, *bindings):
-            _raise_epoch(path, entry.epoch)
-
-    def _upgrade_tables(self, entry: Entry) -> Entry:
-        """Upgrade a collection's tables to the newest format, before anything is committed to them.
-
-        The catalog was upgraded already, so no process of an earlier release creates further tables.
-        """
+    def _upgraded(self, entry: Entry) -> Entry:
+        """Upgrade the tables of a collection, unless that was done, and return its entry."""
         if entry.tables_format == FORMAT_VERSION:
             return entry
-        tables = Collection(entry, self.store.collection(entry.id)).tables
-        upgraded = [table.name for table in tables if (entry.tables_made or is_table(table)) and bring_over(table)]
-        reach("format.after_tables")
-        if upgraded:
-            warn(_UPGRADED, store=str(self.store.root), collection=entry.name, tables=upgraded)
+        upgrade_tables(self._collection(entry))
         return self.update(entry.name, lambda newest: newest.model_copy(update={"tables_format": FORMAT_VERSION}))
 
-    def _create_tables(self, collection: Collection) -> None:
-        from tidelake.store.table_schema import (  # imported late: `status` reads catalogs without Spark
-            late_schema,
-            updates_schema,
-        )
 
-        paths, schema = collection.paths, collection.entry.record_schema
-        create_table(paths.progress, PROGRESS_SCHEMA, {EPOCH: 0})
-        create_table(paths.proofs, PROOFS_SCHEMA, {EPOCH: 0})
-        create_table(paths.quarantine, QUARANTINE_SCHEMA, {EPOCH: 0})
-        create_table(paths.late, late_schema(schema), {EPOCH: 0})
-        if collection.entry.mints_times:
-            create_table(paths.bindings, BINDINGS_SCHEMA, {EPOCH: 0})
-        create_table(
-            paths.updates,
-            updates_schema(schema, collection.entry.positioned),
-            {EPOCH: 0, "upper": 0, "closed": 0, "since": 0},
-        )
-
-    def _read(self, table: OpenTable) -> dict[str, Entry]:
-        documents = self._documents([file for file in table.files() if not holds_publication(file.run)])
-        return {run: Entry.model_validate_json(text) for run, text in documents.items()}
-
-    def _publications(self, table: OpenTable, name: str) -> dict[str, Publication]:
-        documents = self._documents([file for file in table.files() if holds_publication(file.run, name)])
-        return {run: Publication.model_validate_json(text) for run, text in documents.items()}
-
-    def _documents(self, files: Sequence[RunFile]) -> dict[str, str]:
-        """Return the document of each of these runs."""
-        rows = read_rows(self.store.catalog, files, _SCHEMA)
-        return dict(zip(rows[RUN].to_pylist(), rows["document"].to_pylist(), strict=True))
-
-    def _change(self, change: Callable[[dict[str, Entry]], Entry]) -> Entry:
-        def commit(table: OpenTable) -> Entry:
-            entries = self._read(table)
-            entry = change(entries)
-            if table.format < FORMAT_VERSION:
-                if bring_over(table.path):
-                    warn(_UPGRADED, store=str(self.store.root), collection=None, tables=[table.path.name])
-                reach("format.after_catalog")
-                return commit(OpenTable(table.path))
-            if entry in entries.values():
-                return entry
-            removes = [old_run for old_run, old in entries.items() if old.id == entry.id]
-            self._swap(table, "entry", entry.name, entry.model_dump_json(), removes)
-            return entry
-
-        return self._retry(commit)
-
-    def _swap(
-        self,
-        table: OpenTable,
-        kind: str,
-        name: str,
-        document: str,
-        removes: Sequence[str],
-        values: Mapping[str, int] | None = None,
-    ) -> None:
-        """Commit a row in place of earlier runs."""
-        run = new_run(kind, table.seq)
-        added = write_run(self.store.catalog, run, pa.table({"name": [name], "document": [document]}))
-        try:
-            table.commit(values or {}, added, removes)
-        except Conflict:
-            discard_run(self.store.catalog, run)
-            reach("catalog.after_conflict")
-            raise
-        reach("catalog.after_commit")
-        maintain(self.store.catalog)
-
-    def _retry(self, commit: Callable[[OpenTable], T]) -> T:
-        failure = f"{ATTEMPTS_MAX} attempts to change the catalog failed"
-        return retry_commit(self.store.catalog, commit, failure, pause_s=0.002)
-
-
-def _raise_epoch(path: Location, epoch: int) -> None:
-    def commit(table: OpenTable) -> None:
-        if (table.value(EPOCH) or 0) < epoch:
-            table.commit({EPOCH: epoch})
-
-    retry_commit(path, commit, f"{ATTEMPTS_MAX} attempts to fence failed")
+def _first_entry(spec: CollectionSpec) -> Entry:
+    return Entry(
+        id=secrets.token_hex(16),
+        name=spec.name,
+        framing=spec.framing,
+        envelope=spec.envelope,
+        format=spec.format,
+        record_schema=spec.record_schema,
+        value_schema=spec.value_schema,
+        key=spec.key,
+        before=spec.before,
+        capabilities=(Capability(id=f"critical-{secrets.token_hex(8)}", kind="critical", since=(0,)),),
+        created_at_ms=int(time.time() * 1000),
+        tables_format=FORMAT_VERSION,
+    )

@@ -41,7 +41,7 @@ from tidelake.storage import blobs
 from tidelake.storage.location import UNFINISHED, Location
 from tidelake.store.acknowledged import acknowledge_entry, read_markers
 from tidelake.store.failpoints import reach
-from tidelake.store.files import DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
+from tidelake.store.files import DIGEST, HEADERS_DIGEST, ROWS_HASH, WHOLE_DIGEST, RunFile, check_file
 from tidelake.store.format import CATALOG_VERSION, FORMAT, FORMAT_VERSION, REFUSED_PROPERTY, REFUSED_VALUE
 from tidelake.store.layout import RUN, TIME, begun_at
 from tidelake.store.log_state import LogState
@@ -498,6 +498,7 @@ def _run_file(path: str, action: dict[str, Any]) -> RunFile:
         time_max=high,
         digest=statistics.get(DIGEST),
         whole_digest=statistics.get(WHOLE_DIGEST),
+        headers_digest=statistics.get(HEADERS_DIGEST),
         rows_hash=statistics.get(ROWS_HASH),
     )
 

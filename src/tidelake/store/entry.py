@@ -1,4 +1,4 @@
-"""A collection: its catalog entry and the location of its tables."""
+"""A collection: its entry and the location of its tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Capability(BaseModel):
 
 
 class Entry(BaseModel):
-    """A collection as the catalog stores it. Framing and envelope never change; columns are only added."""
+    """A collection as its handles store it. Framing and envelope never change; columns are only added."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -78,7 +78,7 @@ class Entry(BaseModel):
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection of a store: its catalog entry and the location of its tables."""
+    """A collection of a store: its entry and the location of its tables."""
 
     entry: Entry
     paths: CollectionPaths
@@ -90,7 +90,7 @@ class Collection:
 
     @property
     def tables(self) -> tuple[Location, ...]:
-        """The tables that commits go to: all but `current`."""
+        """The tables that commits go to: all but `handles`, which has the entry, and `current`."""
         paths = self.paths
         tables = (paths.updates, paths.progress, paths.proofs, paths.quarantine, paths.late)
         return (*tables, paths.bindings) if self.entry.mints_times else tables

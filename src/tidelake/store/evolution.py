@@ -60,7 +60,7 @@ def evolve(collection: Collection, spec: CollectionSpec) -> None:
 
     def add(entry: Entry) -> Entry:
         if entry.epoch != collection.entry.epoch:
-            raise Fenced(str(collection.paths.store.catalog), collection.entry.epoch, entry.epoch)
+            raise Fenced(str(collection.paths.handles), collection.entry.epoch, entry.epoch)
         return with_columns(entry, spec)
 
     Catalog(collection.paths.store).update(collection.name, add)

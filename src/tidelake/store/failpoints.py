@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-TABLES: tuple[str, ...] = ("catalog", "progress", "proofs", "quarantine", "late", "updates")
-"""The folders of the tables that delta-rs commits to, in the order of their creation."""
+TABLES: tuple[str, ...] = ("handles", "progress", "proofs", "quarantine", "late", "updates")
+"""The folders of a collection's tables that delta-rs commits to, in the order of their creation."""
 
 FAILPOINTS: tuple[str, ...] = (
     "table.after_folder",
     "table.after_entry",
+    "table.after_create.catalog",
     *(f"table.after_create.{table}" for table in TABLES),
     "table.after_torn_entry",
     "table.after_torn_checkpoint",
@@ -21,6 +22,11 @@ FAILPOINTS: tuple[str, ...] = (
     "commit.after_checkpoint",
     "commit.after_cleanup",
     "append.after_conflict",
+    "names.after_entry",
+    "names.after_marker",
+    "names.after_bound",
+    "catalog.after_name",
+    "catalog.after_handles",
     "catalog.after_conflict",
     "catalog.after_commit",
     "catalog.after_epoch",
@@ -87,7 +93,16 @@ EVOLUTION_FAILPOINTS: tuple[str, ...] = ("columns.after_catalog", "columns.after
 """Only collections that get a new column reach these."""
 
 BRING_OVER_FAILPOINTS: tuple[str, ...] = (
+    "commit.before_call.catalog",
+    "commit.after_call.catalog",
+    "commit.after_sync.catalog",
+    "commit.after_marker.catalog",
     "format.after_catalog",
+    "divide.after_format",
+    "divide.after_handles",
+    "divide.after_name",
+    "divide.after_copies",
+    "divide.after_commit",
     "format.after_markers",
     "format.after_commit",
     "format.after_tables",

@@ -2,8 +2,8 @@
 
 Every page has a checksum, and every reader verifies it. The log states each file's size and a digest: the SHA-256 of a
 small file, or of the footer of a larger one. So damage outside the pages and a different file under the same name are
-detected as well. For a larger file on a local disk, the log also states the SHA-256 of the whole file, which merges and
-deep verifications compare.
+detected as well. For a larger file on a local disk, the log also states the SHA-256 of the headers of its pages, which
+every reader compares, and of the whole file, which merges and deep verifications compare.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tidelake.storage import blobs
 from tidelake.storage.arrow import repeated
 from tidelake.storage.location import Location
 from tidelake.store.layout import RUN, TIME
+from tidelake.store.page_headers import digest_of_headers
 
 HASHED_BYTES_MAX = 1 << 20
 """The digest of a file up to this size covers all of it; the digest of a larger file covers its footer."""
@@ -34,6 +35,8 @@ DIGEST, ROWS_HASH = "sha256", "rows_hash"
 """The fields of a file's statistics in the log with its digest and with the hash of all rows of its run."""
 WHOLE_DIGEST = "sha256_whole"
 """The field with the SHA-256 of a larger file as a whole. A file that was written to an object store has none."""
+HEADERS_DIGEST = "sha256_headers"
+"""The field with the digest of the page headers of a larger file. A file in an object store has none."""
 _TAIL_BYTES = 1 << 14
 """How many bytes at the end of a file are read first, to find its footer."""
 _CHUNK_BYTES = 1 << 20
@@ -55,6 +58,8 @@ class RunFile:
     """The SHA-256 of the file or of its footer; None if the file was committed before logs stated digests."""
     whole_digest: str | None = None
     """The SHA-256 of a larger file as a whole; None if it is not stated."""
+    headers_digest: str | None = None
+    """The digest of the page headers of a larger file, see `page_headers`; None if it is not stated."""
     rows_hash: str | None = None
     """The sum of the hashes of all rows of the run; see `spark.row_hash`. None if the writer did not state it."""
 
@@ -80,6 +85,8 @@ class RunFile:
             stated[ROWS_HASH] = self.rows_hash
         if self.whole_digest is not None:
             stated[WHOLE_DIGEST] = self.whole_digest
+        if self.headers_digest is not None:
+            stated[HEADERS_DIGEST] = self.headers_digest
         return json.dumps(stated)
 
 
@@ -103,14 +110,18 @@ def describe_run(table: Location, run: str, rows_hash: str | None = None) -> lis
     whole_digests = _hash_files(large)
     for blob in listed:
         source, digest = _open_with_digest(blob.location)
+        whole = whole_digests.get(blob.location)
         with source:
             metadata = pq.read_metadata(source)
+            headers = None if whole is None else digest_of_headers(source)
         if metadata.num_rows == 0:
             blobs.delete(blob.location)
             continue
         low, high = _time_bounds(metadata)
-        path, whole = blob.location.below(table), whole_digests.get(blob.location)
-        described.append(RunFile(path, run, metadata.num_rows, blob.size, low, high, digest, whole, rows_hash))
+        path, rows = blob.location.below(table), metadata.num_rows
+        described.append(
+            RunFile(path, run, rows, blob.size, low, high, digest, whole, rows_hash=rows_hash, headers_digest=headers)
+        )
     return described
 
 
@@ -174,7 +185,8 @@ def read_file(table: Location, file: RunFile, columns: list[str], where: pc.Expr
     """
     with damage_named(table, file), open_verified(table, file) as source:
         if where is None:
-            return _pages_verified(source).read(columns=columns)
+            # For a small file, handing the work to other threads takes longer than the work.
+            return _pages_verified(source).read(columns=columns, use_threads=file.bytes > HASHED_BYTES_MAX)
         # Partitioning would read `_run` from the path.
         return pq.read_table(source, columns=columns, filters=where, partitioning=None, page_checksum_verification=True)
 
@@ -189,15 +201,32 @@ def open_parquet(table: Location, file: RunFile) -> pq.ParquetFile:
         return _pages_verified(open_verified(table, file))
 
 
+def read_footer(table: Location, file: RunFile) -> pq.FileMetaData:
+    """Read the footer of a file, and nothing else of a larger one.
+
+    Raises:
+        DamagedTable: the file is not what was committed, or cannot be read.
+    """
+    with damage_named(table, file), open_verified(table, file, reads_pages=False) as source:
+        return pq.read_metadata(source)
+
+
 def _pages_verified(source: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(source, page_checksum_verification=True)
 
 
-def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
-    """Open a file for Arrow after comparing its size and its digest with what was committed.
+def open_verified(table: Location, file: RunFile, reads_pages: bool = True) -> pa.NativeFile:
+    """Open a file for Arrow after comparing its size and its digests with what was committed.
+
+    Args:
+        table: the table's folder.
+        file: the file, as the log describes it.
+        reads_pages: whether pages will be read; if not, their headers are not verified.
 
     Raises:
         DamagedTable: the file is missing, or its size or digest differs.
+
+    Cost: the whole of a small file; of a larger one, its footer and the headers of its pages.
     """
     try:
         source, digest = _open_with_digest(table / file.path)
@@ -210,10 +239,21 @@ def open_verified(table: Location, file: RunFile) -> pa.NativeFile:
     elif digest != (file.digest or digest):
         part = "its SHA-256" if file.bytes <= HASHED_BYTES_MAX else "the SHA-256 of its footer"
         problem = f"is not the one that was committed: {part} differs"
+    elif reads_pages and file.headers_digest is not None and not _has_headers(source, file.headers_digest):
+        problem = "is not the one that was committed: the headers of its pages differ"
     if problem is not None:
         source.close()
         raise DamagedTable(str(table), f"the file {file.path} {problem}")
+    source.seek(0)
     return source
+
+
+def _has_headers(source: pa.NativeFile, digest: str) -> bool:
+    """Return whether the headers of a file's pages have this digest."""
+    try:
+        return digest_of_headers(source) == digest
+    except (ValueError, pa.ArrowException):  # what stands there is not a header
+        return False
 
 
 def check_whole(table: Location, files: Sequence[RunFile]) -> None:

@@ -2,8 +2,9 @@
 
 Format 2 comes with markers (`acknowledged`), digests and sweep floors, which earlier releases neither write nor check.
 Earlier releases do not check the format either, but they refuse a table with `delta.setTransactionRetentionDuration`.
-Format 3 is the catalog's alone: it has publications, which earlier releases would take for collections. They refuse the
-later format. See docs/decisions/format.md.
+Formats 3 and 4 are the catalog's alone. Format 3 has publications, which earlier releases would take for collections;
+in format 4, names and collections have logs of their own. Earlier releases refuse the later format. See
+docs/decisions/format.md.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 FORMAT, FORMAT_VERSION = "format", 2
 """The value that states a table's format, and the format that every table is upgraded to. A table without the
 value was created before formats were stated. Tables of format 1, which was never released, lack the property."""
-CATALOG_VERSION = 3
-"""The format of a catalog from its first publication on. No table has a later format that this release knows."""
+CATALOG_VERSION = 4
+"""The format of a catalog that no commit adds rows to. No table has a later format that this release knows."""
+DIVIDED = "divided"
+"""The value of a catalog that says that it has no rows any more: all of them were copied to names and collections."""
 REFUSED_PROPERTY = "delta.setTransactionRetentionDuration"
 """Every release before format 2 refuses a table with this property, whatever its value, before any read or write."""
 REFUSED_VALUE = "interval 36500 days"

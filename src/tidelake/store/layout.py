@@ -1,8 +1,11 @@
 """The folders of a store, and the schemas of a collection's tables.
 
-<store>/catalog/                   names, ids, schemas, `since`, capabilities, epochs, decisions, publications
+<store>/catalog/                   the store's id and format; before format 4, what is now in `names/` and `handles/`
+    _names/<name>                  which names were ever bound, so that a lost name is noticed
+<store>/names/<name>/              a log: which collection has the name, and where its contents are published
 <store>/tables/<name>/             the contents just before upper, as a plain Delta table with a writer of its own
 <store>/c/<collection_id>/
+    handles/                       one row: schema, `since`, capabilities, epoch, decisions
     updates/                       the data's columns, `_time`, `_diff` (positioned form: `_position`, `_unavailable`
                                    and `_error` too); partitioned by `_run`
     progress/                      pending progress statements; pruned by seal
@@ -153,6 +156,11 @@ class CollectionPaths:
         return Store(self.root.parent.parent)
 
     @property
+    def handles(self) -> Location:
+        """The collection's entry: what may change about it, such as `since`, capabilities, epoch and decisions."""
+        return self.root / "handles"
+
+    @property
     def updates(self) -> Location:
         """All ingested updates, sealed and unsealed."""
         return self.root / "updates"
@@ -189,7 +197,7 @@ class CollectionPaths:
 
 
 class Store:
-    """A folder, local or in an object store, that holds a catalog and its collections."""
+    """A folder, local or in an object store, that holds a catalog, names and collections."""
 
     def __init__(self, place: Place | ObjectStorePlace) -> None:
         """Take the store's location; nothing is opened."""
@@ -197,8 +205,18 @@ class Store:
 
     @property
     def catalog(self) -> Location:
-        """The catalog's table."""
+        """The catalog's table, which has the store's id and format."""
         return self.root / "catalog"
+
+    @property
+    def names(self) -> Location:
+        """The folder of the logs of all names."""
+        return self.root / "names"
+
+    @property
+    def bound_names(self) -> Location:
+        """The folder with a blob for each name that was ever bound. It is not in `names`, so both are rarely lost."""
+        return self.catalog / "_names"
 
     @property
     def collections(self) -> Location:

@@ -19,7 +19,7 @@ _KIND = "publication."
 
 
 class Publication(BaseModel):
-    """A publication as the catalog stores it. Its name and folder never change."""
+    """A publication as the log of its name stores it. Its name and folder never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,12 +48,12 @@ def folder_of_name(name: str) -> str:
 
 
 def run_kind(name: str) -> str:
-    """Return the kind of the catalog's run that holds the publication of a name; see `layout.new_run`."""
+    """Return the kind of the run that holds the publication of a name in an undivided catalog; see `layout.new_run`."""
     return f"{_KIND}{_hash_of(name)}"
 
 
 def holds_publication(run: str, name: str | None = None) -> bool:
-    """Return whether a run of the catalog holds a publication: of this name, or of any name if it is None."""
+    """Return whether a run of an undivided catalog holds a publication: of this name, or of any if it is None."""
     return run.startswith(_KIND if name is None else f"{run_kind(name)}-")
 
 

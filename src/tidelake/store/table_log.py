@@ -472,7 +472,7 @@ def _verified_checkpoint(
         if digest_of(data) in markers.checkpoints.get(version, ()):
             return version, data
         expected = _expected_state(path, version, markers, versions)
-        if version not in markers.checkpoints and (stated := _state_of(data)) is not None:
+        if version not in markers.checkpoints and (stated := readable_checkpoint(data)) is not None:
             predates_markers = expected is None and not markers.entries
             if predates_markers or stated == expected:
                 if marks:
@@ -538,7 +538,8 @@ def _expected_state(path: Location, version: int, markers: Markers, versions: li
     return state
 
 
-def _state_of(data: bytes) -> LogState | None:
+def readable_checkpoint(data: bytes) -> LogState | None:
+    """Return the state that a checkpoint holds; None if it cannot be read."""
     try:
         return checkpoint_state(data)
     except (ValueError, KeyError, TypeError, OSError, pa.ArrowException):  # it cannot be read, so it says nothing

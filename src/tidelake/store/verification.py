@@ -11,18 +11,22 @@ import errno
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tidelake.errors import DamagedFiles, DamagedTable
+from tidelake.errors import DamagedFiles, DamagedLog, DamagedTable
 from tidelake.storage import blobs
 from tidelake.storage.location import Location
 from tidelake.store.acknowledged import ACKED, digest_of, entry_marker, entry_markers
 from tidelake.store.commit import OpenTable
 from tidelake.store.entry import Collection
 from tidelake.store.files import RunFile, check_whole, damage_named, open_parquet
-from tidelake.store.layout import RUN
+from tidelake.store.format import DIVIDED
+from tidelake.store.layout import RUN, Store
+from tidelake.store.lost_markers import has_lost_markers, mark_again, proven_log
+from tidelake.store.name_log import NameLog
 from tidelake.store.notices import warn
 from tidelake.store.proof_log import notes_damaged_files, read_proof_log
+from tidelake.store.publication import folder_of_name
 from tidelake.store.table_log import (
     check_log,
     entry_path,
@@ -33,6 +37,7 @@ from tidelake.store.table_log import (
     stated_before,
 )
 
+UPDATES = "updates"
 FROM_A_COPY = "restore it from a copy of the store, or rebuild the collection from its topic under a new name"
 FROM_ITS_TOPIC = "is recreated from its topic, if that still has the messages"
 
@@ -42,7 +47,7 @@ class Damage:
     """A file that is not what was committed."""
 
     table: str
-    """The folder of the file's table: `updates`, `proofs`, …, or `catalog`."""
+    """The folder of the file's table: `updates`, `proofs`, …, `catalog`, or `names/` and the folder of a name."""
     file: str
     """The file's path below that folder; empty if the damage is not in one file."""
     problem: str
@@ -50,6 +55,8 @@ class Damage:
     """What `repair` does about it, or what a person can do."""
     is_restorable: bool = False
     """Whether `repair` restores the file; for a data file, whether `repair` can try."""
+    lost: str = ""
+    """What cannot be read until a data file is restored; empty for other files."""
 
     @property
     def is_in_data(self) -> bool:
@@ -87,7 +94,9 @@ class Verification:
     damages: list[Damage] = field(default_factory=list)
 
 
-def verify_table(table: Location, deep: bool, found: Verification, share: Share | None = None) -> None:
+def verify_table(
+    table: Location, deep: bool, found: Verification, share: Share | None = None, since: int | None = None
+) -> None:
     """Verify a table's log and its live files.
 
     Args:
@@ -95,6 +104,7 @@ def verify_table(table: Location, deep: bool, found: Verification, share: Share 
         deep: whether to read every page of every file, and to verify its checksum and the SHA-256 of larger files.
         found: receives what was read and what is damaged.
         share: verify only these files; the other files only have to exist.
+        since: the first time that can be read, to say which reads need a damaged file; None if it is not known.
     """
     found.tables += 1
     if not blobs.list_names(table):
@@ -111,7 +121,7 @@ def verify_table(table: Location, deep: bool, found: Verification, share: Share 
         found.damages.append(Damage(table.name, "", error.detail, FROM_A_COPY))
         return
     missing = missing_files(table, files)
-    found.damages += [_damage_of(table, file, "is missing") for file in missing]
+    found.damages += [_damage_of(table, file, "is missing", since) for file in missing]
     for file in files:
         if file in missing or (share is not None and not share.has(file)):
             continue
@@ -120,11 +130,75 @@ def verify_table(table: Location, deep: bool, found: Verification, share: Share 
         try:
             _verify_file(table, file, deep)
         except DamagedTable as error:
-            found.damages.append(_damage_of(table, file, error.detail))
+            found.damages.append(_damage_of(table, file, error.detail, since))
         except OSError as error:
             if error.errno != errno.EIO:  # the disk cannot read these bytes; other errors are not about bytes
                 raise
-            found.damages.append(_damage_of(table, file, f"cannot be read: {error}"))
+            found.damages.append(_damage_of(table, file, f"cannot be read: {error}", since))
+
+
+def verify_name(store: Store, name: str, found: Verification) -> Location | None:
+    """Verify the log of a name, and the note that the name was bound.
+
+    Returns:
+        The handles of the collection that has the name; None if no collection has it, or if its log is damaged.
+    """
+    path = store.names / folder_of_name(name)
+    damages = [damage for damage, _, _ in _damage_in_name(store, path)]
+    found.damages += damages
+    if any(damage.table != store.catalog.name for damage in damages) or not blobs.list_names(path):
+        return None
+    found.tables += 1
+    try:
+        check_log(path)
+        binding = NameLog.of(store, name).binding
+    except DamagedTable as error:
+        found.damages.append(Damage(path.below(store.root), "", error.detail, FROM_A_COPY))
+        return None
+    if binding is None or binding.id is None or binding.state == "creating":
+        return None
+    return store.collection(binding.id).handles
+
+
+def repair_name(store: Store, name: str, accepts_newest_entry: bool = False) -> list[Damage]:
+    """Restore the log of a name, and the note that the name was bound, as `repair_log` does; return what was restored.
+
+    Args:
+        store: the store.
+        name: the name.
+        accepts_newest_entry: whether a log that has lost all of its markers is marked again.
+    """
+    path = store.names / folder_of_name(name)
+    restored = _marked_again(path) if accepts_newest_entry else []
+    for damage, folder, good in _damage_in_name(store, path):
+        if damage.is_restorable:
+            _restore(folder, damage, good)
+            restored.append(damage)
+    return restored
+
+
+def _damage_in_name(store: Store, path: Location) -> Iterator[tuple[Damage, Location, bytes | None]]:
+    """Yield each damage to the log of a name, the folder of its file, and the bytes that restore it, if any."""
+    bound, table = store.bound_names / path.name, path.below(store.root)
+    note = read_or_none(bound)
+    if not blobs.list_names(path):
+        if note is not None:
+            yield Damage(table, "", "is missing", FROM_A_COPY), path, None
+        return
+    is_damaged = False
+    for damage, good in _damage_in_log(path):
+        is_damaged = True
+        yield replace(damage, table=table), path, good
+    if is_damaged:
+        return
+    with suppress(DamagedTable):  # it is reported elsewhere that the catalog or the binding cannot be read
+        binding = NameLog(store, path.name).binding
+        may_lack_note = binding is None or binding.state == "creating" or not OpenTable(store.catalog).value(DIVIDED)
+        if binding is not None and not may_lack_note and note != binding.name.encode():
+            problem = "is missing" if note is None else "does not have the name"
+            file = bound.below(store.catalog)
+            damage = Damage(store.catalog.name, file, problem, "is written again from the log of the name", True)
+            yield damage, store.catalog, binding.name.encode()
 
 
 def missing_files(table: Location, files: Sequence[RunFile]) -> list[RunFile]:
@@ -156,33 +230,78 @@ def is_from_ingest(file: RunFile) -> bool:
     return file.run.startswith("ingest-")
 
 
-def _damage_of(table: Location, file: RunFile, problem: str) -> Damage:
-    if is_from_ingest(file) and entry_that_added(table, file.path) is not None:
-        return Damage(table.name, file.path, problem, FROM_ITS_TOPIC, is_restorable=True)
-    return Damage(table.name, file.path, problem, FROM_A_COPY)
+def _damage_of(table: Location, file: RunFile, problem: str, since: int | None) -> Damage:
+    lost = _lost_with(table, file, since)
+    if table.name != UPDATES:
+        return Damage(table.name, file.path, problem, FROM_A_COPY, lost=lost)
+    if not is_from_ingest(file):
+        kind = file.run.partition("-")[0]
+        remedy = f"a {kind} wrote it, so no offsets of the topic are known that would give it again: {FROM_A_COPY}"
+        return Damage(table.name, file.path, problem, remedy, lost=lost)
+    if entry_that_added(table, file.path) is None:
+        remedy = f"the log no longer says which offsets of the topic it has: {FROM_A_COPY}"
+        return Damage(table.name, file.path, problem, remedy, lost=lost)
+    return Damage(table.name, file.path, problem, FROM_ITS_TOPIC, True, lost)
 
 
-def repair_log(table: Location) -> list[Damage]:
-    """Restore damaged log entries of a table from their markers, and markers from entries; return what was restored."""
-    restored = []
+def _lost_with(table: Location, file: RunFile, since: int | None) -> str:
+    """Describe what cannot be read without a file."""
+    rows = f"{file.rows:,} row{'s' * (file.rows != 1)}"
+    low, high = file.time_min, file.time_max
+    if table.name != UPDATES or low is None or high is None:
+        return rows
+    held = f"{rows} at time {low}" if low == high else f"{rows} at times {low} to {high}"
+    if since is not None and since >= low:
+        return f"{held}: every read needs them"
+    return f"{held}: reads AS OF an earlier time do not need them"
+
+
+def repair_log(table: Location, accepts_newest_entry: bool = False) -> list[Damage]:
+    """Restore damaged log entries of a table from their markers, and markers from entries; return what was restored.
+
+    Args:
+        table: the table's folder.
+        accepts_newest_entry: whether a log that has lost all of its markers is marked again, with its newest entry as
+            it is. If commits after this entry are lost as well, nothing will show it any more.
+    """
+    restored = _marked_again(table) if accepts_newest_entry else []
     for damage, good in _damage_in_log(table):
-        if not damage.is_restorable:
-            continue
-        damaged = table / damage.file
-        with suppress(FileNotFoundError):
-            blobs.set_aside(damaged, damaged.parent / f".damaged-{damaged.name}-{secrets.token_hex(4)}")
-        if good is not None:
-            blobs.create(damaged, good)
-        blobs.make_names_durable([damaged.parent])
-        warn("a damaged file of a log was restored", table=str(table), file=damage.file)
-        restored.append(damage)
+        if damage.is_restorable:
+            _restore(table, damage, good)
+            restored.append(damage)
     return restored
+
+
+def _marked_again(table: Location) -> list[Damage]:
+    """Mark a log that has lost all of its markers again, if its entries are proven."""
+    if not has_lost_markers(table):
+        return []
+    try:
+        version = mark_again(table).newest
+    except DamagedLog:  # `verify_table` says why
+        return []
+    remedy = f"is made again from the entries; version {version} is taken as it is"
+    return [Damage(table.name, ACKED, "is missing", remedy, True)]
+
+
+def _restore(table: Location, damage: Damage, good: bytes | None) -> None:
+    """Set a damaged file aside, and write the bytes that it should have, if they are known."""
+    damaged = table / damage.file
+    with suppress(FileNotFoundError):
+        blobs.set_aside(damaged, damaged.parent / f".damaged-{damaged.name}-{secrets.token_hex(4)}")
+    if good is not None:
+        blobs.create(damaged, good)
+    blobs.make_names_durable([damaged.parent])
+    warn("a damaged file of a log was restored", table=str(table), file=damage.file)
 
 
 def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
     """Yield each damaged entry and marker, and the bytes that restore it: None if it is lost, or only set aside."""
     if is_of_earlier_release(table):
         return  # nothing was acknowledged; markers of an interrupted upgrade mean nothing
+    if has_lost_markers(table):
+        yield _lost_markers(table), None
+        return
     markers = entry_markers(table)
     for version, digests in sorted(markers.items()):
         entry, text = entry_path(table, version), read_or_none(entry_path(table, version))
@@ -216,6 +335,19 @@ def _damage_in_log(table: Location) -> Iterator[tuple[Damage, bytes | None]]:
         if text is not None and digest_of(text) == _stated_after(table, version) and _is_unmarked(table, version):
             marker = entry_marker(table, version, digest_of(text)).below(table)
             yield Damage(table.name, marker, "is missing", "is written again from the entry", True), text
+
+
+def _lost_markers(table: Location) -> Damage:
+    """Describe a log without markers: whether it can be marked again, and what that would give up."""
+    try:
+        version = proven_log(table).newest
+    except DamagedLog as error:
+        return Damage(table.name, ACKED, f"is missing: {error.detail}", FROM_A_COPY)
+    remedy = (
+        f"restore it from a copy of the store; or `tidelake repair --accept-newest-entry --apply` takes version "
+        f"{version} as it is, and gives up any later commit"
+    )
+    return Damage(table.name, ACKED, "is missing", remedy)
 
 
 def _stated_after(table: Location, version: int) -> str | None:

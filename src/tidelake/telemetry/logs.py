@@ -80,3 +80,19 @@ def log_processors(variables: Mapping[str, str]) -> list[Any]:
     colors = sys.stderr.isatty() and not variables.get("NO_COLOR") and not variables.get(FILE)
     plain = structlog.dev.plain_traceback
     return [time, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)]
+
+
+def configure_logs(variables: Mapping[str, str]) -> LogStream:
+    """Send the log of this process where the environment says, and return what it is written to.
+
+    Standard output is never written to: it is for a command's result.
+
+    Raises:
+        ConfigurationError: the format is unknown, or the file cannot be opened.
+    """
+    processors, stream = log_processors(variables), log_stream(variables)
+    structlog.configure(
+        processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, *processors],
+        logger_factory=structlog.PrintLoggerFactory(stream),  # type: ignore[arg-type]
+    )
+    return stream

@@ -203,7 +203,7 @@ def validate(
 def _verify_share(collection: Collection, report: ValidateReport, days: int) -> None:
     """Verify the logs of all tables, the existence of all files, and every byte of today's share of them."""
     found, share = Verification(), Share(int(clock.time()) // 86_400, days)
-    for table in collection.tables:
+    for table in (collection.paths.handles, *collection.tables):
         verify_table(table, True, found, share)
     report.files_verified, report.bytes_verified = found.files, found.bytes
     if found.damages:

@@ -120,16 +120,28 @@ def _collections(settings: Settings) -> Iterator[Finding]:
     from tidelake.store.layout import Store
 
     catalog = Catalog(Store(settings.store), settings.writer)
-    try:
-        known = {entry.name for entry in catalog.entries()}
-    except TidelakeError as error:
-        yield failed("store", error)
-        known = set()
+    yield from _orphans(catalog)
+    known = catalog.lookup(collection.name for collection in settings.collections)
     unreachable: set[str] = set()
     for collection in settings.collections:
         yield from _topics(collection, unreachable)
-        if collection.name in known:
+        found = known.get(collection.name)
+        if isinstance(found, TidelakeError):
+            yield failed(f"collection {collection.name}", found)
+        elif found is not None:
             yield _table(settings, collection, catalog)
+
+
+def _orphans(catalog: Catalog) -> Iterator[Finding]:
+    """Report collections that no name leads to."""
+    try:
+        orphans = catalog.orphans()
+    except TidelakeError as error:
+        yield failed("names", error)
+        return
+    if orphans:
+        fact = f"no name leads to {len(orphans)} of its collections, such as {catalog.store.collections / orphans[0]}"
+        yield Finding("names", "fail", fact, "restore the folders `names` and `catalog` of the store from a copy")
 
 
 def _topics(settings: CollectionSettings, unreachable: set[str]) -> Iterator[Finding]:

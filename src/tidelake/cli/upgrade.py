@@ -1,0 +1,20 @@
+"""`tidelake upgrade`: brings a store of an earlier version over to the newest format."""
+
+from __future__ import annotations
+
+from tidelake import open_lake
+from tidelake.cli.options import CONFIG, ConfigOption, JsonOption
+from tidelake.cli.render import print_json, say
+from tidelake.read.words import counted
+
+
+def upgrade(config: ConfigOption = CONFIG, as_json: JsonOption = False) -> None:
+    """Bring the whole store over to the newest format, which every earlier version refuses. Starts no JVM.
+
+    Every job does so for the collections that it writes to. There is no way back.
+    """
+    names = open_lake(config, skip_invalid=True).upgrade()
+    if as_json:
+        print_json({"collections": names})
+    else:
+        say(f"the store has the newest format; it has {counted(len(names), 'collection')}")

@@ -1,0 +1,159 @@
+"""The log of a name: to which collection it is bound, and where its contents are published.
+
+An entry is created only if its version is free, so of several processes that create a collection of one name exactly
+one succeeds. The entries have the form of a Delta log without rows, with `seq`, nonce, the hash of the entry before
+and a marker, so that `table_log` verifies them. Each name that was ever bound has a blob elsewhere, too: without it, a
+lost log would look like a name that is free.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tidelake.errors import Conflict, DamagedLog, DamagedTable
+from tidelake.storage import blobs
+from tidelake.storage.location import HIDDEN, Location
+from tidelake.store.acknowledged import acknowledge_entry, read_markers
+from tidelake.store.entry import Entry
+from tidelake.store.failpoints import reach
+from tidelake.store.layout import Store
+from tidelake.store.publication import Publication, folder_of_name
+from tidelake.store.table_log import BEFORE, LAST, LOG, SEQ, entry_path, read_or_none, seq_of, settle
+
+_BINDING = "binding"
+
+
+class Binding(BaseModel):
+    """What a name stands for, as the newest entry of its log states it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    id: str | None = None
+    """The collection, which counts only while its own entry has this name; None if the name was only published."""
+    state: Literal["creating", "live"] = "live"
+    """`creating` until the collection's handles exist. From then on, missing handles are damage."""
+    begins_as: Entry | None = Field(default=None, exclude_if=lambda entry: entry is None)
+    """While it is being created: the entry that the collection begins with."""
+    publication: Publication | None = Field(default=None, exclude_if=lambda publication: publication is None)
+
+
+class NameLog:
+    """The log of a name as it is now, and one attempt at a commit."""
+
+    def __init__(self, store: Store, folder: str) -> None:
+        """Read the log.
+
+        Args:
+            store: the store.
+            folder: the folder of the name; see `publication.folder_of_name`.
+
+        Raises:
+            DamagedLog: what was acknowledged is missing or has changed.
+
+        Cost: two listings and a read for each of its few entries, however many names there are.
+        """
+        self.store, self.folder, self.path = store, folder, store.names / folder
+        self._tip = settle(self.path)
+        if self._tip.version < 0 and blobs.exists(self._bound):
+            self._tip = settle(self.path)  # another process may just have bound the name
+            if self._tip.version < 0:
+                raise DamagedLog(str(self.path), "it is missing, but the name was bound to a collection")
+        self.version = self._tip.version
+        self.binding = None if self.version < 0 else self._read()
+
+    @staticmethod
+    def of(store: Store, name: str) -> NameLog:
+        """Read the log of a name."""
+        log = NameLog(store, folder_of_name(name))
+        if log.binding is not None and log.binding.name != name:
+            raise DamagedLog(str(log.path), f"it is about the name '{log.binding.name}'")
+        return log
+
+    def _read(self) -> Binding:
+        _, newest = self._tip.newest_entries()
+        texts = [action["commitInfo"][_BINDING] for action in newest if _BINDING in action.get("commitInfo", {})]
+        if not texts or seq_of(newest) != self.version:
+            raise DamagedTable(str(self.path), f"Tidelake did not write version {self.version}")
+        try:
+            binding = Binding.model_validate(texts[0])
+        except ValidationError as error:
+            fact = f"the binding of version {self.version} cannot be read: {error.errors()[0]['msg']}"
+            raise DamagedTable(str(self.path), fact) from error
+        if folder_of_name(binding.name) != self.folder:
+            raise DamagedLog(str(self.path), f"it is about the name '{binding.name}'")
+        return binding
+
+    def commit(self, binding: Binding) -> None:
+        """Bind the name; return once the entry is durable.
+
+        Raises:
+            Conflict: another process has bound the name first; nothing was written.
+            DamagedLog: the version was acknowledged before, but its entry was lost.
+        """
+        version, nonce = self.version + 1, secrets.token_hex(16)
+        if read_markers(self.path).newest > self.version:
+            raise Conflict(str(self.path), version, "another commit was acknowledged already")
+        text = self._entry(binding, nonce)
+        entry = entry_path(self.path, version)
+        blobs.make_folder(self.path / LOG)
+        try:
+            blobs.create(entry, text)
+        except FileExistsError as error:
+            if read_or_none(entry) != text:  # if it is ours, an earlier attempt of the same call has succeeded
+                raise Conflict(str(self.path), version, "another process has bound the name first") from error
+        blobs.make_names_durable([self.path / LOG, self.path, *self.path.parents])
+        reach("names.after_entry")
+        digest = acknowledge_entry(self.path, version, text)
+        if read_markers(self.path).entries.get(version) != digest:
+            raise DamagedLog(str(self.path), f"version {version} was acknowledged before, but its entry was lost")
+        reach("names.after_marker")
+        self._note_bound(binding.name)
+
+    def finish(self) -> None:
+        """Note elsewhere that the name was bound, if the process that bound it died before it did so."""
+        if self.binding is not None:
+            self._note_bound(self.binding.name)
+
+    def _note_bound(self, name: str) -> None:
+        if blobs.exists(self._bound):
+            return
+        with suppress(FileExistsError):
+            blobs.create(self._bound, name.encode())
+        blobs.make_names_durable([self._bound.parent, self._bound.parent.parent])
+        reach("names.after_bound")
+
+    def _entry(self, binding: Binding, nonce: str) -> bytes:
+        now_ms = int(time.time() * 1000)
+        info = {
+            "timestamp": now_ms,
+            "operation": "BIND NAME",
+            "nonce": nonce,
+            BEFORE: self._tip.digest or "",
+            **LAST,
+            _BINDING: binding.model_dump(mode="json"),
+        }
+        sequence = {"appId": SEQ, "version": self.version + 1, "lastUpdated": now_ms}
+        return b"".join(json.dumps(line).encode() + b"\n" for line in ({"commitInfo": info}, {"txn": sequence}))
+
+    @property
+    def _bound(self) -> Location:
+        return self.store.bound_names / self.folder
+
+
+def name_logs(store: Store) -> Iterator[NameLog]:
+    """Read the logs of all names, in the order of their folders.
+
+    Raises:
+        DamagedLog: a log is missing, or is not what was acknowledged.
+    """
+    folders = {*blobs.list_names(store.names), *blobs.list_names(store.bound_names)}
+    for folder in sorted(name for name in folders if not name.startswith(HIDDEN)):
+        yield NameLog(store, folder)

@@ -1,0 +1,154 @@
+"""The headers of a Parquet file's pages, which no checksum of Parquet covers: where they are, and their digest.
+
+The checksum of a page covers only what follows its header. A flipped bit in a header may change how many values the
+page has or how they are decoded. The log states a digest of all headers of a larger file, and readers compare it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_HEADER_BYTES = 256
+"""How many bytes are read first; a header is longer only if it states long bounds."""
+_HEADER_BYTES_MAX = 1 << 24
+_COMPRESSED_BYTES = 3
+"""The field of a header that states how many bytes follow it."""
+
+# Thrift's compact protocol, in which the headers are written.
+_BOOLEANS, _BYTE, _VARINTS, _DOUBLE, _BINARY, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, 12
+_NESTED_MAX = 8
+_NUMBER = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+_USUAL = re.compile(
+    rb"\x15%(n)s\x15%(n)s\x15(%(n)s)\x15%(n)s"
+    rb"(?:\x1c\x15%(n)s\x15%(n)s\x15%(n)s\x15%(n)s(?:\x1c\x00)?|\x3c\x15%(n)s\x15%(n)s[\x11\x12]?)\x00\x00"
+    % {b"n": _NUMBER}
+)
+"""A header with a checksum and without bounds, as Spark writes it: this saves two thirds of the time."""
+
+
+def digest_of_headers(source: pa.NativeFile) -> str:
+    """Return the SHA-256 of the headers of all pages, each preceded by its position in the file.
+
+    Args:
+        source: a Parquet file whose footer can be trusted.
+
+    Raises:
+        ValueError: what stands at the place of a header is not one.
+
+    Cost: the footer, and 256 bytes for each page, which has up to 20,000 values.
+    """
+    digest = sha256()
+    for position, header in headers_of(source):
+        digest.update(position.to_bytes(8, "little"))
+        digest.update(header)
+    return digest.hexdigest()
+
+
+def headers_of(source: pa.NativeFile) -> Iterator[tuple[int, bytes]]:
+    """Yield the position and the bytes of each page's header, in the order of row groups and columns.
+
+    Raises:
+        ValueError: what stands at the place of a header is not one.
+    """
+    metadata = pq.read_metadata(source)
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        for column in range(metadata.num_columns):
+            chunk = row_group.column(column)
+            start = chunk.data_page_offset
+            if chunk.dictionary_page_offset:
+                start = min(start, chunk.dictionary_page_offset)
+            yield from _headers_of_chunk(source, start, start + chunk.total_compressed_size)
+
+
+def _headers_of_chunk(source: pa.NativeFile, position: int, end: int) -> Iterator[tuple[int, bytes]]:
+    while position < end:
+        size = _HEADER_BYTES
+        while True:
+            data = source.read_at(min(size, end - position), position)
+            try:
+                length, follows = _measure(data)
+            except IndexError:  # the header is longer than what was read
+                if size >= min(end - position, _HEADER_BYTES_MAX):
+                    raise ValueError(f"the page header at byte {position} is cut off") from None
+                size *= 16
+            else:
+                break
+        yield position, data[:length]
+        position += length + follows
+    if position > end:
+        raise ValueError(f"the pages that should end at byte {end} end at byte {position}")
+
+
+def _measure(data: bytes) -> tuple[int, int]:
+    """Return the length of the header that these bytes begin with, and the number of bytes that follow it.
+
+    Raises:
+        IndexError: the header continues after these bytes.
+        ValueError: they are not a header.
+    """
+    usual = _USUAL.match(data)
+    if usual is not None:
+        number, _ = _varint(usual[1], 0)
+        if number & 1 == 0:
+            return usual.end(), number >> 1
+    at, field, follows = 0, 0, -1
+    while data[at]:
+        at, field, kind = _field(data, at, field)
+        if field == _COMPRESSED_BYTES and kind in _VARINTS:
+            number, at = _varint(data, at)
+            follows = number >> 1 if number & 1 == 0 else -1
+        else:
+            at = _skip(data, at, kind, 0)
+    if follows < 0:
+        raise ValueError("a page header does not state the size of its page")
+    return at + 1, follows
+
+
+def _field(data: bytes, at: int, before: int) -> tuple[int, int, int]:
+    """Return where the value of a field begins, the field's number and the kind of its value."""
+    byte = data[at]
+    if byte >> 4:
+        return at + 1, before + (byte >> 4), byte & 15
+    number, at = _varint(data, at + 1)
+    return at, (number >> 1) ^ -(number & 1), byte & 15
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a page header has a number of more than 64 bits")
+
+
+def _skip(data: bytes, at: int, kind: int, depth: int) -> int:
+    """Return where a value ends."""
+    if kind in _VARINTS:
+        return _varint(data, at)[1]
+    if kind in _BOOLEANS:
+        return at
+    if kind == _BINARY:
+        length, at = _varint(data, at)
+        return at + length
+    if depth > _NESTED_MAX:
+        raise ValueError("a page header is nested too deeply")
+    if kind == _STRUCT:
+        field = 0
+        while data[at]:
+            at, field, inner = _field(data, at, field)
+            at = _skip(data, at, inner, depth + 1)
+        return at + 1
+    if kind in (_BYTE, _DOUBLE):
+        return at + (1 if kind == _BYTE else 8)
+    raise ValueError(f"a page header has a value of kind {kind}, which no page header has")

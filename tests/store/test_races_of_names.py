@@ -1,0 +1,233 @@
+"""Processes and threads that create or change collections at once: each name has one collection, each change counts."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.expectations.reports import settings
+from tests.lakes.renames import rename
+from tests.stops import stop_at
+from tidelake.errors import CommitRefused, Conflict, DamagedLog, DamagedTable, UnknownCollection
+from tidelake.storage import blobs
+from tidelake.store.acknowledged import ACKED
+from tidelake.store.catalog import Catalog
+from tidelake.store.commit import OpenTable
+from tidelake.store.decision import Count
+from tidelake.store.handles import read_handles
+from tidelake.store.layout import Store
+from tidelake.store.name_log import Binding, NameLog
+from tidelake.store.state import SINCE
+from tidelake.store.table_log import check_log, read_entry
+from tidelake.store.verification import Verification, repair_name, verify_name
+
+SPEC = settings("plain").spec()
+CREATORS, CHANGES = 4, 5
+
+
+def at_once(act: Callable[..., Any], *arguments: list[Any]) -> None:
+    """Call a function in as many processes as there are arguments; each of them must succeed."""
+    fork = multiprocessing.get_context("spawn")
+    processes = [fork.Process(target=act, args=given) for given in zip(*arguments, strict=True)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * len(processes)
+
+
+def create(root: str, name: str) -> None:
+    Catalog(Store(root)).open_or_create(replace(SPEC, name=name))
+
+
+def decide(root: str, name: str, first: int) -> None:
+    for time in range(first, first + CHANGES):
+        Catalog(Store(root)).decide(name, Count(time=time, count=0, reason="tested", at_ms=0))
+
+
+def test_of_processes_that_create_the_same_name_one_wins_and_the_others_use_its_collection(tmp_path: Path) -> None:
+    at_once(create, [str(tmp_path)] * CREATORS, ["prices"] * CREATORS)
+    catalog = Catalog(Store(tmp_path))
+    (entry,) = catalog.entries()
+    assert blobs.list_names(catalog.store.collections) == [entry.id]
+    assert entry.tables_made and catalog.orphans() == []
+    assert check_log(NameLog.of(catalog.store, "prices").path) == 2
+
+
+def test_changes_of_one_collection_by_several_processes_are_all_kept(tmp_path: Path) -> None:
+    create(str(tmp_path), "prices")
+    at_once(decide, [str(tmp_path)] * 2, ["prices"] * 2, [0, CHANGES])
+    catalog = Catalog(Store(tmp_path))
+    assert {decision.time for decision in catalog.find("prices").entry.decisions} == set(range(2 * CHANGES))
+    check_log(catalog.find("prices").paths.handles)
+
+
+def test_changes_of_different_collections_do_not_conflict(tmp_path: Path) -> None:
+    names = [f"c{at}" for at in range(CREATORS)]
+    with ThreadPoolExecutor(CREATORS) as threads:
+        list(threads.map(create, [str(tmp_path)] * CREATORS, names))
+        list(threads.map(decide, [str(tmp_path)] * CREATORS, names, [0] * CREATORS))
+    catalog = Catalog(Store(tmp_path))
+    assert [entry.name for entry in catalog.entries()] == names
+    for name in names:
+        table = OpenTable(catalog.find(name).paths.handles)
+        assert table.version == 2 + CHANGES  # the first entry, `tables_made`, and each decision: none was tried again
+        assert len(blobs.list_names(table.path)) == 2 + 2 + CHANGES  # a run that lost would have been discarded
+    assert OpenTable(catalog.store.catalog).version == 0
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("table.after_create.catalog", "names.after_entry", "names.after_marker", "names.after_bound"),
+        *("catalog.after_name", "table.after_create.handles", "commit.after_call.handles", "catalog.after_handles"),
+        *("table.after_create.updates", "catalog.after_commit"),
+    ],
+)
+def test_a_creation_that_was_killed_is_finished_by_the_next_process_with_the_same_id(
+    tmp_path: Path, place: str
+) -> None:
+    catalog = Catalog(Store(tmp_path))
+    stop_at(place, lambda: catalog.open_or_create(SPEC))
+    begun = NameLog.of(catalog.store, "prices").binding
+    assert catalog.orphans() == []
+    collection = catalog.open_or_create(SPEC)
+    assert begun is None or begun.id == collection.entry.id
+    assert catalog.find("prices").entry == collection.entry
+    assert blobs.list_names(catalog.store.collections) == [collection.entry.id]
+    assert blobs.list_names(catalog.store.bound_names) == ["prices"]
+
+
+def test_a_collection_that_is_being_created_is_unknown_to_readers(tmp_path: Path) -> None:
+    catalog = Catalog(Store(tmp_path))
+    stop_at("names.after_bound", lambda: catalog.open_or_create(SPEC))
+    assert (catalog.get("prices"), catalog.entries()) == (None, [])
+    with pytest.raises(UnknownCollection):
+        catalog.update("prices", lambda entry: entry)
+
+
+def test_a_name_is_bound_once_from_the_same_state(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first, second = NameLog.of(store, "a"), NameLog.of(store, "a")
+    first.commit(Binding(name="a", id="1"))
+    with pytest.raises(Conflict, match="another commit was acknowledged already"):
+        second.commit(Binding(name="a", id="2"))
+    blobs.delete_folder(first.path / ACKED)  # as if the other process had only just written the entry
+    with pytest.raises(Conflict, match="another process has bound the name first"):
+        second.commit(Binding(name="a", id="2"))
+    log = NameLog.of(store, "a")
+    assert log.binding == Binding(name="a", id="1")
+    with pytest.raises(Conflict):
+        second.commit(Binding(name="a", id="2"))
+    log.commit(Binding(name="a", id="3"))
+    assert check_log(log.path) == 2
+
+
+def test_a_newest_binding_that_is_lost_or_changed_is_damage(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for id in "12":
+        NameLog.of(store, "a").commit(Binding(name="a", id=id))
+    entry = NameLog.of(store, "a").path.local / "_delta_log" / f"{1:020d}.json"
+    good = entry.read_bytes()
+    entry.unlink()
+    with pytest.raises(DamagedLog, match="version 1 was acknowledged, but its entry is missing"):
+        NameLog.of(store, "a")
+    entry.write_bytes(good.replace(b'"id": "2"', b'"id": "7"'))
+    with pytest.raises(DamagedLog, match="the entry of version 1 is not the one that was acknowledged"):
+        NameLog.of(store, "a")
+
+
+def test_a_name_that_has_lost_its_markers_is_marked_again_only_if_a_person_accepts_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    Catalog(store).open_or_create(SPEC)
+    before = NameLog.of(store, "prices").binding
+    blobs.delete_folder(store.names / "prices" / ACKED)
+    with pytest.raises(DamagedLog, match="no version is marked as acknowledged"):
+        NameLog.of(store, "prices")
+    assert verify_name(store, "prices", found := Verification()) is None
+    assert [(damage.table, damage.file) for damage in found.damages] == [("names/prices", ACKED)]
+    assert repair_name(store, "prices") == []
+    assert len(repair_name(store, "prices", accepts_newest_entry=True)) == 1
+    assert NameLog.of(store, "prices").binding == before
+
+
+def test_a_log_in_the_folder_of_another_name_is_damage(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    Catalog(store).divide()
+    NameLog.of(store, "a").commit(Binding(name="a", id="1"))
+    (store.names / "a").local.rename((store.names / "b").local)
+    with pytest.raises(DamagedLog, match="it is about the name 'a'"):
+        NameLog.of(store, "b")
+    with pytest.raises(DamagedLog, match="it is missing, but the name was bound"):
+        NameLog.of(store, "a")
+    with pytest.raises(DamagedLog):
+        Catalog(store).entries()
+
+
+def test_swapped_handles_are_damage(tmp_path: Path) -> None:
+    catalog = Catalog(Store(tmp_path))
+    first, second = (catalog.open_or_create(replace(SPEC, name=name)).paths for name in "ab")
+    aside = tmp_path / "aside"
+    first.handles.local.rename(aside)
+    second.handles.local.rename(first.handles.local)
+    aside.rename(second.handles.local)
+    for name in "ab":
+        with pytest.raises(DamagedTable, match="handles is damaged: it has the entry of the collection"):
+            catalog.find(name)
+
+
+def test_a_collection_whose_name_was_lost_with_all_notes_is_an_orphan(tmp_path: Path) -> None:
+    catalog = Catalog(Store(tmp_path))
+    for name in "ab":
+        catalog.open_or_create(replace(SPEC, name=name))
+    id = catalog.find("a").entry.id
+    blobs.delete_folder(catalog.store.names / "a")
+    with pytest.raises(DamagedLog):
+        catalog.orphans()
+    blobs.delete(catalog.store.bound_names / "a")
+    assert catalog.orphans() == [id]
+
+
+def test_a_lost_catalog_is_never_created_again(tmp_path: Path) -> None:
+    catalog = Catalog(Store(tmp_path))
+    catalog.open_or_create(SPEC)
+    blobs.delete_folder(catalog.store.catalog)
+    for act in (catalog.entries, catalog.divide, catalog.upgrade, lambda: catalog.open_or_create(SPEC)):
+        with pytest.raises(DamagedTable, match="catalog is damaged: it is missing, but there are collections"):
+            act()
+    assert not blobs.is_folder(catalog.store.catalog)
+
+
+def test_a_change_of_an_unknown_collection_writes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UnknownCollection):
+        Catalog(Store(tmp_path)).fence("prices", None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_entry_keeps_its_name_and_its_id(tmp_path: Path) -> None:
+    catalog = Catalog(Store(tmp_path))
+    catalog.open_or_create(SPEC)
+    for changes in ({"name": "other"}, {"id": "0"}):
+        with pytest.raises(CommitRefused, match="cannot change the collection's name or id"):
+            catalog.update("prices", lambda entry, changes=changes: entry.model_copy(update=changes))
+    rename(catalog, "prices", "other")
+    with pytest.raises(UnknownCollection):
+        catalog.update("prices", lambda entry: entry)
+    assert [entry.name for entry in catalog.entries()] == ["other"]
+
+
+def test_the_log_of_handles_states_since_and_the_epoch(tmp_path: Path) -> None:
+    catalog = Catalog(Store(tmp_path))
+    paths = catalog.open_or_create(SPEC).paths
+    catalog.update("prices", lambda entry: entry.model_copy(update={"since": (5,), "epoch": 2}))
+    table = OpenTable(paths.handles)
+    assert (table.value(SINCE), table.value("epoch"), read_handles(paths).since) == (5, 2, (5,))
+    assert read_entry(paths.handles, table.version) is not None
+    catalog.update("prices", lambda entry: entry.model_copy(update={"since": ()}))
+    assert read_handles(paths).since == ()
