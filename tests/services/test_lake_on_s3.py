@@ -154,7 +154,24 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, n
     return life_of(tmp_path_factory.mktemp("undisturbed"), spark, nursery, {}, None)
 
 
-@pytest.mark.parametrize("stop", ["commit.after_call.updates", "compact.after_write"])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "commit.after_call.updates",
+        *(
+            pytest.param(stop, marks=pytest.mark.sweep)
+            for stop in (
+                *(
+                    "table.after_entry",
+                    "ingest.after_write",
+                    "commit.before_call.updates",
+                    "commit.after_marker.updates",
+                ),
+                *("seal.after_proofs", "compact.after_merged_write", "compact.after_write", "compact.after_commit"),
+            )
+        ),
+    ],
+)
 @pytest.mark.parametrize("place", ["file", "s3"])
 def test_a_kill_changes_nothing(
     place: str,
