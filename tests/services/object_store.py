@@ -24,6 +24,7 @@ from cryptography.x509.oid import NameOID
 from tests.services.process import Server, free_ports
 
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "a/secret+of=tests", "AWS_REGION": "us-east-1"}
+SECRETS = ("access_key_id", "secret_access_key")
 
 
 @dataclass
@@ -32,6 +33,8 @@ class ObjectStore:
 
     endpoint: str
     server: Server
+    secrets: Path
+    """The folder of the files that hold the credentials: a process may have started before the server."""
     ca_file: Path | None = None
     """The authority that signed its certificate, if it uses TLS."""
 
@@ -44,7 +47,7 @@ class ObjectStore:
 
     def settings(self, folder: str = "store", endpoint: str | None = None, **more: Any) -> dict[str, Any]:
         """The settings of a store in a bucket of its own; requests may go to another endpoint, such as a proxy's."""
-        secret = {name: {"env": f"AWS_{name.upper()}"} for name in ("access_key_id", "secret_access_key")}
+        secret = {name: {"file": str(self.secrets / name)} for name in SECRETS}
         block = {"endpoint": endpoint or self.endpoint, "region": ENVIRONMENT["AWS_REGION"], **secret, **more}
         if self.ca_file is not None:
             block["ca_file"] = str(self.ca_file)
@@ -82,7 +85,9 @@ def object_store_server(folder: Path, uses_tls: bool = False) -> Iterator[Object
     try:
         server.start(ready)
         os.environ.update(environment)
-        yield ObjectStore(endpoint, server, ca_file)
+        for name in SECRETS:
+            (folder / name).write_text(ENVIRONMENT[f"AWS_{name.upper()}"], encoding="utf-8")
+        yield ObjectStore(endpoint, server, folder, ca_file)
     finally:
         server.stop()
         for name, value in before.items():

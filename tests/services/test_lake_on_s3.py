@@ -54,8 +54,8 @@ def story_of(lake: Lake) -> dict[str, Any]:
     send_second(lake)
     lake.send(updates(((9, 9), 0, 1)))  # late
     ingested, second = lake.ingest(), lake.seal()
-    contents = {as_of: lake.contents(as_of) for as_of in range(4)}
-    validated = lake.validate(full=True)
+    contents = {as_of: lake.contents(as_of) for as_of in (1, 3)}
+    validated = lake.validate()
     published = lake.current().results[NAME]
     compacted = lake.compact()
     again = lake.validate(full=True)
@@ -80,7 +80,7 @@ def test_a_lake_on_s3_equals_the_same_lake_on_a_disk(on_s3: Lake, tmp_path: Path
     assert not (tmp_path / "store").exists()
     root = on_s3.catalog.store.root
     names = {blob.location.path.partition("/")[0] for blob in blobs.list_blobs(root)}
-    assert names == {PROBE, "c", "catalog", "tables"}
+    assert names == {PROBE, *(path.name for path in (tmp_path / "disk" / "store").iterdir())}
     left = [blob.location.path for blob in blobs.list_blobs(root) if "__magic" in blob.location.path]
     assert left == [], "Spark leaves nothing unfinished behind"
 
@@ -154,7 +154,24 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, n
     return life_of(tmp_path_factory.mktemp("undisturbed"), spark, nursery, {}, None)
 
 
-@pytest.mark.parametrize("stop", ["commit.after_call.updates", "compact.after_write"])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "commit.after_call.updates",
+        *(
+            pytest.param(stop, marks=pytest.mark.sweep)
+            for stop in (
+                *(
+                    "table.after_entry",
+                    "ingest.after_write",
+                    "commit.before_call.updates",
+                    "commit.after_marker.updates",
+                ),
+                *("seal.after_proofs", "compact.after_merged_write", "compact.after_write", "compact.after_commit"),
+            )
+        ),
+    ],
+)
 @pytest.mark.parametrize("place", ["file", "s3"])
 def test_a_kill_changes_nothing(
     place: str,

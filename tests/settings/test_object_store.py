@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tidelake.errors import ConfigurationError
+from tidelake.errors import ConfigurationError, StoreUnreachable
 from tidelake.settings.lake import load_settings
 from tidelake.settings.object_store import ObjectStorePlace
 from tidelake.settings.problems import find_problems
@@ -103,6 +103,15 @@ def test_settings_that_cannot_be_right_are_refused(
 def test_untested_stores_are_accepted_only_by_name(tmp_path: Path) -> None:
     settings = load_settings(written(tmp_path, store="gs://lake//shop/", untested_stores="allow"))
     assert (str(settings.store), settings.jar_sets) == ("gs://lake/shop", ())
+
+
+def test_an_untested_store_that_the_environment_does_not_describe_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    root = Store(place_in(tmp_path, store="az://lake/shop", untested_stores="allow")).root
+    with pytest.raises(StoreUnreachable, match=r"does not serve az://lake/shop: .*Account must be specified"):
+        OpenTable(root / "t")
 
 
 def test_secrets_are_read_when_a_store_is_opened_and_never_shown(

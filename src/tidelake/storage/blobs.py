@@ -282,9 +282,13 @@ def _connect(root: str) -> Objects:
         return Objects(s3.open_store(s3.access_of(place or ObjectStorePlace(uri=canonical_uri(root)))), is_remote=True)
     if place is None:
         raise ValueError(f"no store is mounted at {root}")
+    from obstore.exceptions import BaseError
     from obstore.store import from_url
 
-    return Objects(from_url(root), is_remote=True)
+    try:
+        return Objects(from_url(root), is_remote=True)
+    except BaseError as error:  # the environment lacks something
+        raise engine_error(Location(root), error) from error
 
 
 _LOCAL_DISK = LocalDisk()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PROBE = "_conditional_writes"
 """The object in the folder of each store that shows whether an object can be created twice."""
 _STREAM_BYTES = 1 << 20
-_NONCE = "tidelake-nonce"
+_NONCE = "tidelakenonce"
 _CREATE_WAITS_S = (0.0, 0.1, 0.4, 1.6, 6.4)
 """How long to wait before each attempt to create an object."""
 
