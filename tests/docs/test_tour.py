@@ -63,7 +63,7 @@ def check_what_the_readme_says(ran: list[Ran]) -> None:
     """Check the README's numbers and words against what was printed."""
     prose = " ".join((PROJECT / "README.md").read_text(encoding="utf-8").split())
     rows, copies = re.findall(r"([0-9,]+) rows stored, ([0-9,]+) copies dropped", outputs(ran, "tidelake ingest")[0])[0]
-    assert f"{rows} rows are stored, {copies} copies were dropped" in prose
+    assert f"{rows} rows are stored and {copies} copies were dropped" in prose
     people, first, second = outputs(ran, "tidelake status")
     assert "people: in order, definite in [0" in people
     assert outputs(ran, "tidelake path people")[0].strip().endswith("data/first/data/store/tables/people")

@@ -150,7 +150,7 @@ def test_a_newcomer_finds_and_mends_a_lost_message_in_less_than_ten_minutes(
             numbers, checks = ui.asset("demo", "prices")
             assert numbers["upper"] == 11
             assert checks["frontier_moves"]["success"] is True
-            assert "definite from 0 to before 11" in " ".join(me.tidelake("status prices").split())
+            assert "definite in [0, 11)" in " ".join(me.tidelake("status prices").split())
             explained = me.tidelake("explain prices --time 10")
             assert "time 10: sealed" in explained
             assert "3 announced, 3 counted" in explained
