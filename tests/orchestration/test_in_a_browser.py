@@ -129,7 +129,7 @@ def test_no_page_of_the_report_is_broken_or_asks_for_anything(page: Browser, sho
 
 def test_the_report_says_first_what_somebody_has_to_decide(page: Browser, shop: Shop) -> None:
     page.open((shop.docs / "index.html").as_uri())
-    page.wait_for_text("1 collection needs somebody now; 1 collection is in order.")
+    page.wait_for_text("1 collection needs attention now; 1 collection is in order.")
     page.click("orders")
     page.wait_for_text("Time 25 is held back: time 25 is announced with ")
     assert "Safe to use up to time 24." in page.text()
