@@ -37,8 +37,19 @@ class Browser:
         self._left = b""
         self._number = 0
         self._session: str | None = None
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._sessions: set[str] = set()
+        self._target: str | None = None
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Close the page and go on with an empty one; what the old one still requests is not noted any more."""
+        old, self._session, self._sessions = self._target, None, set()
+        self._target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        if old is not None:
+            self.call("Target.closeTarget", targetId=old)
+        session = self.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
+        self._session, self._sessions = session, {session}
+        self.asked, self.problems, self._addresses = [], [], {}
         for domain in _DOMAINS:
             self.call(f"{domain}.enable")
         self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
@@ -108,7 +119,8 @@ class Browser:
         number = self._send(method, parameters, self._session)
         while True:
             answer = self._next_message()
-            self._note(answer.get("method", ""), answer.get("params", {}))
+            if answer.get("sessionId") in self._sessions:
+                self._note(answer.get("method", ""), answer.get("params", {}))
             if answer.get("id") == number:
                 assert "error" not in answer, answer
                 return dict(answer["result"])
@@ -124,6 +136,7 @@ class Browser:
     def _note(self, event: str, about: dict[str, Any]) -> None:
         """Remember what an event says about requests and problems."""
         if event == "Target.attachedToTarget":  # a worker of the page
+            self._sessions.add(about["sessionId"])
             self._send("Network.enable", {}, about["sessionId"])
         elif event == "Network.requestWillBeSent":
             self._addresses[about["requestId"]] = about["request"]["url"]

@@ -42,8 +42,8 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def page(chromium: Browser) -> Browser:
-    """The page that all tests share; what a test has asked for is its own."""
-    chromium.asked.clear()
+    """A page of its own for each test, in one browser."""
+    chromium.start_over()
     return chromium
 
 
