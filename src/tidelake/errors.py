@@ -835,7 +835,7 @@ class BucketMissing(StoreUnreadable):
 
     store: str
     fact = "the bucket of {store} does not exist: {detail}"
-    hint = "create the bucket, or correct `store`, or `endpoint` in the `s3:` block"
+    hint = "create the bucket, or correct the URI, or `endpoint` in the `s3:` block"
 
 
 class StoreAccessDenied(StoreUnreadable):

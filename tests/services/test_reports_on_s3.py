@@ -11,6 +11,7 @@ from typing import Any
 import obstore
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from expectations.frame import result_frame
 from expectations.judge import judge
@@ -21,6 +22,7 @@ from tests.expectations.reports import STATUS, at, report, settings
 from tests.report.stored import NAME, Stored
 from tests.services.faulty_proxy import Fault, FaultyProxy, faulty_proxy, refusal
 from tests.services.object_store import ObjectStore
+from tidelake.cli.app import app
 from tidelake.errors import BucketMissing, StoreAccessDenied, StoreUnreadable
 from tidelake.report.facts import CheckResult, unreadable_facts
 from tidelake.report.history import append_history, read_history, row_of
@@ -160,3 +162,13 @@ def test_the_last_verdicts_are_kept_in_s3(place: ObjectStorePlace, proxy: Faulty
     (verdict,) = last_verdicts(place, NAME, rules)
     assert not verdict.passed
     assert "StoreAccessDenied" in str(verdict.note)
+
+
+def test_the_doctor_checks_that_reports_can_be_written(
+    place: ObjectStorePlace, proxy: FaultyProxy, tmp_path: Path
+) -> None:
+    command = ["doctor", "--config", str(tmp_path / "collections.yaml")]
+    assert f"{place} can be written to" in " ".join(CliRunner().invoke(app, command).stdout.split())
+    assert blobs.list_blobs(blobs.root_of(place)) == []
+    proxy.faults = [Fault("PUT", "", answer=refusal(403, "AccessDenied", "sorry"))]
+    assert "AccessDenied: sorry" in " ".join(CliRunner().invoke(app, command).stdout.split())
